@@ -1,0 +1,115 @@
+# Everything a person does with this repository. `make` alone lists it.
+#
+# Needs: make, and Python 3.11 or newer with its venv module. All else is put into $(VENV).
+
+VENV    ?= .venv
+PYTHON  ?=
+JOBS    ?= 2
+ARGS    ?=
+
+VERSIONS := 3.11 3.12 3.13
+PY       := $(VENV)/bin/python
+# Quiet twice: pip then prints errors only.
+INSTALL  := $(PY) -m pip install -qq --no-input --disable-pip-version-check
+COMPILE  := $(PY) -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+            --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Two installs at once into one environment would trip over each other.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## List these targets
+	@echo 'usage: make TARGET [ARGS="…"]'
+	@echo
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# --- set-up: each step leaves a stamp, and is repeated only when what it read has changed ---------
+
+.PHONY: setup
+setup: $(VENV)/.stamp-dev $(VENV)/.stamp-package ## Create .venv with everything development needs
+	@:
+
+$(VENV)/.stamp-created:
+	@python="$(PYTHON)"; [ -n "$$python" ] || python=$$(tools/find-python) || exit 1; \
+	echo "creating $(VENV) with $$($$python --version)"; \
+	"$$python" -m venv --clear $(VENV)
+	@touch $@
+
+# What the package itself needs: seconds, so that `make demo` is quick on a fresh clone.
+$(VENV)/.stamp-runtime: requirements.txt | $(VENV)/.stamp-created
+	@echo "installing requirements.txt"
+	@$(INSTALL) --require-hashes -r requirements.txt
+	@touch $@
+
+$(VENV)/.stamp-dev: requirements-dev.txt | $(VENV)/.stamp-runtime
+	@echo "installing requirements-dev.txt (a minute, the first time)"
+	@$(INSTALL) --require-hashes -r requirements-dev.txt
+	@touch $@
+
+# The build tools come from the locked files too, so nothing unpinned is fetched here.
+$(VENV)/.stamp-package: pyproject.toml src/fencepost/__init__.py | $(VENV)/.stamp-runtime
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# --- the two commands a newcomer types ------------------------------------------------------------
+
+.PHONY: demo
+demo: $(VENV)/.stamp-package ## Watch jobs run, crash, recover and finish on SQLite
+	@if [ -n "$(ARGS)" ] || [ -t 1 ]; then set -- $(ARGS); else set -- --exit; fi; \
+	exec $(VENV)/bin/fencepost demo "$$@"
+
+.PHONY: test
+test: setup ## Run the whole test suite (ARGS="-k lease" for a part)
+	$(PY) -m pytest -n $(JOBS) --dist worksteal --durations 10 $(ARGS)
+
+# --- quality --------------------------------------------------------------------------------------
+
+.PHONY: check
+check: setup ## Lint, check the format and the types
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(PY) -m basedpyright --pythonpath $(PY)
+
+.PHONY: format
+format: setup ## Rewrite the code in the agreed format
+	$(PY) -m ruff check --fix-only --quiet
+	$(PY) -m ruff format
+
+.PHONY: test-matrix
+test-matrix: ## Run the suite on each installed Python from 3.11 to 3.13
+	@passed=; failed=; missing=; \
+	for version in $(VERSIONS); do \
+	    if python=$$(tools/find-python $$version 2>/dev/null); then \
+	        echo "=== Python $$version"; \
+	        if $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$$python"; \
+	        then passed="$$passed $$version"; else failed="$$failed $$version"; fi; \
+	    else missing="$$missing $$version"; fi; \
+	done; \
+	echo "=== passed:$${passed:- none}; failed:$${failed:- none}; not installed:$${missing:- none}"; \
+	[ -z "$$failed" ] && [ -n "$$passed" ]
+
+.PHONY: coverage
+coverage: setup ## Run the suite and say which lines and branches it missed
+	$(PY) -m coverage erase
+	$(PY) -m coverage run -m pytest -n $(JOBS) --dist worksteal -q $(ARGS)
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report
+
+.PHONY: bench
+bench: $(VENV)/.stamp-package ## Measure speed beside the raw limit (ARGS="--help" for more)
+	@$(VENV)/bin/fencepost bench $(ARGS)
+
+# --- upkeep ---------------------------------------------------------------------------------------
+
+.PHONY: lock
+lock: setup ## Rewrite the locked requirements (ARGS="--upgrade" for newer versions)
+	$(COMPILE) $(ARGS) pyproject.toml requirements-build.in --output-file requirements.txt
+	$(COMPILE) $(ARGS) requirements-dev.in --output-file requirements-dev.txt
+
+.PHONY: clean
+clean: ## Remove environments, caches and build results
+	rm -rf .venv .venv-3.* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Decisions: states, retry maths, validation. Pure: no I/O, no clock, no unseeded randomness."""

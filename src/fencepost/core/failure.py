@@ -1,0 +1,99 @@
+"""From what a handler raised to an outcome: exactly one category each (S1-80)."""
+
+from __future__ import annotations
+
+import traceback
+
+from fencepost.core.duration import parse_duration
+from fencepost.core.job import Category, Failure
+from fencepost.core.limits import CODE_LENGTH_MAX, MESSAGE_LENGTH_MAX, TRACEBACK_LENGTH_MAX
+from fencepost.core.outcome import Failed, Snoozed
+from fencepost.errors import (
+    FencepostError,
+    InvalidPayloadError,
+    PermanentError,
+    Snooze,
+    TemporaryError,
+)
+
+
+def classify(error: BaseException) -> Failed | Snoozed:
+    """Return the outcome of an attempt whose handler raised *error*."""
+    match error:
+        case Snooze():
+            return _classify_snooze(error)
+        case TemporaryError():
+            return _classify_temporary(error)
+        case PermanentError():
+            return Failed(describe(error, Category.PERMANENT, code=error.code))
+        case InvalidPayloadError():
+            # A payload that this handler cannot read now, it cannot read on the next attempt.
+            return Failed(describe(error, Category.PERMANENT, code=error.code))
+        case MemoryError():
+            return Failed(describe(error, Category.SYSTEM, code="out_of_memory"))
+        case _:
+            return Failed(describe(error, Category.TEMPORARY))
+
+
+def _classify_snooze(error: Snooze) -> Failed | Snoozed:
+    try:
+        return Snoozed(parse_duration(error.delay, name="Snooze.delay"))
+    except FencepostError as invalid:
+        return Failed(describe(invalid, Category.PERMANENT, code="invalid_snooze"))
+
+
+def _classify_temporary(error: TemporaryError) -> Failed:
+    failure = describe(error, Category.TEMPORARY)
+    if error.retry_after is None:
+        return Failed(failure)
+    try:
+        return Failed(failure, parse_duration(error.retry_after, name="retry_after"))
+    except FencepostError:
+        return Failed(failure)
+
+
+def describe(error: BaseException, category: Category, *, code: str | None = None) -> Failure:
+    """Return *error* as it is stored: bounded, and without the payload."""
+    kind = type(error)
+    return Failure(
+        category=category,
+        message=_text_of(error)[:MESSAGE_LENGTH_MAX],
+        code=None if code is None else str(code)[:CODE_LENGTH_MAX],
+        exception=f"{kind.__module__}.{kind.__qualname__}",
+        traceback=_traceback_of(error),
+    )
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not take the attempt's outcome away
+        text = "(its message cannot be shown)"
+    return _storable(text) or type(error).__name__
+
+
+def _traceback_of(error: BaseException) -> str | None:
+    if error.__traceback__ is None:
+        return None
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - as above
+        return None
+    # The end of a traceback says what happened; the beginning, where we called from.
+    return _storable(text[-TRACEBACK_LENGTH_MAX:])
+
+
+def _storable(text: str) -> str:
+    """Return *text* without lone surrogates, which no store can encode."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def timed_out(timeout: float) -> Failed:
+    """Return the outcome of an attempt that ran past its execution timeout (S1-42)."""
+    message = f"ran longer than its timeout of {timeout:g} s"
+    return Failed(Failure(Category.TIMEOUT, message, code="execution_timeout"))
+
+
+def crashed(message: str) -> Failed:
+    """Return the outcome of an attempt whose process died under it."""
+    return Failed(Failure(Category.SYSTEM, message[:MESSAGE_LENGTH_MAX], code="process_died"))

@@ -1,0 +1,96 @@
+"""Which jobs a search means, and where its next page begins."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.names import check_correlation_id, check_queue, check_tags, check_type
+from fencepost.core.shown import shown
+from fencepost.errors import ConfigurationError
+
+CURSOR_PREFIX = b"j1:"
+_STATES = f"there are {', '.join(State)}"
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that meet every condition given; an empty filter means all jobs."""
+
+    states: tuple[State, ...] = ()
+    type: str | None = None
+    queue: str | None = None
+    tags: dict[str, str] = {}
+    correlation_id: str | None = None
+
+
+class PageRequest(msgspec.Struct, frozen=True):
+    """How many jobs, and after which; newest first."""
+
+    limit: int = PAGE_DEFAULT
+    after: int | None = None
+
+
+def make_filter(
+    *,
+    state: State | str | Iterable[State | str] | None = None,
+    type: str | None = None,
+    queue: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    correlation_id: str | None = None,
+) -> JobFilter:
+    """Check the conditions that a user gave, or raise ConfigurationError or InvalidJobError."""
+    return JobFilter(
+        states=parse_states(state),
+        type=None if type is None else check_type(type),
+        queue=None if queue is None else check_queue(queue),
+        tags=check_tags(tags),
+        correlation_id=check_correlation_id(correlation_id),
+    )
+
+
+def parse_states(value: State | str | Iterable[State | str] | None) -> tuple[State, ...]:
+    """Return the states that *value* names, fine or coarse."""
+    if value is None:
+        return ()
+    if not isinstance(value, Iterable):
+        raise ConfigurationError(f"no state is called {shown(value)}; {_STATES}")
+    names: list[object] = [value] if isinstance(value, str) else list(value)
+    states: list[State] = []
+    for name in names:
+        lowered = name.lower() if isinstance(name, str) else None
+        matches = [state for state in State if lowered in (state.value, state.coarse)]
+        if not matches:
+            raise ConfigurationError(f"no state is called {shown(name)}; {_STATES}")
+        states.extend(matches)
+    return tuple(dict.fromkeys(states))
+
+
+def make_page(*, limit: object, after: str | None) -> PageRequest:
+    """Check a page's size and cursor, or raise ConfigurationError."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= PAGE_MAX:
+        raise ConfigurationError(f"limit must lie between 1 and {PAGE_MAX}, got {shown(limit)}")
+    return PageRequest(limit, None if after is None else decode_cursor(after))
+
+
+def encode_cursor(position: int) -> str:
+    """Return an opaque mark for the job at *position*."""
+    return base64.urlsafe_b64encode(CURSOR_PREFIX + str(position).encode()).decode().rstrip("=")
+
+
+def decode_cursor(text: str) -> int:
+    """Return the position behind a cursor, or raise ConfigurationError."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        digits = raw.removeprefix(CURSOR_PREFIX)
+        if not digits.isdigit() or len(digits) > 18 or encode_cursor(int(digits)) != text:
+            raise ValueError(text)
+        return int(digits)
+    except (ValueError, TypeError, binascii.Error):
+        raise ConfigurationError(
+            f"{shown(text)} is not a cursor; pass the `next` of an earlier page"
+        ) from None

@@ -1,0 +1,36 @@
+"""Job ids (UUID version 4) as text outside and sixteen bytes inside; attempt ids."""
+
+from __future__ import annotations
+
+import re
+
+from fencepost.core.shown import shown
+from fencepost.errors import JobNotFoundError
+
+_CANONICAL = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII
+)
+
+
+def id_text(raw: bytes) -> str:
+    """Return sixteen bytes as the canonical text of a UUID."""
+    digits = raw.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def id_bytes(text: object) -> bytes:
+    """Return the sixteen bytes of a job id; what cannot be one is a job that does not exist."""
+    lowered = text.lower() if isinstance(text, str) else ""
+    if not _CANONICAL.fullmatch(lowered):
+        raise JobNotFoundError(text if isinstance(text, str) else shown(text))
+    return bytes.fromhex(lowered.replace("-", ""))
+
+
+def attempt_id(job_id: str, lease_version: int) -> str:
+    """Return the id of the attempt that runs under lease *lease_version* of a job (S1-78)."""
+    return f"{job_id}.{lease_version}"
+
+
+def previous_attempt_id(job_id: str, lease_version: int) -> str | None:
+    """Return the id of the attempt before, or None for the first."""
+    return attempt_id(job_id, lease_version - 1) if lease_version > 1 else None

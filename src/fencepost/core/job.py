@@ -1,0 +1,194 @@
+"""The values that travel: a job as submitted, as claimed, as seen; leases and attempts.
+
+All are frozen and trusted: whatever made them has checked them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from fencepost.core.idempotency import Key
+from fencepost.core.ids import attempt_id, previous_attempt_id
+from fencepost.core.lifecycle import State
+from fencepost.core.names import DEFAULT_QUEUE
+from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.priority import Priority
+
+
+class Encoding(StrEnum):
+    """How the bytes of a payload or result are to be read."""
+
+    JSON = "json"
+    BINARY = "binary"
+
+
+class Category(StrEnum):
+    """Every failure has exactly one (S1-80)."""
+
+    TEMPORARY = "temporary"
+    PERMANENT = "permanent"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    SYSTEM = "system"
+
+
+class Body(msgspec.Struct, frozen=True):
+    """A payload or a result: bytes, and how to read them."""
+
+    data: bytes
+    encoding: Encoding = Encoding.JSON
+
+
+EMPTY = Body(b"{}")
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why an attempt did not succeed."""
+
+    category: Category
+    message: str
+    code: str | None = None
+    exception: str | None = None
+    """The qualified name of the exception's class."""
+    traceback: str | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a handler says it has come."""
+
+    fraction: float
+    message: str = ""
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that has been checked and encoded, ready to be enqueued. It has no id yet (S1-2)."""
+
+    type: str
+    payload: Body = EMPTY
+    queue: str = DEFAULT_QUEUE
+    priority: Priority = Priority.NORMAL
+    policy: Policy = DEFAULT_POLICY
+    delay: float = 0.0
+    """Seconds from the store's now; ``run_at`` wins when both are given."""
+    run_at: datetime | None = None
+    key: Key | None = None
+    tags: dict[str, str] = {}
+    correlation_id: str | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Temporary, exclusive ownership of one job."""
+
+    token: str
+    version: int
+    expires_at: datetime
+
+
+class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a worker's hands, and the lease that fences every write to it."""
+
+    id: str
+    type: str
+    queue: str
+    priority: Priority
+    attempt: int
+    max_attempts: int
+    lease: Lease
+    lease_ttl: float
+    payload: Body
+    policy: Policy
+    key: str | None = None
+    tags: dict[str, str] = {}
+    correlation_id: str | None = None
+    checkpoint: Body | None = None
+
+    @property
+    def attempt_id(self) -> str:
+        return attempt_id(self.id, self.lease.version)
+
+    @property
+    def previous_attempt_id(self) -> str | None:
+        return previous_attempt_id(self.id, self.lease.version)
+
+
+class Ownership(msgspec.Struct, frozen=True):
+    """Who holds a running job; the token itself is shown to nobody."""
+
+    worker: str
+    version: int
+    expires_at: datetime
+    expired: bool
+    """True between expiry and recovery: the job still reads RUNNING, but nobody owns it (C11)."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it stands in the store."""
+
+    id: str
+    type: str
+    queue: str
+    priority: Priority
+    state: State
+    attempt: int
+    max_attempts: int
+    created_at: datetime
+    updated_at: datetime
+    run_at: datetime
+    expires_at: datetime
+    scheduled_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    lease: Ownership | None = None
+    lease_version: int = 0
+    policy: Policy = DEFAULT_POLICY
+    payload: Body = EMPTY
+    result: Body | None = None
+    failure: Failure | None = None
+    progress: Progress | None = None
+    checkpoint: Body | None = None
+    key: str | None = None
+    tags: dict[str, str] = {}
+    correlation_id: str | None = None
+    replay_of: str | None = None
+    """The dead letter of which this job is a fresh copy."""
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended, if it did."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RELEASED = "released"
+    SNOOZED = "snoozed"
+    CANCELLED = "cancelled"
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a job under one lease."""
+
+    id: str
+    job_id: str
+    previous_id: str | None
+    number: int
+    lease_version: int
+    worker: str
+    outcome: AttemptOutcome
+    started_at: datetime
+    ended_at: datetime | None = None
+    failure: Failure | None = None
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that ended in failure and that somebody should look at."""
+
+    job_id: str
+    type: str
+    queue: str
+    state: State
+    attempts: int
+    failure: Failure
+    dead_at: datetime

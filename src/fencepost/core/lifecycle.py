@@ -1,0 +1,106 @@
+"""The job's life: nine states, the events, and the only table of legal transitions.
+
+The table is the specification: stores, documentation and tests read it. Within one attempt a job
+moves forward only; what goes back to a waiting state (retry, release, reopen) opens a new attempt
+or a new lease, so that (attempt budget, lease version, state) never repeats (C6).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from fencepost.errors import IllegalTransition
+
+
+class State(StrEnum):
+    """Where a job is. ``SCHEDULED`` means claimable now."""
+
+    PENDING = "pending"
+    SCHEDULED = "scheduled"
+    DELAYED = "delayed"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """True when nothing but an operator can move the job again."""
+        return self in TERMINAL
+
+    @property
+    def coarse(self) -> str:
+        """Return the state in the four words of queue theory, and cancelled (C5)."""
+        return COARSE[self]
+
+
+class Event(StrEnum):
+    """What can happen to a job."""
+
+    READY = "become ready"
+    DELAY = "be delayed"
+    CLAIM = "be claimed"
+    SUCCEED = "succeed"
+    REJECT = "be rejected"
+    RETRY = "be retried"
+    EXHAUST = "be exhausted"
+    RELEASE = "be released"
+    SNOOZE = "be snoozed"
+    CANCEL = "be cancelled"
+    EXPIRE = "outlive its lifetime"
+    REOPEN = "be reopened"
+    REOPEN_LATER = "be reopened later"
+
+
+TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
+LIVE = frozenset(State) - TERMINAL
+DEAD = frozenset({State.FAILED, State.DEAD_LETTER})
+"""The states whose jobs stand in the dead-letter list (C7)."""
+
+COARSE = {
+    State.PENDING: "ready",
+    State.SCHEDULED: "ready",
+    State.DELAYED: "ready",
+    State.RETRYING: "ready",
+    State.RUNNING: "in_flight",
+    State.COMPLETED: "succeeded",
+    State.FAILED: "failed",
+    State.DEAD_LETTER: "failed",
+    State.CANCELLED: "cancelled",
+}
+
+# Any live job can be cancelled or can outlive its lifetime (C20, C22).
+_ANY_LIVE = {Event.CANCEL: State.CANCELLED, Event.EXPIRE: State.DEAD_LETTER}
+
+# An operator may reopen what failed or was cancelled; never what succeeded (C36, C37).
+_BY_HAND = {Event.REOPEN: State.SCHEDULED, Event.REOPEN_LATER: State.DELAYED}
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.PENDING: {Event.READY: State.SCHEDULED, Event.DELAY: State.DELAYED, **_ANY_LIVE},
+    State.DELAYED: {Event.READY: State.SCHEDULED, **_ANY_LIVE},
+    State.SCHEDULED: {Event.CLAIM: State.RUNNING, **_ANY_LIVE},
+    State.RUNNING: {
+        Event.SUCCEED: State.COMPLETED,
+        Event.REJECT: State.FAILED,
+        Event.RETRY: State.RETRYING,
+        Event.EXHAUST: State.DEAD_LETTER,
+        Event.RELEASE: State.SCHEDULED,
+        Event.SNOOZE: State.DELAYED,
+        **_ANY_LIVE,
+    },
+    State.RETRYING: {Event.READY: State.SCHEDULED, Event.EXHAUST: State.DEAD_LETTER, **_ANY_LIVE},
+    State.COMPLETED: {},
+    State.FAILED: {**_BY_HAND},
+    State.DEAD_LETTER: {**_BY_HAND},
+    State.CANCELLED: {**_BY_HAND},
+}
+
+
+def advance(state: State, event: Event) -> State:
+    """Return the state that follows *state* on *event*, or raise IllegalTransition."""
+    try:
+        return TRANSITIONS[state][event]
+    except KeyError:
+        raise IllegalTransition(state, event) from None

@@ -1,0 +1,62 @@
+"""Rules for the names that users give: types, queues, correlation ids and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost.core.limits import (
+    CORRELATION_ID_LENGTH_MAX,
+    QUEUE_LENGTH_MAX,
+    TAG_COUNT_MAX,
+    TAG_NAME_LENGTH_MAX,
+    TAG_VALUE_LENGTH_MAX,
+    TYPE_LENGTH_MAX,
+)
+from fencepost.core.shown import shown
+from fencepost.errors import InvalidJobError
+
+DEFAULT_QUEUE = "default"
+
+
+def check_name(value: object, *, what: str, limit: int) -> str:
+    """Return *value* if it is 1 to *limit* printable characters, or raise InvalidJobError."""
+    if not isinstance(value, str) or not value:
+        raise InvalidJobError(f"{what} must be non-empty text, got {shown(value)}")
+    if len(value) > limit:
+        raise InvalidJobError(f"{what} may have {limit} characters, got {len(value)}")
+    if not value.isprintable():
+        raise InvalidJobError(f"{what} must be printable text, got {shown(value)}")
+    return value
+
+
+def check_type(value: object) -> str:
+    """Return *value* if it can name a type, or raise InvalidJobError."""
+    return check_name(value, what="type", limit=TYPE_LENGTH_MAX)
+
+
+def check_queue(value: object) -> str:
+    """Return *value* if it can name a queue, or raise InvalidJobError."""
+    return check_name(value, what="queue", limit=QUEUE_LENGTH_MAX)
+
+
+def check_correlation_id(value: str | None) -> str | None:
+    """Return *value* if it can correlate jobs, or raise InvalidJobError."""
+    if value is None:
+        return None
+    return check_name(value, what="correlation_id", limit=CORRELATION_ID_LENGTH_MAX)
+
+
+def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    """Return a copy of *tags*, names and values checked, or raise InvalidJobError."""
+    if not tags:
+        return {}
+    if not isinstance(tags, Mapping):
+        raise InvalidJobError(f"tags must map names to text, got {shown(tags)}")
+    if len(tags) > TAG_COUNT_MAX:
+        raise InvalidJobError(f"a job may have {TAG_COUNT_MAX} tags, got {len(tags)}")
+    return {
+        check_name(name, what="tag name", limit=TAG_NAME_LENGTH_MAX): check_name(
+            value, what=f"tag {shown(name)}", limit=TAG_VALUE_LENGTH_MAX
+        )
+        for name, value in tags.items()
+    }

@@ -1,0 +1,127 @@
+"""The only place where the end of an attempt becomes the job's next state.
+
+Success, failure, timeout, lost lease, snooze and release all pass through ``decide``; so does a
+lease that ran out, which is a failed attempt like any other (C8, S4-8).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from fencepost.core.job import AttemptOutcome, Body, Category, Failure
+from fencepost.core.lifecycle import Event, State, advance
+from fencepost.core.policy import Policy
+
+
+class Succeeded(msgspec.Struct, frozen=True, tag=True):
+    """The handler returned."""
+
+    result: Body
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The handler raised, ran too long, or was lost with its worker."""
+
+    failure: Failure
+    retry_after: float | None = None
+    """The least that the next attempt should wait, whatever the backoff says (C34)."""
+
+
+class Snoozed(msgspec.Struct, frozen=True, tag=True):
+    """The handler asked to be called again later; not a failure, not counted."""
+
+    delay: float
+
+
+class Released(msgspec.Struct, frozen=True, tag=True):
+    """The worker gave the job back unrun or interrupted; not counted (C23)."""
+
+
+Outcome = Succeeded | Failed | Snoozed | Released
+
+LEASE_EXPIRED = Failed(Failure(Category.SYSTEM, "lease expired", code="lease_expired"))
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What becomes of a running job. Times are relative: the store's clock makes them absolute."""
+
+    event: Event
+    state: State
+    outcome: AttemptOutcome
+    delay: float = 0.0
+    result: Body | None = None
+    failure: Failure | None = None
+    is_counted: bool = True
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """A decision about one job, under the lease that entitles the worker to make it."""
+
+    job_id: str
+    token: str
+    decision: Decision
+
+
+class Standing(Protocol):
+    """What ``decide`` needs to know of a job."""
+
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def policy(self) -> Policy: ...
+
+
+def decide(job: Standing, outcome: Outcome, rng: Random) -> Decision:
+    """Return what becomes of running *job* after *outcome*."""
+    match outcome:
+        case Succeeded(result):
+            return _decision(Event.SUCCEED, AttemptOutcome.SUCCEEDED, result=result)
+        case Failed(failure, retry_after):
+            return _decide_failure(job, failure, retry_after, rng)
+        case Snoozed(delay):
+            return _decision(Event.SNOOZE, AttemptOutcome.SNOOZED, delay=delay, is_counted=False)
+        case Released():  # pragma: no branch - exhaustive
+            return _decision(Event.RELEASE, AttemptOutcome.RELEASED, is_counted=False)
+
+
+def _decide_failure(
+    job: Standing, failure: Failure, retry_after: float | None, rng: Random
+) -> Decision:
+    if not _is_retryable(failure.category, job.policy):
+        return _decision(Event.REJECT, AttemptOutcome.FAILED, failure=failure)
+    if job.attempt >= job.max_attempts:
+        return _decision(Event.EXHAUST, AttemptOutcome.FAILED, failure=failure)
+    delay = job.policy.backoff.delay(max(job.attempt, 1), rng)
+    if retry_after is not None:
+        delay = max(delay, retry_after)
+    return _decision(Event.RETRY, AttemptOutcome.FAILED, failure=failure, delay=delay)
+
+
+def _is_retryable(category: Category, policy: Policy) -> bool:
+    match category:
+        case Category.TEMPORARY:
+            return True
+        case Category.TIMEOUT:
+            return policy.on_timeout
+        case Category.SYSTEM:
+            return policy.on_system
+        case Category.PERMANENT | Category.CANCELLED:  # pragma: no branch - exhaustive
+            return False
+
+
+def _decision(
+    event: Event,
+    outcome: AttemptOutcome,
+    *,
+    delay: float = 0.0,
+    result: Body | None = None,
+    failure: Failure | None = None,
+    is_counted: bool = True,
+) -> Decision:
+    state = advance(State.RUNNING, event)
+    return Decision(event, state, outcome, delay, result, failure, is_counted)

@@ -1,0 +1,71 @@
+"""A task: the user's function and the settings under which its jobs are submitted and run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from fencepost.core.names import DEFAULT_QUEUE
+from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.priority import Priority
+from fencepost.core.signature import Signature
+from fencepost.errors import ConfigurationError
+
+
+class Isolation(StrEnum):
+    """Where a handler runs."""
+
+    LOOP = "loop"
+    """On the worker's event loop: ``async def``."""
+    THREAD = "thread"
+    """In a thread: ``def``. It cannot be killed."""
+    PROCESS = "process"
+    """In a child process, which is killed at its timeout, on cancel and on a lost lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What an app registers under a type, and what a worker runs."""
+
+    type: str
+    function: Callable[..., Any]
+    signature: Signature
+    isolation: Isolation
+    queue: str = DEFAULT_QUEUE
+    priority: Priority = Priority.NORMAL
+    policy: Policy = DEFAULT_POLICY
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+
+def isolation_of(function: Callable[..., Any], requested: str | None) -> Isolation:
+    """Return where *function* runs, or raise ConfigurationError if it cannot run there."""
+    is_async = inspect.iscoroutinefunction(function)
+    if requested is None:
+        return Isolation.LOOP if is_async else Isolation.THREAD
+    try:
+        isolation = Isolation(requested)
+    except ValueError:
+        raise ConfigurationError(
+            f'isolation must be "thread", "loop" or "process", got {requested!r}'
+        ) from None
+    if isolation is Isolation.LOOP and not is_async:
+        raise ConfigurationError('isolation="loop" needs an `async def`; a `def` would block it')
+    if isolation is Isolation.THREAD and is_async:
+        raise ConfigurationError('an `async def` runs on the loop or with isolation="process"')
+    if isolation is Isolation.PROCESS:
+        _check_importable(function)
+    return isolation
+
+
+def _check_importable(function: Callable[..., Any]) -> None:
+    if "<locals>" in function.__qualname__ or "<lambda>" in function.__qualname__:
+        raise ConfigurationError(
+            f'isolation="process" needs a function at module level, which the child process can '
+            f"import; {function.__qualname__} is not"
+        )

@@ -1,0 +1,271 @@
+"""Every exception that Fencepost raises at a caller, in one tree.
+
+    FencepostError
+    ├── InvalidJobError            the submission breaks a rule; nothing was stored
+    │   ├── InvalidPayloadError    arguments do not fit the signature, or are not JSON or bytes
+    │   ├── PayloadTooLargeError   larger than max_payload
+    │   └── InvalidKeyError        an idempotency key that is empty or too long
+    ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
+    │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
+    │   └── UnknownTypeError       no task of that name is registered in this app
+    ├── DuplicateJobError          the idempotency key is taken (carries the existing job)
+    ├── JobNotFoundError
+    ├── StateConflictError         the job's state forbids it; nothing changed
+    │   └── IllegalTransition      a pair that the transition table does not hold
+    ├── StaleLeaseError            the lease expired, was taken over, or never was
+    ├── JobFailedError             waiting for a result: the job ended in failure
+    ├── JobCancelledError          waiting for a result: the job was cancelled
+    ├── WaitTimeoutError           waiting for a result: it did not come in time
+    └── StoreError
+        ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
+        │   ├── ForkedStoreError   a store object was carried across fork()
+        │   └── SchemaError        the schema is older or newer than this code
+        └── UnknownOutcomeError    may have been done: repeat with the same key or token
+            └── SubmissionTimeoutError
+
+And three that a handler raises to say how it wants its failure treated; anything else that it
+raises counts as temporary:
+
+    HandlerSignal
+    ├── TemporaryError             try again, not before retry_after if that is given
+    ├── PermanentError             trying again would fail in the same way
+    └── Snooze                     not a failure: call me again later
+
+Each class has a stable ``code``, which is what HTTP and the command line show. A caller that has
+to choose what to do next needs only the three kinds of store error: *rejected* (everything
+outside ``StoreError``), *unavailable* (surely not done) and *unknown* (may have been done).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+Duration = float | int | str | timedelta
+"""Seconds, a timedelta, or text such as "90s"; read by ``core.duration``."""
+
+
+class FencepostError(Exception):
+    """The root of the tree."""
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidJobError(FencepostError):
+    """A submission breaks a rule; nothing was stored."""
+
+    code = "invalid_job"
+
+
+class InvalidPayloadError(InvalidJobError):
+    """The arguments do not fit the task's signature, or cannot be encoded."""
+
+    code = "invalid_payload"
+
+
+class PayloadTooLargeError(InvalidJobError):
+    """The encoded payload is larger than the app allows."""
+
+    code = "payload_too_large"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"payload of {size:,} bytes is over the limit of {limit:,}; store the data elsewhere "
+            f"and submit a reference, or raise App(max_payload=…) (16 MB at most)"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class InvalidKeyError(InvalidJobError):
+    """An idempotency key that is empty, too long or not text."""
+
+    code = "invalid_key"
+
+
+class ConfigurationError(FencepostError):
+    """A setting, a URL or a decorator that makes no sense."""
+
+    code = "configuration"
+
+
+class InvalidDurationError(ConfigurationError, InvalidJobError):
+    """A duration that is negative, absurdly long, or that cannot be read."""
+
+    code = "invalid_duration"
+
+
+class UnknownTypeError(ConfigurationError):
+    """No task of this name is registered in this app."""
+
+    code = "unknown_type"
+
+
+class DuplicateJobError(FencepostError):
+    """The idempotency key belongs to a job that still holds it.
+
+    ``existing`` is the handle of that job when raised by an app, its id when raised by a store.
+    """
+
+    code = "duplicate_key"
+
+    def __init__(self, *, type: str, key: str, existing_id: str, existing: Any = None) -> None:
+        super().__init__(f"key {key!r} of type {type!r} is held by job {existing_id}")
+        self.type = type
+        self.key = key
+        self.existing_id = existing_id
+        self.existing = existing if existing is not None else existing_id
+
+
+class JobNotFoundError(FencepostError):
+    """No job has this id: it never existed, or retention has removed it."""
+
+    code = "job_not_found"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"no job has the id {job_id}; it never existed or has been pruned")
+        self.job_id = job_id
+
+
+class StateConflictError(FencepostError):
+    """The job's present state forbids the request; nothing changed."""
+
+    code = "state_conflict"
+
+    def __init__(
+        self, message: str, *, job_id: str | None = None, state: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.state = state
+
+
+class IllegalTransition(StateConflictError):
+    """A job cannot take this event in its present state."""
+
+    code = "illegal_transition"
+
+    def __init__(self, state: str, event: str) -> None:
+        super().__init__(f"a {state} job cannot {event}", state=state)
+        self.event = event
+
+
+class StaleLeaseError(FencepostError):
+    """This worker no longer owns the job: its lease expired, was taken over or was revoked."""
+
+    code = "stale_lease"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the lease on job {job_id} is no longer valid; stop working on it")
+        self.job_id = job_id
+
+
+class JobFailedError(FencepostError):
+    """The awaited job ended as failed or dead_letter."""
+
+    code = "job_failed"
+
+    def __init__(
+        self, job_id: str, *, category: str, message: str, failure_code: str | None
+    ) -> None:
+        super().__init__(f"job {job_id} failed ({category}): {message}")
+        self.job_id = job_id
+        self.category = category
+        self.failure_code = failure_code
+
+
+class JobCancelledError(FencepostError):
+    """The awaited job was cancelled."""
+
+    code = "job_cancelled"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id} was cancelled")
+        self.job_id = job_id
+
+
+class WaitTimeoutError(FencepostError):
+    """The awaited job did not end in time; it is still on its way."""
+
+    code = "wait_timeout"
+
+    def __init__(self, job_id: str, timeout: float, state: str) -> None:
+        super().__init__(f"job {job_id} is still {state} after {timeout:g} s; ask job.why()")
+        self.job_id = job_id
+        self.state = state
+
+
+class StoreError(FencepostError):
+    """Something between here and the store went wrong."""
+
+    code = "store_error"
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be used now, and the operation was surely not done."""
+
+    code = "store_unavailable"
+
+
+class ForkedStoreError(StoreUnavailableError):
+    """A store object was carried across fork(), which would share its locks and descriptors."""
+
+    code = "forked_store"
+
+
+class SchemaError(StoreUnavailableError):
+    """The store's schema is older or newer than this version of Fencepost."""
+
+    code = "schema"
+
+
+class UnknownOutcomeError(StoreError):
+    """The operation may or may not have been done; repeat it with the same key or token."""
+
+    code = "unknown_outcome"
+
+
+class SubmissionTimeoutError(UnknownOutcomeError):
+    """The store did not acknowledge a submission in time; it may still have stored it."""
+
+    code = "submission_timeout"
+
+
+class HandlerSignal(Exception):
+    """What a handler raises to speak to its worker."""
+
+
+class TemporaryError(HandlerSignal):
+    """This attempt failed, the next may succeed: a timeout, a 503, a rate limit, a deadlock."""
+
+    def __init__(
+        self,
+        message: str = "temporary failure",
+        cause: BaseException | None = None,
+        retry_after: Duration | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.__cause__ = cause
+        self.retry_after = retry_after
+
+
+class PermanentError(HandlerSignal):
+    """Every attempt would fail like this one: invalid input, a missing entity, a broken rule."""
+
+    def __init__(
+        self,
+        message: str = "permanent failure",
+        cause: BaseException | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.__cause__ = cause
+        self.code = code
+
+
+class Snooze(HandlerSignal):
+    """Call the handler again after *delay*; the attempt is not counted."""
+
+    def __init__(self, delay: Duration) -> None:
+        super().__init__(f"snooze for {delay}")
+        self.delay = delay

@@ -1,0 +1,24 @@
+"""What every test shares: how property tests run, and an environment without surprises."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# An App in a test must never reach the database of the person who runs it.
+for name in ("FENCEPOST_URL", "DATABASE_URL"):
+    os.environ.pop(name, None)
+
+# No deadline: a busy machine is not a bug. Examples are few by default because the suite is run
+# often; `HYPOTHESIS_PROFILE=thorough make test` looks longer.
+settings.register_profile(
+    "default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "ci", settings.get_profile("default"), derandomize=True, database=None, print_blob=True
+)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=2_000)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
+)

@@ -1,0 +1,145 @@
+"""Searches and their pages."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fencepost.core.filter import (
+    JobFilter,
+    PageRequest,
+    decode_cursor,
+    encode_cursor,
+    make_filter,
+    make_page,
+    parse_states,
+)
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
+from fencepost.errors import ConfigurationError, FencepostError, InvalidJobError
+
+POSITIONS = st.integers(0, 10**18 - 1)
+
+
+def test_a_filter_without_conditions_means_all_jobs() -> None:
+    """S1-107, S1-108."""
+    assert make_filter() == JobFilter()
+
+
+def test_every_condition_is_checked_and_kept() -> None:
+    """S1-105, S1-107, S1-108, S0-8."""
+    assert make_filter(
+        state="running", type="mail", queue="q", tags={"tenant": "7"}, correlation_id="c"
+    ) == JobFilter(
+        states=(State.RUNNING,), type="mail", queue="q", tags={"tenant": "7"}, correlation_id="c"
+    )
+
+
+@pytest.mark.parametrize(
+    "condition", [{"type": ""}, {"queue": ""}, {"tags": {"a": 5}}, {"correlation_id": "\n"}]
+)
+def test_a_condition_that_no_job_could_meet_is_refused(condition: dict[str, Any]) -> None:
+    """S1-105, S1-107, S1-108."""
+    with pytest.raises(InvalidJobError):
+        make_filter(**condition)
+
+
+@pytest.mark.parametrize(
+    ("value", "states"),
+    [
+        (None, ()),
+        ([], ()),
+        (State.RUNNING, (State.RUNNING,)),
+        ("dead_letter", (State.DEAD_LETTER,)),
+        ("DEAD_LETTER", (State.DEAD_LETTER,)),
+        ("in_flight", (State.RUNNING,)),
+        ("succeeded", (State.COMPLETED,)),
+        ("failed", (State.FAILED, State.DEAD_LETTER)),
+        ("ready", (State.PENDING, State.SCHEDULED, State.DELAYED, State.RETRYING)),
+        (["running", State.RUNNING, "completed"], (State.RUNNING, State.COMPLETED)),
+        ((state for state in ("cancelled",)), (State.CANCELLED,)),
+    ],
+)
+def test_states_are_known_by_their_fine_and_their_coarse_names(
+    value: Any, states: tuple[State, ...]
+) -> None:
+    """C5."""
+    assert parse_states(value) == states
+
+
+@pytest.mark.parametrize(
+    "value", ["", "done", ["running", "done"], [None], 5, [5], b"running", 1.5]
+)
+def test_an_unknown_state_is_refused_with_the_names_there_are(value: Any) -> None:
+    """C5."""
+    with pytest.raises(ConfigurationError, match=r"no state is called .*; there are pending, "):
+        parse_states(value)
+
+
+@given(st.text() | st.integers() | st.none() | st.binary() | st.lists(st.text() | st.integers()))
+def test_only_states_or_a_configuration_error_come_out(value: Any) -> None:
+    """C5."""
+    with suppress(ConfigurationError):
+        assert set(parse_states(value)) <= set(State)
+
+
+@given(POSITIONS)
+def test_a_cursor_leads_back_to_its_position(position: int) -> None:
+    """S3-24: pages of a list."""
+    cursor = encode_cursor(position)
+    assert decode_cursor(cursor) == position
+    assert cursor.replace("-", "").replace("_", "").isalnum()
+
+
+@given(
+    st.text()
+    | st.text("ABCXYZabcxyz0189-_=")
+    | st.binary().map(lambda raw: base64.urlsafe_b64encode(b"j1:" + raw).decode().rstrip("="))
+    | st.tuples(POSITIONS.map(encode_cursor), st.text(max_size=3)).map("".join)
+)
+@example(encode_cursor(5) + "==")
+@example(encode_cursor(5)[:-1] + "R")
+@example(encode_cursor(10**18))
+@example(base64.urlsafe_b64encode(b"j1:05").decode())
+@example(base64.urlsafe_b64encode(b"5").decode().rstrip("="))
+@example("\ud800")
+def test_every_text_that_no_page_gave_out_is_refused(text: str) -> None:
+    """S3-24: one position, one cursor."""
+    try:
+        position = decode_cursor(text)
+    except ConfigurationError:
+        return
+    assert encode_cursor(position) == text
+
+
+@pytest.mark.parametrize("text", [None, 5, b"ajE6NQ", ["ajE6NQ"]])
+def test_a_cursor_is_text(text: Any) -> None:
+    """S3-24."""
+    with pytest.raises(ConfigurationError, match="is not a cursor"):
+        decode_cursor(text)
+
+
+def test_a_page_has_a_size_and_a_beginning() -> None:
+    """S3-24."""
+    assert PageRequest() == PageRequest(PAGE_DEFAULT, None)
+    assert make_page(limit=1, after=None) == PageRequest(1, None)
+    assert make_page(limit=PAGE_MAX, after=encode_cursor(7)) == PageRequest(PAGE_MAX, 7)
+
+
+@pytest.mark.parametrize("limit", [0, -1, PAGE_MAX + 1, True, 1.0, "5", None])
+def test_a_page_of_a_size_that_makes_no_sense_is_refused(limit: Any) -> None:
+    """S3-24: every answer is bounded."""
+    with pytest.raises(ConfigurationError, match=f"limit must lie between 1 and {PAGE_MAX}"):
+        make_page(limit=limit, after=None)
+
+
+@given(st.integers() | st.none() | st.text(), st.none() | st.text() | st.integers())
+def test_only_a_page_or_a_fencepost_error_comes_out(limit: Any, after: Any) -> None:
+    """S3-24."""
+    with suppress(FencepostError):
+        assert 1 <= make_page(limit=limit, after=after).limit <= PAGE_MAX

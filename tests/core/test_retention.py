@@ -1,0 +1,42 @@
+"""How long terminal jobs are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.core.lifecycle import TERMINAL, State
+from fencepost.core.retention import DAY, Retention
+from fencepost.errors import InvalidDurationError
+
+
+def test_every_terminal_state_has_a_time_and_no_live_one_has() -> None:
+    """S1-5, S0-3: retention never drops a job that is not terminal."""
+    assert Retention().by_state().keys() == TERMINAL
+
+
+def test_what_failed_is_kept_longer_than_what_succeeded() -> None:
+    """S1-5."""
+    keep = Retention().by_state()
+    assert keep[State.COMPLETED] == keep[State.CANCELLED] == 7 * DAY
+    assert keep[State.FAILED] == keep[State.DEAD_LETTER] == 90 * DAY
+
+
+def test_each_time_is_configurable() -> None:
+    """S1-5."""
+    keep = Retention(completed="1h", cancelled=0, failed="2d", dead_letter=5.5).by_state()
+    assert keep == {
+        State.COMPLETED: 3600.0,
+        State.CANCELLED: 0.0,
+        State.FAILED: 2 * DAY,
+        State.DEAD_LETTER: 5.5,
+    }
+
+
+@pytest.mark.parametrize("name", ["completed", "cancelled", "failed", "dead_letter"])
+@pytest.mark.parametrize("value", [-1, "soon", None, float("inf")])
+def test_a_time_that_makes_no_sense_is_refused_by_name(name: str, value: Any) -> None:
+    """S1-5."""
+    with pytest.raises(InvalidDurationError, match=name):
+        Retention(**{name: value})

@@ -1,0 +1,35 @@
+"""Refused values in messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.core.limits import SHOWN_LENGTH_MAX
+from fencepost.core.shown import shown
+
+
+@pytest.mark.parametrize("value", [None, 5, "text", b"\0", [1, 2]])
+def test_a_short_value_is_shown_as_it_is(value: Any) -> None:
+    """S1-105: an error says what was refused."""
+    assert shown(value) == repr(value)
+
+
+def test_a_long_value_is_cut() -> None:
+    """S1-95: a message cannot carry a megabyte of somebody's data into a log."""
+    assert len(shown("x" * 1_000_000)) == SHOWN_LENGTH_MAX + 1
+    assert shown("x" * 1_000_000).endswith("…")
+
+
+def test_a_number_too_long_to_write_is_shown_by_its_type() -> None:
+    """S1-31: Python refuses to write more than 4,300 digits, which must not hide the real error."""
+    assert shown(10**5_000) == "<int, too large to show>"
+
+
+def test_a_list_too_deep_to_write_is_shown_by_its_type() -> None:
+    """S1-31."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert shown(deep) == "<list, too large to show>"

@@ -1,0 +1,125 @@
+"""The repository keeps its own promises: it names no machine, and its parts agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fencepost
+
+ROOT = Path(__file__).parent.parent
+
+# Put together here, so that this file does not name them either.
+REGISTRIES = [
+    ".".join(parts)
+    for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"))
+]
+MACHINE_PATH = re.compile(r"(?<![\w.~>)}-])/(?:home|root|opt|Users)/\w|\bfile:///(?!\.)\w")
+
+HEAVY = ["rich", "click", "sqlite3", "starlette", "uvicorn", "psycopg", "redis"]
+
+
+def tracked_files() -> list[Path]:
+    """Return the files git knows, or would add; without git, every file but what tools left."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=30)
+        paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        left = re.compile(r"\.git|\.venv.*|\.[a-z]+_cache|\.hypothesis|\.coverage.*|__pycache__")
+        paths = [
+            path
+            for path in ROOT.rglob("*")
+            if not any(left.fullmatch(part) for part in path.relative_to(ROOT).parts)
+        ]
+    return [path for path in paths if path.is_file()]
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def make(*arguments: str) -> str:
+    """Run make as a person would, not as a child of the make that may have started the tests."""
+    env = {k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
+    command = ["make", "--no-print-directory", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, check=True, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    found: list[str] = []
+    own = [str(path) for path in (ROOT, Path.home()) if len(path.parts) > 2]
+    for path in tracked_files():
+        text = path.read_bytes().decode("utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), start=1):
+            named = any(word in line for word in (*REGISTRIES, *own))
+            if named or MACHINE_PATH.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}")
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_locked_requirements_are_pinned_hashed_and_name_no_source(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            assert re.match(r"[a-z0-9._-]+==\S+( ;.*?)?( +--hash=sha256:[0-9a-f]{64})+ *$", line)
+
+
+def test_the_lock_holds_every_dependency_of_the_package() -> None:
+    locked = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    for dependency in project()["project"]["dependencies"]:
+        name = re.split(r"[^a-z0-9-]", dependency)[0]
+        assert re.search(rf"^{name}==", locked, re.MULTILINE), f"run `make lock`: {name} is missing"
+
+
+def test_the_suite_tests_this_checkout() -> None:
+    """An environment copied from elsewhere would run the tests on somebody else's code."""
+    assert fencepost.__file__
+    assert Path(fencepost.__file__).is_relative_to(ROOT / "src"), "run `make clean`, then again"
+
+
+def test_the_version_is_written_once() -> None:
+    declared = project()
+    assert declared["project"]["dynamic"] == ["version"]
+    source = (ROOT / declared["tool"]["hatch"]["version"]["path"]).read_text(encoding="utf-8")
+    assert f'__version__ = "{fencepost.__version__}"' in source
+    assert metadata.version("fencepost") == fencepost.__version__
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    assert {"setup", "check", "test", "test-matrix", "demo", "bench"} <= set(targets)
+    listed = re.findall(r"^  ([a-z-]+) +\S", make("help"), re.MULTILINE)
+    assert listed == targets
+
+
+def test_make_alone_changes_nothing_and_shows_help() -> None:
+    assert make() == make("help")
+
+
+def test_importing_fencepost_loads_nothing_heavy() -> None:
+    """`import fencepost` stays quick because each of these waits until it is needed."""
+    code = (
+        "import json, sys; before = set(sys.modules); import fencepost; "
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
+    assert "fencepost" in loaded
+    assert not loaded & set(HEAVY)
