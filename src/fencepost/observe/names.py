@@ -1,0 +1,59 @@
+"""Every event and counter, by name. Log lines and metrics use these and no others."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What happens to jobs. Counted by state or type where that is said.
+JOB_ENQUEUED: Final = "job.enqueued"
+JOB_DUPLICATE: Final = "job.duplicate"
+JOB_CLAIMED: Final = "job.claimed"
+JOB_SETTLED: Final = "job.settled"
+JOB_PROMOTED: Final = "job.promoted"
+JOB_CANCELLED: Final = "job.cancelled"
+JOB_REOPENED: Final = "job.reopened"
+JOB_REPLAYED: Final = "job.replayed"
+JOB_DISCARDED: Final = "job.discarded"
+JOB_EXPIRED: Final = "job.expired"
+JOB_PRUNED: Final = "job.pruned"
+JOB_CORRUPT: Final = "job.corrupt"
+
+# Leases.
+LEASE_RECOVERED: Final = "lease.recovered"
+"""An expired lease whose job will be tried again."""
+LEASE_EXHAUSTED: Final = "lease.exhausted"
+"""An expired lease that was the job's last attempt."""
+LEASE_LOST: Final = "lease.lost"
+STALE_ACK: Final = "stale.ack"
+STALE_NACK: Final = "stale.nack"
+STALE_RELEASE: Final = "stale.release"
+STALE_HEARTBEAT: Final = "stale.heartbeat"
+STALE_SAVE: Final = "stale.save"
+REPEATED_SETTLE: Final = "settle.repeated"
+"""A settlement sent again after an unknown outcome, which had been recorded."""
+
+# A worker.
+WORKER_STARTED: Final = "worker.started"
+WORKER_STOPPING: Final = "worker.stopping"
+WORKER_STOPPED: Final = "worker.stopped"
+ATTEMPT_STARTED: Final = "attempt.started"
+ATTEMPT_ENDED: Final = "attempt.ended"
+ATTEMPT_INTERRUPTED: Final = "attempt.interrupted"
+SLOT_LEAKED: Final = "slot.leaked"
+"""A thread outlived its timeout; its slot is gone until it returns."""
+SLOT_REGAINED: Final = "slot.regained"
+LOOP_LAG: Final = "loop.lag"
+CHILD_STARTED: Final = "child.started"
+CHILD_DIED: Final = "child.died"
+HANDLER_LOG: Final = "handler.log"
+
+# The store.
+STORE_UNAVAILABLE: Final = "store.unavailable"
+STORE_OPERATION: Final = "store.operation"
+STORE_OPERATION_SECONDS: Final = "store.operation.seconds"
+STORE_OPERATION_FAILED: Final = "store.operation.failed"
+
+# Maintenance.
+LEADER_ELECTED: Final = "leader.elected"
+LEADER_RESIGNED: Final = "leader.resigned"
+CHORE_FAILED: Final = "chore.failed"

@@ -1,0 +1,88 @@
+"""What an operator does to single jobs, and what retention does to old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost.core.instants import seconds_to_us
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import PRUNE_SCAN
+from fencepost.store.memory import moves
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.record import Changes, Record
+from fencepost.store.memory.views import job_of
+from fencepost.store.replies import (
+    CancelReply,
+    Conflict,
+    Discarded,
+    DiscardReply,
+    Edited,
+    EditReply,
+    NotFound,
+    Pruned,
+)
+from fencepost.store.requests import Edit, PruneRequest
+
+
+def cancel(jobs: Jobs, job_id: str, now: int) -> CancelReply:
+    """Cancel a job that has not ended."""
+    record = jobs.get(job_id)
+    if record is None:
+        return NotFound(job_id)
+    if record.state.is_terminal:
+        return Conflict(record.id, record.state)
+    return moves.cancel(jobs, record, now)
+
+
+def discard(jobs: Jobs, job_id: str) -> DiscardReply:
+    """Take a dead letter off the list; its job stays."""
+    record = jobs.get(job_id)
+    if record is None or record.dead_number is None:
+        return NotFound(job_id)
+    jobs.change(record, dead_number=None)
+    return Discarded(record.id)
+
+
+def edit(jobs: Jobs, edit: Edit, now: int) -> EditReply:
+    """Change tags at any time, the priority while the job waits (S1-106, S1-107)."""
+    record = jobs.get(edit.job_id)
+    if record is None:
+        return NotFound(edit.job_id)
+    has_started = record.state is State.RUNNING or record.state.is_terminal
+    if edit.priority is not None and has_started:
+        return Conflict(record.id, record.state)
+    changes: Changes = {}
+    if edit.priority is not None:
+        changes["priority"] = edit.priority
+    if edit.tags is not None:
+        changes["tags"] = dict(edit.tags)
+    jobs.change(record, **changes)
+    return Edited(job_of(record, now))
+
+
+def prune(jobs: Jobs, request: PruneRequest, now: int) -> Pruned:
+    """Delete terminal jobs that were kept long enough; look at a bounded number of jobs."""
+    keep = {state: seconds_to_us(seconds) for state, seconds in request.keep.items()}
+    position, seen = request.after, 0
+    doomed: list[Record] = []
+    reached: int | None = None
+    for record in jobs.roll.after(request.after):
+        if seen == PRUNE_SCAN or len(doomed) >= request.limit:
+            reached = position
+            break
+        position, seen = record.seq, seen + 1
+        if _is_old(record, keep, now):
+            doomed.append(record)
+    for record in doomed:
+        jobs.remove(record)
+    return Pruned(len(doomed), reached)
+
+
+def _is_old(record: Record, keep: Mapping[State, int], now: int) -> bool:
+    if not record.state.is_terminal or record.state not in keep:
+        return False
+    assert record.completed_at is not None
+    if record.completed_at + keep[record.state] > now:
+        return False
+    # The job is what a later submission under the same key is answered with.
+    return record.key_ends_at is None or record.key_ends_at <= now

@@ -1,0 +1,177 @@
+"""All jobs and the indexes over them, which move together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Unpack
+
+from fencepost.core.idempotency import is_held
+from fencepost.core.job import Attempt
+from fencepost.core.lifecycle import State
+from fencepost.errors import StoreUnavailableError
+from fencepost.store.memory.counts import Counts
+from fencepost.store.memory.journal import Journal
+from fencepost.store.memory.lanes import Lanes
+from fencepost.store.memory.line import Entry, Line
+from fencepost.store.memory.record import NOWHERE, Changes, Place, Record, place_of
+from fencepost.store.memory.roll import Roll
+from fencepost.store.protocol import Topic
+
+
+class Jobs:
+    """The jobs. Every change goes through here: it is journalled, and the indexes follow it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.roll: Roll[Record] = Roll()
+        """In the order of submission."""
+        self.dead: Roll[Record] = Roll()
+        """The dead-letter list, in the order of death."""
+        self.lanes = Lanes()
+        self.due = Line()
+        self.leases = Line()
+        self.lifetimes = Line()
+        self.counts = Counts()
+        self.queue_names: set[str] = set()
+        """Every queue that has had a job, also when all of them have been pruned."""
+        self.type_names: set[str] = set()
+        self._by_id: dict[str, Record] = {}
+        self._by_key: dict[tuple[str, str], Record] = {}
+        self._journal = journal
+        self._last_seq = 0
+        self._last_death = 0
+
+    # Looking.
+
+    def get(self, job_id: str) -> Record | None:
+        """Return the job, or None; text that is no id is a job that does not exist."""
+        return self._by_id.get(job_id.lower()) if isinstance(job_id, str) else None
+
+    def holder(self, type: str, key: str, now: int) -> Record | None:
+        """Return the job to which the key belongs at *now*."""
+        record = self._by_key.get((type, key))
+        if record is None:
+            return None
+        is_live = not record.state.is_terminal
+        held = is_held(is_live=is_live, window_ends_us=record.key_ends_at, now_us=now)
+        return record if held else None
+
+    def next_seq(self) -> int:
+        """Return a higher number than any before; an undone operation leaves a gap."""
+        self._last_seq += 1
+        return self._last_seq
+
+    def next_death(self) -> int:
+        """Return the next number on the dead-letter list."""
+        self._last_death += 1
+        return self._last_death
+
+    # Changing.
+
+    def add(self, record: Record) -> None:
+        """Store a new job. If it has a key, it takes it from whoever had it."""
+        if record.id in self._by_id:
+            raise StoreUnavailableError(f"the clock gave out id {record.id} twice; try again")
+        if record.holds_key:
+            self.vacate_key(record)
+        self._learn(self.queue_names, record.queue)
+        self._learn(self.type_names, record.type)
+        self._enter(record)
+        self._journal.note(partial(self._strike, record))
+
+    def remove(self, record: Record) -> None:
+        """Delete a job and everything of it."""
+        self._strike(record)
+        self._journal.note(partial(self._enter, record))
+
+    def change(self, record: Record, **changes: Unpack[Changes]) -> None:
+        """Set the fields given."""
+        before = {name: getattr(record, name) for name in changes}
+        self._journal.note(partial(self._set, record, before))
+        self._set(record, changes)
+
+    def end_attempt(self, record: Record, attempt: Attempt) -> None:
+        """Add an attempt to those that have ended."""
+        record.past.append(attempt)
+        self._journal.note(record.past.pop)
+
+    def vacate_key(self, taker: Record) -> None:
+        """Make room for *taker* to hold its key."""
+        assert taker.key is not None
+        previous = self._by_key.get((taker.type, taker.key))
+        if previous is not None and previous is not taker:
+            self.change(previous, holds_key=False, key_ends_at=None)
+
+    # Keeping the indexes.
+
+    def _learn(self, names: set[str], name: str) -> None:
+        if name not in names:
+            names.add(name)
+            self._journal.note(partial(names.discard, name))
+
+    def _enter(self, record: Record) -> None:
+        self._by_id[record.id] = record
+        self.roll.add(record.seq, record)
+        self._file(record, place_of(record))
+
+    def _strike(self, record: Record) -> None:
+        del self._by_id[record.id]
+        self.roll.remove(record.seq)
+        self._file(record, NOWHERE)
+
+    def _set(self, record: Record, changes: Mapping[str, object]) -> None:
+        for name, value in changes.items():
+            setattr(record, name, value)
+        self._file(record, place_of(record))
+
+    def _file(self, record: Record, new: Place) -> None:
+        """Move *record* to its new place, touching only the indexes in which it moves."""
+        old, record.place = record.place, new
+        if new.state is not old.state:
+            self._count(record, old.state, new.state)
+        if new.lane != old.lane:
+            self._change_lane(record, old.lane, new.lane)
+        _move(self.due, old.due, new.due)
+        _move(self.leases, old.lease, new.lease)
+        _move(self.lifetimes, old.lifetime, new.lifetime)
+        if new.dead_number != old.dead_number:
+            self._change_death(record, old.dead_number, new.dead_number)
+        if new.holds_key != old.holds_key:
+            self._change_key(record, new.holds_key)
+
+    def _count(self, record: Record, old: State | None, new: State | None) -> None:
+        if old is not None:
+            self.counts.add(record.queue, record.type, old, -1)
+        if new is not None:
+            self.counts.add(record.queue, record.type, new, +1)
+            if new.is_terminal:
+                self._journal.announce(Topic.SETTLED)
+
+    def _change_lane(self, record: Record, old: Entry | None, new: Entry | None) -> None:
+        if old is not None:
+            self.lanes.leave(record.queue, record.type, old)
+        if new is not None:
+            self.lanes.join(record.queue, record.type, new)
+            self._journal.announce(Topic.READY)
+
+    def _change_death(self, record: Record, old: int | None, new: int | None) -> None:
+        if old is not None:
+            self.dead.remove(old)
+        if new is not None:
+            self.dead.add(new, record)
+
+    def _change_key(self, record: Record, holds: bool) -> None:
+        assert record.key is not None
+        if holds:
+            self._by_key[record.type, record.key] = record
+        else:
+            del self._by_key[record.type, record.key]
+
+
+def _move(line: Line, old: Entry | None, new: Entry | None) -> None:
+    if old == new:
+        return
+    if old is not None:
+        line.leave(old)
+    if new is not None:
+        line.join(new)

@@ -1,0 +1,62 @@
+"""What a worker may do under a lease: extend it, save under it, settle it."""
+
+from __future__ import annotations
+
+from fencepost.core.instants import from_us, seconds_to_us
+from fencepost.core.outcome import Settlement
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.moves import apply
+from fencepost.store.memory.record import Changes, Record
+from fencepost.store.replies import (
+    AlreadySettled,
+    Extended,
+    HeartbeatReply,
+    LeaseLost,
+    Saved,
+    SaveReply,
+    Settled,
+    SettleReply,
+)
+from fencepost.store.requests import Beat, Save
+
+
+def extend(jobs: Jobs, beat: Beat, now: int) -> HeartbeatReply:
+    """Extend a valid lease; never shorten one, never revive one (C10, C18)."""
+    record = jobs.get(beat.job_id)
+    if record is None or not record.is_leased_by(beat.token, now):
+        return _lost(record, beat.job_id)
+    assert record.lease_expires_at is not None
+    expires_at = max(record.lease_expires_at, now + seconds_to_us(beat.lease_ttl))
+    jobs.change(record, lease_expires_at=expires_at)
+    return Extended(record.id, from_us(expires_at))
+
+
+def settle(jobs: Jobs, settlement: Settlement, now: int) -> SettleReply:
+    """Record a decision under a valid lease; a repeat of the last one is told so."""
+    record = jobs.get(settlement.job_id)
+    if record is None:
+        return LeaseLost(settlement.job_id)
+    if record.is_leased_by(settlement.token, now):
+        apply(jobs, record, settlement.decision, now=now, settled_token=settlement.token)
+        return Settled(record.id, record.type, record.state)
+    if record.settled_token is not None and record.settled_token == settlement.token:
+        return AlreadySettled(record.id, record.state)
+    return _lost(record, settlement.job_id)
+
+
+def save(jobs: Jobs, save: Save, now: int) -> SaveReply:
+    """Keep what a handler wants kept, under a valid lease."""
+    record = jobs.get(save.job_id)
+    if record is None or not record.is_leased_by(save.token, now):
+        return _lost(record, save.job_id)
+    changes: Changes = {}
+    if save.checkpoint is not None:
+        changes["checkpoint"] = save.checkpoint
+    if save.progress is not None:
+        changes["progress"] = save.progress
+    jobs.change(record, **changes)
+    return Saved(record.id)
+
+
+def _lost(record: Record | None, job_id: str) -> LeaseLost:
+    return LeaseLost(job_id) if record is None else LeaseLost(record.id, record.state)

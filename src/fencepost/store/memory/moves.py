@@ -1,0 +1,154 @@
+"""What can happen to a stored job, from its claim to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from fencepost.core.instants import seconds_to_us
+from fencepost.core.job import AttemptOutcome, Category, ClaimedJob, Failure
+from fencepost.core.lifecycle import DEAD, Event, State, advance
+from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.line import Line
+from fencepost.store.memory.record import Changes, Record
+from fencepost.store.memory.views import attempt_of, claimed_job_of
+from fencepost.store.replies import Moved
+from fencepost.store.requests import ClaimRequest
+
+CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
+LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
+
+
+def lease(jobs: Jobs, record: Record, request: ClaimRequest, *, token: str, now: int) -> ClaimedJob:
+    """Start an attempt under a new lease. It counts from here on, even if the worker dies."""
+    lease_ttl = record.policy.lease_ttl or request.lease_ttl
+    jobs.change(
+        record,
+        state=advance(record.state, Event.CLAIM),
+        attempt=record.attempt + 1,
+        lease_version=record.lease_version + 1,
+        token=token,
+        worker=request.worker,
+        lease_expires_at=now + seconds_to_us(lease_ttl),
+        started_at=now,
+        updated_at=now,
+        progress=None,
+    )
+    return claimed_job_of(record, lease_ttl)
+
+
+def apply(
+    jobs: Jobs, record: Record, decision: Decision, *, now: int, settled_token: str | None
+) -> None:
+    """End the running attempt as *decision* says."""
+    state = advance(record.state, decision.event)
+    changes = _effects(record, decision, now)
+    if not decision.is_counted:
+        changes["attempt"] = record.attempt - 1
+    if settled_token is not None:
+        changes["settled_token"] = settled_token
+    _end_attempt(jobs, record, decision.outcome, decision.failure, now)
+    _enter(jobs, record, state, changes, now)
+
+
+def _effects(record: Record, decision: Decision, now: int) -> Changes:
+    match decision.event:
+        case Event.SUCCEED:
+            return {"result": decision.result, "failure": None}
+        case Event.REJECT | Event.EXHAUST:
+            assert decision.failure is not None
+            return {"failure": decision.failure}
+        case Event.RETRY:
+            return {"failure": decision.failure, "run_at": _due(record, decision.delay, now)}
+        case Event.SNOOZE:
+            return {"run_at": _due(record, decision.delay, now)}
+        case _:
+            assert decision.event is Event.RELEASE
+            return {"scheduled_at": now}
+
+
+def _due(record: Record, delay: float, now: int) -> int:
+    """Return when to try again; past its lifetime a job has nothing to wait for (C34)."""
+    return min(now + seconds_to_us(delay), record.expires_at)
+
+
+def cancel(jobs: Jobs, record: Record, now: int) -> Moved:
+    """Cancel a live job; a worker that runs it has lost its lease (C20)."""
+    return _end(jobs, record, Event.CANCEL, CANCELLED, AttemptOutcome.CANCELLED, now)
+
+
+def recover(jobs: Jobs, limit: int, rng: Random, now: int) -> list[Moved]:
+    """Take back jobs from leases that ran out, by the same rules as any failure (S4-8)."""
+
+    def take_back(record: Record) -> Moved:
+        decision = decide(record, LEASE_EXPIRED, rng)
+        apply(jobs, record, decision, now=now, settled_token=None)
+        return Moved(record.id, record.type, record.state, State.RUNNING)
+
+    return [take_back(record) for record in _up_to(now, jobs, jobs.leases, limit)]
+
+
+def expire(jobs: Jobs, limit: int, now: int) -> list[Moved]:
+    """Dead-letter live jobs past their lifetime."""
+    return [
+        _end(jobs, record, Event.EXPIRE, LIFETIME_EXCEEDED, AttemptOutcome.FAILED, now)
+        for record in _up_to(now, jobs, jobs.lifetimes, limit)
+    ]
+
+
+def promote(jobs: Jobs, limit: int, now: int) -> list[Moved]:
+    """Make jobs claimable whose time has come."""
+
+    def make_ready(record: Record) -> Moved:
+        was = record.state
+        state = advance(was, Event.READY)
+        jobs.change(record, state=state, scheduled_at=now, updated_at=now)
+        return Moved(record.id, record.type, state, was)
+
+    return [make_ready(record) for record in _up_to(now, jobs, jobs.due, limit)]
+
+
+def _up_to(now: int, jobs: Jobs, line: Line, limit: int) -> Iterator[Record]:
+    """Yield up to *limit* jobs whose time in *line* has come; each must leave before the next."""
+    for _ in range(limit):
+        entry = line.first()
+        if entry is None or entry[0] > now:
+            return
+        yield jobs.roll[entry[-1]]
+
+
+def _end(
+    jobs: Jobs, record: Record, event: Event, failure: Failure, outcome: AttemptOutcome, now: int
+) -> Moved:
+    """End a live job from outside, whatever it was doing."""
+    was = record.state
+    state = advance(was, event)
+    if was is State.RUNNING:
+        _end_attempt(jobs, record, outcome, failure, now)
+    _enter(jobs, record, state, {"failure": failure}, now)
+    return Moved(record.id, record.type, state, was)
+
+
+def _end_attempt(
+    jobs: Jobs, record: Record, outcome: AttemptOutcome, failure: Failure | None, now: int
+) -> None:
+    jobs.end_attempt(record, attempt_of(record, outcome, ended_at=now, failure=failure))
+
+
+def _enter(jobs: Jobs, record: Record, state: State, changes: Changes, now: int) -> None:
+    """Put a job that nobody runs any more into *state*."""
+    if state.is_terminal:
+        changes["completed_at"] = now
+    if state in DEAD:
+        changes["dead_number"] = jobs.next_death()
+    changes.update(
+        {
+            "state": state,
+            "updated_at": now,
+            "token": None,
+            "worker": None,
+            "lease_expires_at": None,
+        }
+    )
+    jobs.change(record, **changes)

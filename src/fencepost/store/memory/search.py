@@ -1,0 +1,121 @@
+"""Looking at jobs: filters, pages, counts, and what surrounds one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.instants import from_us
+from fencepost.core.lifecycle import State
+from fencepost.core.why import Situation
+from fencepost.store.memory.claiming import Running
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.record import Record
+from fencepost.store.memory.settings import Settings
+from fencepost.store.memory.views import dead_letter_of, job_of
+from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
+from fencepost.store.requests import WorkerInfo
+
+AHEAD_MAX = 1_000
+"""How many jobs ahead of one are counted; past that, the exact number helps nobody."""
+
+
+def find(jobs: Jobs, filter: JobFilter, page: PageRequest, now: int) -> JobPage:
+    """Return one page of the jobs that *filter* means, newest submission first."""
+    found = list(islice(_matching(jobs, filter, page.after), page.limit + 1))
+    shown = found[: page.limit]
+    has_more = len(found) > len(shown) > 0
+    return JobPage([job_of(record, now) for record in shown], shown[-1].seq if has_more else None)
+
+
+def count(jobs: Jobs, filter: JobFilter) -> int:
+    """Return how many jobs *filter* means: from counters, unless it asks for tags."""
+    if filter.tags or filter.correlation_id is not None:
+        return sum(1 for _ in _matching(jobs, filter, None))
+    return sum(
+        number
+        for queue, type, state, number in jobs.counts.cells()
+        if (not filter.states or state in filter.states)
+        and filter.type in (None, type)
+        and filter.queue in (None, queue)
+    )
+
+
+def _matching(jobs: Jobs, filter: JobFilter, after: int | None) -> Iterator[Record]:
+    return (record for record in jobs.roll.before(after) if _matches(record, filter))
+
+
+def _matches(record: Record, filter: JobFilter) -> bool:
+    return (
+        (not filter.states or record.state in filter.states)
+        and filter.type in (None, record.type)
+        and filter.queue in (None, record.queue)
+        and filter.correlation_id in (None, record.correlation_id)
+        and filter.tags.items() <= record.tags.items()
+    )
+
+
+def dead_letters(jobs: Jobs, type: str | None, page: PageRequest) -> DeadLetterPage:
+    """Return one page of the dead-letter list, most recently dead first."""
+    wanted = (record for record in jobs.dead.before(page.after) if type in (None, record.type))
+    found = list(islice(wanted, page.limit + 1))
+    shown = found[: page.limit]
+    has_more = len(found) > len(shown) > 0
+    letters = [dead_letter_of(record) for record in shown]
+    return DeadLetterPage(letters, shown[-1].dead_number if has_more else None)
+
+
+def situation(
+    jobs: Jobs, settings: Settings, workers: Sequence[WorkerInfo], record: Record, now: int
+) -> Situation:
+    """Return what keeps *record* where it is, and what stands around it."""
+    running = Running(jobs, now)
+    return Situation(
+        job=job_of(record, now),
+        now=from_us(now),
+        is_type_paused=settings.is_type_paused(record.type),
+        is_queue_paused=settings.is_queue_paused(record.queue),
+        queue_limit=settings.queue_limit(record.queue),
+        queue_running=running.of_queue(record.queue),
+        app_limit=settings.app_limit,
+        app_running=running.total(),
+        jobs_ahead=_jobs_ahead(jobs, record),
+        has_worker=any(_serves(worker, record) for worker in workers),
+    )
+
+
+def _jobs_ahead(jobs: Jobs, record: Record) -> int:
+    lane = jobs.lanes.lane(record.queue, record.type)
+    is_waiting = not record.state.is_terminal and record.state is not State.RUNNING
+    if lane is None or not is_waiting:
+        return 0
+    return sum(1 for _ in islice(lane.before(record.line_entry), AHEAD_MAX))
+
+
+def _serves(worker: WorkerInfo, record: Record) -> bool:
+    return record.type in worker.types and (worker.queues is None or record.queue in worker.queues)
+
+
+def queue_views(jobs: Jobs, settings: Settings) -> list[QueueView]:
+    """Return every queue that has (had) a job or a setting, sorted by name."""
+    counts = jobs.counts.by_queue()
+    names = jobs.queue_names | settings.queue_pauses.keys() | settings.queue_limits.keys()
+    return [
+        QueueView(
+            name=name,
+            is_paused=settings.is_queue_paused(name),
+            max_running=settings.queue_limit(name),
+            counts=counts.get(name, {}),
+        )
+        for name in sorted(names)
+    ]
+
+
+def type_views(jobs: Jobs, settings: Settings) -> list[TypeView]:
+    """Return every type that has (had) a job or a setting, sorted by name."""
+    counts = jobs.counts.by_type()
+    return [
+        TypeView(name=name, is_paused=settings.is_type_paused(name), counts=counts.get(name, {}))
+        for name in sorted(jobs.type_names | settings.type_pauses.keys())
+    ]

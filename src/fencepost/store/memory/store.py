@@ -1,0 +1,334 @@
+"""The memory store's face: each operation is a plan without statements, run under one lock."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import TypeVar
+
+from fencepost.clock import Clock
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import Attempt, Job, NewJob
+from fencepost.core.outcome import Settlement
+from fencepost.core.why import Situation
+from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
+from fencepost.store.memory import claiming, control, leases, moves, search, submission
+from fencepost.store.memory.bells import Bells
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.journal import Journal
+from fencepost.store.memory.presence import Presence
+from fencepost.store.memory.settings import Settings
+from fencepost.store.memory.views import attempts_of, job_of
+from fencepost.store.plan import Effect, Operation, Plan, Row, Statement, operation, run_plan
+from fencepost.store.protocol import Listener, Store, Topic
+from fencepost.store.replies import (
+    CancelReply,
+    Claim,
+    DeadLetterPage,
+    DiscardReply,
+    EditReply,
+    EnqueueReply,
+    Finding,
+    HeartbeatReply,
+    JobPage,
+    Moved,
+    Pruned,
+    QueueView,
+    ReplayReply,
+    RetryReply,
+    SaveReply,
+    SettleReply,
+    Term,
+    TypeView,
+)
+from fencepost.store.requests import (
+    Beat,
+    ClaimRequest,
+    Edit,
+    PruneRequest,
+    RetryRequest,
+    Save,
+    Scope,
+    WorkerInfo,
+)
+
+T = TypeVar("T")
+
+EPHEMERAL = Finding(
+    "warn",
+    "ephemeral",
+    "jobs are kept in this process only, and all are lost when it ends; for tests only",
+)
+
+
+class NoEngine:
+    """Refuses statements: there is nothing beneath this store that could execute one."""
+
+    def execute(self, statement: Statement) -> list[Row]:
+        raise ConfigurationError("this operation was made by another store; run it there")
+
+
+class MemoryStore(Store):
+    """Jobs in this process's memory; another store, or another process, sees none of them."""
+
+    def __init__(self, *, url: str = "memory://", clock: Clock) -> None:
+        self.url = url
+        self.clock = clock
+        self._journal = Journal()
+        self._jobs = Jobs(self._journal)
+        self._settings = Settings()
+        self._presence = Presence()
+        self._bells = Bells()
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._is_closed = False
+
+    # Running operations.
+
+    def run(self, operation: Operation[T]) -> T:
+        """Execute *operation*; whatever it raises, it has then changed nothing."""
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            try:
+                result = run_plan(operation.start(), NoEngine())
+            except BaseException:
+                self._journal.undo()
+                raise
+            topics = self._journal.keep()
+        self._bells.ring(topics)
+        return result
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        """Execute *operation* at once: it takes microseconds and waits for nothing but the lock."""
+        return self.run(operation)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._bells.close()
+
+    def listen(self, topic: Topic) -> Listener:
+        self._check_process()
+        self._check_open()
+        return self._bells.listen(topic)
+
+    def migrate(self) -> list[str]:
+        """Return nothing: there is no schema."""
+        return []
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        """Return nothing: there is no schema."""
+        return []
+
+    def _check_process(self) -> None:
+        # Looked at before the lock is: a child may have been forked while a thread held it.
+        if os.getpid() != self._pid:
+            raise ForkedStoreError("a memory store does not survive fork(); open one in the child")
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailableError("this memory store is closed, and its jobs are gone")
+
+    # The data's way.
+
+    @operation(Effect.WRITE)
+    def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [
+            submission.enqueue(self._jobs, self.clock, new, atomic=atomic, now=now) for new in jobs
+        ]
+
+    @operation(Effect.LEASE)
+    def claim(self, request: ClaimRequest) -> Plan[Claim]:
+        yield from ()
+        return claiming.claim(self._jobs, self._settings, self.clock, request)
+
+    @operation(Effect.LEASE)
+    def heartbeat(self, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [leases.extend(self._jobs, beat, now) for beat in beats]
+
+    @operation(Effect.WRITE)
+    def settle(self, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        replies = [leases.settle(self._jobs, settlement, now) for settlement in settlements]
+        self._announce_room()
+        return replies
+
+    @operation(Effect.WRITE)
+    def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [leases.save(self._jobs, save, now) for save in saves]
+
+    # Control.
+
+    @operation(Effect.WRITE)
+    def cancel(self, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        replies = [control.cancel(self._jobs, job_id, now) for job_id in job_ids]
+        self._announce_room()
+        return replies
+
+    @operation(Effect.WRITE)
+    def retry(self, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [submission.retry(self._jobs, request, now) for request in requests]
+
+    @operation(Effect.WRITE)
+    def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [control.edit(self._jobs, edit, now) for edit in edits]
+
+    @operation(Effect.WRITE)
+    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [submission.replay(self._jobs, self.clock, job_id, now) for job_id in job_ids]
+
+    @operation(Effect.WRITE)
+    def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
+        yield from ()
+        return [control.discard(self._jobs, job_id) for job_id in job_ids]
+
+    @operation(Effect.WRITE)
+    def pause(self, scope: Scope, name: str) -> Plan[None]:
+        yield from ()
+        self._settings.pause(scope, name, True)
+
+    @operation(Effect.WRITE)
+    def resume(self, scope: Scope, name: str) -> Plan[None]:
+        yield from ()
+        self._settings.pause(scope, name, False)
+        self._journal.announce(Topic.READY)
+
+    @operation(Effect.WRITE)
+    def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
+        yield from ()
+        self._settings.limit(scope, name, max_running)
+        self._journal.announce(Topic.READY)
+
+    # Upkeep.
+
+    @operation(Effect.WRITE)
+    def recover(self, limit: int) -> Plan[list[Moved]]:
+        yield from ()
+        moved = moves.recover(self._jobs, limit, self.clock.rng, self.clock.now_us())
+        self._announce_room()
+        return moved
+
+    @operation(Effect.WRITE)
+    def promote(self, limit: int) -> Plan[list[Moved]]:
+        yield from ()
+        return moves.promote(self._jobs, limit, self.clock.now_us())
+
+    @operation(Effect.WRITE)
+    def expire(self, limit: int) -> Plan[list[Moved]]:
+        yield from ()
+        moved = moves.expire(self._jobs, limit, self.clock.now_us())
+        self._announce_room()
+        return moved
+
+    @operation(Effect.WRITE)
+    def prune(self, request: PruneRequest) -> Plan[Pruned]:
+        yield from ()
+        return control.prune(self._jobs, request, self.clock.now_us())
+
+    # Looking.
+
+    @operation(Effect.READ)
+    def get(self, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
+        yield from ()
+        now = self.clock.now_us()
+        records = [self._jobs.get(job_id) for job_id in job_ids]
+        return [None if record is None else job_of(record, now) for record in records]
+
+    @operation(Effect.READ)
+    def find(self, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
+        yield from ()
+        return search.find(self._jobs, filter, page, self.clock.now_us())
+
+    @operation(Effect.READ)
+    def count(self, filter: JobFilter) -> Plan[int]:
+        yield from ()
+        return search.count(self._jobs, filter)
+
+    @operation(Effect.READ)
+    def attempts(self, job_id: str) -> Plan[list[Attempt] | None]:
+        yield from ()
+        record = self._jobs.get(job_id)
+        return None if record is None else attempts_of(record)
+
+    @operation(Effect.READ)
+    def situation(self, job_id: str) -> Plan[Situation | None]:
+        yield from ()
+        record = self._jobs.get(job_id)
+        if record is None:
+            return None
+        now = self.clock.now_us()
+        workers = self._presence.workers(now)
+        return search.situation(self._jobs, self._settings, workers, record, now)
+
+    @operation(Effect.READ)
+    def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
+        yield from ()
+        return search.dead_letters(self._jobs, type, page)
+
+    @operation(Effect.READ)
+    def queues(self) -> Plan[list[QueueView]]:
+        yield from ()
+        return search.queue_views(self._jobs, self._settings)
+
+    @operation(Effect.READ)
+    def types(self) -> Plan[list[TypeView]]:
+        yield from ()
+        return search.type_views(self._jobs, self._settings)
+
+    @operation(Effect.READ)
+    def app_limit(self) -> Plan[int | None]:
+        yield from ()
+        return self._settings.app_limit
+
+    @operation(Effect.READ)
+    def inspect(self) -> Plan[list[Finding]]:
+        yield from ()
+        return [EPHEMERAL]
+
+    # Workers and leading.
+
+    @operation(Effect.LEASE)
+    def announce(self, worker: WorkerInfo) -> Plan[None]:
+        yield from ()
+        self._presence.announce(worker, self.clock.now_us())
+
+    @operation(Effect.LEASE)
+    def retire(self, worker_id: str) -> Plan[None]:
+        yield from ()
+        self._presence.retire(worker_id)
+
+    @operation(Effect.READ)
+    def workers(self) -> Plan[list[WorkerInfo]]:
+        yield from ()
+        return self._presence.workers(self.clock.now_us())
+
+    @operation(Effect.LEASE)
+    def lead(self, name: str, worker: str, ttl: float) -> Plan[Term | None]:
+        yield from ()
+        return self._presence.lead(name, worker, ttl, self.clock.now_us())
+
+    @operation(Effect.LEASE)
+    def resign(self, name: str, worker: str) -> Plan[None]:
+        yield from ()
+        self._presence.resign(name, worker)
+
+    def _announce_room(self) -> None:
+        """Under a limit, the end of one job may make another claimable."""
+        if self._settings.has_limits():
+            self._journal.announce(Topic.READY)

@@ -1,0 +1,191 @@
+"""A store with counters and log events around it, so that no engine contains any.
+
+Every operation passes through ``run`` or ``run_async``, and every reply says what happened to its
+job: that is all there is to count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from fencepost.core.lifecycle import Event
+from fencepost.observe import names
+from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
+from fencepost.store.plan import Operation
+from fencepost.store.protocol import Store
+from fencepost.store.replies import (
+    AlreadySettled,
+    Claim,
+    Discarded,
+    Duplicate,
+    Enqueued,
+    LeaseLost,
+    Moved,
+    Pruned,
+    Replayed,
+    Settled,
+)
+
+T = TypeVar("T")
+
+
+def observed(store: Store, counters: Counters) -> Store:
+    """Return *store*, counting into *counters* all that is run on it."""
+    return cast(Store, ObservedStore(store, counters))
+
+
+class ObservedStore:
+    """Passes everything on, and counts what comes back."""
+
+    def __init__(self, store: Store, counters: Counters) -> None:
+        self._store = store
+        self._counters = counters
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def run(self, operation: Operation[T]) -> T:
+        start = self._store.clock.monotonic()
+        try:
+            result = self._store.run(operation)
+        except Exception as error:
+            self._note_failure(operation, error)
+            raise
+        self._note(operation, result, start)
+        return result
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        start = self._store.clock.monotonic()
+        try:
+            result = await self._store.run_async(operation)
+        except Exception as error:
+            self._note_failure(operation, error)
+            raise
+        self._note(operation, result, start)
+        return result
+
+    def _note_failure(self, operation: Operation[Any], error: Exception) -> None:
+        code = getattr(error, "code", type(error).__name__)
+        self._counters.add(names.STORE_OPERATION_FAILED, operation=operation.name, code=code)
+
+    def _note(self, operation: Operation[Any], result: Any, start: float) -> None:
+        seconds = self._store.clock.monotonic() - start
+        self._counters.add(names.STORE_OPERATION, operation=operation.name)
+        self._counters.add(names.STORE_OPERATION_SECONDS, seconds, operation=operation.name)
+        note = _NOTES.get(operation.name)
+        if note is not None:
+            note(self._counters, operation, result)
+
+
+def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
+    for reply in result:
+        match reply:
+            case Enqueued(job_id, type_, state):
+                counters.add(names.JOB_ENQUEUED, state=state)
+                log(names.JOB_ENQUEUED, level=logging.DEBUG, id=job_id, type=type_, state=state)
+            case Duplicate():
+                counters.add(names.JOB_DUPLICATE)
+
+
+def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
+    if result.jobs:
+        counters.add(names.JOB_CLAIMED, len(result.jobs))
+    if result.promoted:
+        counters.add(names.JOB_PROMOTED, result.promoted)
+    _note_recovered(counters, result.recovered)
+    _note_moves(counters, names.JOB_EXPIRED, result.expired)
+    _note_moves(counters, names.JOB_CORRUPT, result.corrupt)
+
+
+def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
+    _note_recovered(counters, result)
+
+
+def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
+    for move in moves:
+        name = names.LEASE_EXHAUSTED if move.state.is_terminal else names.LEASE_RECOVERED
+        counters.add(name)
+        log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
+
+
+def _note_moves(counters: Counters, name: str, moves: list[Moved]) -> None:
+    for move in moves:
+        counters.add(name, state=move.state)
+        log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
+
+
+_STALE = {Event.SUCCEED: names.STALE_ACK, Event.RELEASE: names.STALE_RELEASE}
+
+
+def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    for settlement, reply in zip(operation.given[0], result, strict=True):
+        match reply:
+            case Settled(job_id, type_, state):
+                counters.add(names.JOB_SETTLED, state=state)
+                log(names.JOB_SETTLED, level=logging.DEBUG, id=job_id, type=type_, state=state)
+            case AlreadySettled():
+                counters.add(names.REPEATED_SETTLE)
+            case LeaseLost(job_id, state):
+                name = _STALE.get(settlement.decision.event, names.STALE_NACK)
+                counters.add(name)
+                log(name, level=logging.WARNING, id=job_id, state=state)
+
+
+def _note_heartbeat(counters: Counters, _: Operation[Any], result: Any) -> None:
+    _note_lost(counters, names.STALE_HEARTBEAT, result)
+
+
+def _note_save(counters: Counters, _: Operation[Any], result: Any) -> None:
+    _note_lost(counters, names.STALE_SAVE, result)
+
+
+def _note_lost(counters: Counters, name: str, result: Any) -> None:
+    for reply in result:
+        if isinstance(reply, LeaseLost):
+            counters.add(name)
+            log(name, level=logging.WARNING, id=reply.job_id, state=reply.state)
+
+
+def _note_promote(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
+    if result:
+        counters.add(names.JOB_PROMOTED, len(result))
+
+
+def _note_expire(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
+    _note_moves(counters, names.JOB_EXPIRED, result)
+
+
+def _note_prune(counters: Counters, _: Operation[Any], result: Pruned) -> None:
+    if result.count:
+        counters.add(names.JOB_PRUNED, result.count)
+        log(names.JOB_PRUNED, count=result.count)
+
+
+def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any], None]:
+    def note(counters: Counters, _: Operation[Any], result: Any) -> None:
+        for reply in result:
+            if isinstance(reply, kind):
+                counters.add(name)
+                log(name, id=getattr(reply, "job_id", None))
+
+    return note
+
+
+_NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
+    "enqueue": _note_enqueue,
+    "claim": _note_claim,
+    "settle": _note_settle,
+    "heartbeat": _note_heartbeat,
+    "save": _note_save,
+    "recover": _note_recover,
+    "promote": _note_promote,
+    "expire": _note_expire,
+    "prune": _note_prune,
+    "cancel": _note_done(names.JOB_CANCELLED, Moved),
+    "retry": _note_done(names.JOB_REOPENED, Moved),
+    "replay": _note_done(names.JOB_REPLAYED, Replayed),
+    "discard": _note_done(names.JOB_DISCARDED, Discarded),
+}

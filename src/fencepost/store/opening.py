@@ -1,0 +1,75 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from fencepost.clock import Clock, SystemClock
+from fencepost.errors import ConfigurationError
+from fencepost.store.protocol import Store
+
+KNOWN = "memory://, sqlite:///relative/path.db or sqlite:////absolute/path.db"
+
+
+PATIENCE = 10.0
+
+
+def open_store(url: str, *, clock: Clock | None = None, patience: float = PATIENCE) -> Store:
+    """Return the store that *url* names, or raise ConfigurationError if it names none.
+
+    *patience* is how long an operation may wait for the store before it is called unavailable.
+    """
+    parts = _split(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    used_clock = clock or SystemClock()
+    match parts.scheme:
+        case "memory":
+            from fencepost.store.memory.store import MemoryStore
+
+            _refuse_unknown(options, (), url)
+            return MemoryStore(url=url, clock=used_clock)
+        case "sqlite":
+            from fencepost.store.sqlite.store import SqliteStore
+
+            _refuse_unknown(options, ("durability",), url)
+            return SqliteStore(
+                _sqlite_path(parts.netloc, parts.path, url),
+                url=url,
+                clock=used_clock,
+                durability=options.get("durability", "power"),
+                patience=patience,
+            )
+        case "postgresql" | "postgres" | "redis" | "rediss":
+            raise ConfigurationError(f"this version has no {parts.scheme} store yet; use {KNOWN}")
+        case _:
+            raise ConfigurationError(f"{url!r} is not a store URL; use {KNOWN}")
+
+
+def _split(url: str) -> SplitResult:
+    if not isinstance(url, str):
+        raise ConfigurationError(f"a store URL is text, got {url!r}; use {KNOWN}")
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise ConfigurationError(f"{url!r} is not a URL: {error}") from None
+
+
+def _sqlite_path(netloc: str, path: str, url: str) -> str:
+    """Follow SQLAlchemy: three slashes for a relative path, four for an absolute one."""
+    if netloc:
+        raise ConfigurationError(
+            f"{url!r} names a host; a SQLite URL has three slashes (relative) or four (absolute)"
+        )
+    name = unquote(path).removeprefix("/")
+    if not name or name.endswith("/") or "\0" in name:
+        raise ConfigurationError(f"{url!r} names no file; write sqlite:///jobs.db")
+    if name == ":memory:":
+        raise ConfigurationError("an in-memory SQLite cannot be shared; use memory:// for tests")
+    return name
+
+
+def _refuse_unknown(options: dict[str, str], known: tuple[str, ...], url: str) -> None:
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        allowed = ", ".join(known) or "none"
+        raise ConfigurationError(f"{url!r}: unknown option {unknown[0]!r}; there are: {allowed}")

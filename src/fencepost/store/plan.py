@@ -1,0 +1,111 @@
+"""Store operations written once, run blocking or awaited.
+
+A *plan* is a generator: it yields the statements that it wants executed, is sent their rows, and
+returns a value. It does no I/O, so a test can drive one by hand and a caller can run one inside a
+transaction of their own. An *operation* is a named plan that can be started again from the
+beginning, which a store does when a shared commit fails; one operation is one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from enum import Enum
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+S = TypeVar("S")
+P = ParamSpec("P")
+
+Row = tuple[Any, ...]
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One statement; with ``many`` set, it is executed once for each of its parameter rows."""
+
+    sql: str
+    params: Sequence[Any] = ()
+    many: bool = False
+
+
+Plan = Generator[Statement, list[Row], T]
+
+
+class Effect(Enum):
+    """What is at stake if a power cut takes an operation back after it was answered."""
+
+    READ = "read"
+    """Nothing was written."""
+    LEASE = "lease"
+    """A claim or a heartbeat: losing one only makes a job run again, so it need not wait."""
+    WRITE = "write"
+    """Somebody relies on it: it is answered only when it is as durable as the store makes it."""
+
+
+class Operation(msgspec.Struct, Generic[T], frozen=True):
+    """A named plan that has not started."""
+
+    name: str
+    effect: Effect
+    start: Callable[[], Plan[T]]
+    given: tuple[Any, ...] = ()
+    """The positional arguments, for whoever observes the operation."""
+
+
+class Executor(Protocol):
+    def execute(self, statement: Statement) -> list[Row]: ...
+
+
+class AsyncExecutor(Protocol):
+    async def execute(self, statement: Statement) -> list[Row]: ...
+
+
+def operation(
+    effect: Effect,
+) -> Callable[[Callable[Concatenate[S, P], Plan[T]]], Callable[Concatenate[S, P], Operation[T]]]:
+    """Make a method that returns a plan into one that returns an operation."""
+
+    def decorate(
+        method: Callable[Concatenate[S, P], Plan[T]],
+    ) -> Callable[Concatenate[S, P], Operation[T]]:
+        @wraps(method)
+        def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+            return Operation(method.__name__, effect, partial(method, self, *args, **kwargs), args)
+
+        return make
+
+    return decorate
+
+
+def run_plan(plan: Plan[T], executor: Executor) -> T:
+    """Drive *plan* to its result, executing each statement in this thread."""
+    try:
+        statement = next(plan)
+        while True:
+            try:
+                rows = executor.execute(statement)
+            except Exception as error:  # noqa: BLE001 - the plan decides what an error means
+                statement = plan.throw(error)
+            else:
+                statement = plan.send(rows)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def run_plan_async(plan: Plan[T], executor: AsyncExecutor) -> T:
+    """Drive *plan* to its result, awaiting each statement."""
+    try:
+        statement = next(plan)
+        while True:
+            try:
+                rows = await executor.execute(statement)
+            except Exception as error:  # noqa: BLE001 - the plan decides what an error means
+                statement = plan.throw(error)
+            else:
+                statement = plan.send(rows)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result

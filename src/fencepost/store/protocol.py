@@ -1,0 +1,231 @@
+"""The seam: what every store can do, in batches, with an answer for each job.
+
+Each method returns an operation, which ``run`` or ``run_async`` executes as one transaction. The
+store's own clock judges every lease and due time. Errors are of three kinds: a job's own answer in
+the reply (surely decided), ``StoreUnavailableError`` (surely not done) and ``UnknownOutcomeError``
+(may have been done; repeating with the same token or key is safe and tells what happened).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from fencepost.clock import Clock
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import Attempt, Job, NewJob
+from fencepost.core.outcome import Settlement
+from fencepost.core.why import Situation
+from fencepost.store.plan import Operation
+from fencepost.store.replies import (
+    CancelReply,
+    Claim,
+    DeadLetterPage,
+    DiscardReply,
+    EditReply,
+    EnqueueReply,
+    Finding,
+    HeartbeatReply,
+    JobPage,
+    Moved,
+    Pruned,
+    QueueView,
+    ReplayReply,
+    RetryReply,
+    SaveReply,
+    SettleReply,
+    Term,
+    TypeView,
+)
+from fencepost.store.requests import (
+    Beat,
+    ClaimRequest,
+    Edit,
+    PruneRequest,
+    RetryRequest,
+    Save,
+    Scope,
+    WorkerInfo,
+)
+
+T = TypeVar("T")
+
+
+class Topic(StrEnum):
+    """What a listener can be woken by."""
+
+    READY = "ready"
+    """Jobs may have become claimable."""
+    SETTLED = "settled"
+    """Jobs may have become terminal."""
+
+
+class Listener(Protocol):
+    """Waits for news from any process. A wake-up may be lost or spurious; poll beneath it."""
+
+    def wait(self, timeout: float) -> bool:
+        """Block until news came (True) or *timeout* seconds passed (False)."""
+        ...
+
+    async def wait_async(self, timeout: float) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Store(ABC):
+    """Where jobs live."""
+
+    url: str
+    clock: Clock
+
+    # Running operations.
+
+    @abstractmethod
+    def run(self, operation: Operation[T]) -> T:
+        """Execute *operation* in this thread."""
+
+    @abstractmethod
+    async def run_async(self, operation: Operation[T]) -> T:
+        """Execute *operation* without blocking the event loop."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of every resource; a second call does nothing."""
+
+    @abstractmethod
+    def listen(self, topic: Topic) -> Listener: ...
+
+    @abstractmethod
+    def migrate(self) -> list[str]:
+        """Bring the schema up to date; return the names of the migrations that were applied."""
+
+    @abstractmethod
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        """Return name and SQL of each migration that has not been applied."""
+
+    # The data's way.
+
+    @abstractmethod
+    def enqueue(
+        self, jobs: Sequence[NewJob], *, atomic: bool = False
+    ) -> Operation[list[EnqueueReply]]:
+        """Store *jobs*. With *atomic*, a rejected duplicate raises and none is stored."""
+
+    @abstractmethod
+    def claim(self, request: ClaimRequest) -> Operation[Claim]:
+        """Recover expired leases and promote due jobs (bounded), then lease what is claimable."""
+
+    @abstractmethod
+    def heartbeat(self, beats: Sequence[Beat]) -> Operation[list[HeartbeatReply]]:
+        """Extend leases that are still valid; an expired one is not revived (C10)."""
+
+    @abstractmethod
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[SettleReply]]:
+        """Record decisions under valid leases."""
+
+    @abstractmethod
+    def save(self, saves: Sequence[Save]) -> Operation[list[SaveReply]]:
+        """Keep checkpoints and progress under valid leases."""
+
+    # Control.
+
+    @abstractmethod
+    def cancel(self, job_ids: Sequence[str]) -> Operation[list[CancelReply]]: ...
+
+    @abstractmethod
+    def retry(self, requests: Sequence[RetryRequest]) -> Operation[list[RetryReply]]: ...
+
+    @abstractmethod
+    def edit(self, edits: Sequence[Edit]) -> Operation[list[EditReply]]: ...
+
+    @abstractmethod
+    def replay(self, job_ids: Sequence[str]) -> Operation[list[ReplayReply]]:
+        """Put a fresh job in the place of each dead letter, in one transaction."""
+
+    @abstractmethod
+    def discard(self, job_ids: Sequence[str]) -> Operation[list[DiscardReply]]:
+        """Take dead letters off the list without running them."""
+
+    @abstractmethod
+    def pause(self, scope: Scope, name: str) -> Operation[None]: ...
+
+    @abstractmethod
+    def resume(self, scope: Scope, name: str) -> Operation[None]: ...
+
+    @abstractmethod
+    def limit(self, scope: Scope, name: str, max_running: int | None) -> Operation[None]:
+        """Bound the running jobs of a queue or (scope APP, any name) of the whole store."""
+
+    # Upkeep: bounded, idempotent, safe to run twice at once.
+
+    @abstractmethod
+    def recover(self, limit: int) -> Operation[list[Moved]]:
+        """Take back jobs whose leases ran out; each counts as a failed attempt."""
+
+    @abstractmethod
+    def promote(self, limit: int) -> Operation[list[Moved]]:
+        """Make due jobs claimable."""
+
+    @abstractmethod
+    def expire(self, limit: int) -> Operation[list[Moved]]:
+        """Dead-letter live jobs past their lifetime."""
+
+    @abstractmethod
+    def prune(self, request: PruneRequest) -> Operation[Pruned]: ...
+
+    # Looking.
+
+    @abstractmethod
+    def get(self, job_ids: Sequence[str]) -> Operation[list[Job | None]]: ...
+
+    @abstractmethod
+    def find(self, filter: JobFilter, page: PageRequest) -> Operation[JobPage]: ...
+
+    @abstractmethod
+    def count(self, filter: JobFilter) -> Operation[int]: ...
+
+    @abstractmethod
+    def attempts(self, job_id: str) -> Operation[list[Attempt] | None]:
+        """Return the attempts of a job, oldest first; None when there is no such job."""
+
+    @abstractmethod
+    def situation(self, job_id: str) -> Operation[Situation | None]:
+        """Return what ``core.why`` needs to explain where a job is."""
+
+    @abstractmethod
+    def dead_letters(self, type: str | None, page: PageRequest) -> Operation[DeadLetterPage]: ...
+
+    @abstractmethod
+    def queues(self) -> Operation[list[QueueView]]: ...
+
+    @abstractmethod
+    def types(self) -> Operation[list[TypeView]]: ...
+
+    @abstractmethod
+    def app_limit(self) -> Operation[int | None]: ...
+
+    @abstractmethod
+    def inspect(self) -> Operation[list[Finding]]:
+        """Look for what an operator should know, durability first."""
+
+    # Workers and leading.
+
+    @abstractmethod
+    def announce(self, worker: WorkerInfo) -> Operation[None]: ...
+
+    @abstractmethod
+    def retire(self, worker_id: str) -> Operation[None]:
+        """Forget a worker that has stopped; its leases, if any, are left to run out."""
+
+    @abstractmethod
+    def workers(self) -> Operation[list[WorkerInfo]]:
+        """Return the workers heard from within WORKER_SILENCE."""
+
+    @abstractmethod
+    def lead(self, name: str, worker: str, ttl: float) -> Operation[Term | None]:
+        """Take or keep the term called *name*; None while somebody else holds it."""
+
+    @abstractmethod
+    def resign(self, name: str, worker: str) -> Operation[None]: ...

@@ -1,0 +1,189 @@
+"""What a store answers, job by job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from fencepost.core.job import ClaimedJob, DeadLetter, Job
+from fencepost.core.lifecycle import State
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """The job is stored."""
+
+    job_id: str
+    type: str
+    state: State
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """The key is held by another job; nothing was stored."""
+
+    job_id: str
+    """The job that holds the key."""
+    type: str
+    key: str
+    state: State
+    is_rejected: bool
+    """True when the submission asked to be refused rather than given the existing job."""
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The job is now in *state*."""
+
+    job_id: str
+    type: str
+    state: State
+    was: State
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Jobs under new leases, what the claim did on its way, and when to come again."""
+
+    jobs: list[ClaimedJob] = []
+    recovered: list[Moved] = []
+    """Expired leases that were taken back first."""
+    expired: list[Moved] = []
+    """Jobs that had outlived their lifetime."""
+    promoted: int = 0
+    corrupt: list[Moved] = []
+    """Jobs whose stored form could not be read; they have failed."""
+    wait: float | None = None
+    """Seconds until a delayed job falls due or a lease runs out; None when nothing is to come."""
+
+
+class Extended(msgspec.Struct, frozen=True):
+    """The lease now lasts until *expires_at*."""
+
+    job_id: str
+    expires_at: datetime
+
+
+class LeaseLost(msgspec.Struct, frozen=True):
+    """The token does not own the job: it expired, was taken over, or the job was cancelled."""
+
+    job_id: str
+    state: State | None = None
+    """The job's present state; None when there is no such job."""
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The decision is recorded."""
+
+    job_id: str
+    type: str
+    state: State
+
+
+class AlreadySettled(msgspec.Struct, frozen=True):
+    """This token's decision had been recorded before: a repeat after an unknown outcome."""
+
+    job_id: str
+    state: State
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """The checkpoint or the progress is stored."""
+
+    job_id: str
+
+
+class NotFound(msgspec.Struct, frozen=True):
+    """There is no such job, or no such dead letter."""
+
+    job_id: str
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """The job's state forbids it; nothing changed."""
+
+    job_id: str
+    state: State
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """The dead letter is gone, and a fresh job stands in its place."""
+
+    dead_id: str
+    job_id: str
+    type: str
+    state: State
+
+
+class Discarded(msgspec.Struct, frozen=True):
+    """The dead letter is off the list; its job is kept until retention ends it."""
+
+    job_id: str
+
+
+class Edited(msgspec.Struct, frozen=True):
+    """The job is changed."""
+
+    job: Job
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """How many jobs were deleted, and from where to look on; None when all has been seen."""
+
+    count: int
+    next: int | None
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Jobs, newest first, and the position of the last; None when there are no more."""
+
+    jobs: list[Job]
+    next: int | None = None
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True):
+    """Dead letters, newest first."""
+
+    letters: list[DeadLetter]
+    next: int | None = None
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue and how many of its jobs are in which state."""
+
+    name: str
+    is_paused: bool = False
+    max_running: int | None = None
+    counts: dict[State, int] = {}
+
+
+class TypeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A type and how many of its jobs are in which state."""
+
+    name: str
+    is_paused: bool = False
+    counts: dict[State, int] = {}
+
+
+class Term(msgspec.Struct, frozen=True):
+    """Leadership for a while."""
+
+    name: str
+    worker: str
+    expires_at: datetime
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that a look at a store found: ``ok``, ``note``, ``warn`` or ``fail``."""
+
+    level: str
+    code: str
+    text: str
+
+
+EnqueueReply = Enqueued | Duplicate
+HeartbeatReply = Extended | LeaseLost
+SettleReply = Settled | AlreadySettled | LeaseLost
+SaveReply = Saved | LeaseLost
+CancelReply = Moved | NotFound | Conflict
+RetryReply = Moved | NotFound | Conflict | Duplicate
+ReplayReply = Replayed | NotFound | Duplicate
+DiscardReply = Discarded | NotFound
+EditReply = Edited | NotFound | Conflict

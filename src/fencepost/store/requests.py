@@ -1,0 +1,93 @@
+"""What a store can be asked."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from fencepost.core.job import Body, Progress
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import LEASE_TTL_DEFAULT
+from fencepost.core.priority import Priority
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """As many jobs as there are free slots, under leases of this worker."""
+
+    worker: str
+    limit: int
+    queues: dict[str, int] | None = None
+    """Weights by queue; None means every queue, in equal turns."""
+    types: frozenset[str] | None = None
+    """The types that this worker knows; None means any."""
+    turn: int = 0
+    """How many turns this worker has dealt before, see ``core.weights``."""
+    lease_ttl: float = LEASE_TTL_DEFAULT
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """One lease to extend, by *lease_ttl* from now."""
+
+    job_id: str
+    token: str
+    lease_ttl: float
+
+
+class Save(msgspec.Struct, frozen=True):
+    """What a handler wants kept while it runs; a field that is None is left as it was."""
+
+    job_id: str
+    token: str
+    checkpoint: Body | None = None
+    progress: Progress | None = None
+
+
+class RetryRequest(msgspec.Struct, frozen=True):
+    """Run a terminal job again by hand: the same job, a new budget of attempts (C36)."""
+
+    job_id: str
+    reset_attempts: bool = True
+    delay: float = 0.0
+    priority: Priority | None = None
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """Change what a user may change; a field that is None is left as it was."""
+
+    job_id: str
+    priority: Priority | None = None
+    tags: dict[str, str] | None = None
+
+
+class Scope(StrEnum):
+    """What can be paused or limited."""
+
+    APP = "app"
+    QUEUE = "queue"
+    TYPE = "type"
+
+
+class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete terminal jobs that have been kept long enough, looking from *after* on."""
+
+    keep: dict[State, float]
+    """Seconds to keep each terminal state; a state that is missing is kept."""
+    after: int = 0
+    limit: int
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself. Nothing depends on it being true (S2-16)."""
+
+    id: str
+    host: str
+    pid: int
+    queues: dict[str, int] | None
+    types: tuple[str, ...]
+    concurrency: int
+    started_at: datetime
+    running: int = 0
+    seen_at: datetime | None = None
+    """By the store's clock, when it last said so."""

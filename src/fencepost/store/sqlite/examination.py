@@ -1,0 +1,77 @@
+"""What an operator should know about this file: durability first."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.replies import Finding
+from fencepost.store.sqlite.catalog import Env
+from fencepost.store.sqlite.database import Database
+
+EXPIRED = "select count(*) from jobs where state = 3 and lease_expires_at <= ?"
+WAITING_TYPES = """
+select lanes.type, sum(counters.count) from counters join lanes on lanes.lane = counters.lane
+where counters.state = 1 and counters.count > 0 group by 1
+"""
+WORKER_TYPES = """
+select distinct value from workers, json_each(workers.info, '$.types') where seen_at > ?
+"""
+SAFE_SQLITE = (3, 51, 3)
+
+DURABILITY = {
+    "power": Finding(
+        "ok",
+        "durability",
+        "durability power: what was acknowledged survives a killed process and a power cut",
+    ),
+    "process": Finding(
+        "warn",
+        "durability",
+        "durability process: what was acknowledged survives a killed process; a power cut may "
+        "take back the last moments (drop ?durability=process to survive both)",
+    ),
+}
+
+
+def examine(env: Env, database: Database) -> Plan[list[Finding]]:
+    """Look at the engine, its settings, and jobs that wait for nobody."""
+    now = env.clock.now_us()
+    findings = [DURABILITY[database.durability], _sqlite_version()]
+    ((version,),) = yield Statement("select max(version) from schema_version")
+    findings.append(Finding("ok", "schema", f"schema version {version} in {database.path}"))
+    ((orphans,),) = yield Statement(EXPIRED, (now,))
+    findings.append(_orphans(orphans))
+    known = {row[0] for row in (yield Statement(WORKER_TYPES, (now - 60_000_000,)))}
+    for type_, count in (yield Statement(WAITING_TYPES)):
+        if type_ not in known:
+            findings.append(
+                Finding(
+                    "warn",
+                    "no_worker",
+                    f"{count} jobs of type {type_!r} wait, and no live worker serves it",
+                )
+            )
+    return findings
+
+
+def _sqlite_version() -> Finding:
+    text = f"SQLite {sqlite3.sqlite_version}"
+    if sqlite3.sqlite_version_info >= SAFE_SQLITE:
+        return Finding("ok", "sqlite_version", text)
+    return Finding(
+        "note",
+        "sqlite_version",
+        f"{text}: before 3.51.3 a checkpoint beside another program's commit may corrupt the "
+        f"file; Fencepost's own processes are kept apart by a lock, other writers are not",
+    )
+
+
+def _orphans(count: int) -> Finding:
+    if count == 0:
+        return Finding("ok", "orphaned_leases", "no lease has run out unrecovered")
+    return Finding(
+        "warn",
+        "orphaned_leases",
+        f"{count} leases have run out and wait for recovery; `fencepost recover` does it now",
+    )

@@ -1,0 +1,236 @@
+"""Reading: jobs, pages, counts, attempts, and what surrounds a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.instants import from_us
+from fencepost.core.job import Attempt, AttemptOutcome, Job
+from fencepost.core.lifecycle import State
+from fencepost.core.why import Situation
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
+from fencepost.store.requests import Scope
+from fencepost.store.sqlite.catalog import Env
+from fencepost.store.sqlite.roster import workers
+from fencepost.store.sqlite.rows import (
+    JOB_COLUMNS,
+    decode_attempt,
+    decode_dead_letter,
+    decode_job,
+)
+from fencepost.store.sqlite.states import BY_NUMBER, NUMBER
+from fencepost.store.sqlite.values import values
+from fencepost.store.sqlite.wanted import wanted_ids
+
+GET = f"select {JOB_COLUMNS} from jobs where id in ({{values}})"
+FIND = f"select {JOB_COLUMNS} from jobs"
+PAST_ATTEMPTS = """
+select lease_version, number, worker, outcome, started_at, ended_at, failure
+from attempts where seq = ? order by lease_version
+"""
+LAST_ATTEMPT = """
+select seq, state, lease_version, attempt, worker, started_at, completed_at from jobs where id = ?
+"""
+JOBS_AHEAD = """
+select count(*) from (
+  select 1 from jobs as other indexed by jobs_ready, jobs as this
+  where this.id = ?1 and other.state = 1 and other.lane = this.lane
+    and (other.priority, other.run_at, other.seq) < (this.priority, this.run_at, this.seq)
+  limit 1000
+)
+"""
+RUNNING_IN_QUEUE = """
+select count(*) from jobs join lanes on lanes.lane = jobs.lane
+where jobs.state = 3 and jobs.lease_expires_at > ? and lanes.queue = ?
+"""
+RUNNING_IN_ALL = "select count(*) from jobs where state = 3 and lease_expires_at > ?"
+IS_PAUSED = "select 1 from pauses where scope = ? and name = ?"
+GET_LIMIT = "select max_running from limits where scope = ? and name = ?"
+DEAD_LETTERS = """
+select jobs.completed_at, jobs.seq, jobs.id, jobs.lane, jobs.state, jobs.attempt, jobs.failure
+from jobs indexed by jobs_dead join lanes on lanes.lane = jobs.lane
+where jobs.is_dead_letter = 1 and (?1 is null or lanes.type = ?1) and (
+  ?2 is null
+  or (jobs.completed_at, jobs.seq) < (select completed_at, seq from jobs where seq = ?2)
+)
+order by jobs.completed_at desc, jobs.seq desc limit ?3
+"""
+COUNTS_BY = """
+select lanes.{column}, counters.state, sum(counters.count)
+from lanes left join counters on counters.lane = lanes.lane
+group by 1, 2
+"""
+PAUSED = "select name from pauses where scope = ?"
+QUEUE_LIMITS = "select name, max_running from limits where scope = 'queue'"
+
+
+def get(env: Env, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
+    """Return jobs by id, None for those that do not exist."""
+    rows: list[Row] = []
+    for sql, params in values(GET, [(id_,) for id_ in wanted_ids(job_ids)]):
+        rows += yield Statement(sql, params)
+    jobs = {job.id: job for job in (yield from _decode(env, rows))}
+    return [jobs.get(job_id.lower()) for job_id in job_ids]
+
+
+def _decode(env: Env, rows: Sequence[Row]) -> Plan[list[Job]]:
+    now = env.clock.now_us()
+    lanes = yield from env.catalog.lanes({row[2] for row in rows})
+    policies = yield from env.catalog.policies({row[3] for row in rows})
+    return [decode_job(row, lanes, policies, now) for row in rows]
+
+
+def find(env: Env, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
+    """Return one page of the jobs that meet *filter*, newest first."""
+    conditions, params = _conditions(filter)
+    if page.after is not None:
+        conditions.append("seq < ?")
+        params.append(page.after)
+    where = f" where {' and '.join(conditions)}" if conditions else ""
+    # One more than wanted tells whether there is a next page.
+    rows = yield Statement(f"{FIND}{where} order by seq desc limit ?", (*params, page.limit + 1))
+    has_more = len(rows) > page.limit
+    jobs = yield from _decode(env, rows[: page.limit])
+    return JobPage(jobs, rows[page.limit - 1][0] if has_more else None)
+
+
+def _conditions(filter: JobFilter) -> tuple[list[str], list[Any]]:
+    conditions: list[str] = []
+    params: list[Any] = []
+    if filter.states:
+        conditions.append(f"state in ({','.join('?' * len(filter.states))})")
+        params += [NUMBER[state] for state in filter.states]
+    for column, name in (("type", filter.type), ("queue", filter.queue)):
+        if name is not None:
+            conditions.append(f"lane in (select lane from lanes where {column} = ?)")
+            params.append(name)
+    for item in filter.tags.items():
+        conditions.append("seq in (select seq from tags where name = ? and value = ?)")
+        params += item
+    if filter.correlation_id is not None:
+        conditions.append("correlation_id = ?")
+        params.append(filter.correlation_id)
+    return conditions, params
+
+
+def count(filter: JobFilter) -> Plan[int]:
+    """Count jobs: from the counters where they can tell, else through an index."""
+    conditions, params = _conditions(filter)
+    if filter.tags or filter.correlation_id is not None:
+        sql = f"select count(*) from jobs where {' and '.join(conditions)}"
+    else:
+        where = f" where {' and '.join(conditions)}" if conditions else ""
+        sql = f"select coalesce(sum(count), 0) from counters{where}"
+    ((total,),) = yield Statement(sql, params)
+    return int(total)
+
+
+def attempts(job_id: str) -> Plan[list[Attempt] | None]:
+    """Return every attempt of a job: those on record, then the one in the job's own row."""
+    for id_, text in wanted_ids([job_id]).items():
+        rows = yield Statement(LAST_ATTEMPT, (id_,))
+        if not rows:
+            return None
+        seq, number, version, attempt, worker, started_at, completed_at = rows[0]
+        past = yield Statement(PAST_ATTEMPTS, (seq,))
+        found = [decode_attempt(text, row) for row in past]
+        outcome = {
+            State.RUNNING: AttemptOutcome.RUNNING,
+            State.COMPLETED: AttemptOutcome.SUCCEEDED,
+        }.get(BY_NUMBER[number])
+        if outcome is not None:
+            row = (version, attempt, worker, outcome, started_at, completed_at, None)
+            found.append(decode_attempt(text, row))
+        return found
+    return None
+
+
+def situation(env: Env, job_id: str) -> Plan[Situation | None]:
+    """Return a job and all that may keep it where it is."""
+    (job,) = yield from get(env, [job_id])
+    if job is None:
+        return None
+    now = env.clock.now_us()
+    ((queue_running,),) = yield Statement(RUNNING_IN_QUEUE, (now, job.queue))
+    ((app_running,),) = yield Statement(RUNNING_IN_ALL, (now,))
+    return Situation(
+        job=job,
+        now=from_us(now),
+        is_type_paused=bool((yield Statement(IS_PAUSED, (Scope.TYPE.value, job.type)))),
+        is_queue_paused=bool((yield Statement(IS_PAUSED, (Scope.QUEUE.value, job.queue)))),
+        queue_limit=(yield from get_limit(Scope.QUEUE, job.queue)),
+        queue_running=queue_running,
+        app_limit=(yield from get_limit(Scope.APP, "")),
+        app_running=app_running,
+        jobs_ahead=(yield from _jobs_ahead(job)),
+        has_worker=(yield from _has_worker(env, job)),
+    )
+
+
+def get_limit(scope: Scope, name: str) -> Plan[int | None]:
+    """Return a limit, None when there is none."""
+    rows = yield Statement(GET_LIMIT, (scope.value, name))
+    return rows[0][0] if rows else None
+
+
+def _jobs_ahead(job: Job) -> Plan[int]:
+    if job.state is not State.SCHEDULED:
+        return 0
+    (id_,) = wanted_ids([job.id])
+    ((ahead,),) = yield Statement(JOBS_AHEAD, (id_,))
+    return int(ahead)
+
+
+def _has_worker(env: Env, job: Job) -> Plan[bool]:
+    live = yield from workers(env)
+    return any(
+        job.type in worker.types and (worker.queues is None or job.queue in worker.queues)
+        for worker in live
+    )
+
+
+def dead_letters(env: Env, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
+    """Return one page of dead letters, the most recently dead first."""
+    rows = yield Statement(DEAD_LETTERS, (type, page.after, page.limit + 1))
+    lanes = yield from env.catalog.lanes({row[3] for row in rows})
+    letters = [decode_dead_letter((*row[2:], row[0]), lanes) for row in rows[: page.limit]]
+    return DeadLetterPage(letters, rows[page.limit - 1][1] if len(rows) > page.limit else None)
+
+
+def _counts_by(column: str) -> Plan[dict[str, dict[State, int]]]:
+    rows = yield Statement(COUNTS_BY.format(column=column))
+    counts: dict[str, dict[State, int]] = {}
+    for name, number, total in rows:
+        by_state = counts.setdefault(name, {})
+        if number is not None and total:
+            by_state[BY_NUMBER[number]] = total
+    return counts
+
+
+def queues() -> Plan[list[QueueView]]:
+    """Return every queue that has had a job or a setting."""
+    counts = yield from _counts_by("queue")
+    paused = {row[0] for row in (yield Statement(PAUSED, (Scope.QUEUE.value,)))}
+    limits: dict[str, int] = dict((yield Statement(QUEUE_LIMITS)))
+    return [
+        QueueView(
+            name=name,
+            is_paused=name in paused,
+            max_running=limits.get(name),
+            counts=counts.get(name, {}),
+        )
+        for name in sorted(counts.keys() | paused | limits.keys())
+    ]
+
+
+def types() -> Plan[list[TypeView]]:
+    """Return every type that has had a job or a setting."""
+    counts = yield from _counts_by("type")
+    paused = {row[0] for row in (yield Statement(PAUSED, (Scope.TYPE.value,)))}
+    return [
+        TypeView(name=name, is_paused=name in paused, counts=counts.get(name, {}))
+        for name in sorted(counts.keys() | paused)
+    ]

@@ -1,0 +1,121 @@
+-- A lane is one type on one queue. Jobs carry its number instead of two names, and claims walk
+-- lanes, so that a backlog of a paused or unknown type costs the others nothing.
+create table lanes(
+  lane integer primary key,
+  queue text not null,
+  type text not null,
+  unique (queue, type)
+);
+
+-- Jobs of one task share a policy; each distinct one is kept once.
+create table policies(
+  policy integer primary key,
+  body text not null unique
+);
+
+create table jobs(
+  seq integer primary key,
+  id blob not null,
+  lane integer not null,
+  policy integer not null,
+  priority integer not null,
+  state integer not null,
+  attempt integer not null default 0,
+  max_attempts integer not null,
+  run_at integer not null,
+  lease_version integer not null default 0,
+  lease_token text,
+  lease_expires_at integer,
+  worker text,
+  settled_token text,
+  created_at integer not null,
+  updated_at integer not null,
+  scheduled_at integer,
+  started_at integer,
+  completed_at integer,
+  expires_at integer not null,
+  is_dead_letter integer,
+  key text,
+  key_window integer,
+  correlation_id text,
+  tags text,
+  replay_of blob,
+  failure text,
+  progress text,
+  checkpoint blob,
+  checkpoint_encoding integer,
+  result blob,
+  result_encoding integer,
+  payload_encoding integer not null,
+  payload blob not null
+);
+
+create unique index jobs_id on jobs(id);
+create index jobs_ready on jobs(lane, priority, run_at) where state = 1;
+create index jobs_due on jobs(run_at) where state in (2, 4);
+create index jobs_lease on jobs(lease_expires_at) where state = 3;
+-- On completed_at, not on the state: a claim then leaves this index alone.
+create index jobs_lifetime on jobs(expires_at) where completed_at is null;
+create index jobs_dead on jobs(completed_at) where is_dead_letter = 1;
+create index jobs_correlation on jobs(correlation_id) where correlation_id is not null;
+
+-- Attempts that ended otherwise than by success; the successful one stands in the job's own row.
+create table attempts(
+  seq integer not null,
+  lease_version integer not null,
+  number integer not null,
+  worker text not null,
+  outcome text not null,
+  started_at integer not null,
+  ended_at integer not null,
+  failure text,
+  primary key (seq, lease_version)
+) without rowid;
+
+create table tags(
+  name text not null,
+  value text not null,
+  seq integer not null,
+  primary key (name, value, seq)
+) without rowid;
+
+create table idempotency(
+  type text not null,
+  key text not null,
+  seq integer not null,
+  window_ends_at integer,
+  primary key (type, key)
+) without rowid;
+
+-- Counted once a transaction: `group by state` over a million rows takes more than a second.
+create table counters(
+  lane integer not null,
+  state integer not null,
+  count integer not null,
+  primary key (lane, state)
+) without rowid;
+
+create table pauses(
+  scope text not null,
+  name text not null,
+  primary key (scope, name)
+) without rowid;
+
+create table limits(
+  scope text not null,
+  name text not null,
+  max_running integer not null,
+  primary key (scope, name)
+) without rowid;
+
+create table workers(
+  id text primary key,
+  seen_at integer not null,
+  info text not null
+) without rowid;
+
+create table terms(
+  name text primary key,
+  worker text not null,
+  expires_at integer not null
+) without rowid;

@@ -1,0 +1,164 @@
+"""From rows to values and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from fencepost.core.ids import attempt_id, id_text, previous_attempt_id
+from fencepost.core.instants import from_us, from_us_or_none
+from fencepost.core.job import (
+    Attempt,
+    AttemptOutcome,
+    Body,
+    Category,
+    DeadLetter,
+    Failure,
+    Job,
+    Ownership,
+    Progress,
+)
+from fencepost.core.lifecycle import State
+from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.priority import Priority
+from fencepost.store.plan import Row
+from fencepost.store.sqlite.catalog import Lane
+from fencepost.store.sqlite.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS
+
+_failures = msgspec.json.Decoder(Failure)
+_progress = msgspec.json.Decoder(Progress)
+_tags = msgspec.json.Decoder(dict[str, str])
+_encoder = msgspec.json.Encoder()
+
+UNREADABLE = Failure(Category.SYSTEM, "the stored failure cannot be read", code="corrupt")
+
+JOB_COLUMNS = """
+seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version,
+lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
+expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
+checkpoint_encoding, result, result_encoding, payload_encoding, payload
+"""
+
+
+def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], now: int) -> Job:
+    """Return the job of a row with JOB_COLUMNS. What cannot be read is left out, not raised."""
+    (
+        _seq, id_, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version,
+        lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
+        expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
+        checkpoint_encoding, result, result_encoding, payload_encoding, payload,
+    ) = row  # fmt: skip
+    is_running = BY_NUMBER[state] is State.RUNNING
+    return Job(
+        id=id_text(id_),
+        type=lanes[lane].type,
+        queue=lanes[lane].queue,
+        priority=Priority(priority),
+        state=BY_NUMBER[state],
+        attempt=attempt,
+        max_attempts=max_attempts,
+        created_at=from_us(created_at),
+        updated_at=from_us(updated_at),
+        run_at=from_us(run_at),
+        expires_at=from_us(expires_at),
+        scheduled_at=from_us_or_none(scheduled_at),
+        started_at=from_us_or_none(started_at),
+        completed_at=from_us_or_none(completed_at),
+        lease=_ownership(worker, lease_version, lease_expires_at, now) if is_running else None,
+        lease_version=lease_version,
+        policy=policies.get(policy, DEFAULT_POLICY),
+        payload=Body(payload, ENCODINGS[payload_encoding]),
+        result=decode_body(result, result_encoding),
+        failure=decode_failure(failure),
+        progress=_decode_progress(progress),
+        checkpoint=decode_body(checkpoint, checkpoint_encoding),
+        key=key,
+        tags=_decode_tags_or_none(tags),
+        correlation_id=correlation_id,
+        replay_of=None if replay_of is None else id_text(replay_of),
+    )
+
+
+def _ownership(worker: str, version: int, expires_at: int, now: int) -> Ownership:
+    return Ownership(worker, version, from_us(expires_at), now >= expires_at)
+
+
+def decode_body(data: bytes | None, encoding: int | None) -> Body | None:
+    """Return a body, or None for none."""
+    return None if data is None or encoding is None else Body(data, ENCODINGS[encoding])
+
+
+def encode_body(body: Body | None) -> tuple[bytes | None, int | None]:
+    """Return the two columns of a body."""
+    return (None, None) if body is None else (body.data, ENCODING_NUMBER[body.encoding])
+
+
+def decode_failure(text: str | None) -> Failure | None:
+    """Return a failure; one that cannot be read is still a failure."""
+    if text is None:
+        return None
+    try:
+        return _failures.decode(text)
+    except (msgspec.DecodeError, TypeError):
+        return UNREADABLE
+
+
+def encode_failure(failure: Failure | None) -> str | None:
+    """Return the column of a failure."""
+    return None if failure is None else _encoder.encode(failure).decode()
+
+
+def _decode_progress(text: str | None) -> Progress | None:
+    try:
+        return None if text is None else _progress.decode(text)
+    except (msgspec.DecodeError, TypeError):
+        return None
+
+
+def encode_json(value: Any) -> str:
+    """Return the text of a small value."""
+    return _encoder.encode(value).decode()
+
+
+def decode_tags(text: str | None) -> dict[str, str]:
+    """Return tags, or raise msgspec.DecodeError if they are corrupt."""
+    return _tags.decode(text) if text else {}
+
+
+def _decode_tags_or_none(text: str | None) -> dict[str, str]:
+    try:
+        return decode_tags(text)
+    except (msgspec.DecodeError, TypeError):
+        return {}
+
+
+def decode_attempt(job_id: str, row: Row) -> Attempt:
+    """Return an attempt from version, number, worker, outcome, started_at, ended_at, failure."""
+    version, number, worker, outcome, started_at, ended_at, failure = row
+    return Attempt(
+        id=attempt_id(job_id, version),
+        job_id=job_id,
+        previous_id=previous_attempt_id(job_id, version),
+        number=number,
+        lease_version=version,
+        worker=worker,
+        outcome=AttemptOutcome(outcome),
+        started_at=from_us(started_at),
+        ended_at=from_us_or_none(ended_at),
+        failure=decode_failure(failure),
+    )
+
+
+def decode_dead_letter(row: Row, lanes: dict[int, Lane]) -> DeadLetter:
+    """Return a dead letter from id, lane, state, attempt, failure, completed_at."""
+    id_, lane, state, attempt, failure, completed_at = row
+    return DeadLetter(
+        job_id=id_text(id_),
+        type=lanes[lane].type,
+        queue=lanes[lane].queue,
+        state=BY_NUMBER[state],
+        attempts=attempt,
+        failure=decode_failure(failure) or UNREADABLE,
+        dead_at=from_us(completed_at),
+    )

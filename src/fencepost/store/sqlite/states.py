@@ -1,0 +1,26 @@
+"""States as the small integers that the table holds."""
+
+from __future__ import annotations
+
+from fencepost.core.job import Encoding
+from fencepost.core.lifecycle import State
+
+# The partial indexes of the schema name these numbers; they never change.
+BY_NUMBER = (
+    State.PENDING,
+    State.SCHEDULED,
+    State.DELAYED,
+    State.RUNNING,
+    State.RETRYING,
+    State.COMPLETED,
+    State.FAILED,
+    State.DEAD_LETTER,
+    State.CANCELLED,
+)
+NUMBER = {state: number for number, state in enumerate(BY_NUMBER)}
+
+SCHEDULED = NUMBER[State.SCHEDULED]
+RUNNING = NUMBER[State.RUNNING]
+
+ENCODINGS = (Encoding.JSON, Encoding.BINARY)
+ENCODING_NUMBER = {encoding: number for number, encoding in enumerate(ENCODINGS)}

@@ -1,0 +1,268 @@
+"""The SQLite store: the contract's operations, each one line over its plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from fencepost.clock import Clock, SystemClock
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import Attempt, Job, NewJob
+from fencepost.core.outcome import Settlement
+from fencepost.core.why import Situation
+from fencepost.store.plan import Effect, Operation, Plan, operation
+from fencepost.store.protocol import Listener, Store, Topic
+from fencepost.store.replies import (
+    CancelReply,
+    Claim,
+    DeadLetterPage,
+    DiscardReply,
+    EditReply,
+    EnqueueReply,
+    Finding,
+    HeartbeatReply,
+    JobPage,
+    Moved,
+    Pruned,
+    QueueView,
+    ReplayReply,
+    RetryReply,
+    SaveReply,
+    SettleReply,
+    Term,
+    TypeView,
+)
+from fencepost.store.requests import (
+    Beat,
+    ClaimRequest,
+    Edit,
+    PruneRequest,
+    RetryRequest,
+    Save,
+    Scope,
+    WorkerInfo,
+)
+from fencepost.store.sqlite import (
+    claiming,
+    control,
+    enqueueing,
+    examination,
+    looking,
+    roster,
+    settling,
+    upkeep,
+)
+from fencepost.store.sqlite.bell import Bell, SocketListener, socket_folder, topics_of
+from fencepost.store.sqlite.catalog import Catalog, Env
+from fencepost.store.sqlite.database import LOCK_TIMEOUT, Database
+from fencepost.store.sqlite.writer import GroupWriter
+
+T = TypeVar("T")
+
+
+class SqliteStore(Store):
+    """Jobs in one SQLite file, shared by the processes of one machine."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        url: str | None = None,
+        clock: Clock | None = None,
+        durability: str = "power",
+        patience: float = LOCK_TIMEOUT,
+    ) -> None:
+        self.url = url or f"sqlite:///{path}"
+        self.clock = clock or SystemClock()
+        # Writes run one at a time, reads beside them: each side remembers lanes for itself.
+        self._env = Env(self.clock, Catalog())
+        self._reading = Env(self.clock, Catalog())
+        self._database = Database(
+            path,
+            clock=self.clock,
+            durability=durability,
+            patience=patience,
+            on_rollback=self._env.catalog.forget,
+        )
+        self._bell = Bell(socket_folder(self._database.path))
+        self._writer = GroupWriter(self._database, self._ring)
+        self._readers = ThreadPoolExecutor(1, thread_name_prefix="fencepost-sqlite-read")
+
+    # Running operations.
+
+    def run(self, operation: Operation[T]) -> T:
+        if operation.effect is Effect.READ:
+            return self._database.read(operation)
+        result: T = self._database.transact([operation])[0]
+        if operation.effect is Effect.WRITE:
+            self._database.sync()
+        self._ring(operation, result)
+        return result
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        self._database.check()
+        if operation.effect is Effect.READ:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._readers, self._database.read, operation)
+        result: T = await self._writer.run(operation)
+        return result
+
+    def _ring(self, operation: Operation[Any], result: Any) -> None:
+        self._bell.ring(topics_of(operation, result))
+
+    def close(self) -> None:
+        self._writer.close()
+        self._readers.shutdown()
+        self._database.close()
+        self._bell.close()
+
+    def listen(self, topic: Topic) -> Listener:
+        self._database.check()
+        return SocketListener(self._bell.folder, topic, self.clock.new_id().hex())
+
+    def migrate(self) -> list[str]:
+        """Return nothing: opening the file has brought its schema up to date."""
+        return []
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        return self._database.pending_migrations()
+
+    # The data's way.
+
+    @operation(Effect.WRITE)
+    def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
+        return enqueueing.enqueue(self._env, jobs, atomic=atomic)
+
+    @operation(Effect.LEASE)
+    def claim(self, request: ClaimRequest) -> Plan[Claim]:
+        return claiming.claim(self._env, request)
+
+    @operation(Effect.LEASE)
+    def heartbeat(self, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
+        return settling.heartbeat(self._env, beats)
+
+    @operation(Effect.WRITE)
+    def settle(self, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
+        return settling.settle(self._env, settlements)
+
+    @operation(Effect.WRITE)
+    def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
+        return settling.save(self._env, saves)
+
+    # Control.
+
+    @operation(Effect.WRITE)
+    def cancel(self, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
+        return control.cancel(self._env, job_ids)
+
+    @operation(Effect.WRITE)
+    def retry(self, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
+        return control.retry(self._env, requests)
+
+    @operation(Effect.WRITE)
+    def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
+        return control.edit(self._env, edits)
+
+    @operation(Effect.WRITE)
+    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+        return control.replay(self._env, job_ids)
+
+    @operation(Effect.WRITE)
+    def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
+        return control.discard(job_ids)
+
+    @operation(Effect.WRITE)
+    def pause(self, scope: Scope, name: str) -> Plan[None]:
+        return control.pause(scope, name, is_paused=True)
+
+    @operation(Effect.WRITE)
+    def resume(self, scope: Scope, name: str) -> Plan[None]:
+        return control.pause(scope, name, is_paused=False)
+
+    @operation(Effect.WRITE)
+    def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
+        return control.limit(scope, name, max_running)
+
+    # Upkeep.
+
+    @operation(Effect.WRITE)
+    def recover(self, limit: int) -> Plan[list[Moved]]:
+        return upkeep.recover(self._env, limit)
+
+    @operation(Effect.LEASE)
+    def promote(self, limit: int) -> Plan[list[Moved]]:
+        return upkeep.promote(self._env, limit)
+
+    @operation(Effect.WRITE)
+    def expire(self, limit: int) -> Plan[list[Moved]]:
+        return upkeep.expire(self._env, limit)
+
+    @operation(Effect.WRITE)
+    def prune(self, request: PruneRequest) -> Plan[Pruned]:
+        return upkeep.prune(self._env, request)
+
+    # Looking.
+
+    @operation(Effect.READ)
+    def get(self, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
+        return looking.get(self._reading, job_ids)
+
+    @operation(Effect.READ)
+    def find(self, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
+        return looking.find(self._reading, filter, page)
+
+    @operation(Effect.READ)
+    def count(self, filter: JobFilter) -> Plan[int]:
+        return looking.count(filter)
+
+    @operation(Effect.READ)
+    def attempts(self, job_id: str) -> Plan[list[Attempt] | None]:
+        return looking.attempts(job_id)
+
+    @operation(Effect.READ)
+    def situation(self, job_id: str) -> Plan[Situation | None]:
+        return looking.situation(self._reading, job_id)
+
+    @operation(Effect.READ)
+    def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
+        return looking.dead_letters(self._reading, type, page)
+
+    @operation(Effect.READ)
+    def queues(self) -> Plan[list[QueueView]]:
+        return looking.queues()
+
+    @operation(Effect.READ)
+    def types(self) -> Plan[list[TypeView]]:
+        return looking.types()
+
+    @operation(Effect.READ)
+    def app_limit(self) -> Plan[int | None]:
+        return looking.get_limit(Scope.APP, "")
+
+    @operation(Effect.READ)
+    def inspect(self) -> Plan[list[Finding]]:
+        return examination.examine(self._reading, self._database)
+
+    # Workers and leading.
+
+    @operation(Effect.LEASE)
+    def announce(self, worker: WorkerInfo) -> Plan[None]:
+        return roster.announce(self._env, worker)
+
+    @operation(Effect.LEASE)
+    def retire(self, worker_id: str) -> Plan[None]:
+        return roster.retire(worker_id)
+
+    @operation(Effect.READ)
+    def workers(self) -> Plan[list[WorkerInfo]]:
+        return roster.workers(self._reading)
+
+    @operation(Effect.LEASE)
+    def lead(self, name: str, worker: str, ttl: float) -> Plan[Term | None]:
+        return roster.lead(self._env, name, worker, ttl)
+
+    @operation(Effect.LEASE)
+    def resign(self, name: str, worker: str) -> Plan[None]:
+        return roster.resign(name, worker)

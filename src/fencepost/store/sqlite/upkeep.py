@@ -1,0 +1,202 @@
+"""What keeps jobs moving when nobody does: recover, expire, promote, prune.
+
+All are bounded, and all are safe to run twice at once: each runs in one transaction, and looks
+only at rows that still need it. Claims run the first three inline, so that correctness never
+depends on a leader (S2-12).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.core.ids import id_text
+from fencepost.core.instants import seconds_to_us
+from fencepost.core.job import AttemptOutcome, Category, Failure
+from fencepost.core.lifecycle import LIVE, Event, State, advance
+from fencepost.core.limits import PRUNE_SCAN
+from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.replies import Moved, Pruned
+from fencepost.store.requests import PruneRequest
+from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
+from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, end, standing
+from fencepost.store.sqlite.states import BY_NUMBER, NUMBER
+
+HORIZON = """
+select
+  (select min(lease_expires_at) from jobs where state = 3),
+  (select min(run_at) from jobs where state in (2, 4)),
+  (select min(expires_at) from jobs where completed_at is null)
+"""
+EXPIRED_LEASES = f"""
+select {STANDING_COLUMNS} from jobs indexed by jobs_lease
+where state = 3 and lease_expires_at <= ? order by lease_expires_at, seq limit ?
+"""
+OUTLIVED = f"""
+select {STANDING_COLUMNS} from jobs indexed by jobs_lifetime
+where completed_at is null and expires_at <= ? order by expires_at, seq limit ?
+"""
+DUE = """
+select seq, id, lane, state from jobs indexed by jobs_due
+where state in (2, 4) and run_at <= ? order by run_at, seq limit ?
+"""
+PROMOTE = f"""
+update jobs set state = {NUMBER[State.SCHEDULED]}, scheduled_at = ?1, updated_at = ?1
+where seq in (select value from json_each(?2))
+"""
+SCAN = """
+select seq, lane, state, completed_at, key, tags from jobs where seq > ? order by seq limit ?
+"""
+HELD_KEYS = """
+select idempotency.seq from jobs
+join lanes on lanes.lane = jobs.lane
+join idempotency on idempotency.type = lanes.type and idempotency.key = jobs.key
+where jobs.seq in (select value from json_each(?)) and idempotency.seq = jobs.seq
+  and idempotency.window_ends_at > ?
+"""
+PRUNES = (
+    "delete from attempts where seq in (select value from json_each(?))",
+    """
+    delete from tags where (name, value, seq) in (
+      select tag.key, tag.value, jobs.seq from jobs, json_each(jobs.tags) as tag
+      where jobs.seq in (select value from json_each(?)) and json_valid(jobs.tags)
+    )
+    """,
+    # By (type, key), which is indexed; a key that has passed on to another job stays with it.
+    """
+    delete from idempotency where (type, key, seq) in (
+      select lanes.type, jobs.key, jobs.seq from jobs join lanes on lanes.lane = jobs.lane
+      where jobs.seq in (select value from json_each(?)) and jobs.key is not null
+    )
+    """,
+    "delete from jobs where seq in (select value from json_each(?))",
+)
+
+LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
+
+
+class Horizon(NamedTuple):
+    """The next moments at which a lease runs out, a job falls due, a lifetime ends."""
+
+    lease_expires_at: int | None
+    run_at: int | None
+    expires_at: int | None
+
+
+def horizon() -> Plan[Horizon]:
+    """Look at the heads of three indexes, in one statement."""
+    (row,) = yield Statement(HORIZON)
+    return Horizon(*row)
+
+
+class _Judged(NamedTuple):
+    attempt: int
+    max_attempts: int
+    policy: Policy
+
+
+def recover(env: Env, limit: int) -> Plan[list[Moved]]:
+    """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
+    now = env.clock.now_us()
+    rows = yield Statement(EXPIRED_LEASES, (now, max(limit, 0)))
+    jobs = [standing(row) for row in rows]
+    policies = yield from env.catalog.policies({job.policy for job in jobs})
+    endings = [Ending(job, decide(_judged(job, policies), LEASE_EXPIRED, env.rng)) for job in jobs]
+    return (yield from _end(env, endings, now))
+
+
+def _judged(job: Standing, policies: dict[int, Policy]) -> _Judged:
+    policy = policies.get(job.policy, DEFAULT_POLICY)
+    return _Judged(job.attempt, job.max_attempts, policy)
+
+
+def expire(env: Env, limit: int) -> Plan[list[Moved]]:
+    """Dead-letter up to *limit* live jobs past their lifetime."""
+    now = env.clock.now_us()
+    rows = yield Statement(OUTLIVED, (now, max(limit, 0)))
+    endings = []
+    for job in map(standing, rows):
+        state = advance(job.state, Event.EXPIRE)
+        decision = Decision(Event.EXPIRE, state, AttemptOutcome.FAILED, failure=LIFETIME_EXCEEDED)
+        endings.append(Ending(job, decision))
+    return (yield from _end(env, endings, now))
+
+
+def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
+    if not endings:
+        return []
+    tally = Tally()
+    lanes = yield from env.catalog.lanes({ending.job.lane for ending in endings})
+    yield from end(endings, now, tally)
+    yield from tally.write()
+    return [
+        Moved(e.job.job_id, lanes[e.job.lane].type, e.decision.state, e.job.state) for e in endings
+    ]
+
+
+def promote(env: Env, limit: int) -> Plan[list[Moved]]:
+    """Make up to *limit* due jobs claimable."""
+    now = env.clock.now_us()
+    rows = yield Statement(DUE, (now, max(limit, 0)))
+    if not rows:
+        return []
+    tally = Tally()
+    lanes = yield from env.catalog.lanes({row[2] for row in rows})
+    yield Statement(PROMOTE, (now, numbers_json([row[0] for row in rows])))
+    moved = []
+    for _, id_, lane, number in rows:
+        was = BY_NUMBER[number]
+        state = advance(was, Event.READY)
+        tally.move(lane, was, state)
+        moved.append(Moved(id_text(id_), lanes[lane].type, state, was))
+    yield from tally.write()
+    return moved
+
+
+def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
+    """Delete terminal jobs that have been kept long enough.
+
+    Goes through jobs in the order of submission, a bounded stretch at a time: no index is kept
+    for it, and old jobs, which are nearly all prunable, come first.
+    """
+    if request.limit <= 0:
+        return Pruned(0, request.after)
+    now = env.clock.now_us()
+    rows = yield Statement(SCAN, (request.after, PRUNE_SCAN))
+    candidates = [row for row in rows if _is_old(row[2], row[3], request, now)]
+    held = yield from _held([row[0] for row in candidates if row[4] is not None], now)
+    chosen = [row for row in candidates if row[0] not in held][: request.limit]
+    yield from _delete(chosen)
+    if len(chosen) == request.limit:
+        return Pruned(len(chosen), chosen[-1][0])
+    return Pruned(len(chosen), rows[-1][0] if len(rows) == PRUNE_SCAN else None)
+
+
+def _is_old(number: int, completed_at: int | None, request: PruneRequest, now: int) -> bool:
+    state = BY_NUMBER[number]
+    keep = request.keep.get(state)
+    if state in LIVE or keep is None or completed_at is None:
+        return False
+    return completed_at + seconds_to_us(keep) <= now
+
+
+def _held(seqs: list[int], now: int) -> Plan[set[int]]:
+    if not seqs:
+        return set()
+    rows = yield Statement(HELD_KEYS, (numbers_json(seqs), now))
+    return {row[0] for row in rows}
+
+
+def _delete(rows: Sequence[tuple[int, int, int, int, str | None, str | None]]) -> Plan[None]:
+    if not rows:
+        return
+    seqs = numbers_json([row[0] for row in rows])
+    for sql in PRUNES:
+        yield Statement(sql, (seqs,))
+    tally = Tally()
+    for (lane, number), count in Counter((row[1], row[2]) for row in rows).items():
+        tally.move(lane, BY_NUMBER[number], None, count)
+    yield from tally.write()

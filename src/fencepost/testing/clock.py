@@ -1,0 +1,60 @@
+"""A clock that stands still until it is told to move, and whose randomness replays."""
+
+from __future__ import annotations
+
+import base64
+import random
+import threading
+from datetime import UTC, datetime
+
+from fencepost.clock import as_uuid4
+from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.instants import from_us, seconds_to_us, to_us
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class FakeClock:
+    """A ``Clock`` for tests: time moves only by ``advance`` and by sleeping, which does not wait.
+
+    Equal starts, seeds and calls give equal times, ids, tokens and jitter: a run replays exactly.
+    It may be shared by threads; which of them draws which id is then, of course, up to them.
+    """
+
+    def __init__(self, start: datetime = START, seed: int = 0) -> None:
+        self.rng = random.Random(seed)
+        self._lock = threading.Lock()
+        self._start_us = to_us(start)
+        self._now_us = self._start_us
+
+    def now(self) -> datetime:
+        return from_us(self.now_us())
+
+    def now_us(self) -> int:
+        with self._lock:
+            return self._now_us
+
+    def monotonic(self) -> float:
+        return (self.now_us() - self._start_us) / 1_000_000
+
+    def advance(self, duration: Duration) -> None:
+        """Move the time forward, by whatever ``parse_duration`` reads: 1.5, "90s", a timedelta."""
+        step = seconds_to_us(parse_duration(duration))
+        with self._lock:
+            self._now_us += step
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(max(seconds, 0.0))
+
+    async def sleep_async(self, seconds: float) -> None:
+        self.sleep(seconds)
+
+    def new_id(self) -> bytes:
+        return as_uuid4(self._random_bytes())
+
+    def new_token(self) -> str:
+        return base64.urlsafe_b64encode(self._random_bytes()).rstrip(b"=").decode()
+
+    def _random_bytes(self) -> bytes:
+        with self._lock:
+            return self.rng.randbytes(16)
