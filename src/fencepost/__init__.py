@@ -1,0 +1,81 @@
+"""Fencepost: the job queue in which a job cannot be lost and a stale worker cannot write.
+
+    from fencepost import App
+
+    app = App()
+
+    @app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    add.submit(1, 2)
+
+``fencepost worker`` (or ``app.worker().run()``) runs what was submitted.
+"""
+
+from fencepost.app import App, JobHandle, TaskHandle
+from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
+from fencepost.core.lifecycle import State
+from fencepost.core.priority import Priority
+from fencepost.core.retention import Retention
+from fencepost.core.retry import Retry
+from fencepost.core.timeouts import Timeouts
+from fencepost.errors import (
+    ConfigurationError,
+    DuplicateJobError,
+    FencepostError,
+    InvalidJobError,
+    InvalidPayloadError,
+    JobCancelledError,
+    JobFailedError,
+    JobNotFoundError,
+    PayloadTooLargeError,
+    PermanentError,
+    Snooze,
+    StaleLeaseError,
+    StateConflictError,
+    StoreUnavailableError,
+    SubmissionTimeoutError,
+    TemporaryError,
+    UnknownOutcomeError,
+    WaitTimeoutError,
+)
+from fencepost.worker import Context
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "App",
+    "Attempt",
+    "Category",
+    "ConfigurationError",
+    "Context",
+    "DeadLetter",
+    "DuplicateJobError",
+    "Failure",
+    "FencepostError",
+    "InvalidJobError",
+    "InvalidPayloadError",
+    "Job",
+    "JobCancelledError",
+    "JobFailedError",
+    "JobHandle",
+    "JobNotFoundError",
+    "NewJob",
+    "PayloadTooLargeError",
+    "PermanentError",
+    "Priority",
+    "Retention",
+    "Retry",
+    "Snooze",
+    "StaleLeaseError",
+    "State",
+    "StateConflictError",
+    "StoreUnavailableError",
+    "SubmissionTimeoutError",
+    "TaskHandle",
+    "TemporaryError",
+    "Timeouts",
+    "UnknownOutcomeError",
+    "WaitTimeoutError",
+]

@@ -1,0 +1,129 @@
+"""A handle on one job: look at it, wait for it, steer it."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar, cast
+
+from fencepost.app import job_scripts as scripts
+from fencepost.app.session import Session
+from fencepost.core.duration import Duration
+from fencepost.core.job import Attempt, Job
+from fencepost.core.lifecycle import State
+from fencepost.core.priority import Priority
+from fencepost.core.why import Reason
+
+R = TypeVar("R")
+
+
+class _Handle:
+    """What both faces of a handle hold."""
+
+    def __init__(
+        self, session: Session, job_id: str, type: str, state: State, *, duplicate: bool = False
+    ) -> None:
+        self._session = session
+        self.id = job_id
+        self.type = type
+        self.state = state
+        """The state when last looked at; ``refresh()`` looks again."""
+        self.duplicate = duplicate
+        """True when the submission's key returned this existing job."""
+
+    def _seen(self, job: Job) -> Job:
+        self.state = job.state
+        return job
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Handle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.type} {self.state}>"
+
+
+class JobHandle(_Handle, Generic[R]):
+    """One job; ``aio`` has the same methods, awaited."""
+
+    @property
+    def aio(self) -> AsyncJobHandle[R]:
+        return AsyncJobHandle(
+            self._session, self.id, self.type, self.state, duplicate=self.duplicate
+        )
+
+    def refresh(self) -> Job:
+        """Look at the job again and return all there is to see."""
+        return self._seen(self._session.run(scripts.get(self._session, self.id)))
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """Wait for the result; raise JobFailedError, JobCancelledError or WaitTimeoutError."""
+        value, job = self._session.run(scripts.result(self._session, self.id, timeout))
+        self._seen(job)
+        return cast(R, value)
+
+    def cancel(self) -> None:
+        """Cancel the job in whatever live state it is; raise StateConflictError if it has ended."""
+        self.state = self._session.run(scripts.cancel(self._session, self.id))
+
+    def retry(
+        self,
+        *,
+        reset_attempts: bool = True,
+        delay: Duration = 0,
+        priority: Priority | int | str | None = None,
+    ) -> None:
+        """Run a failed or cancelled job again, under the same id."""
+        self.state = self._session.run(
+            scripts.retry(self._session, self.id, reset_attempts, delay, priority)
+        )
+
+    def why(self) -> list[Reason]:
+        """Say in words why the job is where it is."""
+        return self._session.run(scripts.why(self._session, self.id))
+
+    def attempts(self) -> list[Attempt]:
+        """Return every attempt, oldest first."""
+        return self._session.run(scripts.attempts(self._session, self.id))
+
+
+class AsyncJobHandle(_Handle, Generic[R]):
+    """The awaited face of JobHandle."""
+
+    async def refresh(self) -> Job:
+        """Look at the job again and return all there is to see."""
+        return self._seen(await self._session.run_async(scripts.get(self._session, self.id)))
+
+    async def result(self, timeout: Duration | None = None) -> R:
+        """Wait for the result; raise JobFailedError, JobCancelledError or WaitTimeoutError."""
+        value, job = await self._session.run_async(scripts.result(self._session, self.id, timeout))
+        self._seen(job)
+        return cast(R, value)
+
+    async def cancel(self) -> None:
+        """Cancel the job in whatever live state it is; raise StateConflictError if it has ended."""
+        self.state = await self._session.run_async(scripts.cancel(self._session, self.id))
+
+    async def retry(
+        self,
+        *,
+        reset_attempts: bool = True,
+        delay: Duration = 0,
+        priority: Priority | int | str | None = None,
+    ) -> None:
+        """Run a failed or cancelled job again, under the same id."""
+        self.state = await self._session.run_async(
+            scripts.retry(self._session, self.id, reset_attempts, delay, priority)
+        )
+
+    async def why(self) -> list[Reason]:
+        """Say in words why the job is where it is."""
+        return await self._session.run_async(scripts.why(self._session, self.id))
+
+    async def attempts(self) -> list[Attempt]:
+        """Return every attempt, oldest first."""
+        return await self._session.run_async(scripts.attempts(self._session, self.id))
+
+    def __await__(self) -> Any:
+        """``await handle`` waits for the result."""
+        return self.result().__await__()

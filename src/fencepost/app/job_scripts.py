@@ -1,0 +1,183 @@
+"""What can be asked of a job, and of many, once for both faces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fencepost.app.script import Pause, Script
+from fencepost.app.session import Session
+from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import Attempt, Body, Encoding, Job
+from fencepost.core.lifecycle import LIVE, State
+from fencepost.core.limits import PAGE_MAX, POLL_INTERVAL
+from fencepost.core.names import check_tags
+from fencepost.core.payload import decode, decoder_for
+from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.why import Reason, explain
+from fencepost.errors import (
+    ConfigurationError,
+    DuplicateJobError,
+    JobCancelledError,
+    JobFailedError,
+    JobNotFoundError,
+    StateConflictError,
+    WaitTimeoutError,
+)
+from fencepost.store.protocol import Topic
+from fencepost.store.replies import Conflict, Duplicate, Edited, Moved, NotFound
+from fencepost.store.requests import Edit, RetryRequest
+
+
+def get(session: Session, job_id: str) -> Script[Job]:
+    """Return the job, or raise JobNotFoundError."""
+    (job,) = yield session.store.get([job_id])
+    if job is None:
+        raise JobNotFoundError(job_id)
+    found: Job = job
+    return found
+
+
+def result(session: Session, job_id: str, timeout: Duration | None) -> Script[tuple[Any, Job]]:
+    """Wait until the job has ended, and return its result with the job."""
+    seconds = None if timeout is None else parse_duration(timeout, name="timeout")
+    deadline = None if seconds is None else session.clock.monotonic() + seconds
+    # Listen before looking: news that comes between the two is then not missed.
+    yield Pause(Topic.SETTLED, 0)
+    while True:
+        job = yield from get(session, job_id)
+        if job.state.is_terminal:
+            return _result_of(session, job), job
+        wait = POLL_INTERVAL
+        if deadline is not None and seconds is not None:
+            wait = min(wait, deadline - session.clock.monotonic())
+            if wait <= 0:
+                raise WaitTimeoutError(job_id, seconds, job.state)
+        yield Pause(Topic.SETTLED, wait)
+
+
+def _result_of(session: Session, job: Job) -> Any:
+    if job.state is State.COMPLETED:
+        return _decode_result(session, job)
+    if job.state is State.CANCELLED:
+        raise JobCancelledError(job.id)
+    failure = job.failure
+    raise JobFailedError(
+        job.id,
+        category=failure.category if failure else "system",
+        message=failure.message if failure else "no reason stored",
+        failure_code=failure.code if failure else None,
+    )
+
+
+def _decode_result(session: Session, job: Job) -> Any:
+    """Return the result as the task's annotation says, or as plain JSON if it does not fit."""
+    body = job.result or Body(b"null")
+    task = session.tasks.get(job.type)
+    if task is None or body.encoding is Encoding.BINARY:
+        return decode(body)
+    try:
+        return decoder_for(task.signature.return_type).decode(body.data)
+    except (TypeError, msgspec.ValidationError, NotImplementedError):
+        return decode(body)
+
+
+def cancel(session: Session, job_id: str) -> Script[State]:
+    """Cancel one job, or raise."""
+    (reply,) = yield session.store.cancel([job_id])
+    return _moved(job_id, reply, "cancelled")
+
+
+def _moved(job_id: str, reply: object, verb: str) -> State:
+    match reply:
+        case Moved(state=state):
+            return state
+        case NotFound():
+            raise JobNotFoundError(job_id)
+        case Conflict(_, state):
+            raise StateConflictError(
+                f"job {job_id} is {state} and cannot be {verb}", job_id=job_id, state=state
+            )
+        case Duplicate(existing_id, type_, key):
+            raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
+        case _:
+            raise AssertionError(reply)
+
+
+def cancel_all(session: Session, filter: JobFilter) -> Script[int]:
+    """Cancel every live job that meets *filter*; return how many."""
+    if filter == JobFilter():
+        raise ConfigurationError(
+            "this would cancel every job; name an id, a type, a queue or a tag"
+        )
+    states = tuple(s for s in State if s in LIVE and (not filter.states or s in filter.states))
+    if not states:
+        return 0
+    live = msgspec.structs.replace(filter, states=states)
+    total = 0
+    position: int | None = None
+    while True:
+        page = yield session.store.find(live, PageRequest(PAGE_MAX, position))
+        if page.jobs:
+            replies = yield session.store.cancel([job.id for job in page.jobs])
+            total += sum(isinstance(reply, Moved) for reply in replies)
+        position = page.next
+        if position is None:
+            return total
+
+
+def retry(
+    session: Session,
+    job_id: str,
+    reset_attempts: bool,
+    delay: Duration,
+    priority: Priority | int | str | None,
+) -> Script[State]:
+    """Run a terminal job again, or raise."""
+    request = RetryRequest(
+        job_id,
+        bool(reset_attempts),
+        parse_duration(delay, name="delay"),
+        None if priority is None else parse_priority(priority),
+    )
+    (reply,) = yield session.store.retry([request])
+    return _moved(job_id, reply, "retried")
+
+
+def edit(
+    session: Session,
+    job_id: str,
+    priority: Priority | int | str | None,
+    tags: Mapping[str, str] | None,
+) -> Script[Job]:
+    """Change what a user may change, or raise."""
+    request = Edit(
+        job_id,
+        None if priority is None else parse_priority(priority),
+        None if tags is None else check_tags(tags),
+    )
+    (reply,) = yield session.store.edit([request])
+    if isinstance(reply, Edited):
+        return reply.job
+    _moved(job_id, reply, "edited")
+    raise AssertionError(reply)
+
+
+def why(session: Session, job_id: str) -> Script[list[Reason]]:
+    """Explain where the job is, or raise JobNotFoundError."""
+    situation = yield session.store.situation(job_id)
+    if situation is None:
+        raise JobNotFoundError(job_id)
+    return explain(situation)
+
+
+def attempts(session: Session, job_id: str) -> Script[list[Attempt]]:
+    """Return the job's attempts, or raise JobNotFoundError."""
+    found = yield session.store.attempts(job_id)
+    if found is None:
+        raise JobNotFoundError(job_id)
+    every: list[Attempt] = found
+    return every

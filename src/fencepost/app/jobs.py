@@ -1,0 +1,235 @@
+"""``app.jobs``: find jobs and steer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from fencepost.app import job_scripts as scripts
+from fencepost.app.job import AsyncJobHandle, JobHandle
+from fencepost.app.script import Script
+from fencepost.app.session import Session
+from fencepost.core.duration import Duration
+from fencepost.core.filter import JobFilter, encode_cursor, make_filter, make_page
+from fencepost.core.job import Attempt, Job
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import PAGE_DEFAULT
+from fencepost.core.priority import Priority
+from fencepost.core.why import Reason
+
+States = State | str | Iterable[State | str] | None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some jobs, newest first, and the cursor of the page after; iterates over its jobs."""
+
+    jobs: list[Job]
+    next: str | None = None
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self.jobs)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+
+def find(session: Session, filter: JobFilter, after: str | None, limit: int) -> Script[Page]:
+    """Return a page of jobs."""
+    page = yield session.store.find(filter, make_page(limit=limit, after=after))
+    return Page(page.jobs, None if page.next is None else encode_cursor(page.next))
+
+
+def count(session: Session, filter: JobFilter) -> Script[int]:
+    """Count the jobs that meet *filter*."""
+    total: int = yield session.store.count(filter)
+    return total
+
+
+def cancel(session: Session, job_id: str | None, filter: JobFilter) -> Script[int]:
+    """Cancel one job by id, or all that meet *filter*; return how many."""
+    if job_id is not None:
+        yield from scripts.cancel(session, job_id)
+        return 1
+    return (yield from scripts.cancel_all(session, filter))
+
+
+class Jobs:
+    """The jobs of an app; ``app.aio.jobs`` has the same methods, awaited."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get(self, id: str) -> JobHandle[Any]:
+        """Return the handle of a job, or raise JobNotFoundError."""
+        job = self._session.run(scripts.get(self._session, id))
+        return JobHandle(self._session, job.id, job.type, job.state)
+
+    def find(
+        self,
+        *,
+        state: States = None,
+        type: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+        after: str | None = None,
+        limit: int = PAGE_DEFAULT,
+    ) -> Page:
+        """Return a page of the jobs that meet every condition, newest first."""
+        wanted = make_filter(
+            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
+        )
+        return self._session.run(find(self._session, wanted, after, limit))
+
+    def count(
+        self,
+        *,
+        state: States = None,
+        type: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+    ) -> int:
+        """Count the jobs that meet every condition; by state, type and queue at no cost."""
+        wanted = make_filter(
+            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
+        )
+        return self._session.run(count(self._session, wanted))
+
+    def cancel(
+        self,
+        id: str | None = None,
+        *,
+        state: States = None,
+        type: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+    ) -> int:
+        """Cancel one job, or every live job that meets the conditions; return how many."""
+        wanted = make_filter(
+            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
+        )
+        return self._session.run(cancel(self._session, id, wanted))
+
+    def retry(
+        self,
+        id: str,
+        *,
+        reset_attempts: bool = True,
+        delay: Duration = 0,
+        priority: Priority | int | str | None = None,
+    ) -> State:
+        """Run a failed or cancelled job again, under the same id."""
+        return self._session.run(scripts.retry(self._session, id, reset_attempts, delay, priority))
+
+    def edit(
+        self,
+        id: str,
+        *,
+        priority: Priority | int | str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Change the priority of a waiting job, or the tags of any."""
+        return self._session.run(scripts.edit(self._session, id, priority, tags))
+
+    def why(self, id: str) -> list[Reason]:
+        """Say in words why a job is where it is."""
+        return self._session.run(scripts.why(self._session, id))
+
+    def attempts(self, id: str) -> list[Attempt]:
+        """Return every attempt of a job, oldest first."""
+        return self._session.run(scripts.attempts(self._session, id))
+
+
+class AsyncJobs:
+    """The awaited face of Jobs."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def get(self, id: str) -> AsyncJobHandle[Any]:
+        """Return the handle of a job, or raise JobNotFoundError."""
+        job = await self._session.run_async(scripts.get(self._session, id))
+        return AsyncJobHandle(self._session, job.id, job.type, job.state)
+
+    async def find(
+        self,
+        *,
+        state: States = None,
+        type: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+        after: str | None = None,
+        limit: int = PAGE_DEFAULT,
+    ) -> Page:
+        """Return a page of the jobs that meet every condition, newest first."""
+        wanted = make_filter(
+            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
+        )
+        return await self._session.run_async(find(self._session, wanted, after, limit))
+
+    async def count(
+        self,
+        *,
+        state: States = None,
+        type: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+    ) -> int:
+        """Count the jobs that meet every condition; by state, type and queue at no cost."""
+        wanted = make_filter(
+            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
+        )
+        return await self._session.run_async(count(self._session, wanted))
+
+    async def cancel(
+        self,
+        id: str | None = None,
+        *,
+        state: States = None,
+        type: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        correlation_id: str | None = None,
+    ) -> int:
+        """Cancel one job, or every live job that meets the conditions; return how many."""
+        wanted = make_filter(
+            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
+        )
+        return await self._session.run_async(cancel(self._session, id, wanted))
+
+    async def retry(
+        self,
+        id: str,
+        *,
+        reset_attempts: bool = True,
+        delay: Duration = 0,
+        priority: Priority | int | str | None = None,
+    ) -> State:
+        """Run a failed or cancelled job again, under the same id."""
+        return await self._session.run_async(
+            scripts.retry(self._session, id, reset_attempts, delay, priority)
+        )
+
+    async def edit(
+        self,
+        id: str,
+        *,
+        priority: Priority | int | str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Change the priority of a waiting job, or the tags of any."""
+        return await self._session.run_async(scripts.edit(self._session, id, priority, tags))
+
+    async def why(self, id: str) -> list[Reason]:
+        """Say in words why a job is where it is."""
+        return await self._session.run_async(scripts.why(self._session, id))
+
+    async def attempts(self, id: str) -> list[Attempt]:
+        """Return every attempt of a job, oldest first."""
+        return await self._session.run_async(scripts.attempts(self._session, id))

@@ -1,0 +1,124 @@
+"""``app.queues``, ``app.types`` and ``app.workers``: look at the lanes, pause and limit them."""
+
+from __future__ import annotations
+
+from fencepost.app.session import Session
+from fencepost.core.names import check_queue, check_type
+from fencepost.store.replies import QueueView, TypeView
+from fencepost.store.requests import Scope, WorkerInfo
+
+
+class Queues:
+    """The queues of an app; ``app.aio.queues`` has the same methods, awaited."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def list(self) -> list[QueueView]:
+        """Return every queue with its counts."""
+        return self._session.store.run(self._session.store.queues())
+
+    def pause(self, name: str) -> None:
+        """Hand out no more jobs of a queue; those running go on."""
+        self._session.store.run(self._session.store.pause(Scope.QUEUE, check_queue(name)))
+
+    def resume(self, name: str) -> None:
+        """Hand out the jobs of a queue again, in their old order."""
+        self._session.store.run(self._session.store.resume(Scope.QUEUE, check_queue(name)))
+
+    def limit(self, name: str, *, max_running: int | None) -> None:
+        """Run at most so many jobs of a queue at once, over all workers; None lifts the limit."""
+        self._session.store.run(
+            self._session.store.limit(Scope.QUEUE, check_queue(name), max_running)
+        )
+
+
+class AsyncQueues:
+    """The awaited face of Queues."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def list(self) -> list[QueueView]:
+        """Return every queue with its counts."""
+        return await self._session.store.run_async(self._session.store.queues())
+
+    async def pause(self, name: str) -> None:
+        """Hand out no more jobs of a queue; those running go on."""
+        await self._session.store.run_async(
+            self._session.store.pause(Scope.QUEUE, check_queue(name))
+        )
+
+    async def resume(self, name: str) -> None:
+        """Hand out the jobs of a queue again, in their old order."""
+        await self._session.store.run_async(
+            self._session.store.resume(Scope.QUEUE, check_queue(name))
+        )
+
+    async def limit(self, name: str, *, max_running: int | None) -> None:
+        """Run at most so many jobs of a queue at once, over all workers; None lifts the limit."""
+        await self._session.store.run_async(
+            self._session.store.limit(Scope.QUEUE, check_queue(name), max_running)
+        )
+
+
+class Types:
+    """The types of an app; ``app.aio.types`` has the same methods, awaited."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def list(self) -> list[TypeView]:
+        """Return every type with its counts."""
+        return self._session.store.run(self._session.store.types())
+
+    def pause(self, name: str) -> None:
+        """Hand out no more jobs of a type; those running go on."""
+        self._session.store.run(self._session.store.pause(Scope.TYPE, check_type(name)))
+
+    def resume(self, name: str) -> None:
+        """Hand out the jobs of a type again, in their old order."""
+        self._session.store.run(self._session.store.resume(Scope.TYPE, check_type(name)))
+
+
+class AsyncTypes:
+    """The awaited face of Types."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def list(self) -> list[TypeView]:
+        """Return every type with its counts."""
+        return await self._session.store.run_async(self._session.store.types())
+
+    async def pause(self, name: str) -> None:
+        """Hand out no more jobs of a type; those running go on."""
+        await self._session.store.run_async(self._session.store.pause(Scope.TYPE, check_type(name)))
+
+    async def resume(self, name: str) -> None:
+        """Hand out the jobs of a type again, in their old order."""
+        await self._session.store.run_async(
+            self._session.store.resume(Scope.TYPE, check_type(name))
+        )
+
+
+class Workers:
+    """The workers of an app; ``app.aio.workers`` has the same method, awaited."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def list(self) -> list[WorkerInfo]:
+        """Return the workers heard from within the last minute."""
+        return self._session.store.run(self._session.store.workers())
+
+
+class AsyncWorkers:
+    """The awaited face of Workers."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def list(self) -> list[WorkerInfo]:
+        """Return the workers heard from within the last minute."""
+        return await self._session.store.run_async(self._session.store.workers())

@@ -1,0 +1,148 @@
+"""What a submission can say beyond its arguments: checked once, then trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
+from fencepost.core.job import Body, NewJob
+from fencepost.core.limits import KEY_WINDOW_DEFAULT
+from fencepost.core.names import check_correlation_id, check_queue, check_tags
+from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.retry import Retry
+from fencepost.core.task import Task
+from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.errors import ConfigurationError, InvalidJobError
+
+
+class UsingOptions(TypedDict, total=False):
+    """The keyword arguments of ``TaskHandle.using``."""
+
+    delay: Duration
+    run_at: datetime
+    priority: Priority | int | str
+    queue: str
+    key: str
+    on_duplicate: Literal["return", "reject"]
+    key_window: Duration | Literal["active"]
+    tags: Mapping[str, str]
+    correlation_id: str
+    timeout: Duration
+    lease_ttl: Duration
+    lifetime: Duration
+    retry: Retry
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Options that have been checked; None means the task's or the app's own."""
+
+    delay: float = 0.0
+    run_at: datetime | None = None
+    priority: Priority | None = None
+    queue: str | None = None
+    key: str | None = None
+    on_duplicate: OnDuplicate = OnDuplicate.RETURN
+    key_window: float | None = KEY_WINDOW_DEFAULT
+    tags: dict[str, str] = {}
+    correlation_id: str | None = None
+    policy: dict[str, Any] = {}
+    """The fields of the task's policy that are replaced."""
+
+
+def merge(options: Options, given: UsingOptions, timeouts: Timeouts) -> Options:
+    """Return *options* with what was *given* checked and put in its place."""
+    unknown = sorted(given.keys() - UsingOptions.__annotations__.keys())
+    if unknown:
+        hint = "; ids are assigned by the system" if "id" in unknown else ""
+        raise ConfigurationError(f"using() has no option {unknown[0]!r}{hint}")
+    changes: dict[str, Any] = {}
+    if given.get("delay") is not None:
+        changes |= {"delay": parse_duration(given["delay"], name="delay"), "run_at": None}
+    if given.get("run_at") is not None:
+        changes |= {"run_at": _aware(given["run_at"])}
+    if given.get("delay") is not None and given.get("run_at") is not None:
+        raise InvalidJobError("give delay or run_at, not both")
+    for name, check in _CHECKS.items():
+        if given.get(name) is not None:
+            changes[name] = check(given[name])  # type: ignore[literal-required]  # a TypedDict key
+    if "tags" in changes:
+        changes["tags"] = {**options.tags, **changes["tags"]}
+    policy = {**options.policy, **_policy_changes(given, timeouts)}
+    return msgspec.structs.replace(options, policy=policy, **changes)
+
+
+def _parse_window(value: Duration | Literal["active"]) -> float | None:
+    return None if value == "active" else parse_duration(value, name="key_window")
+
+
+_CHECKS: dict[str, Any] = {
+    "priority": parse_priority,
+    "queue": check_queue,
+    "key": check_key,
+    "on_duplicate": parse_on_duplicate,
+    "key_window": _parse_window,
+    "tags": check_tags,
+    "correlation_id": check_correlation_id,
+}
+
+
+def _policy_changes(given: UsingOptions, timeouts: Timeouts) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if given.get("retry") is not None:
+        changes |= retry_fields(given["retry"])
+    if given.get("timeout") is not None:
+        changes["timeout"] = timeouts.execution_for(given["timeout"])
+    if given.get("lease_ttl") is not None:
+        changes["lease_ttl"] = parse_lease_ttl(given["lease_ttl"])
+    if given.get("lifetime") is not None:
+        changes["lifetime"] = parse_lifetime(given["lifetime"])
+    return changes
+
+
+def retry_fields(retry: Retry) -> dict[str, Any]:
+    """Return the fields of a policy that a Retry decides."""
+    if not isinstance(retry, Retry):
+        raise ConfigurationError(f"retry must be a Retry(…), got {retry!r}")
+    return {
+        "max_attempts": retry.max_attempts,
+        "backoff": retry.backoff,
+        "on_timeout": retry.on_timeout,
+        "on_system": retry.on_system,
+    }
+
+
+def _aware(value: datetime) -> datetime:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidJobError(
+            f"run_at must be a datetime with a time zone, got {value!r}; "
+            f"write datetime.now(UTC) + timedelta(…), or use delay="
+        )
+    return value
+
+
+def new_job(task: Task, payload: Body, options: Options) -> NewJob:
+    """Return the job to be enqueued."""
+    policy: Policy = task.policy
+    if options.policy:
+        policy = msgspec.structs.replace(policy, **options.policy)
+    key = None
+    if options.key is not None:
+        key = Key(options.key, options.key_window, options.on_duplicate)
+    return NewJob(
+        type=task.type,
+        payload=payload,
+        queue=task.queue if options.queue is None else options.queue,
+        priority=task.priority if options.priority is None else options.priority,
+        policy=policy,
+        delay=options.delay,
+        run_at=options.run_at,
+        key=key,
+        tags=options.tags,
+        correlation_id=options.correlation_id,
+    )

@@ -1,0 +1,122 @@
+"""What an app's parts share: the store, opened when it is first needed, and the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import TypeVar
+
+from fencepost.app.script import Script, drive, drive_async
+from fencepost.app.submitter import Submitter
+from fencepost.clock import Clock
+from fencepost.core.job import NewJob
+from fencepost.core.task import Task
+from fencepost.core.timeouts import Timeouts
+from fencepost.errors import (
+    ConfigurationError,
+    DuplicateJobError,
+    SubmissionTimeoutError,
+    UnknownTypeError,
+)
+from fencepost.observe.counters import Counters
+from fencepost.store.observed import observed
+from fencepost.store.opening import open_store
+from fencepost.store.protocol import Store
+from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
+
+T = TypeVar("T")
+
+
+class Session:
+    """One app's way to its store. Opened lazily, and anew in a forked child."""
+
+    def __init__(
+        self, url: str, *, clock: Clock, timeouts: Timeouts, max_payload: int, store: Store | None
+    ) -> None:
+        self.url = url
+        self.clock = clock
+        self.timeouts = timeouts
+        self.max_payload = max_payload
+        self.counters = Counters()
+        self.tasks: dict[str, Task] = {}
+        self._mutex = threading.Lock()
+        self._store = None if store is None else observed(store, self.counters)
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._submitter: Submitter | None = None
+
+    @property
+    def store(self) -> Store:
+        """The app's store; opens it if need be."""
+        if self._store is None or self._pid != os.getpid():
+            self._open()
+        assert self._store is not None
+        return self._store
+
+    def _open(self) -> None:
+        with self._mutex:
+            if self._is_closed:
+                raise ConfigurationError("this app has been closed")
+            if self._store is None or self._pid != os.getpid():
+                patience = min(self.timeouts.submission, 10.0)
+                store = open_store(self.url, clock=self.clock, patience=patience)
+                self._store = observed(store, self.counters)
+                self._submitter = None
+                self._pid = os.getpid()
+
+    def close(self) -> None:
+        with self._mutex:
+            self._is_closed = True
+            if self._store is not None and self._pid == os.getpid():
+                self._store.close()
+            self._store = None
+
+    # Running scripts.
+
+    def run(self, script: Script[T]) -> T:
+        return drive(script, self.store)
+
+    async def run_async(self, script: Script[T]) -> T:
+        return await drive_async(script, self.store)
+
+    # Submitting.
+
+    def submit(self, job: NewJob) -> EnqueueReply:
+        """Store one job, and return when it is safe."""
+        return accepted(self.store.run(self.store.enqueue([job]))[0])
+
+    async def submit_async(self, job: NewJob) -> EnqueueReply:
+        """Store one job together with others submitted at the same time."""
+        if self._submitter is None or self._submitter.store is not self.store:
+            self._submitter = Submitter(self.store)
+        timeout = self.timeouts.submission
+        try:
+            # Shielded: a group commit that others share is not to be cancelled for one of them.
+            waiting = asyncio.shield(self._submitter.submit(job))
+            reply = await asyncio.wait_for(waiting, timeout)
+        except TimeoutError:
+            raise SubmissionTimeoutError(
+                f"the store did not acknowledge the submission within {timeout:g} s; it may have "
+                f"been stored: submit again with the same idempotency key to be sure"
+            ) from None
+        return accepted(reply)
+
+    def task(self, type: str) -> Task:
+        """Return the task of this name, or raise UnknownTypeError."""
+        try:
+            return self.tasks[type]
+        except KeyError:
+            known = ", ".join(sorted(self.tasks)) or "none"
+            raise UnknownTypeError(
+                f"no task is called {type!r} in this app; there are: {known}"
+            ) from None
+
+
+def accepted(reply: EnqueueReply) -> EnqueueReply:
+    """Return *reply*, or raise if it is a duplicate that asked to be rejected."""
+    match reply:
+        case Duplicate(job_id, type_, key, _, True):
+            raise DuplicateJobError(type=type_, key=key, existing_id=job_id)
+        case Enqueued() | Duplicate():
+            return reply

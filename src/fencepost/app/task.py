@@ -1,0 +1,237 @@
+"""Handles on tasks: submit jobs, one or many, wait for results, pause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
+
+import msgspec
+
+from fencepost.app.job import AsyncJobHandle, JobHandle
+from fencepost.app.options import Options, UsingOptions, merge, new_job
+from fencepost.app.session import Session, accepted
+from fencepost.core.duration import Duration
+from fencepost.core.idempotency import OnDuplicate, check_key
+from fencepost.core.job import NewJob
+from fencepost.core.limits import BULK_MAX
+from fencepost.core.payload import check_size
+from fencepost.core.task import Task
+from fencepost.errors import DuplicateJobError, InvalidJobError
+from fencepost.store.replies import Duplicate, EnqueueReply
+from fencepost.store.requests import Scope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Arguments = tuple[Any, ...] | Mapping[str, Any] | Any
+"""The arguments of one job in a bulk: a tuple, a mapping by name, or a lone value."""
+
+
+class _Handle:
+    """What both faces of a task handle hold."""
+
+    def __init__(self, session: Session, task: Task, options: Options) -> None:
+        self._session = session
+        self._task = task
+        self._options = options
+
+    @property
+    def type(self) -> str:
+        """The name under which the store knows the task."""
+        return self._task.type
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+        payload = check_size(self._task.signature.encode(args, kwargs), self._session.max_payload)
+        return new_job(self._task, payload, self._options)
+
+    def _prepare_many(self, arguments: Iterable[Arguments]) -> list[NewJob]:
+        jobs = []
+        for item in arguments:
+            if isinstance(item, tuple):
+                jobs.append(self._prepare(item, {}))
+            elif isinstance(item, Mapping):
+                jobs.append(self._prepare((), dict(item)))
+            else:
+                jobs.append(self._prepare((item,), {}))
+        return check_bulk(jobs)
+
+    def _prepare_idempotent(
+        self, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> NewJob:
+        """Return a job whose key is held while it is live and refuses a second one (C15)."""
+        options = msgspec.structs.replace(
+            self._options,
+            key=check_key(key),
+            key_window=None,
+            on_duplicate=OnDuplicate.REJECT,
+        )
+        payload = check_size(self._task.signature.encode(args, kwargs), self._session.max_payload)
+        return new_job(self._task, payload, options)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.type}>"
+
+
+def check_bulk(jobs: list[NewJob]) -> list[NewJob]:
+    """Return *jobs* if they are not too many for one transaction."""
+    if len(jobs) > BULK_MAX:
+        raise InvalidJobError(
+            f"submit at most {BULK_MAX:,} jobs in one call (all or none are stored), "
+            f"got {len(jobs):,}; split them"
+        )
+    return jobs
+
+
+def handle(session: Session, reply: EnqueueReply) -> JobHandle[Any]:
+    """Return the handle of a job that was stored, or that a key returned."""
+    is_duplicate = isinstance(reply, Duplicate)
+    return JobHandle(session, reply.job_id, reply.type, reply.state, duplicate=is_duplicate)
+
+
+def async_handle(session: Session, reply: EnqueueReply) -> AsyncJobHandle[Any]:
+    """As ``handle``, for the async face."""
+    is_duplicate = isinstance(reply, Duplicate)
+    return AsyncJobHandle(session, reply.job_id, reply.type, reply.state, duplicate=is_duplicate)
+
+
+class TaskHandle(_Handle, Generic[P, R]):
+    """A task of an app; ``aio`` has the same methods, awaited."""
+
+    @property
+    def aio(self) -> AsyncTaskHandle[P, R]:
+        return AsyncTaskHandle(self._session, self._task, self._options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function here and now, as if it were not a task."""
+        return self._task.function(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The user's function itself."""
+        return self._task.function
+
+    def using(self, **options: Unpack[UsingOptions]) -> TaskHandle[P, R]:
+        """Return this task with other options for what is submitted through it."""
+        merged = merge(self._options, options, self._session.timeouts)
+        return TaskHandle(self._session, self._task, merged)
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """Return a checked and encoded job, for ``app.submit_many``."""
+        return self._prepare(args, kwargs)
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Store a job and return its handle; when this returns, the job cannot be lost."""
+        try:
+            reply = self._session.submit(self._prepare(args, kwargs))
+        except DuplicateJobError as error:
+            raise self._with_handle(error) from None
+        return cast("JobHandle[R]", handle(self._session, reply))
+
+    def _with_handle(self, error: DuplicateJobError) -> DuplicateJobError:
+        (job,) = self._session.store.run(self._session.store.get([error.existing_id]))
+        if job is not None:
+            error.existing = JobHandle(self._session, job.id, job.type, job.state, duplicate=True)
+        return error
+
+    def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
+        """Submit a job and return its result."""
+        job = cast("TaskHandle[..., R]", self).submit(*args, **kwargs)
+        return job.result(timeout)
+
+    def submit_idempotent(self, key: str, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Store a job unless one with this key is live; then raise DuplicateJobError."""
+        try:
+            reply = self._session.submit(self._prepare_idempotent(key, args, kwargs))
+        except DuplicateJobError as error:
+            raise self._with_handle(error) from None
+        return cast("JobHandle[R]", handle(self._session, reply))
+
+    def wait_idempotent(
+        self, key: str, *args: Any, timeout: Duration | None = None, **kwargs: Any
+    ) -> R:
+        """Submit unless a job with this key is live, and return the result."""
+        job = cast("TaskHandle[..., R]", self).submit_idempotent(key, *args, **kwargs)
+        return job.result(timeout)
+
+    def submit_many(self, arguments: Iterable[Arguments]) -> list[JobHandle[R]]:
+        """Store many jobs, all or none, in one transaction."""
+        jobs = self._prepare_many(arguments)
+        replies = self._session.store.run(self._session.store.enqueue(jobs, atomic=True))
+        return [cast("JobHandle[R]", handle(self._session, accepted(r))) for r in replies]
+
+    def pause(self) -> None:
+        """Hand out no more jobs of this type; those running go on."""
+        self._session.store.run(self._session.store.pause(Scope.TYPE, self.type))
+
+    def resume(self) -> None:
+        """Hand out the jobs of this type again, in their old order."""
+        self._session.store.run(self._session.store.resume(Scope.TYPE, self.type))
+
+
+class AsyncTaskHandle(_Handle, Generic[P, R]):
+    """The awaited face of TaskHandle."""
+
+    def using(self, **options: Unpack[UsingOptions]) -> AsyncTaskHandle[P, R]:
+        """Return this task with other options for what is submitted through it."""
+        merged = merge(self._options, options, self._session.timeouts)
+        return AsyncTaskHandle(self._session, self._task, merged)
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """Return a checked and encoded job, for ``app.aio.submit_many``."""
+        return self._prepare(args, kwargs)
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
+        """Store a job and return its handle; when this returns, the job cannot be lost."""
+        try:
+            reply = await self._session.submit_async(self._prepare(args, kwargs))
+        except DuplicateJobError as error:
+            raise await self._with_handle(error) from None
+        return cast("AsyncJobHandle[R]", async_handle(self._session, reply))
+
+    async def _with_handle(self, error: DuplicateJobError) -> DuplicateJobError:
+        store = self._session.store
+        (job,) = await store.run_async(store.get([error.existing_id]))
+        if job is not None:
+            error.existing = AsyncJobHandle(
+                self._session, job.id, job.type, job.state, duplicate=True
+            )
+        return error
+
+    async def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
+        """Submit a job and return its result."""
+        job = await cast("AsyncTaskHandle[..., R]", self).submit(*args, **kwargs)
+        return await job.result(timeout)
+
+    async def submit_idempotent(
+        self, key: str, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncJobHandle[R]:
+        """Store a job unless one with this key is live; then raise DuplicateJobError."""
+        try:
+            reply = await self._session.submit_async(self._prepare_idempotent(key, args, kwargs))
+        except DuplicateJobError as error:
+            raise await self._with_handle(error) from None
+        return cast("AsyncJobHandle[R]", async_handle(self._session, reply))
+
+    async def wait_idempotent(
+        self, key: str, *args: Any, timeout: Duration | None = None, **kwargs: Any
+    ) -> R:
+        """Submit unless a job with this key is live, and return the result."""
+        job = await cast("AsyncTaskHandle[..., R]", self).submit_idempotent(key, *args, **kwargs)
+        return await job.result(timeout)
+
+    async def submit_many(self, arguments: Iterable[Arguments]) -> list[AsyncJobHandle[R]]:
+        """Store many jobs, all or none, in one transaction."""
+        jobs = self._prepare_many(arguments)
+        store = self._session.store
+        replies = await store.run_async(store.enqueue(jobs, atomic=True))
+        return [
+            cast("AsyncJobHandle[R]", async_handle(self._session, accepted(r))) for r in replies
+        ]
+
+    async def pause(self) -> None:
+        """Hand out no more jobs of this type; those running go on."""
+        await self._session.store.run_async(self._session.store.pause(Scope.TYPE, self.type))
+
+    async def resume(self) -> None:
+        """Hand out the jobs of this type again, in their old order."""
+        await self._session.store.run_async(self._session.store.resume(Scope.TYPE, self.type))

@@ -1,0 +1,94 @@
+"""The chores, one class each: a step makes one bounded pass and returns how much it did."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fencepost.core.limits import (
+    EXPIRE_BATCH,
+    EXPIRE_INTERVAL,
+    PROMOTE_BATCH,
+    PROMOTE_INTERVAL,
+    PRUNE_BATCH,
+    PRUNE_INTERVAL,
+    PRUNE_ROUNDS,
+    RECOVER_BATCH,
+    RECOVER_INTERVAL,
+)
+from fencepost.core.retention import Retention
+from fencepost.store.protocol import Store
+from fencepost.store.requests import PruneRequest
+
+
+class Chore(Protocol):
+    """Something that has to be done now and then."""
+
+    name: str
+    interval: float
+
+    async def step(self) -> int: ...
+
+
+class Recover:
+    """Takes back jobs from leases that ran out."""
+
+    name = "recover"
+    interval = RECOVER_INTERVAL
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def step(self) -> int:
+        moved = await self._store.run_async(self._store.recover(RECOVER_BATCH))
+        return len(moved)
+
+
+class Promote:
+    """Makes due jobs claimable."""
+
+    name = "promote"
+    interval = PROMOTE_INTERVAL
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def step(self) -> int:
+        moved = await self._store.run_async(self._store.promote(PROMOTE_BATCH))
+        return len(moved)
+
+
+class Expire:
+    """Dead-letters jobs past their lifetime."""
+
+    name = "expire"
+    interval = EXPIRE_INTERVAL
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def step(self) -> int:
+        moved = await self._store.run_async(self._store.expire(EXPIRE_BATCH))
+        return len(moved)
+
+
+class Prune:
+    """Deletes terminal jobs that retention no longer keeps, a stretch at a time."""
+
+    name = "prune"
+    interval = PRUNE_INTERVAL
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        self._store = store
+        self._keep = retention.by_state()
+        self._position = 0
+
+    async def step(self) -> int:
+        total = 0
+        for _ in range(PRUNE_ROUNDS):
+            request = PruneRequest(keep=self._keep, after=self._position, limit=PRUNE_BATCH)
+            pruned = await self._store.run_async(self._store.prune(request))
+            total += pruned.count
+            self._position = pruned.next or 0
+            if pruned.next is None:
+                break
+        return total

@@ -1,0 +1,19 @@
+"""The way through: claim, run, heartbeat, settle."""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.worker.context import AsyncContext, Context
+
+if TYPE_CHECKING:
+    from fencepost.worker.worker import Worker
+
+__all__ = ["AsyncContext", "Context", "Worker"]
+
+
+def __getattr__(name: str) -> Any:
+    # Callers that only submit never pay for importing what runs handlers.
+    if name == "Worker":
+        from fencepost.worker.worker import Worker
+
+        return Worker
+    raise AttributeError(name)

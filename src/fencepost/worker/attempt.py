@@ -1,0 +1,62 @@
+"""One attempt: a handler called under a lease, until it ends, in whatever way it ends first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from fencepost.core.failure import timed_out
+from fencepost.core.job import ClaimedJob
+from fencepost.core.outcome import Outcome, Released
+from fencepost.core.task import Task
+from fencepost.worker.context import CancelReason, Context
+
+OnEnd = Callable[["Attempt", "Outcome | None"], None]
+
+
+class Attempt:
+    """A started attempt. It ends once: by its handler, or by an interruption that outruns it."""
+
+    def __init__(self, task: Task, job: ClaimedJob, context: Context, on_end: OnEnd) -> None:
+        self.task = task
+        self.job = job
+        self.context = context
+        self.started_at = 0.0
+        self.has_ended = False
+        self.has_returned = False
+        """False while the handler still occupies its slot, be the attempt over or not."""
+        self.stop_handler: Callable[[CancelReason], bool] = lambda _: False
+        """Ends the handler's run; returns True if that has surely ended it."""
+        self.timer: asyncio.TimerHandle | None = None
+        self._on_end = on_end
+
+    def end(self, outcome: Outcome | None) -> None:
+        """Deliver the outcome, unless one has been delivered; None means nothing may be written."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self._on_end(self, outcome)
+
+    def outcome_of_interruption(self) -> Outcome | None:
+        """Return what an interruption means; a lost or cancelled job is not ours to settle."""
+        match self.context.cancel_reason:
+            case "timeout":
+                return timed_out(self.job.policy.timeout)
+            case "shutdown":
+                return Released()
+            case _:
+                return None
+
+    def interrupt(self, reason: CancelReason) -> None:
+        """Ask the handler to stop, and end the attempt at once if it surely has."""
+        if self.has_ended:
+            return
+        self.context.interrupt(reason)
+        if self.stop_handler(reason):
+            self.end(self.outcome_of_interruption())
+
+    def give_up(self) -> None:
+        """End the attempt although its handler goes on: it did not heed the interruption."""
+        self.end(self.outcome_of_interruption())

@@ -1,0 +1,105 @@
+"""The other end of ``children``: a process that runs one handler at a time for its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from functools import reduce
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from fencepost.app import TaskHandle
+from fencepost.clock import SystemClock
+from fencepost.core.failure import classify
+from fencepost.core.outcome import Outcome, Succeeded
+from fencepost.core.payload import encode
+from fencepost.core.signature import Signature
+from fencepost.errors import InvalidPayloadError, PermanentError
+from fencepost.store.opening import open_store
+from fencepost.store.protocol import Store
+from fencepost.worker.children import ChildRequest
+from fencepost.worker.context import Context
+
+_requests = msgspec.msgpack.Decoder(ChildRequest)
+_outcomes = msgspec.msgpack.Encoder()
+
+
+def main(pipe: Connection, url: str) -> None:
+    """Serve requests until the worker closes the pipe or dies."""
+    # The terminal sends Ctrl-C to the whole group; what becomes of us is the worker's decision.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    store = _LazyStore(url)
+    while True:
+        try:
+            request = _requests.decode(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        pipe.send_bytes(_outcomes.encode(_run(request, store)))
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+class _LazyStore:
+    """Opens the store when a handler first writes to it; most never do."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._store: Store | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._store is None:
+            self._store = open_store(self._url)
+        return getattr(self._store, name)
+
+
+def _run(request: ChildRequest, store: Any) -> Outcome:
+    try:
+        return Succeeded(_encode(_call(request, store)))
+    except SystemExit as error:
+        return classify(RuntimeError(f"the handler called sys.exit({error.code!r})"))
+    except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+        return classify(error)
+    finally:
+        sys.stdout.flush()
+
+
+def _call(request: ChildRequest, store: Any) -> Any:
+    function = _resolve(request.module, request.qualname)
+    signature = Signature(function, Context)
+    args, kwargs = signature.decode(request.job.payload)
+    if signature.context_name is not None:
+        deadline = SystemClock().now() + timedelta(seconds=request.job.policy.timeout)
+        kwargs[signature.context_name] = Context(request.job, store=store, deadline=deadline)
+    result = function(*args, **kwargs)
+    return asyncio.run(result) if asyncio.iscoroutine(result) else result
+
+
+def _resolve(module: str, qualname: str) -> Callable[..., Any]:
+    """Import the handler; the name holds a task handle, which knows its function."""
+    name = "__mp_main__" if module == "__main__" else module
+    found: Any = reduce(getattr, qualname.split("."), importlib.import_module(name))
+    function: Callable[..., Any] = found.__wrapped__ if isinstance(found, TaskHandle) else found
+    return function
+
+
+def _encode(value: Any) -> Any:
+    try:
+        return encode(value)
+    except InvalidPayloadError as error:
+        raise PermanentError(f"the result {error}", error, code="invalid_result") from None

@@ -1,0 +1,68 @@
+"""The jobs in a worker's hands: claimed and waiting, running, or being settled.
+
+All of them are heartbeated until the store has confirmed their settlement. The event loop and the
+heartbeat thread share this; everything that both touch is under its mutex.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fencepost.core.job import ClaimedJob
+
+if TYPE_CHECKING:
+    from fencepost.worker.attempt import Attempt
+
+
+@dataclass(slots=True)
+class Held:
+    """One job in hand."""
+
+    job: ClaimedJob
+    confirmed_at: float
+    """On the monotonic clock: the lease is good for ``lease_ttl`` from then."""
+    heard_at: float
+    """On the monotonic clock: when the store last said so; a job that has waited is asked after."""
+    attempt: Attempt | None = None
+
+
+class Hand:
+    """Who holds what."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._held: dict[str, Held] = {}
+        self.waiting: deque[Held] = deque()
+        """Claimed, not yet started; touched by the event loop only."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def take(self, jobs: Sequence[ClaimedJob], *, asked_at: float, heard_at: float) -> None:
+        """Hold freshly claimed jobs."""
+        fresh = [Held(job, asked_at, heard_at) for job in jobs]
+        with self._mutex:
+            for held in fresh:
+                self._held[held.job.id] = held
+        self.waiting.extend(fresh)
+
+    def drop(self, job_id: str, token: str) -> Held | None:
+        """Let go of a job, if it is still held under this very lease."""
+        with self._mutex:
+            held = self._held.get(job_id)
+            if held is None or held.job.lease.token != token:
+                return None
+            return self._held.pop(job_id)
+
+    def everything(self) -> list[Held]:
+        """Return all that is held."""
+        with self._mutex:
+            return list(self._held.values())
+
+    def holds(self, held: Held) -> bool:
+        """Tell whether *held* has not been let go of meanwhile."""
+        return self._held.get(held.job.id) is held

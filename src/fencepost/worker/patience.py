@@ -1,0 +1,41 @@
+"""How a worker outlasts a store that is away: it tries again, a little later each time."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+from fencepost.core.limits import STORE_RETRY_DELAY_MAX
+from fencepost.observe import names
+from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
+
+FIRST_DELAY = 0.05
+
+
+class Patience:
+    """Jittered delays that double up to a bound, and start again after a success."""
+
+    def __init__(self, what: str, counters: Counters, rng: Random) -> None:
+        self._what = what
+        self._counters = counters
+        self._rng = rng
+        self._failures = 0
+
+    def succeeded(self) -> None:
+        self._failures = 0
+
+    def failed(self, error: BaseException) -> float:
+        """Note a failure and return how long to wait before trying again."""
+        self._failures += 1
+        self._counters.add(names.STORE_UNAVAILABLE, during=self._what)
+        level = logging.WARNING if self._failures in (1, 10, 100) else logging.DEBUG
+        log(
+            names.STORE_UNAVAILABLE,
+            level=level,
+            during=self._what,
+            failures=self._failures,
+            error=str(error),
+        )
+        longest = min(FIRST_DELAY * 2 ** min(self._failures, 10), STORE_RETRY_DELAY_MAX)
+        return self._rng.uniform(longest / 2, longest)

@@ -1,0 +1,69 @@
+"""Records outcomes, in groups: whatever ended while one group was written forms the next.
+
+A settlement whose outcome is unknown is sent again with the same token; the store then says what
+had become of it. Until the store has answered, the job stays in hand and is heartbeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from fencepost.core.limits import SETTLE_MAX
+from fencepost.core.outcome import Settlement
+from fencepost.errors import StoreError
+from fencepost.observe.counters import Counters
+from fencepost.store.protocol import Store
+from fencepost.worker.hand import Hand
+from fencepost.worker.patience import Patience
+
+
+class Settler:
+    """Gathers settlements and writes them."""
+
+    def __init__(self, store: Store, hand: Hand, counters: Counters) -> None:
+        self._store = store
+        self._hand = hand
+        self._patience = Patience("settle", counters, store.clock.rng)
+        self._pending: deque[Settlement] = deque()
+        self._news = asyncio.Event()
+        self._in_flight = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._pending and not self._in_flight
+
+    def add(self, settlement: Settlement) -> None:
+        """Have a decision recorded soon."""
+        self._pending.append(settlement)
+        self._news.set()
+
+    async def start(self) -> None:
+        """Write for as long as there is something to write, forever."""
+        while True:
+            await self._news.wait()
+            await self.step()
+
+    async def step(self) -> int:
+        """Write one group; return how many settlements it had. They stay pending on an outage."""
+        batch = [self._pending.popleft() for _ in range(min(len(self._pending), SETTLE_MAX))]
+        if not self._pending:
+            self._news.clear()
+        if not batch:
+            return 0
+        self._in_flight = len(batch)
+        try:
+            # Shielded: a write that has started must not be torn by a worker that stops.
+            await asyncio.shield(self._store.run_async(self._store.settle(batch)))
+        except StoreError as error:
+            self._pending.extendleft(reversed(batch))
+            self._news.set()
+            await self._store.clock.sleep_async(self._patience.failed(error))
+            return 0
+        finally:
+            self._in_flight = 0
+        self._patience.succeeded()
+        for settlement in batch:
+            # Settled, settled before, or lost: in each case the job is no longer ours.
+            self._hand.drop(settlement.job_id, settlement.token)
+        return len(batch)

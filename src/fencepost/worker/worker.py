@@ -1,0 +1,424 @@
+"""A worker: one process, some slots, and the services that keep them busy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.limits import (
+    ANNOUNCE_INTERVAL,
+    CONCURRENCY_DEFAULT,
+    CONCURRENCY_MAX,
+    FRESH_CLAIM,
+    GRACE_DEFAULT,
+    INTERRUPT_GRACE,
+    LAG_INTERVAL,
+    LAG_WARNING,
+    POLL_INTERVAL,
+    RECOVER_BATCH,
+    WORKER_LEASE_TTL_DEFAULT,
+)
+from fencepost.core.outcome import Outcome, Released, Settlement, decide
+from fencepost.core.retention import Retention
+from fencepost.core.task import Task
+from fencepost.core.timeouts import parse_lease_ttl
+from fencepost.core.weights import parse_weights
+from fencepost.errors import ConfigurationError, StoreError
+from fencepost.maintenance import Maintenance
+from fencepost.observe import names
+from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
+from fencepost.store.protocol import Store, Topic
+from fencepost.store.requests import Beat, WorkerInfo
+from fencepost.worker.attempt import Attempt
+from fencepost.worker.context import CancelReason
+from fencepost.worker.executor import Executor
+from fencepost.worker.fetcher import Fetcher
+from fencepost.worker.hand import Hand, Held
+from fencepost.worker.heartbeater import Heartbeater
+from fencepost.worker.settler import Settler
+
+
+class Worker:
+    """Runs the jobs of the types it knows. Made by ``app.worker(...)``."""
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Mapping[str, Task],
+        *,
+        counters: Counters | None = None,
+        retention: Retention | None = None,
+        queues: Mapping[str, int] | Sequence[str] | None = None,
+        concurrency: int = CONCURRENCY_DEFAULT,
+        lease_ttl: Duration | None = None,
+        grace: Duration = GRACE_DEFAULT,
+        prefetch: int | None = None,
+        id: str | None = None,
+    ) -> None:
+        if isinstance(concurrency, bool) or not 1 <= concurrency <= CONCURRENCY_MAX:
+            raise ConfigurationError(
+                f"concurrency must lie between 1 and {CONCURRENCY_MAX}, got {concurrency!r}"
+            )
+        self._store = store
+        self._clock = store.clock
+        self._tasks = tasks
+        self.counters = counters or Counters()
+        self._retention = retention or Retention()
+        self._queues = None if queues is None else parse_weights(queues)
+        self._concurrency = concurrency
+        self._lease_ttl = parse_lease_ttl(lease_ttl) or WORKER_LEASE_TTL_DEFAULT
+        self._grace = parse_duration(grace, name="grace")
+        self._prefetch = prefetch
+        self.id = id or f"{socket.gethostname()}-{os.getpid()}-{store.clock.new_id().hex()[:8]}"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_requests = 0
+        self._stop_mutex = threading.Lock()
+
+    @property
+    def aio(self) -> AsyncWorker:
+        """``await worker.aio.run()`` runs it on the present event loop."""
+        return AsyncWorker(self)
+
+    # Running and stopping.
+
+    def run(self, until_idle: bool = False) -> None:
+        """Run jobs until stopped or, with *until_idle*, until nothing is claimable."""
+        asyncio.run(self.run_async(until_idle))
+
+    def stop(self) -> None:
+        """Stop, from any thread: finish what runs within grace; a second call stops at once."""
+        with self._stop_mutex:
+            self._stop_requests += 1
+            loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(self._heed_stop)
+
+    async def run_async(self, until_idle: bool = False) -> None:
+        """As ``run``, on the present event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._set_up(until_idle)
+        self._watch_signals()
+        if self._stop_requests:
+            self._heed_stop()
+        log(names.WORKER_STARTED, worker=self.id, types=len(self._tasks), store=self._store.url)
+        self._heartbeater.start()
+        services = [
+            asyncio.create_task(service, name=f"fencepost-{name}")
+            for name, service in (
+                ("settler", self._settler.start()),
+                ("bell", self._listen()),
+                ("maintenance", self._maintenance.start()),
+                ("roster", self._announce()),
+                ("lag", self._measure_lag()),
+            )
+        ]
+        try:
+            await self._recover_at_start()
+            await self._work()
+            await self._drain()
+        finally:
+            await self._tear_down(services)
+
+    def _set_up(self, until_idle: bool) -> None:
+        """Make everything that belongs to one run."""
+        self._until_idle = until_idle
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._running: dict[str, Attempt] = {}
+        self._occupied = 0
+        self._confirming: asyncio.Task[None] | None = None
+        self._hand = Hand()
+        self._settler = Settler(self._store, self._hand, self.counters)
+        self._heartbeater = Heartbeater(
+            self._store, self._hand, self.counters, self._lost_elsewhere
+        )
+        self._executor = Executor(
+            self._store,
+            self._tasks,
+            counters=self.counters,
+            on_end=self._attempt_ended,
+            on_return=self._attempt_returned,
+        )
+        self._fetcher = Fetcher(
+            self._store,
+            self._hand,
+            self.counters,
+            worker=self.id,
+            types=frozenset(self._tasks),
+            queues=self._queues,
+            lease_ttl=self._lease_ttl,
+            concurrency=self._concurrency,
+            prefetch=self._prefetch,
+        )
+        self._maintenance = Maintenance(
+            self._store, worker=self.id, retention=self._retention, counters=self.counters
+        )
+
+    def _watch_signals(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            assert self._loop is not None
+            for number in (signal.SIGTERM, signal.SIGINT):
+                with suppress(NotImplementedError):
+                    self._loop.add_signal_handler(number, self.stop)
+
+    def _heed_stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        self._quiet.set()
+
+    async def _tear_down(self, services: list[asyncio.Task[Any]]) -> None:
+        for service in services:
+            service.cancel()
+        await asyncio.gather(*services, return_exceptions=True)
+        await asyncio.to_thread(self._heartbeater.stop)
+        self._executor.close()
+        with suppress(StoreError):
+            await self._store.run_async(self._store.retire(self.id))
+            await self._maintenance.resign()
+        if threading.current_thread() is threading.main_thread():
+            assert self._loop is not None
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.remove_signal_handler(number)
+        with self._stop_mutex:
+            self._loop = None
+            self._stop_requests = 0
+        log(names.WORKER_STOPPED, worker=self.id)
+
+    # Claiming and starting.
+
+    async def _recover_at_start(self) -> None:
+        """Drain leases that ran out while nobody looked (S4-19)."""
+        with suppress(StoreError):
+            while await self._store.run_async(self._store.recover(RECOVER_BATCH)):
+                await asyncio.shield(self._clock.sleep_async(0))
+
+    async def _work(self) -> None:
+        """Claim and start until told to stop."""
+        while not self._stopping.is_set():
+            self._wake.clear()
+            self._fill_slots()
+            limit = self._fetcher.wanted(self._occupied)
+            if limit <= 0:
+                await self._wake.wait()
+                continue
+            claim = await self._fetcher.claim(limit)
+            if claim is None:
+                continue
+            for job in claim.jobs:
+                self._heartbeater.expect(job.lease_ttl)
+            self._fill_slots()
+            if not claim.jobs:
+                if self._is_done():
+                    return
+                await self._rest(self._fetcher.pause_after(claim))
+
+    def _is_done(self) -> bool:
+        return self._until_idle and not self._running and self._settler.is_idle and not self._hand
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait for news: a bell, a slot, a stop; at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    def _fill_slots(self) -> None:
+        """Start waiting jobs in free slots."""
+        waiting = self._hand.waiting
+        while waiting and self._occupied < self._concurrency and self._confirming is None:
+            if waiting[0].heard_at < self._clock.monotonic() - FRESH_CLAIM:
+                self._confirming = asyncio.create_task(self._confirm_waiting())
+                return
+            held = waiting.popleft()
+            if self._hand.holds(held):
+                self._start(held)
+
+    async def _confirm_waiting(self) -> None:
+        """Ask the store whether jobs that have waited are still ours (S3-10), then go on."""
+        batch = [held for held in self._hand.waiting if self._hand.holds(held)]
+        sent_at = self._clock.monotonic()
+        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]
+        try:
+            replies = await self._store.run_async(self._store.heartbeat(beats))
+        except StoreError:
+            await self._clock.sleep_async(FRESH_CLAIM)
+        else:
+            self._heartbeater.apply(batch, replies, sent_at)
+            heard_at = self._clock.monotonic()
+            for held in batch:
+                held.heard_at = heard_at
+        self._confirming = None
+        self._wake.set()
+        if not self._stopping.is_set():
+            self._fill_slots()
+
+    def _start(self, held: Held) -> None:
+        job = held.job
+        self._occupied += 1
+        attempt = self._executor.start(job)
+        held.attempt = attempt
+        self._running[job.lease.token] = attempt
+        log(
+            names.ATTEMPT_STARTED,
+            level=logging.DEBUG,
+            id=job.id,
+            type=job.type,
+            attempt=job.attempt,
+            correlation_id=job.correlation_id,
+        )
+
+    # Ending.
+
+    def _attempt_ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """An attempt has its outcome; its handler may still be on its way back."""
+        job = attempt.job
+        self._running.pop(job.lease.token, None)
+        seconds = self._clock.monotonic() - attempt.started_at
+        self._fetcher.note_duration(seconds)
+        if outcome is None:
+            self._hand.drop(job.id, job.lease.token)
+            self.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(attempt.context.cancel_reason))
+        else:
+            decision = decide(job, outcome, self._clock.rng)
+            self._settler.add(Settlement(job.id, job.lease.token, decision))
+            self.counters.add(names.ATTEMPT_ENDED, outcome=decision.outcome)
+        if log_enabled(logging.DEBUG) or outcome is None:
+            log(
+                names.ATTEMPT_ENDED if outcome is not None else names.ATTEMPT_INTERRUPTED,
+                level=logging.DEBUG if outcome is not None else logging.WARNING,
+                id=job.id,
+                type=job.type,
+                attempt=job.attempt,
+                seconds=seconds,
+                reason=attempt.context.cancel_reason,
+                correlation_id=job.correlation_id,
+            )
+
+    def _attempt_returned(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """A handler has come back, and its slot is free."""
+        self._free_slot()
+
+    def _free_slot(self) -> None:
+        self._occupied -= 1
+        self._wake.set()
+        if not self._running:
+            self._quiet.set()
+        if self._hand.waiting and not self._stopping.is_set():
+            self._fill_slots()
+
+    def _lost_elsewhere(self, held: Held, reason: CancelReason) -> None:
+        """The heartbeat thread says that a job is lost; pass it on to the loop."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._lost, held, reason)
+
+    def _lost(self, held: Held, reason: CancelReason) -> None:
+        self.counters.add(names.LEASE_LOST, reason=reason)
+        log(names.LEASE_LOST, level=logging.WARNING, id=held.job.id, reason=reason)
+        if held.attempt is not None:
+            held.attempt.interrupt(reason)
+
+    # Stopping.
+
+    async def _drain(self) -> None:
+        """Give back what has not started, let the rest finish within grace, then release it."""
+        log(names.WORKER_STOPPING, worker=self.id, running=len(self._running))
+        for held in self._hand.waiting:
+            if self._hand.holds(held):
+                decision = decide(held.job, Released(), self._clock.rng)
+                self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+        self._hand.waiting.clear()
+        await self._until_quiet(self._grace)
+        for attempt in list(self._running.values()):
+            attempt.interrupt("shutdown")
+        await self._until_quiet(min(INTERRUPT_GRACE, self._grace))
+        for attempt in list(self._running.values()):
+            attempt.give_up()
+        await self._until_settled()
+
+    async def _until_quiet(self, seconds: float) -> None:
+        """Wait until nothing runs, for *seconds* at most; a second stop does not wait."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._running and self._stop_requests < 2:
+                    self._quiet.clear()
+                    await self._quiet.wait()
+
+    async def _until_settled(self) -> None:
+        """Wait for the last settlements to be recorded; leases cover what the store refuses."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(self._grace, 1.0)):
+                while not self._settler.is_idle:
+                    await self._clock.sleep_async(0.005)
+
+    # Services.
+
+    async def _listen(self) -> None:
+        """Wake the fetcher when the store rings."""
+        listener = self._store.listen(Topic.READY)
+        try:
+            while True:
+                if await listener.wait_async(POLL_INTERVAL):
+                    self._wake.set()
+        finally:
+            listener.close()
+
+    async def _announce(self) -> None:
+        """Say what this worker does, for people to see; nothing depends on it."""
+        started_at = self._clock.now()
+        while True:
+            info = WorkerInfo(
+                id=self.id,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                queues=self._queues,
+                types=tuple(sorted(self._tasks)),
+                concurrency=self._concurrency,
+                started_at=started_at,
+                running=len(self._running),
+            )
+            with suppress(StoreError):
+                await self._store.run_async(self._store.announce(info))
+            await self._clock.sleep_async(ANNOUNCE_INTERVAL)
+
+    async def _measure_lag(self) -> None:
+        """Notice when handlers block the loop."""
+        while True:
+            before = self._clock.monotonic()
+            await self._clock.sleep_async(LAG_INTERVAL)
+            lag = self._clock.monotonic() - before - LAG_INTERVAL
+            self.counters.add(names.LOOP_LAG, max(lag, 0.0))
+            if lag > LAG_WARNING:
+                log(
+                    names.LOOP_LAG,
+                    level=logging.WARNING,
+                    seconds=lag,
+                    hint="a handler blocked the event loop; make it a `def` or isolate it",
+                )
+
+
+class AsyncWorker:
+    """The awaited face of Worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def run(self, until_idle: bool = False) -> None:
+        """Run jobs on this event loop until stopped or until nothing is claimable."""
+        await self._worker.run_async(until_idle)
+
+
+def log_enabled(level: int) -> bool:
+    """Tell whether anybody listens at this level, before fields are gathered."""
+    return logging.getLogger("fencepost").isEnabledFor(level)
