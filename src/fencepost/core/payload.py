@@ -44,8 +44,14 @@ def convert(value: Any, kind: Any) -> Any:
     return msgspec.convert(value, kind, dec_hook=_decode_foreign)
 
 
+NULL = Body(b"null")
+"""What most handlers return."""
+
+
 def encode(value: Any) -> Body:
     """Return *value* as a body: bytes as they are, all else as JSON."""
+    if value is None:
+        return NULL
     if isinstance(value, BYTES_LIKE):
         return Body(bytes(value), Encoding.BINARY)
     return encode_json(value)

@@ -17,7 +17,7 @@ class Counters:
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add *amount* to the counter of this name and these labels."""
-        key = (name, tuple(sorted(labels.items())))
+        key = (name, _labels(labels))
         with self._mutex:
             self._sums[key] += amount
 
@@ -25,7 +25,7 @@ class Counters:
         """Return a counter; without labels, the sum over all of them."""
         with self._mutex:
             if labels:
-                return self._sums.get((name, tuple(sorted(labels.items()))), 0)
+                return self._sums.get((name, _labels(labels)), 0)
             return sum(total for (each, _), total in self._sums.items() if each == name)
 
     def snapshot(self) -> dict[str, float]:
@@ -33,6 +33,10 @@ class Counters:
         with self._mutex:
             items = sorted(self._sums.items())
         return {_show(name, labels): total for (name, labels), total in items}
+
+
+def _labels(labels: dict[str, str]) -> Labels:
+    return tuple(labels.items() if len(labels) < 2 else sorted(labels.items()))
 
 
 def _show(name: str, labels: Labels) -> str:

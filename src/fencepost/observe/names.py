@@ -48,6 +48,7 @@ CHILD_DIED: Final = "child.died"
 HANDLER_LOG: Final = "handler.log"
 
 # The store.
+STORE_OPENED: Final = "store.opened"
 STORE_UNAVAILABLE: Final = "store.unavailable"
 STORE_OPERATION: Final = "store.operation"
 STORE_OPERATION_SECONDS: Final = "store.operation.seconds"

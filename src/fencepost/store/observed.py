@@ -7,13 +7,14 @@ job: that is all there is to count.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from fencepost.core.lifecycle import Event
+from fencepost.core.lifecycle import Event, State
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.observe.log import log
+from fencepost.observe.log import log, logger
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (
@@ -81,13 +82,30 @@ class ObservedStore:
 
 
 def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
+    enqueued: Counter[State] = Counter()
     for reply in result:
-        match reply:
-            case Enqueued(job_id, type_, state):
-                counters.add(names.JOB_ENQUEUED, state=state)
-                log(names.JOB_ENQUEUED, level=logging.DEBUG, id=job_id, type=type_, state=state)
-            case Duplicate():
-                counters.add(names.JOB_DUPLICATE)
+        if isinstance(reply, Duplicate):
+            counters.add(names.JOB_DUPLICATE)
+        else:
+            enqueued[reply.state] += 1
+    for state, count in enqueued.items():
+        counters.add(names.JOB_ENQUEUED, count, state=state)
+    _log_each(names.JOB_ENQUEUED, result, Enqueued)
+
+
+def _log_each(name: str, replies: Any, kind: type) -> None:
+    """Write an event a job, if anybody listens: there may be tens of thousands a second."""
+    if logger.isEnabledFor(logging.DEBUG):
+        for reply in replies:
+            if isinstance(reply, kind):
+                reply = cast(Enqueued, reply)
+                log(
+                    name,
+                    level=logging.DEBUG,
+                    id=reply.job_id,
+                    type=reply.type,
+                    state=reply.state,
+                )
 
 
 def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
@@ -121,17 +139,19 @@ _STALE = {Event.SUCCEED: names.STALE_ACK, Event.RELEASE: names.STALE_RELEASE}
 
 
 def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    settled: Counter[State] = Counter()
     for settlement, reply in zip(operation.given[0], result, strict=True):
-        match reply:
-            case Settled(job_id, type_, state):
-                counters.add(names.JOB_SETTLED, state=state)
-                log(names.JOB_SETTLED, level=logging.DEBUG, id=job_id, type=type_, state=state)
-            case AlreadySettled():
-                counters.add(names.REPEATED_SETTLE)
-            case LeaseLost(job_id, state):
-                name = _STALE.get(settlement.decision.event, names.STALE_NACK)
-                counters.add(name)
-                log(name, level=logging.WARNING, id=job_id, state=state)
+        if isinstance(reply, Settled):
+            settled[reply.state] += 1
+        elif isinstance(reply, AlreadySettled):
+            counters.add(names.REPEATED_SETTLE)
+        else:
+            name = _STALE.get(settlement.decision.event, names.STALE_NACK)
+            counters.add(name)
+            log(name, level=logging.WARNING, id=reply.job_id, state=reply.state)
+    for state, count in settled.items():
+        counters.add(names.JOB_SETTLED, count, state=state)
+    _log_each(names.JOB_SETTLED, result, Settled)
 
 
 def _note_heartbeat(counters: Counters, _: Operation[Any], result: Any) -> None:

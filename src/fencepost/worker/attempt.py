@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from fencepost.core.failure import timed_out
 from fencepost.core.job import ClaimedJob
@@ -12,23 +13,47 @@ from fencepost.core.task import Task
 from fencepost.worker.context import CancelReason, Context
 
 OnEnd = Callable[["Attempt", "Outcome | None"], None]
+Stop = Callable[["Attempt", CancelReason], bool]
+"""Stops an attempt's handler; returns True if that has surely ended it."""
 
 
 class Attempt:
     """A started attempt. It ends once: by its handler, or by an interruption that outruns it."""
 
-    def __init__(self, task: Task, job: ClaimedJob, context: Context, on_end: OnEnd) -> None:
+    __slots__ = (
+        "_on_end",
+        "_stop",
+        "context",
+        "future",
+        "has_ended",
+        "has_returned",
+        "job",
+        "started_at",
+        "task",
+        "timer",
+    )
+
+    def __init__(
+        self,
+        task: Task,
+        job: ClaimedJob,
+        context: Context,
+        *,
+        started_at: float,
+        on_end: OnEnd,
+        stop: Stop,
+    ) -> None:
         self.task = task
         self.job = job
         self.context = context
-        self.started_at = 0.0
+        self.started_at = started_at
         self.has_ended = False
         self.has_returned = False
         """False while the handler still occupies its slot, be the attempt over or not."""
-        self.stop_handler: Callable[[CancelReason], bool] = lambda _: False
-        """Ends the handler's run; returns True if that has surely ended it."""
         self.timer: asyncio.TimerHandle | None = None
+        self.future: asyncio.Future[Any] | None = None
         self._on_end = on_end
+        self._stop = stop
 
     def end(self, outcome: Outcome | None) -> None:
         """Deliver the outcome, unless one has been delivered; None means nothing may be written."""
@@ -37,6 +62,7 @@ class Attempt:
         self.has_ended = True
         if self.timer is not None:
             self.timer.cancel()
+            self.timer = None
         self._on_end(self, outcome)
 
     def outcome_of_interruption(self) -> Outcome | None:
@@ -54,7 +80,7 @@ class Attempt:
         if self.has_ended:
             return
         self.context.interrupt(reason)
-        if self.stop_handler(reason):
+        if self._stop(self, reason):
             self.end(self.outcome_of_interruption())
 
     def give_up(self) -> None:

@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from functools import reduce
 from multiprocessing.connection import Connection
 from typing import Any
@@ -84,8 +83,8 @@ def _call(request: ChildRequest, store: Any) -> Any:
     signature = Signature(function, Context)
     args, kwargs = signature.decode(request.job.payload)
     if signature.context_name is not None:
-        deadline = SystemClock().now() + timedelta(seconds=request.job.policy.timeout)
-        kwargs[signature.context_name] = Context(request.job, store=store, deadline=deadline)
+        started_us = SystemClock().now_us()
+        kwargs[signature.context_name] = Context(request.job, store=store, started_us=started_us)
     result = function(*args, **kwargs)
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 

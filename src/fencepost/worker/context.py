@@ -6,6 +6,7 @@ import logging
 from datetime import datetime
 from typing import Any, Literal
 
+from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.job import ClaimedJob, Lease, Progress
 from fencepost.core.limits import PROGRESS_MESSAGE_LENGTH_MAX
 from fencepost.core.payload import decode, encode
@@ -23,13 +24,14 @@ CancelReason = Literal["cancelled", "lease_lost", "timeout", "shutdown"]
 class Context:
     """The attempt that a handler is running. Handlers get one by a parameter of this type."""
 
-    def __init__(self, job: ClaimedJob, *, store: Store, deadline: datetime) -> None:
+    __slots__ = ("_cancel_reason", "_job", "_lease", "_started_us", "_store")
+
+    def __init__(self, job: ClaimedJob, *, store: Store, started_us: int) -> None:
         self._job = job
         self._store = store
+        self._started_us = started_us
         self._lease = job.lease
         self._cancel_reason: CancelReason | None = None
-        self.deadline = deadline
-        """When the execution timeout ends this attempt."""
 
     # What there is to know.
 
@@ -78,6 +80,11 @@ class Context:
     def lease(self) -> Lease:
         """Token, version and expiry; the expiry moves on with every heartbeat."""
         return self._lease
+
+    @property
+    def deadline(self) -> datetime:
+        """When the execution timeout ends this attempt."""
+        return from_us(self._started_us + seconds_to_us(self._job.policy.timeout))
 
     @property
     def cancelled(self) -> bool:

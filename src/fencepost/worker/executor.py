@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -21,10 +20,13 @@ from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.protocol import Store
-from fencepost.worker.attempt import Attempt, OnEnd
+from fencepost.worker.attempt import Attempt, OnEnd, Stop
 from fencepost.worker.children import Children
 from fencepost.worker.context import CancelReason, Context
 from fencepost.worker.threads import Threads
+
+ARM_AFTER = 0.05
+"""Attempts shorter than this get no timer of their own."""
 
 
 class Executor:
@@ -48,18 +50,28 @@ class Executor:
         self._threads = Threads()
         self._children = Children(store.url, counters)
         self._running: set[asyncio.Future[Any]] = set()
+        self._unarmed: list[Attempt] = []
+        self._leaked: set[Attempt] = set()
+        self._stops: dict[Isolation, Stop] = {
+            Isolation.LOOP: self._stop_coroutine,
+            Isolation.THREAD: self._stop_thread,
+            Isolation.PROCESS: self._children.kill,
+        }
 
     def start(self, job: ClaimedJob) -> Attempt:
         """Start the attempt for which *job* was claimed."""
-        task = self._tasks[job.type]
-        timeout = job.policy.timeout
-        deadline = self._clock.now() + timedelta(seconds=timeout)
-        context = Context(job, store=self._store, deadline=deadline)
-        attempt = Attempt(task, job, context, self._on_end)
-        attempt.started_at = self._clock.monotonic()
         loop = asyncio.get_running_loop()
-        attempt.timer = loop.call_later(timeout, attempt.interrupt, "timeout")
-        future = self._call(attempt, loop)
+        task = self._tasks[job.type]
+        attempt = Attempt(
+            task,
+            job,
+            Context(job, store=self._store, started_us=self._clock.now_us()),
+            started_at=self._clock.monotonic(),
+            on_end=self._on_end,
+            stop=self._stops[task.isolation],
+        )
+        self._arm(attempt, loop)
+        future = attempt.future = self._call(attempt, loop)
         self._running.add(future)
         future.add_done_callback(partial(self._returned, attempt))
         return attempt
@@ -71,24 +83,41 @@ class Executor:
     def _call(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
         match attempt.task.isolation:
             case Isolation.LOOP:
-                task = loop.create_task(_call_async(attempt))
-                attempt.stop_handler = partial(self._stop_coroutine, attempt, task)
-                return task
+                return loop.create_task(_call_async(attempt))
             case Isolation.THREAD:
-                attempt.stop_handler = partial(self._stop_thread, attempt)
                 return self._threads.call(partial(_call_sync, attempt))
             case Isolation.PROCESS:
-                task = loop.create_task(self._children.run(attempt))
-                attempt.stop_handler = partial(self._children.kill, attempt)
-                return task
+                return loop.create_task(self._children.run(attempt))
+
+    # Timing out.
+
+    def _arm(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
+        """See that the attempt is interrupted at its timeout.
+
+        Most attempts end long before: a timer is made only for those that still run a moment later.
+        """
+        timeout = attempt.job.policy.timeout
+        if timeout < 2 * ARM_AFTER:
+            attempt.timer = loop.call_later(timeout, attempt.interrupt, "timeout")
+            return
+        if not self._unarmed:
+            loop.call_later(ARM_AFTER, self._arm_rest, loop)
+        self._unarmed.append(attempt)
+
+    def _arm_rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        unarmed, self._unarmed = self._unarmed, []
+        now = self._clock.monotonic()
+        for attempt in unarmed:
+            if not attempt.has_ended:
+                left = attempt.job.policy.timeout - (now - attempt.started_at)
+                attempt.timer = loop.call_later(max(left, 0.0), attempt.interrupt, "timeout")
 
     # Interrupting.
 
-    def _stop_coroutine(
-        self, attempt: Attempt, task: asyncio.Task[Any], reason: CancelReason
-    ) -> bool:
+    def _stop_coroutine(self, attempt: Attempt, reason: CancelReason) -> bool:
         """Cancel a coroutine, which may tidy up for a while; then give it up."""
-        task.cancel(f"fencepost: {reason}")
+        if attempt.future is not None:
+            attempt.future.cancel(f"fencepost: {reason}")
         loop = asyncio.get_running_loop()
         loop.call_later(INTERRUPT_GRACE, self._give_up, attempt, reason)
         return False
@@ -109,6 +138,7 @@ class Executor:
         return True
 
     def _leak(self, attempt: Attempt, reason: CancelReason) -> None:
+        self._leaked.add(attempt)
         self._counters.add(names.SLOT_LEAKED)
         log(
             names.SLOT_LEAKED,
@@ -125,7 +155,8 @@ class Executor:
         self._running.discard(future)
         attempt.has_returned = True
         outcome = _outcome_of(attempt, future)
-        if attempt.has_ended:
+        if attempt in self._leaked:
+            self._leaked.discard(attempt)
             self._counters.add(names.SLOT_REGAINED)
         attempt.end(outcome)
         self._on_return(attempt, outcome)
@@ -133,7 +164,11 @@ class Executor:
 
 async def _call_async(attempt: Attempt) -> Outcome:
     args, kwargs = _arguments(attempt)
-    return _succeeded(await attempt.task.function(*args, **kwargs))
+    try:
+        return _succeeded(await attempt.task.function(*args, **kwargs))
+    except (SystemExit, KeyboardInterrupt) as error:
+        # A task that ends with one of these takes the event loop, and so the worker, with it.
+        raise RuntimeError(f"the handler raised {error!r}") from error
 
 
 def _call_sync(attempt: Attempt) -> Outcome:
@@ -163,6 +198,8 @@ def _outcome_of(attempt: Attempt, future: asyncio.Future[Any]) -> Outcome | None
         future.cancelled() or future.exception()
         return attempt.outcome_of_interruption()
     if future.cancelled():
+        if attempt.context.cancel_reason is None:
+            return classify(RuntimeError("the handler was cancelled, and not by its worker"))
         return attempt.outcome_of_interruption()
     error = future.exception()
     if error is not None:

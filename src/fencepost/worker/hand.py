@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fencepost.core.job import ClaimedJob
+from fencepost.core.outcome import Settlement
 
 if TYPE_CHECKING:
     from fencepost.worker.attempt import Attempt
@@ -57,6 +58,14 @@ class Hand:
             if held is None or held.job.lease.token != token:
                 return None
             return self._held.pop(job_id)
+
+    def drop_all(self, settlements: Sequence[Settlement]) -> None:
+        """Let go of jobs that the store has answered for."""
+        with self._mutex:
+            for settlement in settlements:
+                held = self._held.get(settlement.job_id)
+                if held is not None and held.job.lease.token == settlement.token:
+                    del self._held[settlement.job_id]
 
     def everything(self) -> list[Held]:
         """Return all that is held."""

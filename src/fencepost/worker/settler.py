@@ -7,11 +7,14 @@ had become of it. Until the store has answered, the job stays in hand and is hea
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable
 
+from fencepost.core.job import AttemptOutcome
 from fencepost.core.limits import SETTLE_MAX
 from fencepost.core.outcome import Settlement
 from fencepost.errors import StoreError
+from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.store.protocol import Store
 from fencepost.worker.hand import Hand
@@ -21,13 +24,22 @@ from fencepost.worker.patience import Patience
 class Settler:
     """Gathers settlements and writes them."""
 
-    def __init__(self, store: Store, hand: Hand, counters: Counters) -> None:
+    def __init__(
+        self,
+        store: Store,
+        hand: Hand,
+        counters: Counters,
+        on_written: Callable[[], None] = lambda: None,
+    ) -> None:
         self._store = store
         self._hand = hand
+        self._on_written = on_written
         self._patience = Patience("settle", counters, store.clock.rng)
         self._pending: deque[Settlement] = deque()
         self._news = asyncio.Event()
         self._in_flight = 0
+        self._counters = counters
+        self._ended: Counter[AttemptOutcome] = Counter()
 
     @property
     def is_idle(self) -> bool:
@@ -36,6 +48,7 @@ class Settler:
     def add(self, settlement: Settlement) -> None:
         """Have a decision recorded soon."""
         self._pending.append(settlement)
+        self._ended[settlement.decision.outcome] += 1
         self._news.set()
 
     async def start(self) -> None:
@@ -52,6 +65,7 @@ class Settler:
         if not batch:
             return 0
         self._in_flight = len(batch)
+        self._count()
         try:
             # Shielded: a write that has started must not be torn by a worker that stops.
             await asyncio.shield(self._store.run_async(self._store.settle(batch)))
@@ -63,7 +77,12 @@ class Settler:
         finally:
             self._in_flight = 0
         self._patience.succeeded()
-        for settlement in batch:
-            # Settled, settled before, or lost: in each case the job is no longer ours.
-            self._hand.drop(settlement.job_id, settlement.token)
+        # Settled, settled before, or lost: in each case the job is no longer ours.
+        self._hand.drop_all(batch)
+        self._on_written()
         return len(batch)
+
+    def _count(self) -> None:
+        ended, self._ended = self._ended, Counter()
+        for outcome, count in ended.items():
+            self._counters.add(names.ATTEMPT_ENDED, count, outcome=outcome)

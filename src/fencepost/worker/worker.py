@@ -35,7 +35,7 @@ from fencepost.errors import ConfigurationError, StoreError
 from fencepost.maintenance import Maintenance
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.observe.log import log
+from fencepost.observe.log import log, logger
 from fencepost.store.protocol import Store, Topic
 from fencepost.store.requests import Beat, WorkerInfo
 from fencepost.worker.attempt import Attempt
@@ -139,7 +139,7 @@ class Worker:
         self._occupied = 0
         self._confirming: asyncio.Task[None] | None = None
         self._hand = Hand()
-        self._settler = Settler(self._store, self._hand, self.counters)
+        self._settler = Settler(self._store, self._hand, self.counters, self._settlements_written)
         self._heartbeater = Heartbeater(
             self._store, self._hand, self.counters, self._lost_elsewhere
         )
@@ -268,14 +268,15 @@ class Worker:
         attempt = self._executor.start(job)
         held.attempt = attempt
         self._running[job.lease.token] = attempt
-        log(
-            names.ATTEMPT_STARTED,
-            level=logging.DEBUG,
-            id=job.id,
-            type=job.type,
-            attempt=job.attempt,
-            correlation_id=job.correlation_id,
-        )
+        if logger.isEnabledFor(logging.DEBUG):
+            log(
+                names.ATTEMPT_STARTED,
+                level=logging.DEBUG,
+                id=job.id,
+                type=job.type,
+                attempt=job.attempt,
+                correlation_id=job.correlation_id,
+            )
 
     # Ending.
 
@@ -291,8 +292,7 @@ class Worker:
         else:
             decision = decide(job, outcome, self._clock.rng)
             self._settler.add(Settlement(job.id, job.lease.token, decision))
-            self.counters.add(names.ATTEMPT_ENDED, outcome=decision.outcome)
-        if log_enabled(logging.DEBUG) or outcome is None:
+        if outcome is None or logger.isEnabledFor(logging.DEBUG):
             log(
                 names.ATTEMPT_ENDED if outcome is not None else names.ATTEMPT_INTERRUPTED,
                 level=logging.DEBUG if outcome is not None else logging.WARNING,
@@ -310,11 +310,18 @@ class Worker:
 
     def _free_slot(self) -> None:
         self._occupied -= 1
-        self._wake.set()
         if not self._running:
             self._quiet.set()
         if self._hand.waiting and not self._stopping.is_set():
             self._fill_slots()
+        # Waking for every job would cost more than most no-op jobs do.
+        if self._fetcher.wanted(self._occupied) > 0:
+            self._wake.set()
+
+    def _settlements_written(self) -> None:
+        """With the last settlement written, a worker that runs until idle need not rest longer."""
+        if self._until_idle and not self._hand:
+            self._wake.set()
 
     def _lost_elsewhere(self, held: Held, reason: CancelReason) -> None:
         """The heartbeat thread says that a job is lost; pass it on to the loop."""
@@ -417,8 +424,3 @@ class AsyncWorker:
     async def run(self, until_idle: bool = False) -> None:
         """Run jobs on this event loop until stopped or until nothing is claimable."""
         await self._worker.run_async(until_idle)
-
-
-def log_enabled(level: int) -> bool:
-    """Tell whether anybody listens at this level, before fields are gathered."""
-    return logging.getLogger("fencepost").isEnabledFor(level)

@@ -6,7 +6,9 @@ running jobs cannot be outdated by the time it is acted upon (S2-17, S2-24).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -27,7 +29,7 @@ from fencepost.store.sqlite.catalog import Env, Lane, Tally, numbers_json
 from fencepost.store.sqlite.endings import Ending, Standing, end
 from fencepost.store.sqlite.rows import decode_body, decode_tags
 from fencepost.store.sqlite.settling import make_token
-from fencepost.store.sqlite.states import ENCODINGS, NUMBER
+from fencepost.store.sqlite.states import ENCODINGS, RUNNING
 from fencepost.store.sqlite.upkeep import Horizon, expire, horizon, promote, recover
 from fencepost.store.sqlite.values import values
 
@@ -54,7 +56,7 @@ select priority, run_at, seq from jobs indexed by jobs_ready where state = 1 and
 MERGED_MAX = 100
 CLAIM = f"""
 update jobs
-set state = {NUMBER[State.RUNNING]}, attempt = attempt + 1, lease_version = lease_version + 1,
+set state = {RUNNING}, attempt = attempt + 1, lease_version = lease_version + 1,
     lease_token = ?1, lease_expires_at = ?2, worker = ?3, started_at = ?4, updated_at = ?4,
     progress = null
 where seq in (select value from json_each(?5))
@@ -209,64 +211,88 @@ def _lease(
     secret = env.clock.new_token()
     expires_at = now + seconds_to_us(request.lease_ttl)
     rows = yield Statement(CLAIM, (secret, expires_at, request.worker, now, numbers_json(seqs)))
-    leased = {row[0]: _Leased(*row) for row in rows}
+    leased = {row[0]: _Leased._make(row) for row in rows}
     assert len(leased) == len(seqs), "a claimable row vanished inside the transaction"
-    policies = yield from env.catalog.policies({row.policy for row in leased.values()})
     lanes = yield from env.catalog.lanes({row.lane for row in leased.values()})
+    policies = yield from env.catalog.policies({row.policy for row in leased.values()})
+    reader = _Reader(lanes, policies, secret=secret, lease_ttl=request.lease_ttl, now=now)
     jobs: list[ClaimedJob] = []
     broken: list[_Leased] = []
     own_ttl: list[tuple[int, int]] = []
-    tally = Tally()
     for seq in seqs:
-        row = leased[seq]
-        tally.move(row.lane, State.SCHEDULED, State.RUNNING)
-        job = _claimed(row, lanes[row.lane], policies.get(row.policy), request, secret, now)
+        job = reader.read(leased[seq])
         if job is None:
-            broken.append(row)
+            broken.append(leased[seq])
             continue
         jobs.append(job)
         if job.lease_ttl != request.lease_ttl:
             own_ttl.append((seq, now + seconds_to_us(job.lease_ttl)))
     for sql, params in values(OWN_LEASE_TTL, own_ttl):
         yield Statement(sql, params)
+    tally = Tally()
+    for lane, count in Counter(row.lane for row in leased.values()).items():
+        tally.move(lane, State.SCHEDULED, State.RUNNING, count)
     corrupt = yield from _fail(broken, request, lanes, now, tally)
     yield from tally.write()
     lease_ends = min((expires_at, *(end for _, end in own_ttl))) if jobs else None
     return jobs, corrupt, lease_ends
 
 
-def _claimed(
-    row: _Leased,
-    lane: Lane,
-    policy: Policy | None,
-    request: ClaimRequest,
-    secret: str,
-    now: int,
-) -> ClaimedJob | None:
-    """Return the claimed job, or None if its row cannot be read."""
-    if policy is None:
-        return None
-    lease_ttl = policy.lease_ttl or request.lease_ttl
-    expires_at = from_us(now + seconds_to_us(lease_ttl))
-    try:
-        return ClaimedJob(
-            id=id_text(row.id),
-            type=lane.type,
-            queue=lane.queue,
-            priority=Priority(row.priority),
-            attempt=row.attempt,
-            max_attempts=row.max_attempts,
-            lease=Lease(make_token(row.seq, secret), row.lease_version, expires_at),
-            lease_ttl=lease_ttl,
-            payload=Body(bytes(row.payload), ENCODINGS[row.payload_encoding]),
-            policy=policy,
-            key=row.key,
-            tags=decode_tags(row.tags),
-            correlation_id=row.correlation_id,
-            checkpoint=decode_body(row.checkpoint, row.checkpoint_encoding),
-        )
-    except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
-        return None
+PRIORITIES = tuple(Priority)
+
+
+class _Reader:
+    """Turns the rows of one claim into jobs."""
+
+    def __init__(
+        self,
+        lanes: dict[int, Lane],
+        policies: dict[int, Policy],
+        *,
+        secret: str,
+        lease_ttl: float,
+        now: int,
+    ) -> None:
+        self._lanes = lanes
+        self._policies = policies
+        self._secret = secret
+        self._lease_ttl = lease_ttl
+        self._now = now
+        self._expiries: dict[float, datetime] = {}
+
+    def read(self, row: _Leased) -> ClaimedJob | None:
+        """Return the claimed job, or None if its row cannot be read."""
+        policy = self._policies.get(row.policy)
+        if policy is None:
+            return None
+        lane = self._lanes[row.lane]
+        lease_ttl = policy.lease_ttl or self._lease_ttl
+        token = make_token(row.seq, self._secret)
+        try:
+            return ClaimedJob(
+                id=id_text(row.id),
+                type=lane.type,
+                queue=lane.queue,
+                priority=PRIORITIES[row.priority],
+                attempt=row.attempt,
+                max_attempts=row.max_attempts,
+                lease=Lease(token, row.lease_version, self._expires_at(lease_ttl)),
+                lease_ttl=lease_ttl,
+                payload=Body(bytes(row.payload), ENCODINGS[row.payload_encoding]),
+                policy=policy,
+                key=row.key,
+                tags=decode_tags(row.tags) if row.tags else {},
+                correlation_id=row.correlation_id,
+                checkpoint=decode_body(row.checkpoint, row.checkpoint_encoding),
+            )
+        except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
+            return None
+
+    def _expires_at(self, lease_ttl: float) -> datetime:
+        expiry = self._expiries.get(lease_ttl)
+        if expiry is None:
+            expiry = self._expiries[lease_ttl] = from_us(self._now + seconds_to_us(lease_ttl))
+        return expiry
 
 
 def _fail(
@@ -284,7 +310,7 @@ def _fail(
                 seq=row.seq,
                 id=row.id,
                 lane=row.lane,
-                state=State.RUNNING,
+                number=RUNNING,
                 attempt=row.attempt,
                 max_attempts=row.max_attempts,
                 policy=row.policy,

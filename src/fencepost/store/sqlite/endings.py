@@ -6,14 +6,16 @@ the attempt recorded and the counters moved in the same breath.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import AttemptOutcome, Body
+from fencepost.core.job import AttemptOutcome
 from fencepost.core.lifecycle import DEAD, State
 from fencepost.core.outcome import Decision
+from fencepost.core.payload import NULL
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sqlite.catalog import Tally
 from fencepost.store.sqlite.rows import encode_body, encode_failure
@@ -59,7 +61,8 @@ class Standing(NamedTuple):
     seq: int
     id: bytes
     lane: int
-    state: State
+    number: int
+    """The state, as the table holds it."""
     attempt: int
     max_attempts: int
     policy: int
@@ -73,13 +76,17 @@ class Standing(NamedTuple):
     started_at: int | None
 
     @property
+    def state(self) -> State:
+        return BY_NUMBER[self.number]
+
+    @property
     def job_id(self) -> str:
         return id_text(self.id)
 
 
 def standing(row: Row) -> Standing:
     """Return the standing in a row with STANDING_COLUMNS."""
-    return Standing._make((*row[:3], BY_NUMBER[row[3]], *row[4:]))
+    return Standing._make(row)
 
 
 class Ending(NamedTuple):
@@ -93,14 +100,14 @@ class Ending(NamedTuple):
 def complete(endings: Sequence[Ending], now: int, tally: Tally) -> Plan[None]:
     """Write successes: one row each, nothing else."""
     rows = []
+    by_lane: Counter[int] = Counter()
     for job, decision, token in endings:
-        rows.append((job.seq, *encode_body(decision.result or NO_RESULT), token, now))
-        tally.move(job.lane, job.state, State.COMPLETED)
+        rows.append((job.seq, *encode_body(decision.result or NULL), token, now))
+        by_lane[job.lane] += 1
+    for lane, count in by_lane.items():
+        tally.move(lane, State.RUNNING, State.COMPLETED, count)
     for sql, params in values(COMPLETE, rows):
         yield Statement(sql, params)
-
-
-NO_RESULT = Body(b"null")
 
 
 def end(endings: Sequence[Ending], now: int, tally: Tally) -> Plan[None]:

@@ -37,7 +37,7 @@ from fencepost.store.sqlite.endings import (
     standing,
 )
 from fencepost.store.sqlite.rows import encode_body, encode_json
-from fencepost.store.sqlite.states import BY_NUMBER
+from fencepost.store.sqlite.states import BY_NUMBER, RUNNING
 from fencepost.store.sqlite.values import values
 
 Reply = TypeVar("Reply")
@@ -82,13 +82,18 @@ def _is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
     """INV-2: the one rule by which a write to a running job is accepted."""
     return (
         job is not None
-        and job.state is State.RUNNING
+        and job.number == RUNNING
         and job.lease_token == secret
         and bool(secret)
         and job.lease_expires_at is not None
         and now < job.lease_expires_at
-        and job.job_id == job_id
+        and _is_id(job.id, job_id)
     )
+
+
+def _is_id(id_: bytes, job_id: str) -> bool:
+    """Compare an id with its text without writing it out: this runs for every settled job."""
+    return id_.hex() == job_id.replace("-", "").lower()
 
 
 def _with_states(replies: list[Reply]) -> Plan[list[Reply]]:
@@ -133,7 +138,7 @@ def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply
 
 def _refusal(job: Standing | None, job_id: str, secret: str) -> AlreadySettled | LeaseLost:
     """Tell a repeat of the last settlement, which is safe, from a stale worker."""
-    if job is not None and secret and job.settled_token == secret and job.job_id == job_id:
+    if job is not None and secret and job.settled_token == secret and _is_id(job.id, job_id):
         return AlreadySettled(job_id, job.state)
     return LeaseLost(job_id)
 
