@@ -263,7 +263,7 @@ class _Reader:
     def read(self, row: _Leased) -> ClaimedJob | None:
         """Return the claimed job, or None if its row cannot be read."""
         policy = self._policies.get(row.policy)
-        if policy is None:
+        if policy is None or not isinstance(row.payload, bytes):
             return None
         lane = self._lanes[row.lane]
         lease_ttl = policy.lease_ttl or self._lease_ttl
@@ -278,7 +278,7 @@ class _Reader:
                 max_attempts=row.max_attempts,
                 lease=Lease(token, row.lease_version, self._expires_at(lease_ttl)),
                 lease_ttl=lease_ttl,
-                payload=Body(bytes(row.payload), ENCODINGS[row.payload_encoding]),
+                payload=Body(row.payload, ENCODINGS[row.payload_encoding]),
                 policy=policy,
                 key=row.key,
                 tags=decode_tags(row.tags) if row.tags else {},

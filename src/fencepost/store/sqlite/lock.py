@@ -21,7 +21,10 @@ class SidecarLock:
     """An exclusive lock between processes; within one, the caller holds a mutex around it."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        self._path = path
+        self._fd = _open(path)
+        self._held: int | None = None
+        self._queued: set[int] = set()
         self._requests: SimpleQueue[_Request | None] = SimpleQueue()
         self._waiter: threading.Thread | None = None
         _open_locks.add(self)
@@ -29,31 +32,42 @@ class SidecarLock:
     def acquire(self, timeout: float) -> None:
         """Take the lock, or raise StoreUnavailableError after *timeout* seconds."""
         if self._try():
+            self._held = self._fd
             return
         # flock has no timeout, and polling loses against those who queue: a thread of ours queues
         # for us, and we wait for it for as long as we may.
         request = _Request()
         self._requests.put(request)
         self._start_waiter()
-        if not request.is_granted_within(timeout):
+        self._held = request.granted_within(timeout)
+        if self._held is None:
             raise StoreUnavailableError(
                 f"the database has been locked by another process for {timeout:g} s; "
                 f"is one of its processes stopped in the middle of a write?"
             )
 
     def release(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        held, self._held = self._held, None
+        assert held is not None, "release without acquire"
+        if held == self._fd:
+            fcntl.flock(held, fcntl.LOCK_UN)
+        else:
+            self._discard(held)
 
     def close(self) -> None:
         if self._waiter is not None:
             self._requests.put(None)
-        self.forget()
-
-    def forget(self) -> None:
-        """Close the descriptor; in a forked child it would keep the parent's lock alive."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def forget(self) -> None:
+        """Close every descriptor; in a forked child they would keep the parent's lock alive."""
+        for fd in [self._fd, *self._queued]:
+            if fd >= 0:
+                os.close(fd)
+        self._fd = -1
+        self._queued.clear()
 
     def _try(self) -> bool:
         try:
@@ -71,12 +85,21 @@ class SidecarLock:
 
     def _queue_for_callers(self) -> None:
         while (request := self._requests.get()) is not None:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX)
-            except OSError:
-                return  # closed under us; nobody waits any more
-            if not request.grant():
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            # A descriptor of its own: locks belong to descriptors, and on a shared one the next
+            # caller would find itself in possession of a lock that we are about to give back.
+            fd = _open(self._path)
+            self._queued.add(fd)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if not request.grant(fd):
+                self._discard(fd)
+
+    def _discard(self, fd: int) -> None:
+        self._queued.discard(fd)
+        os.close(fd)
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
 
 
 class _Request:
@@ -84,20 +107,23 @@ class _Request:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._granted = threading.Event()
+        self._decided = threading.Event()
+        self._fd: int | None = None
         self._is_abandoned = False
 
-    def is_granted_within(self, timeout: float) -> bool:
-        if self._granted.wait(timeout):
-            return True
+    def granted_within(self, timeout: float) -> int | None:
+        """Return the descriptor that holds the lock, or None after *timeout* seconds."""
+        self._decided.wait(timeout)
         with self._mutex:
-            self._is_abandoned = not self._granted.is_set()
-            return not self._is_abandoned
+            self._is_abandoned = self._fd is None
+            return self._fd
 
-    def grant(self) -> bool:
+    def grant(self, fd: int) -> bool:
+        """Hand the lock over, unless the caller has left."""
         with self._mutex:
             if not self._is_abandoned:
-                self._granted.set()
+                self._fd = fd
+                self._decided.set()
             return not self._is_abandoned
 
 

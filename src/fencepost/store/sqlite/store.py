@@ -96,9 +96,11 @@ class SqliteStore(Store):
         if operation.effect is Effect.READ:
             return self._database.read(operation)
         result: T = self._database.transact([operation])[0]
+        # Rung at the commit: whoever wakes sees the job now, and its own commit follows ours in
+        # the log, so that nothing it records can outlive what it was based on.
+        self._ring(operation, result)
         if operation.effect is Effect.WRITE:
             self._database.sync()
-        self._ring(operation, result)
         return result
 
     async def run_async(self, operation: Operation[T]) -> T:

@@ -1,0 +1,128 @@
+"""The side-car lock. SQLite-specific: other engines have a server that queues writers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from fencepost.core.job import NewJob
+from fencepost.errors import ForkedStoreError, StoreUnavailableError
+from fencepost.store.sqlite.lock import SidecarLock, _Request
+from fencepost.store.sqlite.store import SqliteStore
+
+
+def hold(path: str) -> int:
+    """Take the side-car lock as another process would, through a descriptor of our own."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def test_two_locks_on_one_file_exclude_each_other(tmp_path: Path) -> None:
+    """S2-24."""
+    first, second = (SidecarLock(str(tmp_path / "l")) for _ in range(2))
+    first.acquire(1)
+    with pytest.raises(StoreUnavailableError, match="locked by another process"):
+        second.acquire(0.05)
+    first.release()
+    second.acquire(1)
+    second.release()
+    first.close()
+    second.close()
+
+
+def test_a_waiter_is_granted_the_lock_when_it_is_released(tmp_path: Path) -> None:
+    fd = hold(str(tmp_path / "l"))
+    lock = SidecarLock(str(tmp_path / "l"))
+    granted = threading.Event()
+
+    def wait() -> None:
+        lock.acquire(10)
+        granted.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert not granted.is_set()
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    assert granted.wait(10)
+    thread.join()
+    lock.release()
+    lock.close()
+    os.close(fd)
+
+
+def test_a_lock_that_was_given_up_on_does_not_stay_taken(tmp_path: Path) -> None:
+    """The thread that queued for a caller who left must pass the lock on, not keep it."""
+    fd = hold(str(tmp_path / "l"))
+    impatient, next_one = (SidecarLock(str(tmp_path / "l")) for _ in range(2))
+    with pytest.raises(StoreUnavailableError):
+        impatient.acquire(0.05)
+    os.close(fd)
+    next_one.acquire(10)
+    next_one.release()
+    impatient.acquire(10)
+    impatient.release()
+    impatient.close()
+    next_one.close()
+
+
+def test_a_caller_that_left_cannot_unlock_the_next_one(tmp_path: Path) -> None:
+    """The thread that queued for the one who left gives back its own lock, not the present one.
+
+    With one descriptor for both, the next caller ran its transaction unlocked.
+    """
+    lock, other = (SidecarLock(str(tmp_path / "l")) for _ in range(2))
+    for _ in range(20):
+        fd = hold(str(tmp_path / "l"))
+        with pytest.raises(StoreUnavailableError):
+            lock.acquire(0.001)
+        os.close(fd)
+        lock.acquire(10)
+        lock._requests.put(latecomer := _Request())  # answered after the one who left
+        while not (latecomer._decided.is_set() or lock._requests.empty()):
+            os.sched_yield()
+        with pytest.raises(StoreUnavailableError):
+            other.acquire(0.001)
+        lock.release()
+        granted = latecomer.granted_within(10)
+        assert granted is not None
+        lock._discard(granted)
+        other.acquire(10)
+        other.release()
+    lock.close()
+    other.close()
+
+
+def test_a_store_behind_a_held_lock_is_unavailable_and_stores_nothing(path: str) -> None:
+    """S0-55: 'locked' is surely not done; afterwards everything goes on."""
+    store = SqliteStore(path, patience=0.05)
+    fd = hold(f"{path}-lock")
+    with pytest.raises(StoreUnavailableError):
+        store.run(store.enqueue([NewJob(type="t")]))
+    os.close(fd)
+    assert [view.counts for view in store.run(store.types())] == []
+    assert len(store.run(store.enqueue([NewJob(type="t")]))) == 1
+    store.close()
+
+
+def test_a_forked_child_neither_uses_the_store_nor_keeps_its_lock(store: SqliteStore) -> None:
+    """A child that kept the lock's descriptor would hold it after its parent's death."""
+    descriptor = store._database._lock._fd
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            store.run(store.queues())
+        except ForkedStoreError:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # the descriptor was closed at the fork
+                code = 0
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert store.run(store.enqueue([NewJob(type="t")]))
