@@ -1,6 +1,8 @@
 """The values that travel: a job as submitted, as claimed, as seen; leases and attempts.
 
-All are frozen and trusted: whatever made them has checked them.
+All are frozen and trusted: whatever made them has checked them. Those that come by the thousand a
+second are kept from the garbage collector (``gc=False``): they hold plain values and no cycles, and
+looking through them took a sixth of a worker's time.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Category(StrEnum):
     SYSTEM = "system"
 
 
-class Body(msgspec.Struct, frozen=True):
+class Body(msgspec.Struct, gc=False, frozen=True):
     """A payload or a result: bytes, and how to read them."""
 
     data: bytes
@@ -45,7 +47,7 @@ class Body(msgspec.Struct, frozen=True):
 EMPTY = Body(b"{}")
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+class Failure(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
     """Why an attempt did not succeed."""
 
     category: Category
@@ -56,14 +58,14 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str | None = None
 
 
-class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+class Progress(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
     """How far a handler says it has come."""
 
     fraction: float
     message: str = ""
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """A job that has been checked and encoded, ready to be enqueued. It has no id yet (S1-2)."""
 
     type: str
@@ -79,7 +81,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None = None
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, gc=False, frozen=True):
     """Temporary, exclusive ownership of one job."""
 
     token: str
@@ -87,7 +89,7 @@ class Lease(msgspec.Struct, frozen=True):
     expires_at: datetime
 
 
-class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """A job in a worker's hands, and the lease that fences every write to it."""
 
     id: str

@@ -16,13 +16,13 @@ from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.policy import Policy
 
 
-class Succeeded(msgspec.Struct, frozen=True, tag=True):
+class Succeeded(msgspec.Struct, gc=False, frozen=True, tag=True):
     """The handler returned."""
 
     result: Body
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
+class Failed(msgspec.Struct, gc=False, frozen=True, tag=True):
     """The handler raised, ran too long, or was lost with its worker."""
 
     failure: Failure
@@ -30,13 +30,13 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """The least that the next attempt should wait, whatever the backoff says (C34)."""
 
 
-class Snoozed(msgspec.Struct, frozen=True, tag=True):
+class Snoozed(msgspec.Struct, gc=False, frozen=True, tag=True):
     """The handler asked to be called again later; not a failure, not counted."""
 
     delay: float
 
 
-class Released(msgspec.Struct, frozen=True, tag=True):
+class Released(msgspec.Struct, gc=False, frozen=True, tag=True):
     """The worker gave the job back unrun or interrupted; not counted (C23)."""
 
 
@@ -45,7 +45,7 @@ Outcome = Succeeded | Failed | Snoozed | Released
 LEASE_EXPIRED = Failed(Failure(Category.SYSTEM, "lease expired", code="lease_expired"))
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, gc=False, frozen=True):
     """What becomes of a running job. Times are relative: the store's clock makes them absolute."""
 
     event: Event
@@ -57,7 +57,7 @@ class Decision(msgspec.Struct, frozen=True):
     is_counted: bool = True
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, gc=False, frozen=True):
     """A decision about one job, under the lease that entitles the worker to make it."""
 
     job_id: str

@@ -10,7 +10,7 @@ from fencepost.core.job import ClaimedJob, DeadLetter, Job
 from fencepost.core.lifecycle import State
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, gc=False, frozen=True):
     """The job is stored."""
 
     job_id: str
@@ -18,7 +18,7 @@ class Enqueued(msgspec.Struct, frozen=True):
     state: State
 
 
-class Duplicate(msgspec.Struct, frozen=True):
+class Duplicate(msgspec.Struct, gc=False, frozen=True):
     """The key is held by another job; nothing was stored."""
 
     job_id: str
@@ -30,7 +30,7 @@ class Duplicate(msgspec.Struct, frozen=True):
     """True when the submission asked to be refused rather than given the existing job."""
 
 
-class Moved(msgspec.Struct, frozen=True):
+class Moved(msgspec.Struct, gc=False, frozen=True):
     """The job is now in *state*."""
 
     job_id: str
@@ -54,14 +54,14 @@ class Claim(msgspec.Struct, frozen=True):
     """Seconds until a delayed job falls due or a lease runs out; None when nothing is to come."""
 
 
-class Extended(msgspec.Struct, frozen=True):
+class Extended(msgspec.Struct, gc=False, frozen=True):
     """The lease now lasts until *expires_at*."""
 
     job_id: str
     expires_at: datetime
 
 
-class LeaseLost(msgspec.Struct, frozen=True):
+class LeaseLost(msgspec.Struct, gc=False, frozen=True):
     """The token does not own the job: it expired, was taken over, or the job was cancelled."""
 
     job_id: str
@@ -69,7 +69,7 @@ class LeaseLost(msgspec.Struct, frozen=True):
     """The job's present state; None when there is no such job."""
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Settled(msgspec.Struct, gc=False, frozen=True):
     """The decision is recorded."""
 
     job_id: str
@@ -77,14 +77,14 @@ class Settled(msgspec.Struct, frozen=True):
     state: State
 
 
-class AlreadySettled(msgspec.Struct, frozen=True):
+class AlreadySettled(msgspec.Struct, gc=False, frozen=True):
     """This token's decision had been recorded before: a repeat after an unknown outcome."""
 
     job_id: str
     state: State
 
 
-class Saved(msgspec.Struct, frozen=True):
+class Saved(msgspec.Struct, gc=False, frozen=True):
     """The checkpoint or the progress is stored."""
 
     job_id: str

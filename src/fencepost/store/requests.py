@@ -27,7 +27,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     lease_ttl: float = LEASE_TTL_DEFAULT
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Beat(msgspec.Struct, gc=False, frozen=True):
     """One lease to extend, by *lease_ttl* from now."""
 
     job_id: str
@@ -35,7 +35,7 @@ class Beat(msgspec.Struct, frozen=True):
     lease_ttl: float
 
 
-class Save(msgspec.Struct, frozen=True):
+class Save(msgspec.Struct, gc=False, frozen=True):
     """What a handler wants kept while it runs; a field that is None is left as it was."""
 
     job_id: str

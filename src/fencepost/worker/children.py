@@ -27,6 +27,9 @@ from fencepost.worker.context import CancelReason
 
 ReturnedOutcome = Succeeded | Failed | Snoozed
 
+PIPE_ROOM = 32_768
+"""What surely fits into an empty pipe, on every system."""
+
 
 class ChildRequest(msgspec.Struct, frozen=True):
     """What a child is asked to run."""
@@ -60,6 +63,8 @@ class Children:
 
     async def run(self, attempt: Attempt) -> Outcome:
         """Run an attempt in a child; raise nothing but what the handler's outcome is."""
+        if attempt.has_ended:
+            return crashed("interrupted before a child was there to be killed")
         child = self._ready_child()
         self._busy[attempt.job.lease.token] = child
         try:
@@ -71,7 +76,7 @@ class Children:
         function = attempt.task.function
         request = ChildRequest(function.__module__, function.__qualname__, attempt.job)
         try:
-            child.pipe.send_bytes(_requests.encode(request))
+            await _send(child.pipe, _requests.encode(request))
             outcome = _outcomes.decode(await _receive(child.pipe))
         except (EOFError, OSError) as error:
             return self._bury(child, error)
@@ -123,6 +128,15 @@ class Children:
         for child in [*self._idle, *self._busy.values()]:
             child.process.join(5.0)
         self._idle.clear()
+
+
+async def _send(pipe: Connection, data: bytes) -> None:
+    """Send one message without blocking the loop."""
+    if len(data) <= PIPE_ROOM:
+        pipe.send_bytes(data)
+    else:
+        # A child that is still starting reads nothing; the rest of the message waits for it.
+        await asyncio.get_running_loop().run_in_executor(None, pipe.send_bytes, data)
 
 
 async def _receive(pipe: Connection) -> bytes:

@@ -50,6 +50,7 @@ class Fetcher:
         self._fixed_prefetch = prefetch
         self._mean_duration: float | None = None
         self._turn = 0
+        self._low_mark = 0
 
     def note_duration(self, seconds: float) -> None:
         """Learn how long attempts take, which decides how far to claim ahead."""
@@ -68,12 +69,18 @@ class Fetcher:
             return 0
         return min(int(self._concurrency * PREFETCH_HORIZON / max(mean, 1e-6)), PREFETCH_MAX)
 
+    @property
+    def is_low(self) -> bool:
+        """True when so few jobs wait that ``wanted`` is worth asking; asked after every job."""
+        return len(self._hand.waiting) <= self._low_mark
+
     def wanted(self, occupied: int) -> int:
         """Return how many jobs to claim now; 0 while it is not yet worth a round trip."""
         prefetch = self.prefetch
         waiting = len(self._hand.waiting)
         free = self._concurrency - occupied - waiting
-        if free <= 0 and waiting > prefetch // 2:
+        self._low_mark = prefetch // 2
+        if free <= 0 and waiting > self._low_mark:
             return 0
         return min(max(free + prefetch, 0), CLAIM_MAX)
 

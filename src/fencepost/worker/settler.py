@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fencepost.core.job import AttemptOutcome
 from fencepost.core.limits import SETTLE_MAX
@@ -29,7 +29,7 @@ class Settler:
         store: Store,
         hand: Hand,
         counters: Counters,
-        on_written: Callable[[], None] = lambda: None,
+        on_written: Callable[[Sequence[Settlement]], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._hand = hand
@@ -79,7 +79,7 @@ class Settler:
         self._patience.succeeded()
         # Settled, settled before, or lost: in each case the job is no longer ours.
         self._hand.drop_all(batch)
-        self._on_written()
+        self._on_written(batch)
         return len(batch)
 
     def _count(self) -> None:

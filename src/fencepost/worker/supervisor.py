@@ -69,7 +69,9 @@ class Supervisor:
             self._kill_at = None
             for slot in self._slots:
                 slot.send(signal.SIGKILL)
-        return any([slot.step(is_stopping=is_stopping) for slot in self._slots])
+        # Every slot takes its step, also after one that goes on.
+        going_on = [slot.step(is_stopping=is_stopping) for slot in self._slots]
+        return any(going_on)
 
     def _pass_on(self, number: int) -> None:
         if self._kill_at is None:
@@ -124,7 +126,7 @@ class Slot:
             code = self._child.poll()
             if code is None:
                 return True
-            self._ended(code)
+            self._ended(code, is_stopping)
         if is_stopping or self._start_at is None:
             return False
         if self._clock.monotonic() >= self._start_at:
@@ -136,7 +138,7 @@ class Slot:
         self._started_at = self._clock.monotonic()
         log(names.CHILD_STARTED, pid=self._child.pid)
 
-    def _ended(self, code: int) -> None:
+    def _ended(self, code: int, is_stopping: bool) -> None:
         assert self._child is not None
         now = self._clock.monotonic()
         alive = now - self._started_at
@@ -146,7 +148,7 @@ class Slot:
         else:
             self._delay = 0.0
         self._start_at = None if is_done else now + self._delay
-        if not is_done:
+        if not is_done and not is_stopping:
             log(
                 names.CHILD_DIED,
                 level=logging.WARNING,

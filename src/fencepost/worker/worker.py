@@ -236,12 +236,16 @@ class Worker:
         """Start waiting jobs in free slots."""
         waiting = self._hand.waiting
         while waiting and self._occupied < self._concurrency and self._confirming is None:
-            if waiting[0].heard_at < self._clock.monotonic() - FRESH_CLAIM:
-                self._confirming = asyncio.create_task(self._confirm_waiting())
-                return
-            held = waiting.popleft()
+            if self._stopping.is_set():
+                return  # what a claim brought meanwhile is given back
+            held = waiting[0]
+            # One that the heartbeat lost goes first: it would be asked after again and again.
             if self._hand.holds(held):
+                if held.heard_at < self._clock.monotonic() - FRESH_CLAIM:
+                    self._confirming = asyncio.create_task(self._confirm_waiting())
+                    return
                 self._start(held)
+            waiting.popleft()
 
     async def _confirm_waiting(self) -> None:
         """Ask the store whether jobs that have waited are still ours (S3-10), then go on."""
@@ -259,8 +263,7 @@ class Worker:
                 held.heard_at = heard_at
         self._confirming = None
         self._wake.set()
-        if not self._stopping.is_set():
-            self._fill_slots()
+        self._fill_slots()
 
     def _start(self, held: Held) -> None:
         job = held.job
@@ -312,15 +315,17 @@ class Worker:
         self._occupied -= 1
         if not self._running:
             self._quiet.set()
-        if self._hand.waiting and not self._stopping.is_set():
+        if self._hand.waiting:
             self._fill_slots()
         # Waking for every job would cost more than most no-op jobs do.
-        if self._fetcher.wanted(self._occupied) > 0:
+        if self._fetcher.is_low:
             self._wake.set()
 
-    def _settlements_written(self) -> None:
-        """With the last settlement written, a worker that runs until idle need not rest longer."""
-        if self._until_idle and not self._hand:
+    def _settlements_written(self, settlements: Sequence[Settlement]) -> None:
+        """Look again if a job of ours will come back, maybe before the next poll, or if all is done."""
+        if any(not s.decision.state.is_terminal for s in settlements) or (
+            self._until_idle and not self._hand
+        ):
             self._wake.set()
 
     def _lost_elsewhere(self, held: Held, reason: CancelReason) -> None:
