@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock
@@ -120,14 +120,15 @@ class Database:
             return
         with self._write_mutex, self._read_mutex:
             self._is_closed = True
-            self._lock.acquire(LOCK_TIMEOUT)
-            try:
+            # The last connection to close checkpoints, which must not happen beside a commit.
+            # If the lock cannot be had, the connections are left to the end of the process.
+            with suppress(StoreUnavailableError):
+                self._lock.acquire(self._patience)
                 self._reader.close()
                 self._writer.close()
-            finally:
                 self._lock.release()
-                self._lock.close()
-                os.close(self._wal)
+            self._lock.close()
+            os.close(self._wal)
 
     # Running operations.
 

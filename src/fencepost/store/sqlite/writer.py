@@ -11,6 +11,7 @@ import asyncio
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fencepost.core.limits import GROUP_MAX
@@ -102,7 +103,9 @@ class GroupWriter:
             self._to_sync.release()
         for answer in answers:
             if answer.error is None:
-                self._on_commit(answer.posted.operation, answer.result)
+                # Telling others is a courtesy; this thread, on which all depends, goes on.
+                with suppress(Exception):
+                    self._on_commit(answer.posted.operation, answer.result)
 
     def _transact(self, group: Sequence[_Posted]) -> list[_Answer]:
         try:
