@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -20,6 +20,17 @@ from fencepost.core.priority import Priority
 from fencepost.core.why import Reason
 
 States = State | str | Iterable[State | str] | None
+
+
+class Conditions(TypedDict, total=False):
+    """What a search can ask of jobs; they meet every condition given."""
+
+    state: States
+    """A state, fine or coarse, or several."""
+    type: str | None
+    queue: str | None
+    tags: Mapping[str, str] | None
+    correlation_id: str | None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -69,50 +80,20 @@ class Jobs:
     def find(
         self,
         *,
-        state: States = None,
-        type: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        correlation_id: str | None = None,
         after: str | None = None,
         limit: int = PAGE_DEFAULT,
+        **conditions: Unpack[Conditions],
     ) -> Page:
         """Return a page of the jobs that meet every condition, newest first."""
-        wanted = make_filter(
-            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
-        )
-        return self._session.run(find(self._session, wanted, after, limit))
+        return self._session.run(find(self._session, make_filter(**conditions), after, limit))
 
-    def count(
-        self,
-        *,
-        state: States = None,
-        type: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        correlation_id: str | None = None,
-    ) -> int:
+    def count(self, **conditions: Unpack[Conditions]) -> int:
         """Count the jobs that meet every condition; by state, type and queue at no cost."""
-        wanted = make_filter(
-            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
-        )
-        return self._session.run(count(self._session, wanted))
+        return self._session.run(count(self._session, make_filter(**conditions)))
 
-    def cancel(
-        self,
-        id: str | None = None,
-        *,
-        state: States = None,
-        type: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        correlation_id: str | None = None,
-    ) -> int:
+    def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
         """Cancel one job, or every live job that meets the conditions; return how many."""
-        wanted = make_filter(
-            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
-        )
-        return self._session.run(cancel(self._session, id, wanted))
+        return self._session.run(cancel(self._session, id, make_filter(**conditions)))
 
     def retry(
         self,
@@ -158,50 +139,22 @@ class AsyncJobs:
     async def find(
         self,
         *,
-        state: States = None,
-        type: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        correlation_id: str | None = None,
         after: str | None = None,
         limit: int = PAGE_DEFAULT,
+        **conditions: Unpack[Conditions],
     ) -> Page:
         """Return a page of the jobs that meet every condition, newest first."""
-        wanted = make_filter(
-            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
+        return await self._session.run_async(
+            find(self._session, make_filter(**conditions), after, limit)
         )
-        return await self._session.run_async(find(self._session, wanted, after, limit))
 
-    async def count(
-        self,
-        *,
-        state: States = None,
-        type: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        correlation_id: str | None = None,
-    ) -> int:
+    async def count(self, **conditions: Unpack[Conditions]) -> int:
         """Count the jobs that meet every condition; by state, type and queue at no cost."""
-        wanted = make_filter(
-            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
-        )
-        return await self._session.run_async(count(self._session, wanted))
+        return await self._session.run_async(count(self._session, make_filter(**conditions)))
 
-    async def cancel(
-        self,
-        id: str | None = None,
-        *,
-        state: States = None,
-        type: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        correlation_id: str | None = None,
-    ) -> int:
+    async def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
         """Cancel one job, or every live job that meets the conditions; return how many."""
-        wanted = make_filter(
-            state=state, type=type, queue=queue, tags=tags, correlation_id=correlation_id
-        )
-        return await self._session.run_async(cancel(self._session, id, wanted))
+        return await self._session.run_async(cancel(self._session, id, make_filter(**conditions)))
 
     async def retry(
         self,
