@@ -1,0 +1,1 @@
+"""The command line: one small module a noun, each imported only when it is typed."""

@@ -1,0 +1,136 @@
+"""Finding the app that a user names as ``module:attribute``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.app import App
+    from fencepost.cli.settings import Settings
+
+DEFAULT_MODULE = "app"
+
+
+def find_app(name: str | None, settings: Settings) -> App:
+    """Return the app called *name*, or the lone one in ``app.py``; raise ConfigurationError.
+
+    A --url that was typed wins over the app's own.
+    """
+    app = _load(name)
+    if settings.is_url_given:
+        point(app, settings.url)
+    else:
+        settings.url = app.url
+    return app
+
+
+def has_default_app() -> bool:
+    """Tell whether there is an ``app.py`` here that can be used without being named."""
+    return os.path.isfile(f"{DEFAULT_MODULE}.py")
+
+
+def point(app: App, url: str) -> None:
+    """Have *app* use another store; before it has opened its own."""
+    app.url = url
+    app.session.url = url
+
+
+def _load(name: str | None) -> App:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if name is None:
+        if not has_default_app():
+            raise ConfigurationError(
+                f"no app was named and there is no app.py in {here}; name it as "
+                f"module:attribute, such as `shop.tasks:app`"
+            )
+        name = DEFAULT_MODULE
+    module_name, _, attribute = name.partition(":")
+    module = _import(_checked(module_name, name))
+    return _named(module, attribute) if attribute else _lone(module)
+
+
+def _checked(module: str, name: str) -> str:
+    if module.endswith(".py") or "/" in module:
+        dotted = module.removesuffix(".py").strip("./").replace("/", ".")
+        raise ConfigurationError(f"{name!r} is a file; name its module: `{dotted}:app`")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ConfigurationError(f"{name!r} is not of the form module:attribute")
+    return module
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise ConfigurationError(
+                f"no module is called {error.name!r}, neither in {os.getcwd()} nor installed"
+            ) from error
+        raise _import_failed(name, error) from error
+    except Exception as error:
+        raise _import_failed(name, error) from error
+
+
+def _import_failed(name: str, error: Exception) -> ConfigurationError:
+    """Say where in the user's code it went wrong; --debug shows the rest."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inner = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f" at {error.filename}:{error.lineno}"
+    else:
+        where = f" at {inner[-1].filename}:{inner[-1].lineno}" if inner else ""
+    return ConfigurationError(f"importing {name!r} failed{where}: {type(error).__name__}: {error}")
+
+
+def _named(module: ModuleType, attribute: str) -> App:
+    from fencepost.app import App
+
+    value: object = module
+    for part in attribute.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise ConfigurationError(
+                f"module {module.__name__!r} has no {attribute!r}{_suggestion(module)}"
+            ) from None
+    if not isinstance(value, App):
+        raise ConfigurationError(
+            f"`{module.__name__}:{attribute}` is not an App but a {type(value).__name__}"
+            f"{_suggestion(module)}"
+        )
+    return value
+
+
+def _lone(module: ModuleType) -> App:
+    from fencepost.app import App
+
+    found = _apps_in(module)
+    if isinstance(vars(module).get("app"), App):
+        return found["app"]
+    if len(set(map(id, found.values()))) == 1:
+        return next(iter(found.values()))
+    many = f"; it has {', '.join(sorted(found))}" if found else ""
+    raise ConfigurationError(
+        f"module {module.__name__!r} has no lone App{many}; name one as "
+        f"`{module.__name__}:{min(found, default='app')}`"
+    )
+
+
+def _apps_in(module: ModuleType) -> dict[str, App]:
+    from fencepost.app import App
+
+    return {name: value for name, value in vars(module).items() if isinstance(value, App)}
+
+
+def _suggestion(module: ModuleType) -> str:
+    found = sorted(_apps_in(module))
+    return f"; did you mean `{module.__name__}:{found[0]}`?" if found else "; it has no App at all"

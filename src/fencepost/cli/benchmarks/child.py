@@ -1,0 +1,140 @@
+"""A worker process of a benchmark, started by ``children`` and told on its standard input.
+
+It says ``ready`` when everything is imported and the store is open, works from ``go`` on, prints
+what it did as one line of JSON, and stops when its standard input ends: no child outlives a bench.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from fencepost.cli.benchmarks.noop import BenchApp
+from fencepost.store.opening import open_store
+from fencepost.store.plan import Operation
+from fencepost.store.protocol import Store
+from fencepost.worker import Worker
+
+T = TypeVar("T")
+
+CONCURRENCY = 100
+# Not sys.stdin: a thread that waits in its buffer breaks the end of the interpreter.
+STDIN = 0
+READ = 64
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a child is to do: settle ``limit`` jobs, or all there are, or work until stopped."""
+
+    url: str
+    limit: int | None = None
+    until_idle: bool = True
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a child has done. Times are on the machine's monotonic clock, shared by processes."""
+
+    settled: int
+    began: float
+    ended: float
+    cpu_seconds: float
+    resident_before: int
+    resident_after: int
+
+
+class Stopwatch:
+    """Passes operations on to a store; notes the first claim and the last settlement.
+
+    Costs a microsecond an operation, and nothing a job.
+    """
+
+    def __init__(self, store: Store, limit: int | None) -> None:
+        self._store = store
+        self._limit = limit
+        self.settled = 0
+        self.began = self.ended = store.clock.monotonic()
+        self._has_begun = False
+        self.worker: Worker | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        if not self._has_begun and operation.name == "claim":
+            self._has_begun = True
+            self.began = self._store.clock.monotonic()
+        result = await self._store.run_async(operation)
+        if operation.name == "settle":
+            self._note(len(operation.given[0]))
+        return result
+
+    def _note(self, count: int) -> None:
+        if self._limit is not None and self.settled >= self._limit:
+            return  # what is released after the stop does not count
+        self.settled += count
+        self.ended = self._store.clock.monotonic()
+        if self._limit is not None and self.settled >= self._limit and self.worker is not None:
+            self.worker.stop()
+
+
+def cpu_seconds() -> float:
+    """Return the time that this process has spent on a processor, in all its threads."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process occupies."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except OSError:  # not Linux: the peak has to do
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def work(order: Order) -> Report:
+    """Wait for the word, then run a worker as *order* says."""
+    store = open_store(order.url)
+    stopwatch = Stopwatch(store, order.limit)
+    with BenchApp(order.url, store=cast(Store, stopwatch)) as bench:
+        worker = stopwatch.worker = bench.app.worker(concurrency=CONCURRENCY)
+        before, cpu_before = resident(), cpu_seconds()
+        say("ready")
+        os.read(STDIN, READ)
+        threading.Thread(target=_stop_at_end_of_input, args=(worker,), daemon=True).start()
+        worker.run(until_idle=order.until_idle)
+        return Report(
+            settled=stopwatch.settled,
+            began=stopwatch.began,
+            ended=stopwatch.ended,
+            cpu_seconds=cpu_seconds() - cpu_before,
+            resident_before=before,
+            resident_after=resident(),
+        )
+
+
+def _stop_at_end_of_input(worker: Worker) -> None:
+    while os.read(STDIN, READ):
+        pass
+    worker.stop()
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    order = msgspec.json.decode(sys.argv[1], type=Order)
+    say(msgspec.json.encode(work(order)).decode())
+
+
+if __name__ == "__main__":
+    main()

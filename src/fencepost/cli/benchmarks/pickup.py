@@ -1,0 +1,67 @@
+"""How soon an idle worker in another process starts a job: from the call of submit on."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from statistics import median
+
+from fencepost.app import JobHandle
+from fencepost.cli.benchmarks.bench import Bench
+from fencepost.cli.benchmarks.child import Order
+from fencepost.cli.benchmarks.children import Child
+from fencepost.cli.benchmarks.figures import Figure, Target, percentile
+from fencepost.cli.benchmarks.noop import BenchApp
+
+PAUSE_MIN, PAUSE_MAX = 0.005, 0.025
+RESULT_TIMEOUT = 10.0
+WARM_UP = 10
+
+P50_TARGET = Target("value", below=2.0)
+
+
+def measure(bench: Bench, _: AbstractSet[str]) -> list[Figure]:
+    """Return the median and the 99th percentile."""
+    bench.tell(f"pickup: {bench.sizes.samples} jobs, one at a time")
+    path = bench.new_path()
+    order = Order(bench.url(path), until_idle=False)
+    with (
+        BenchApp(bench.url(path)) as app,
+        Child(order, log=bench.folder / "child.log", clock=bench.clock) as child,
+    ):
+        child.wait_until_ready()
+        child.go()
+        _latencies(bench, app, WARM_UP)
+        pickups, submits = _latencies(bench, app, bench.sizes.samples)
+        child.stop()
+        child.report()
+    bench.remove(path)
+    note = f"from the call of submit, which returned after {median(submits):.2f} ms"
+    return [
+        Figure(
+            name="pickup.p50",
+            title="pickup by an idle worker, p50",
+            unit="ms",
+            value=percentile(pickups, 0.5),
+            target=P50_TARGET,
+            note=note,
+        ),
+        Figure(
+            name="pickup.p99",
+            title="pickup by an idle worker, p99",
+            unit="ms",
+            value=percentile(pickups, 0.99),
+        ),
+    ]
+
+
+def _latencies(bench: Bench, app: BenchApp, count: int) -> tuple[list[float], list[float]]:
+    """Return, in ms, how long *count* jobs took to start, and how long their submit took."""
+    clock = bench.clock
+    submitted: list[tuple[int, int, JobHandle[int]]] = []
+    for _ in range(count):
+        clock.sleep(clock.rng.uniform(PAUSE_MIN, PAUSE_MAX))
+        called_at = clock.now_us()
+        job = app.started_at.submit()
+        submitted.append((called_at, clock.now_us(), job))
+    pickups = [(job.result(RESULT_TIMEOUT) - called) / 1e3 for called, _, job in submitted]
+    return pickups, [(returned - called) / 1e3 for called, returned, _ in submitted]

@@ -1,0 +1,42 @@
+"""All figures, by the name that ``--only`` takes, and the modules that measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from fencepost.cli.benchmarks import draining, memory, pickup, starting, submitting
+from fencepost.cli.benchmarks.bench import Bench
+from fencepost.cli.benchmarks.figures import Failed, Figure
+
+
+class Group(NamedTuple):
+    """Figures that are measured together."""
+
+    names: tuple[str, ...]
+    measure: Callable[[Bench, AbstractSet[str]], list[Figure]]
+
+
+GROUPS = (
+    Group(("submit", "submit-async", "submit-many"), submitting.measure),
+    Group(("drain", "drain-4", "backlog"), draining.measure),
+    Group(("pickup",), pickup.measure),
+    Group(("memory",), memory.measure),
+    Group(("import", "help"), starting.measure),
+)
+
+
+def run(bench: Bench, only: Sequence[str] = ()) -> tuple[list[Figure], list[Failed]]:
+    """Measure the figures named in *only*, or all; one that fails does not cost the others."""
+    figures: list[Figure] = []
+    failed: list[Failed] = []
+    for group in GROUPS:
+        wanted = tuple(name for name in group.names if not only or name in only)
+        if not wanted:
+            continue
+        try:
+            figures += group.measure(bench, frozenset(wanted))
+        except Exception as error:  # noqa: BLE001 - the loop's edge: told in the report
+            failed.append(Failed(wanted, f"{type(error).__name__}: {error}"))
+    return figures, failed

@@ -1,0 +1,62 @@
+"""``fencepost doctor``: what an operator should know, durability first."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+import click
+
+from fencepost import __version__
+from fencepost.cli.options import json_option, pass_settings, url_option
+from fencepost.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from fencepost.store.replies import Finding
+
+
+@click.command()
+@url_option
+@json_option
+@pass_settings
+def doctor(settings: Settings, as_json: bool) -> None:
+    """Look at the store and say what an operator should know.
+
+    Exits with 1 if something is broken.
+    """
+    from fencepost.cli.output import echo_json, echo_table
+
+    findings = examine(settings)
+    if as_json:
+        echo_json(findings)
+    else:
+        echo_table(("LEVEL", "CODE", "FINDING"), [(f.level, f.code, f.text) for f in findings])
+    if any(finding.level == "fail" for finding in findings):
+        raise SystemExit(1)
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Return all findings; a store that cannot be opened is one."""
+    from fencepost.errors import FencepostError
+    from fencepost.store.replies import Finding
+
+    about = f"Fencepost {__version__} on Python {platform.python_version()}, store {settings.url}"
+    findings = [Finding("ok", "version", about)]
+    try:
+        with settings.opened() as app:
+            inspected = app.store.run(app.store.inspect())
+            findings += inspected
+            findings += _workers(len(app.workers.list()))
+    except FencepostError as error:
+        findings.append(Finding("fail", error.code, str(error)))
+    except OSError as error:
+        findings.append(Finding("fail", "os_error", str(error)))
+    return findings
+
+
+def _workers(count: int) -> list[Finding]:
+    from fencepost.store.replies import Finding
+
+    if count:
+        return [Finding("ok", "workers", f"{count} live workers")]
+    return [Finding("note", "workers", "no live worker; `fencepost worker APP` starts one")]

@@ -1,0 +1,78 @@
+"""An error as one line with its code, and the next thing to type."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+from fencepost.cli.settings import Settings
+from fencepost.errors import (
+    DuplicateJobError,
+    FencepostError,
+    JobCancelledError,
+    JobFailedError,
+    JobNotFoundError,
+    SchemaError,
+    StateConflictError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+    UnknownTypeError,
+    WaitTimeoutError,
+)
+
+
+class Refusal(click.ClickException):
+    """Something was refused or failed: exit code 1."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, code: str, next_step: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.next_step = next_step
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"error: {self.message} ({self.code})", file=file, err=file is None)
+        if self.next_step:
+            click.echo(f"  next: {self.next_step}", file=file, err=file is None)
+
+
+def refusal(error: Exception, settings: Settings) -> Refusal:
+    """Return *error* as it is shown to a person."""
+    if isinstance(error, FencepostError):
+        return Refusal(_one_line(error), error.code, helpful(error, settings))
+    if isinstance(error, OSError):
+        return Refusal(_one_line(error), "os_error", settings.say("doctor"))
+    text = f"unexpected {type(error).__name__}: {_one_line(error)}"
+    return Refusal(text, "internal", "the same with `fencepost --debug …` shows the traceback")
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def helpful(error: FencepostError, settings: Settings) -> str | None:
+    """Return the command that helps after *error*, if there is one."""
+    match error:
+        case DuplicateJobError():
+            return settings.say("jobs", "show", error.existing_id)
+        case JobNotFoundError():
+            return settings.say("jobs", "ls")
+        case JobFailedError() | JobCancelledError():
+            return settings.say("jobs", "show", error.job_id)
+        case WaitTimeoutError():
+            return settings.say("jobs", "why", error.job_id)
+        case StateConflictError() if error.job_id:
+            return settings.say("jobs", "show", error.job_id)
+        case UnknownTypeError():
+            return "add --raw to store it unchecked, for a worker that knows the type"
+        case SchemaError():
+            return settings.say("migrate", "--plan")
+        case UnknownOutcomeError():
+            return "the same again with the same --key: it tells what happened"
+        case StoreUnavailableError():
+            return settings.say("doctor")
+        case _:
+            return None

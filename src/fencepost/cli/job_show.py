@@ -1,0 +1,158 @@
+"""``fencepost jobs show``: everything about one job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fencepost.cli.options import json_option, pass_settings, url_option
+from fencepost.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from fencepost.core.job import Attempt, Failure, Job
+    from fencepost.core.why import Reason
+
+
+@click.command("show")
+@click.argument("id")
+@url_option
+@json_option
+@pass_settings
+def show(settings: Settings, id: str, as_json: bool) -> None:
+    """Show everything about job ID: payload, result, attempts, and why it is where it is."""
+    import msgspec
+
+    from fencepost.cli.output import echo_json
+    from fencepost.cli.views import attempt_view, job_view
+
+    with settings.opened() as app:
+        handle = app.jobs.get(id)
+        job, attempts, reasons = handle.refresh(), handle.attempts(), handle.why()
+    if as_json:
+        view = job_view(job, full=True)
+        view["attempts"] = [attempt_view(attempt) for attempt in attempts]
+        view["why"] = msgspec.to_builtins(reasons)
+        echo_json(view)
+        return
+    _print_job(job, reasons)
+    _print_attempts(attempts)
+
+
+def _print_job(job: Job, reasons: list[Reason]) -> None:
+    from fencepost.cli.output import clean, console, is_terminal, styled
+
+    lines = [(name, text) for name, text in _facts(job, reasons) if text]
+    if is_terminal():
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, text in lines:
+            grid.add_row(name, styled(text))
+        console().print(grid)
+        return
+    for name, text in lines:
+        indented = clean(text).replace("\n", "\n" + " " * 16)
+        click.echo(f"{name:<14}  {indented}")
+
+
+def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
+    from fencepost.cli.output import when
+
+    lease = job.lease
+    return [
+        ("id", job.id),
+        ("type", job.type),
+        ("state", job.state),
+        ("why", "\n".join(reason.text for reason in reasons)),
+        ("queue", job.queue),
+        ("priority", f"{job.priority.value} ({job.priority.name.lower()})"),
+        ("attempt", f"{job.attempt} of {job.max_attempts}"),
+        ("progress", _progress(job)),
+        ("worker", "" if lease is None else lease.worker),
+        ("lease", "" if lease is None else f"version {lease.version}, to {when(lease.expires_at)}"),
+        ("created", when(job.created_at)),
+        ("run at", when(job.run_at)),
+        ("started", when(job.started_at)),
+        ("completed", when(job.completed_at)),
+        ("expires", when(job.expires_at)),
+        ("key", job.key or ""),
+        ("correlation id", job.correlation_id or ""),
+        ("tags", ", ".join(f"{name}={value}" for name, value in job.tags.items())),
+        ("replay of", job.replay_of or ""),
+        ("policy", _policy(job)),
+        ("payload", _body("payload", job)),
+        ("checkpoint", _body("checkpoint", job)),
+        ("result", _body("result", job)),
+        ("failure", _failure(job.failure)),
+        ("traceback", (job.failure.traceback or "").rstrip() if job.failure else ""),
+    ]
+
+
+def _progress(job: Job) -> str:
+    if job.progress is None:
+        return ""
+    return f"{job.progress.fraction:.0%} {job.progress.message}".strip()
+
+
+def _policy(job: Job) -> str:
+    from fencepost.core.duration import format_duration
+
+    policy = job.policy
+    backoff = policy.backoff
+    return (
+        f"{policy.max_attempts} attempts, {backoff.strategy} backoff from "
+        f"{format_duration(backoff.initial_delay)} to {format_duration(backoff.max_delay)}, "
+        f"timeout {format_duration(policy.timeout)}, lifetime {format_duration(policy.lifetime)}"
+    )
+
+
+def _body(name: str, job: Job) -> str:
+    import msgspec
+
+    from fencepost.cli.views import body_view
+
+    ((shown_as, value),) = body_view(name, getattr(job, name)).items()
+    if value is None and name != "result":
+        return ""
+    if value is None and job.completed_at is None:
+        return ""
+    if shown_as != name:
+        return f"{value} (binary, base64)"
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def _failure(failure: Failure | None) -> str:
+    if failure is None:
+        return ""
+    code = f" [{failure.code}]" if failure.code else ""
+    kind = f" ({failure.exception})" if failure.exception else ""
+    return f"{failure.category}: {failure.message}{code}{kind}"
+
+
+def _print_attempts(attempts: list[Attempt]) -> None:
+    from fencepost.cli.output import echo_table, when
+
+    if not attempts:
+        return
+    click.echo()
+    rows = [
+        (
+            each.lease_version,
+            each.number,
+            each.outcome,
+            each.worker,
+            when(each.started_at),
+            "" if each.ended_at is None else f"{_seconds(each):.3f} s",
+            _failure(each.failure),
+        )
+        for each in attempts
+    ]
+    echo_table(("LEASE", "ATTEMPT", "OUTCOME", "WORKER", "STARTED (UTC)", "TOOK", "FAILURE"), rows)
+
+
+def _seconds(attempt: Attempt) -> float:
+    assert attempt.ended_at is not None
+    return (attempt.ended_at - attempt.started_at).total_seconds()

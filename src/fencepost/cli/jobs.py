@@ -1,0 +1,200 @@
+"""``fencepost jobs``: find jobs and steer them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fencepost.cli.job_show import show
+from fencepost.cli.job_watch import watch
+from fencepost.cli.options import (
+    DURATION,
+    as_filter,
+    filter_options,
+    json_option,
+    option,
+    parse_priority_text,
+    pass_settings,
+    url_option,
+)
+from fencepost.cli.settings import Settings
+from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
+from fencepost.errors import FencepostError
+
+
+@click.group()
+def jobs() -> None:
+    """Find jobs, look at them, steer them."""
+
+
+jobs.add_command(show)
+jobs.add_command(watch)
+
+COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", "ATTEMPT", "PRIORITY", "CREATED (UTC)", "NOTE")
+
+
+@jobs.command("ls")
+@filter_options
+@option(
+    "--limit",
+    type=click.IntRange(1, PAGE_MAX),
+    default=PAGE_DEFAULT,
+    show_default=True,
+    help="At the most so many.",
+)
+@option("--after", help="The cursor at the end of the page before.")
+@url_option
+@json_option
+@pass_settings
+def ls(
+    settings: Settings, /, limit: int, after: str | None, as_json: bool, **conditions: Any
+) -> None:
+    """List jobs, the newest first."""
+    from fencepost.cli.output import echo_json, echo_table, when
+    from fencepost.cli.views import job_view
+
+    with settings.opened() as app:
+        page = app.jobs.find(**as_filter(**conditions), limit=limit, after=after)
+    if as_json:
+        echo_json({"jobs": [job_view(job) for job in page], "next": page.next})
+        return
+    rows = [
+        (
+            job.id,
+            job.type,
+            job.queue,
+            job.state,
+            f"{job.attempt}/{job.max_attempts}",
+            job.priority.name.lower(),
+            when(job.created_at),
+            _note(job),
+        )
+        for job in page
+    ]
+    echo_table(COLUMNS, rows, empty="no such jobs")
+    if page.next:
+        click.echo(f"more: {settings.say('jobs', 'ls', '--after', page.next)}", err=True)
+
+
+def _note(job: Any) -> str:
+    """Return the one thing about a job that explains its state."""
+    if job.failure is not None:
+        return f"{job.failure.category}: {job.failure.message}"[:120]
+    if job.progress is not None:
+        return f"{job.progress.fraction:.0%} {job.progress.message}".strip()
+    return ""
+
+
+@jobs.command("why")
+@click.argument("id")
+@url_option
+@json_option
+@pass_settings
+def why(settings: Settings, id: str, as_json: bool) -> None:
+    """Say in words why job ID is where it is."""
+    from fencepost.cli.output import clean, echo_json
+
+    with settings.opened() as app:
+        reasons = app.jobs.why(id)
+    if as_json:
+        echo_json(reasons)
+        return
+    for reason in reasons:
+        click.echo(f"{clean(reason.text)} ({reason.code})")
+
+
+@jobs.command("cancel")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@filter_options
+@option("--yes", is_flag=True, help="Do not ask before cancelling by conditions.")
+@url_option
+@json_option
+@pass_settings
+def cancel(
+    settings: Settings, /, ids: tuple[str, ...], yes: bool, as_json: bool, **conditions: Any
+) -> None:
+    """Cancel jobs by ID, or every live job that meets the conditions."""
+    wanted = as_filter(**conditions)
+    if bool(ids) == any(wanted.values()):
+        raise click.UsageError("name ids, or conditions such as --type; not both, not neither")
+    with settings.opened() as app:
+        if ids:
+            each_job(settings, ids, "cancelled", as_json, lambda id: app.jobs.cancel(id))
+            return
+        if not yes:
+            click.confirm("cancel every live job that meets these conditions?", abort=True)
+        count = app.jobs.cancel(**wanted)
+    _tell_count(count, "cancelled", as_json)
+
+
+@jobs.command("retry")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@option("--keep-attempts", is_flag=True, help="Count on from the attempts made, for one more.")
+@option("--delay", type=DURATION, default=0.0, help="Not before this long from now.")
+@option("--priority", help="0 (critical) to 4 (bulk), or the name.")
+@url_option
+@json_option
+@pass_settings
+def retry(
+    settings: Settings,
+    ids: tuple[str, ...],
+    keep_attempts: bool,
+    delay: float,
+    priority: str | None,
+    as_json: bool,
+) -> None:
+    """Run failed, dead or cancelled jobs again, under the same id."""
+    with settings.opened() as app:
+        each_job(
+            settings,
+            ids,
+            "reopened",
+            as_json,
+            lambda id: app.jobs.retry(
+                id,
+                reset_attempts=not keep_attempts,
+                delay=delay,
+                priority=parse_priority_text(priority),
+            ),
+        )
+
+
+def each_job(
+    settings: Settings,
+    ids: tuple[str, ...],
+    done: str,
+    as_json: bool,
+    act: Callable[[str], object],
+) -> None:
+    """Do something to each job and say what became of it; exit with 1 if any was refused."""
+    from fencepost.cli.failures import refusal
+    from fencepost.cli.output import echo_json
+
+    answers: list[dict[str, Any]] = []
+    refused = []
+    for id in ids:
+        try:
+            act(id)
+            answers.append({"id": id, "done": True})
+            if not as_json:
+                click.echo(f"{done} {id}")
+        except FencepostError as error:
+            answers.append({"id": id, "done": False, "code": error.code, "error": str(error)})
+            refused.append(refusal(error, settings))
+    if as_json:
+        echo_json(answers)
+    for each in refused:
+        each.show()
+    if refused:
+        raise SystemExit(1)
+
+
+def _tell_count(count: int, done: str, as_json: bool) -> None:
+    from fencepost.cli.output import echo_json
+
+    if as_json:
+        echo_json({"count": count})
+    else:
+        click.echo(f"{done} {count} jobs")

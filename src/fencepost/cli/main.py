@@ -1,0 +1,90 @@
+"""The ``fencepost`` command: the group, its global options, and what becomes of errors.
+
+Exit codes: 0 done, 1 refused or failed, 2 usage.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from fencepost import __version__
+from fencepost.cli.failures import refusal
+from fencepost.cli.lazy import LazyGroup
+from fencepost.cli.options import LEVELS, option
+from fencepost.cli.settings import DEFAULT_URL, Settings
+
+COMMANDS = {
+    "demo": ("fencepost.cli.demo:demo", "Watch jobs run, crash, recover and finish."),
+    "dev": ("fencepost.cli.dev:dev", "Run a worker that restarts when code changes."),
+    "worker": ("fencepost.cli.worker:worker", "Run jobs."),
+    "submit": ("fencepost.cli.submit:submit", "Submit a job."),
+    "jobs": ("fencepost.cli.jobs:jobs", "Find jobs, look at them, steer them."),
+    "dlq": ("fencepost.cli.dlq:dlq", "Dead letters: list, replay, discard."),
+    "queues": ("fencepost.cli.queues:queues", "Queues: list, pause, resume, limit."),
+    "types": ("fencepost.cli.types:types", "Types: list, pause, resume."),
+    "workers": ("fencepost.cli.workers:workers", "Workers: who is there."),
+    "top": ("fencepost.cli.top:top", "Everything at a glance, live."),
+    "recover": ("fencepost.cli.upkeep:recover", "Take jobs back from expired leases now."),
+    "prune": ("fencepost.cli.upkeep:prune", "Delete old terminal jobs now."),
+    "migrate": ("fencepost.cli.migrate:migrate", "Bring the store's schema up to date."),
+    "doctor": ("fencepost.cli.doctor:doctor", "Say what an operator should know."),
+    "bench": ("fencepost.cli.bench:bench", "Measure speed beside the raw limit."),
+    "version": ("fencepost.cli.version:version", "Show versions."),
+}
+
+
+class Fencepost(LazyGroup):
+    """The top of the command: shows errors as one line, never a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            settings = ctx.ensure_object(Settings)
+            if settings.debug:
+                raise
+            raise refusal(error, settings) from error
+
+
+@click.group(
+    cls=Fencepost,
+    lazy=COMMANDS,
+    context_settings={
+        "auto_envvar_prefix": "FENCEPOST",
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    },
+)
+@option(
+    "--url",
+    envvar=["FENCEPOST_URL", "DATABASE_URL"],
+    default=DEFAULT_URL,
+    show_default=True,
+    help="The store.",
+)
+@option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    help="How much to log; info unless told.",
+)
+@option("--log-json", is_flag=True, help="Log one JSON object a line.")
+@option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(__version__, message="fencepost %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, url: str, log_level: str | None, log_json: bool, debug: bool) -> None:
+    """The job queue in which a job cannot be lost and a stale worker cannot write."""
+    is_given = ctx.get_parameter_source("url") is ParameterSource.COMMANDLINE
+    ctx.obj = Settings(
+        url=url, is_url_given=is_given, log_level=log_level, log_json=log_json, debug=debug
+    )
+
+
+def main() -> None:
+    """Run the command."""
+    sys.exit(cli(prog_name="fencepost"))

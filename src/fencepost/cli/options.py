@@ -1,0 +1,170 @@
+"""Options that several verbs share. Each has an environment variable, and shows it in --help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from fencepost.cli.settings import Settings
+from fencepost.core.duration import parse_duration
+from fencepost.errors import FencepostError
+
+F = TypeVar("F", bound=Callable[..., Any])
+LEVELS = ("debug", "info", "warning", "error")
+
+if TYPE_CHECKING:
+    _FloatType = click.ParamType[float]
+    _PairType = click.ParamType[tuple[str, str]]
+else:  # click before 8.2 has no type parameter
+    _FloatType = _PairType = click.ParamType
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def option(*names: str, **attrs: Any) -> Callable[[F], F]:
+    """As ``click.option``, with its environment variable shown."""
+    return click.option(*names, **{"show_envvar": True, **attrs})
+
+
+class DurationType(_FloatType):
+    """``30s``, ``10m``, ``1h30m``, or plain seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            return parse_duration(_number_or_text(value), name=str(param and param.name))
+        except FencepostError as error:
+            self.fail(str(error), param, ctx)
+
+
+class TagType(_PairType):
+    """``name=value``."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        name, equals, text = str(value).partition("=")
+        if not (name and equals):
+            self.fail(f"{value!r} is not of the form name=value", param, ctx)
+        return name, text
+
+
+DURATION = DurationType()
+TAG = TagType()
+
+
+def _number_or_text(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def parse_priority_text(value: str | None) -> int | str | None:
+    """Return a priority as its number if it is one; names are read further on."""
+    return int(value) if value is not None and value.isdecimal() and value.isascii() else value
+
+
+# Options that mean the same before the verb and after it; typed after it, they win.
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
+        settings = ctx.ensure_object(Settings)
+        setattr(settings, param.name, value)
+        if param.name == "url":
+            settings.is_url_given = True
+
+
+def url_option(function: F) -> F:
+    """Let --url be typed after the verb as well."""
+    return option(
+        "--url",
+        expose_value=False,
+        callback=_remember,
+        envvar="FENCEPOST_URL",
+        help="The store, as in `fencepost --url`.",
+    )(function)
+
+
+def log_options(function: F) -> F:
+    """Let --log-level and --log-json be typed after the verb as well."""
+    level = option(
+        "--log-level",
+        type=click.Choice(LEVELS, case_sensitive=False),
+        expose_value=False,
+        callback=_remember,
+        envvar="FENCEPOST_LOG_LEVEL",
+        help="How much to log; info unless told.",
+    )
+    as_json = option(
+        "--log-json",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember,
+        envvar="FENCEPOST_LOG_JSON",
+        help="Log one JSON object a line.",
+    )
+    return level(as_json(function))
+
+
+def json_option(function: F) -> F:
+    """Let the answer be JSON."""
+    return option(
+        "--json", "as_json", is_flag=True, envvar="FENCEPOST_JSON", help="Answer in JSON."
+    )(function)
+
+
+def app_option(function: F) -> F:
+    """Name the app by an option."""
+    return option(
+        "--app",
+        "app_name",
+        metavar="MODULE:ATTRIBUTE",
+        envvar="FENCEPOST_APP",
+        help="The app; found by itself when it is `app` in app.py.",
+    )(function)
+
+
+def filter_options(function: F) -> F:
+    """Say which jobs are meant."""
+    for add in reversed(
+        (
+            option(
+                "--state", "state", multiple=True, help="In this state (repeatable), or `failed`."
+            ),
+            option("--type", "type", help="Of this type."),
+            option("--queue", "queue", help="In this queue."),
+            option("--tag", "tags", type=TAG, multiple=True, help="With this tag (repeatable)."),
+            option("--correlation-id", "correlation_id", help="With this correlation id."),
+        )
+    ):
+        function = add(function)
+    return function
+
+
+def as_filter(
+    state: tuple[str, ...],
+    type: str | None,
+    queue: str | None,
+    tags: tuple[tuple[str, str], ...],
+    correlation_id: str | None,
+) -> dict[str, Any]:
+    """Return what ``filter_options`` gave as keyword arguments of ``app.jobs.find``."""
+    return {
+        "state": list(state) or None,
+        "type": type,
+        "queue": queue,
+        "tags": dict(tags) or None,
+        "correlation_id": correlation_id,
+    }

@@ -1,0 +1,195 @@
+"""``fencepost worker``: run jobs, in one process or in several under a supervisor."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.apps import find_app
+from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
+from fencepost.cli.settings import Settings
+from fencepost.core.limits import (
+    CONCURRENCY_DEFAULT,
+    CONCURRENCY_MAX,
+    GRACE_DEFAULT,
+    INTERRUPT_GRACE,
+    PROCESSES_MAX,
+)
+from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.app import App
+    from fencepost.worker import Worker
+
+
+@click.command()
+@click.argument("app_name", metavar="[APP]", required=False, envvar="FENCEPOST_APP")
+@option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME[=WEIGHT]",
+    help="Serve this queue (repeatable); all queues unless told.",
+)
+@option(
+    "--concurrency",
+    type=click.IntRange(1, CONCURRENCY_MAX),
+    default=CONCURRENCY_DEFAULT,
+    show_default=True,
+    help="Jobs at once in each process.",
+)
+@option(
+    "--processes",
+    type=click.IntRange(1, PROCESSES_MAX),
+    default=1,
+    show_default=True,
+    help="Supervised processes, replaced when they die.",
+)
+@option("--lease-ttl", type=DURATION, help="How long a job stays ours unheard of; 30s unless told.")
+@option(
+    "--grace",
+    type=DURATION,
+    default=GRACE_DEFAULT,
+    show_default="30s",
+    help="How long running jobs may finish after SIGTERM.",
+)
+@option("--burst", is_flag=True, help="Exit when nothing is claimable.")
+@click.option("--lifeline", type=int, hidden=True, help="A pipe that ends with our parent.")
+@url_option
+@log_options
+@pass_settings
+def worker(settings: Settings, /, app_name: str | None, processes: int, **options: Any) -> None:
+    """Run the jobs of APP until stopped.
+
+    APP is `module:attribute` (environment: FENCEPOST_APP); an `app` in app.py need not be named.
+    SIGTERM or Ctrl-C lets running jobs finish within --grace and gives the rest back, uncounted;
+    a second one stops at once.
+    """
+    settings.configure_logging()
+    app = find_app(app_name, settings)
+    if not app.session.tasks:
+        raise ConfigurationError(f"{app!r} has no tasks; decorate a function with @app.task")
+    if processes == 1:
+        _run(settings, app, **options)
+    else:
+        _supervise(settings, app, app_name, processes, **options)
+
+
+def parse_queues(texts: tuple[str, ...]) -> dict[str, int] | None:
+    """Return weights by queue from ``name`` and ``name=weight``; None when none is named."""
+    weights: dict[str, int] = {}
+    for text in texts:
+        name, _, weight = text.rpartition("=") if "=" in text else (text, "", "1")
+        if not weight.isdecimal():
+            raise click.BadParameter(
+                f"{text!r} is not of the form NAME or NAME=WEIGHT", param_hint="--queue"
+            )
+        weights[name] = int(weight)
+    return weights or None
+
+
+def _run(
+    settings: Settings,
+    app: App,
+    *,
+    queues: tuple[str, ...],
+    concurrency: int,
+    lease_ttl: float | None,
+    grace: float,
+    burst: bool,
+    lifeline: int | None,
+) -> None:
+    made = app.worker(
+        parse_queues(queues), concurrency=concurrency, lease_ttl=lease_ttl, grace=grace
+    )
+    if lifeline is None:
+        announce(settings, app, made.id)
+    else:
+        _end_with_parent(made, app, lifeline, grace)
+    made.run(until_idle=burst)
+    app.close()
+
+
+def announce(settings: Settings, app: App, name: str) -> None:
+    """Say what starts, and how durable its store is."""
+    findings = app.store.run(app.store.inspect())
+    durability = next((f.text for f in findings if f.code == "durability"), "durability unknown")
+    if settings.log_json:
+        from fencepost.observe import names
+        from fencepost.observe.log import log
+
+        log(names.STORE_OPENED, worker=name, store=app.url, durability=durability)
+        return
+    types = ", ".join(sorted(app.session.tasks))
+    click.echo(f"fencepost worker {name} on {app.url}", err=True)
+    click.echo(f"  {durability}", err=True)
+    click.echo(f"  types: {types}", err=True)
+
+
+def longest_stop(grace: float) -> float:
+    """Return how long a worker takes to stop at the most; past that, something is stuck."""
+    return 2 * max(grace, 1.0) + INTERRUPT_GRACE + 5.0
+
+
+def _end_with_parent(made: Worker, app: App, lifeline: int, grace: float) -> None:
+    """Stop when the parent is gone; a worker that nobody supervises would run on unseen."""
+    from fencepost.worker.lifeline import watch
+
+    watch(lifeline, stop=made.stop, clock=app.session.clock, patience=longest_stop(grace))
+
+
+def _supervise(
+    settings: Settings, app: App, app_name: str | None, processes: int, **options: Any
+) -> None:
+    from fencepost.worker.supervisor import Supervisor
+
+    if app.url.startswith("memory:"):
+        raise ConfigurationError("memory:// lives in one process; use --processes 1, or SQLite")
+    app.worker(  # refuses here and once what every child would refuse
+        parse_queues(options["queues"]),
+        concurrency=options["concurrency"],
+        lease_ttl=options["lease_ttl"],
+        grace=options["grace"],
+    )
+    announce(settings, app, f"supervisor of {processes} processes")
+    app.close()
+    del options["lifeline"]
+    Supervisor(
+        child_command(settings, app_name, **options),
+        processes,
+        clock=app.session.clock,
+        stop_patience=longest_stop(options["grace"]),
+        is_burst=options["burst"],
+    ).run()
+
+
+def child_command(
+    settings: Settings,
+    app_name: str | None,
+    *,
+    queues: tuple[str, ...] = (),
+    concurrency: int = CONCURRENCY_DEFAULT,
+    lease_ttl: float | None = None,
+    grace: float = GRACE_DEFAULT,
+    burst: bool = False,
+) -> list[str]:
+    """Return the command of one worker process with the same options.
+
+    Whoever starts it adds a lifeline.
+    """
+    command = [sys.executable, "-m", "fencepost"]
+    if settings.is_url_given:
+        command += ["--url", settings.url]
+    if settings.log_level:
+        command += ["--log-level", settings.log_level]
+    if settings.log_json:
+        command += ["--log-json"]
+    command += ["worker", *([app_name] if app_name else [])]
+    for queue in queues:
+        command += ["--queue", queue]
+    command += ["--concurrency", str(concurrency), "--processes", "1", "--grace", f"{grace:g}s"]
+    if lease_ttl is not None:
+        command += ["--lease-ttl", f"{lease_ttl:g}s"]
+    return [*command, *(["--burst"] if burst else [])]

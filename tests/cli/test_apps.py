@@ -1,0 +1,90 @@
+"""Finding the app that a user names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.support import Command
+
+from fencepost.cli.apps import find_app
+from fencepost.cli.settings import Settings
+from fencepost.errors import ConfigurationError
+
+
+def test_an_app_in_app_py_need_not_be_named(command: Command) -> None:
+    assert "add" in find_app(None, Settings()).session.tasks
+
+
+def test_a_module_alone_names_its_lone_app(command: Command) -> None:
+    (command.folder / "shop.py").write_text("from fencepost import App\nqueue = App()\n")
+    assert find_app("shop", Settings()).session.tasks == {}
+    assert find_app("shop:queue", Settings()) is find_app("shop", Settings())
+
+
+def test_an_app_in_a_package_is_named_by_dots(command: Command) -> None:
+    (command.folder / "store").mkdir()
+    (command.folder / "store" / "jobs.py").write_text("from fencepost import App\napp = App()\n")
+    assert find_app("store.jobs:app", Settings()).name == "fencepost"
+
+
+def test_a_url_that_was_typed_wins_over_that_of_the_app(command: Command) -> None:
+    (command.folder / "shop.py").write_text(
+        "from fencepost import App\napp = App('sqlite:///own.db')\n"
+    )
+    settings = Settings(url="sqlite:///typed.db", is_url_given=True)
+    assert find_app("shop:app", settings).session.url == "sqlite:///typed.db"
+
+
+def test_without_a_typed_url_the_app_decides(command: Command) -> None:
+    (command.folder / "shop.py").write_text(
+        "from fencepost import App\napp = App('sqlite:///own.db')\n"
+    )
+    settings = Settings(url="sqlite:///from-environment.db")
+    assert find_app("shop:app", settings).url == "sqlite:///own.db"
+    assert settings.url == "sqlite:///own.db"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere:app", "no module is called 'nowhere', neither in"),
+        ("app.inner:app", "no module is called 'app.inner'"),
+        ("app:nothing", "module 'app' has no 'nothing'; did you mean `app:app`?"),
+        ("app:add", "`app:add` is not an App but a TaskHandle; did you mean `app:app`?"),
+        ("app.py", "'app.py' is a file; name its module: `app:app`"),
+        ("./shop/tasks.py:app", "is a file; name its module: `shop.tasks:app`"),
+        ("a b", "'a b' is not of the form module:attribute"),
+        ("broken:app", "broken.py:2: ZeroDivisionError: division by zero"),
+        ("unreadable:app", "unreadable.py:1: SyntaxError"),
+        ("needy:app", "importing 'needy' failed at"),
+        ("empty", "module 'empty' has no lone App; name one as `empty:app`"),
+        ("two", "module 'two' has no lone App; it has first, second; name one as `two:first`"),
+    ],
+)
+def test_an_app_that_cannot_be_had_says_why(command: Command, name: str, message: str) -> None:
+    made = "from fencepost import App\n"
+    for module, text in {
+        "broken": "\n1 / 0\n",
+        "unreadable": "def (:\n",
+        "needy": "import not_installed_anywhere\n",
+        "empty": "",
+        "two": f"{made}first = App()\nsecond = App()\n",
+    }.items():
+        (command.folder / f"{module}.py").write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        find_app(name, Settings())
+    assert message in str(caught.value)
+
+
+def test_no_name_and_no_app_py_says_what_to_do(command: Command) -> None:
+    Path("app.py").unlink()
+    with pytest.raises(ConfigurationError, match=r"there is no app\.py in"):
+        find_app(None, Settings())
+
+
+def test_an_app_without_tasks_is_not_run(command: Command) -> None:
+    (command.folder / "idle.py").write_text("from fencepost import App\napp = App()\n")
+    result = command("worker", "idle:app")
+    assert result.exit_code == 1
+    assert "has no tasks" in result.stderr

@@ -1,0 +1,66 @@
+"""``fencepost demo``: the first thing a newcomer sees, and it must be true."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.support import Command, is_running, wait_until
+
+CLAIMS = 8
+
+
+def pids_in(text: str) -> list[int]:
+    """Return the process ids that the demo named."""
+    line = next(line for line in text.splitlines() if "two worker processes" in line)
+    return [int(word.strip(",")) for word in line.split() if word.strip(",").isdecimal()][:2]
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give the folder in which the demo makes its own; a short name, for the sockets in it."""
+    folder = Path(tempfile.mkdtemp(prefix="fp"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_demo_proves_what_it_claims_and_leaves_nothing_behind(
+    command: Command, temporary: Path
+) -> None:
+    child = command.start("demo", "--exit")
+    text, _ = child.communicate(timeout=60)
+    assert child.returncode == 0, text + command.log
+    assert text.count("✓") == CLAIMS
+    assert "✗" not in text
+    assert "\x1b" not in text
+    assert "on attempt 2 (worker" in text
+    assert "stale." in text
+    assert "permanent: card 4242 has expired" in text
+    assert not [pid for pid in pids_in(text) if is_running(pid)]
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_demo_interrupted_leaves_nothing_behind(command: Command, temporary: Path) -> None:
+    child = command.start("demo", "--exit")
+    assert child.stdout is not None
+    lines = [child.stdout.readline() for _ in range(3)]
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=30)
+    assert child.returncode == 1
+    assert not [pid for pid in pids_in("".join(lines)) if is_running(pid)]
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_workers_of_a_killed_demo_end_too(command: Command, tmp_path: Path) -> None:
+    child = command.start("demo", "--exit", "--path", str(tmp_path / "d"))
+    assert child.stdout is not None
+    lines = [child.stdout.readline() for _ in range(3)]
+    os.kill(child.pid, signal.SIGKILL)
+    pids = pids_in("".join(lines))
+    wait_until(lambda: not [pid for pid in pids if is_running(pid)], "the workers end")

@@ -1,0 +1,59 @@
+"""Tables and lines for terminals and pipes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from fencepost.cli.output import clean, echo_table, plain_lines, progress_bar
+from fencepost.core.lifecycle import State
+
+
+def test_a_table_in_a_pipe_is_aligned_and_one_line_a_row() -> None:
+    lines = plain_lines(("A", "LONGER"), [("x", 1), ("two\nlines", None)])
+    assert lines == ["A          LONGER", "x          1", "two lines"]
+
+
+def test_what_a_job_says_cannot_steer_a_terminal() -> None:
+    assert clean("\x1b[31mred\x07\r\n") == "\\x1b[31mred\\x07\\r\n"
+
+
+def test_a_table_on_a_terminal_is_drawn_and_cleaned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    echo_table(("ID", "STATE"), [("a\x1b[2Jb", State.COMPLETED)])
+    drawn = capsys.readouterr().out
+    assert "───" in drawn
+    assert "\x1b[32mcompleted" in drawn
+    assert "a\\x1b[2Jb" in drawn
+
+
+def test_no_color_is_honoured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    echo_table(("ID", "STATE"), [("x", State.COMPLETED)])
+    assert "\x1b[32m" not in capsys.readouterr().out
+
+
+def test_an_empty_table_says_so_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    echo_table(("ID",), [], empty="no such jobs")
+    assert capsys.readouterr().out == "ID\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    echo_table(("ID",), [], empty="no such jobs")
+    assert capsys.readouterr().out == "no such jobs\n"
+
+
+def test_a_progress_bar_is_silent_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar("replayed", 10) as bar:
+        bar.advance(10)
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
