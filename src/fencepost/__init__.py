@@ -13,34 +13,38 @@
 ``fencepost worker`` (or ``app.worker().run()``) runs what was submitted.
 """
 
-from fencepost.app import App, JobHandle, TaskHandle
-from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.priority import Priority
-from fencepost.core.retention import Retention
-from fencepost.core.retry import Retry
-from fencepost.core.timeouts import Timeouts
-from fencepost.errors import (
-    ConfigurationError,
-    DuplicateJobError,
-    FencepostError,
-    InvalidJobError,
-    InvalidPayloadError,
-    JobCancelledError,
-    JobFailedError,
-    JobNotFoundError,
-    PayloadTooLargeError,
-    PermanentError,
-    Snooze,
-    StaleLeaseError,
-    StateConflictError,
-    StoreUnavailableError,
-    SubmissionTimeoutError,
-    TemporaryError,
-    UnknownOutcomeError,
-    WaitTimeoutError,
-)
-from fencepost.worker import Context
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fencepost.app import App, JobHandle, TaskHandle
+    from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
+    from fencepost.core.lifecycle import State
+    from fencepost.core.priority import Priority
+    from fencepost.core.retention import Retention
+    from fencepost.core.retry import Retry
+    from fencepost.core.timeouts import Timeouts
+    from fencepost.errors import (
+        ConfigurationError,
+        DuplicateJobError,
+        FencepostError,
+        InvalidJobError,
+        InvalidPayloadError,
+        JobCancelledError,
+        JobFailedError,
+        JobNotFoundError,
+        PayloadTooLargeError,
+        PermanentError,
+        Snooze,
+        StaleLeaseError,
+        StateConflictError,
+        StoreUnavailableError,
+        SubmissionTimeoutError,
+        TemporaryError,
+        UnknownOutcomeError,
+        WaitTimeoutError,
+    )
+    from fencepost.worker import Context
 
 __version__ = "0.1.0"
 
@@ -79,3 +83,34 @@ __all__ = [
     "UnknownOutcomeError",
     "WaitTimeoutError",
 ]
+
+# Loaded when first asked for: `fencepost --help` needs none of them.
+_HOMES = {
+    "fencepost.app": "App JobHandle TaskHandle",
+    "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",
+    "fencepost.core.lifecycle": "State",
+    "fencepost.core.priority": "Priority",
+    "fencepost.core.retention": "Retention",
+    "fencepost.core.retry": "Retry",
+    "fencepost.core.timeouts": "Timeouts",
+    "fencepost.errors": (
+        "ConfigurationError DuplicateJobError FencepostError InvalidJobError "
+        "InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError "
+        "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
+        "StoreUnavailableError SubmissionTimeoutError TemporaryError UnknownOutcomeError "
+        "WaitTimeoutError"
+    ),
+    "fencepost.worker": "Context",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOME_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,7 +7,6 @@ elsewhere.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import secrets
@@ -70,6 +69,8 @@ class SystemClock:
         time.sleep(seconds)
 
     async def sleep_async(self, seconds: float) -> None:
+        import asyncio  # callers that never await must not pay for loading it
+
         await asyncio.sleep(seconds)
 
     def new_id(self) -> bytes:

@@ -7,7 +7,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
-from fencepost.app.job import AsyncJobHandle, JobHandle
+from fencepost.app.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
 from fencepost.app.jobs import AsyncJobs, Jobs
 from fencepost.app.lanes import (
     AsyncQueues,
@@ -187,7 +192,8 @@ class App:
     def submit_many(self, jobs: Iterable[NewJob]) -> list[JobHandle[Any]]:
         """Store prepared jobs of any tasks, all or none, in one transaction."""
         checked = check_bulk(list(jobs))
-        replies = self.store.run(self.store.enqueue(checked, atomic=True))
+        with naming_existing(self.session):
+            replies = self.store.run(self.store.enqueue(checked, atomic=True))
         return [handle(self.session, accepted(reply)) for reply in replies]
 
     # Working.
@@ -255,7 +261,8 @@ class AsyncApp:
         """Store prepared jobs of any tasks, all or none, in one transaction."""
         checked = check_bulk(list(jobs))
         store = self._app.store
-        replies = await store.run_async(store.enqueue(checked, atomic=True))
+        async with naming_existing_async(self._app.session):
+            replies = await store.run_async(store.enqueue(checked, atomic=True))
         return [async_handle(self._app.session, accepted(reply)) for reply in replies]
 
     async def limit(self, *, max_running: int | None) -> None:

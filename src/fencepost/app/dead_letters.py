@@ -7,7 +7,12 @@ from typing import Any
 
 import msgspec
 
-from fencepost.app.job import AsyncJobHandle, JobHandle
+from fencepost.app.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
 from fencepost.app.script import Script
 from fencepost.app.session import Session
 from fencepost.core.filter import PageRequest, encode_cursor, make_page
@@ -95,7 +100,8 @@ class DeadLetterList:
 
     def replay(self, id: str) -> JobHandle[Any]:
         """Submit a dead letter afresh: a new job with its payload, and the record removed."""
-        reply = self._session.run(replay(self._session, id))
+        with naming_existing(self._session):
+            reply = self._session.run(replay(self._session, id))
         return JobHandle(self._session, reply.job_id, reply.type, reply.state)
 
     def replay_all(self, *, type: str | None = None, limit: int | None = None) -> int:
@@ -121,7 +127,8 @@ class AsyncDeadLetterList:
 
     async def replay(self, id: str) -> AsyncJobHandle[Any]:
         """Submit a dead letter afresh: a new job with its payload, and the record removed."""
-        reply = await self._session.run_async(replay(self._session, id))
+        async with naming_existing_async(self._session):
+            reply = await self._session.run_async(replay(self._session, id))
         return AsyncJobHandle(self._session, reply.job_id, reply.type, reply.state)
 
     async def replay_all(self, *, type: str | None = None, limit: int | None = None) -> int:

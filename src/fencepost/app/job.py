@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from fencepost.app import job_scripts as scripts
@@ -11,6 +13,7 @@ from fencepost.core.job import Attempt, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.priority import Priority
 from fencepost.core.why import Reason
+from fencepost.errors import DuplicateJobError
 
 R = TypeVar("R")
 
@@ -74,9 +77,10 @@ class JobHandle(_Handle, Generic[R]):
         priority: Priority | int | str | None = None,
     ) -> None:
         """Run a failed or cancelled job again, under the same id."""
-        self.state = self._session.run(
-            scripts.retry(self._session, self.id, reset_attempts, delay, priority)
-        )
+        with naming_existing(self._session):
+            self.state = self._session.run(
+                scripts.retry(self._session, self.id, reset_attempts, delay, priority)
+            )
 
     def why(self) -> list[Reason]:
         """Say in words why the job is where it is."""
@@ -112,9 +116,10 @@ class AsyncJobHandle(_Handle, Generic[R]):
         priority: Priority | int | str | None = None,
     ) -> None:
         """Run a failed or cancelled job again, under the same id."""
-        self.state = await self._session.run_async(
-            scripts.retry(self._session, self.id, reset_attempts, delay, priority)
-        )
+        async with naming_existing_async(self._session):
+            self.state = await self._session.run_async(
+                scripts.retry(self._session, self.id, reset_attempts, delay, priority)
+            )
 
     async def why(self) -> list[Reason]:
         """Say in words why the job is where it is."""
@@ -127,3 +132,27 @@ class AsyncJobHandle(_Handle, Generic[R]):
     def __await__(self) -> Any:
         """``await handle`` waits for the result."""
         return self.result().__await__()
+
+
+@contextmanager
+def naming_existing(session: Session) -> Iterator[None]:
+    """Give a DuplicateJobError that passes a handle on the job that holds the key (C15)."""
+    try:
+        yield
+    except DuplicateJobError as error:
+        (job,) = session.store.run(session.store.get([error.existing_id]))
+        if job is not None:
+            error.existing = JobHandle(session, job.id, job.type, job.state, duplicate=True)
+        raise
+
+
+@asynccontextmanager
+async def naming_existing_async(session: Session) -> AsyncIterator[None]:
+    """As ``naming_existing``, for the async face."""
+    try:
+        yield
+    except DuplicateJobError as error:
+        (job,) = await session.store.run_async(session.store.get([error.existing_id]))
+        if job is not None:
+            error.existing = AsyncJobHandle(session, job.id, job.type, job.state, duplicate=True)
+        raise

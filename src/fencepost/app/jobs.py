@@ -8,7 +8,12 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from fencepost.app import job_scripts as scripts
-from fencepost.app.job import AsyncJobHandle, JobHandle
+from fencepost.app.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
 from fencepost.app.script import Script
 from fencepost.app.session import Session
 from fencepost.core.duration import Duration
@@ -104,7 +109,10 @@ class Jobs:
         priority: Priority | int | str | None = None,
     ) -> State:
         """Run a failed or cancelled job again, under the same id."""
-        return self._session.run(scripts.retry(self._session, id, reset_attempts, delay, priority))
+        with naming_existing(self._session):
+            return self._session.run(
+                scripts.retry(self._session, id, reset_attempts, delay, priority)
+            )
 
     def edit(
         self,
@@ -165,9 +173,10 @@ class AsyncJobs:
         priority: Priority | int | str | None = None,
     ) -> State:
         """Run a failed or cancelled job again, under the same id."""
-        return await self._session.run_async(
-            scripts.retry(self._session, id, reset_attempts, delay, priority)
-        )
+        async with naming_existing_async(self._session):
+            return await self._session.run_async(
+                scripts.retry(self._session, id, reset_attempts, delay, priority)
+            )
 
     async def edit(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict
 
 import msgspec
@@ -123,7 +123,11 @@ def _aware(value: datetime) -> datetime:
             f"run_at must be a datetime with a time zone, got {value!r}; "
             f"write datetime.now(UTC) + timedelta(…), or use delay="
         )
-    return value
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        # Stored, it could not be read again, by nobody who lists jobs.
+        raise InvalidJobError(f"run_at lies outside of the calendar in UTC: {value!r}") from None
 
 
 def new_job(task: Task, payload: Body, options: Options) -> NewJob:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fencepost.app.script import Script, drive, drive_async
-from fencepost.app.submitter import Submitter
 from fencepost.clock import Clock
 from fencepost.core.job import NewJob
 from fencepost.core.task import Task
@@ -24,6 +22,9 @@ from fencepost.store.observed import observed
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
+
+if TYPE_CHECKING:
+    from fencepost.app.submitter import Submitter
 
 T = TypeVar("T")
 
@@ -88,6 +89,11 @@ class Session:
 
     async def submit_async(self, job: NewJob) -> EnqueueReply:
         """Store one job together with others submitted at the same time."""
+        # Callers that never await must not pay for loading asyncio: half of our own import time.
+        import asyncio
+
+        from fencepost.app.submitter import Submitter
+
         if self._submitter is None or self._submitter.store is not self.store:
             self._submitter = Submitter(self.store)
         timeout = self.timeouts.submission

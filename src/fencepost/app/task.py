@@ -7,7 +7,12 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 import msgspec
 
-from fencepost.app.job import AsyncJobHandle, JobHandle
+from fencepost.app.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
 from fencepost.app.options import Options, UsingOptions, merge, new_job
 from fencepost.app.session import Session, accepted
 from fencepost.core.duration import Duration
@@ -16,7 +21,7 @@ from fencepost.core.job import NewJob
 from fencepost.core.limits import BULK_MAX
 from fencepost.core.payload import check_size
 from fencepost.core.task import Task
-from fencepost.errors import DuplicateJobError, InvalidJobError
+from fencepost.errors import InvalidJobError
 from fencepost.store.replies import Duplicate, EnqueueReply
 from fencepost.store.requests import Scope
 
@@ -121,17 +126,9 @@ class TaskHandle(_Handle, Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Store a job and return its handle; when this returns, the job cannot be lost."""
-        try:
+        with naming_existing(self._session):
             reply = self._session.submit(self._prepare(args, kwargs))
-        except DuplicateJobError as error:
-            raise self._with_handle(error) from None
         return cast("JobHandle[R]", handle(self._session, reply))
-
-    def _with_handle(self, error: DuplicateJobError) -> DuplicateJobError:
-        (job,) = self._session.store.run(self._session.store.get([error.existing_id]))
-        if job is not None:
-            error.existing = JobHandle(self._session, job.id, job.type, job.state, duplicate=True)
-        return error
 
     def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
         """Submit a job and return its result."""
@@ -140,10 +137,8 @@ class TaskHandle(_Handle, Generic[P, R]):
 
     def submit_idempotent(self, key: str, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Store a job unless one with this key is live; then raise DuplicateJobError."""
-        try:
+        with naming_existing(self._session):
             reply = self._session.submit(self._prepare_idempotent(key, args, kwargs))
-        except DuplicateJobError as error:
-            raise self._with_handle(error) from None
         return cast("JobHandle[R]", handle(self._session, reply))
 
     def wait_idempotent(
@@ -156,7 +151,8 @@ class TaskHandle(_Handle, Generic[P, R]):
     def submit_many(self, arguments: Iterable[Arguments]) -> list[JobHandle[R]]:
         """Store many jobs, all or none, in one transaction."""
         jobs = self._prepare_many(arguments)
-        replies = self._session.store.run(self._session.store.enqueue(jobs, atomic=True))
+        with naming_existing(self._session):
+            replies = self._session.store.run(self._session.store.enqueue(jobs, atomic=True))
         return [cast("JobHandle[R]", handle(self._session, accepted(r))) for r in replies]
 
     def pause(self) -> None:
@@ -182,20 +178,9 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
         """Store a job and return its handle; when this returns, the job cannot be lost."""
-        try:
+        async with naming_existing_async(self._session):
             reply = await self._session.submit_async(self._prepare(args, kwargs))
-        except DuplicateJobError as error:
-            raise await self._with_handle(error) from None
         return cast("AsyncJobHandle[R]", async_handle(self._session, reply))
-
-    async def _with_handle(self, error: DuplicateJobError) -> DuplicateJobError:
-        store = self._session.store
-        (job,) = await store.run_async(store.get([error.existing_id]))
-        if job is not None:
-            error.existing = AsyncJobHandle(
-                self._session, job.id, job.type, job.state, duplicate=True
-            )
-        return error
 
     async def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
         """Submit a job and return its result."""
@@ -206,10 +191,8 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
         self, key: str, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncJobHandle[R]:
         """Store a job unless one with this key is live; then raise DuplicateJobError."""
-        try:
+        async with naming_existing_async(self._session):
             reply = await self._session.submit_async(self._prepare_idempotent(key, args, kwargs))
-        except DuplicateJobError as error:
-            raise await self._with_handle(error) from None
         return cast("AsyncJobHandle[R]", async_handle(self._session, reply))
 
     async def wait_idempotent(
@@ -223,7 +206,8 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
         """Store many jobs, all or none, in one transaction."""
         jobs = self._prepare_many(arguments)
         store = self._session.store
-        replies = await store.run_async(store.enqueue(jobs, atomic=True))
+        async with naming_existing_async(self._session):
+            replies = await store.run_async(store.enqueue(jobs, atomic=True))
         return [
             cast("AsyncJobHandle[R]", async_handle(self._session, accepted(r))) for r in replies
         ]

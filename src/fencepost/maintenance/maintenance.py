@@ -43,8 +43,10 @@ class Maintenance:
         while True:
             try:
                 pause = await self.step()
-            except StoreError as error:
-                log(names.CHORE_FAILED, level=logging.DEBUG, error=str(error))
+            except Exception as error:  # noqa: BLE001 - one chore's defect must not end the others
+                is_away = isinstance(error, StoreError)
+                level = logging.DEBUG if is_away else logging.ERROR
+                log(names.CHORE_FAILED, level=level, error=repr(error))
                 pause = LEADER_TTL / 2
             await self._store.clock.sleep_async(pause)
 

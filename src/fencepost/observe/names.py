@@ -31,6 +31,8 @@ STALE_HEARTBEAT: Final = "stale.heartbeat"
 STALE_SAVE: Final = "stale.save"
 REPEATED_SETTLE: Final = "settle.repeated"
 """A settlement sent again after an unknown outcome, which had been recorded."""
+SETTLE_FAILED: Final = "settle.failed"
+"""A settlement that the store cannot take; its job comes back when the lease runs out."""
 
 # A worker.
 WORKER_STARTED: Final = "worker.started"

@@ -47,7 +47,11 @@ class FakeClock:
         self.advance(max(seconds, 0.0))
 
     async def sleep_async(self, seconds: float) -> None:
+        import asyncio
+
         self.sleep(seconds)
+        # A loop that only sleeps must still let others run.
+        await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
 
     def new_id(self) -> bytes:
         return as_uuid4(self._random_bytes())

@@ -202,6 +202,8 @@ def _outcome_of(attempt: Attempt, future: asyncio.Future[Any]) -> Outcome | None
             return classify(RuntimeError("the handler was cancelled, and not by its worker"))
         return attempt.outcome_of_interruption()
     error = future.exception()
+    if error is not None and attempt.context.cancel_reason == "shutdown":
+        return attempt.outcome_of_interruption()  # it broke off because we asked it to
     if error is not None:
         return classify(error)
     outcome: Outcome = future.result()

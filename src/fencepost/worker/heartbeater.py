@@ -6,12 +6,12 @@ so long that a lease must have run out, the handler is interrupted just the same
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
-from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Extended, HeartbeatReply
@@ -69,9 +69,9 @@ class Heartbeater:
             batch = due[start : start + SETTLE_MAX]
             try:
                 self.beat(batch)
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - or every lease in hand would run out
                 self._lose_expired(held)
-                return self._patience.failed(error)
+                return max(min(self._patience.failed(error), self._time_left()), 0.01)
         self._patience.succeeded()
         now = self._store.clock.monotonic()
         waits = [each.confirmed_at + _interval(each) - now for each in self._hand.everything()]
@@ -99,6 +99,12 @@ class Heartbeater:
         for each in held:
             if now >= each.confirmed_at + each.job.lease_ttl:
                 self._lose(each, "lease_lost")
+
+    def _time_left(self) -> float:
+        """Return how long the lease lasts that runs out first."""
+        now = self._store.clock.monotonic()
+        ends = [each.confirmed_at + each.job.lease_ttl for each in self._hand.everything()]
+        return min(ends, default=math.inf) - now
 
     def _lose(self, held: Held, reason: CancelReason) -> None:
         if self._hand.drop(held.job.id, held.job.lease.token) is not None:

@@ -7,6 +7,7 @@ had become of it. Until the store has answered, the job stays in hand and is hea
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,7 @@ from fencepost.core.outcome import Settlement
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
 from fencepost.store.protocol import Store
 from fencepost.worker.hand import Hand
 from fencepost.worker.patience import Patience
@@ -40,6 +42,8 @@ class Settler:
         self._in_flight = 0
         self._counters = counters
         self._ended: Counter[AttemptOutcome] = Counter()
+        self._alone = 0
+        """How many of the next settlements are to be written one by one."""
 
     @property
     def is_idle(self) -> bool:
@@ -59,7 +63,9 @@ class Settler:
 
     async def step(self) -> int:
         """Write one group; return how many settlements it had. They stay pending on an outage."""
-        batch = [self._pending.popleft() for _ in range(min(len(self._pending), SETTLE_MAX))]
+        size = min(len(self._pending), 1 if self._alone else SETTLE_MAX)
+        self._alone = max(self._alone - 1, 0)
+        batch = [self._pending.popleft() for _ in range(size)]
         if not self._pending:
             self._news.clear()
         if not batch:
@@ -74,6 +80,9 @@ class Settler:
             self._news.set()
             await self._store.clock.sleep_async(self._patience.failed(error))
             return 0
+        except Exception as error:  # noqa: BLE001 - or no job would ever be settled again
+            self._set_aside(batch, error)
+            return 0
         finally:
             self._in_flight = 0
         self._patience.succeeded()
@@ -81,6 +90,17 @@ class Settler:
         self._hand.drop_all(batch)
         self._on_written(batch)
         return len(batch)
+
+    def _set_aside(self, batch: list[Settlement], error: Exception) -> None:
+        """Find the settlement that the store cannot take, and give it up: its lease runs out."""
+        if len(batch) > 1:
+            self._pending.extendleft(reversed(batch))
+            self._alone = len(batch)
+            self._news.set()
+            return
+        self._hand.drop_all(batch)
+        self._counters.add(names.SETTLE_FAILED)
+        log(names.SETTLE_FAILED, level=logging.ERROR, id=batch[0].job_id, error=repr(error))
 
     def _count(self) -> None:
         ended, self._ended = self._ended, Counter()

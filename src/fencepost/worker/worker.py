@@ -23,11 +23,13 @@ from fencepost.core.limits import (
     LAG_INTERVAL,
     LAG_WARNING,
     POLL_INTERVAL,
+    PREFETCH_MAX,
     RECOVER_BATCH,
     WORKER_LEASE_TTL_DEFAULT,
 )
 from fencepost.core.outcome import Outcome, Released, Settlement, decide
 from fencepost.core.retention import Retention
+from fencepost.core.shown import shown
 from fencepost.core.task import Task
 from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.core.weights import parse_weights
@@ -64,10 +66,9 @@ class Worker:
         prefetch: int | None = None,
         id: str | None = None,
     ) -> None:
-        if isinstance(concurrency, bool) or not 1 <= concurrency <= CONCURRENCY_MAX:
-            raise ConfigurationError(
-                f"concurrency must lie between 1 and {CONCURRENCY_MAX}, got {concurrency!r}"
-            )
+        _check_count("concurrency", concurrency, 1, CONCURRENCY_MAX)
+        if prefetch is not None:
+            _check_count("prefetch", prefetch, 0, PREFETCH_MAX)
         self._store = store
         self._clock = store.clock
         self._tasks = tasks
@@ -322,7 +323,7 @@ class Worker:
             self._wake.set()
 
     def _settlements_written(self, settlements: Sequence[Settlement]) -> None:
-        """Look again if a job of ours will come back, maybe before the next poll, or if all is done."""
+        """Look again if a job will come back, maybe before the next poll, or if all is done."""
         if any(not s.decision.state.is_terminal for s in settlements) or (
             self._until_idle and not self._hand
         ):
@@ -429,3 +430,10 @@ class AsyncWorker:
     async def run(self, until_idle: bool = False) -> None:
         """Run jobs on this event loop until stopped or until nothing is claimable."""
         await self._worker.run_async(until_idle)
+
+
+def _check_count(name: str, value: object, minimum: int, maximum: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise ConfigurationError(
+            f"{name} must lie between {minimum} and {maximum}, got {shown(value)}"
+        )

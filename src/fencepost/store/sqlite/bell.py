@@ -7,11 +7,9 @@ commit to waking, and no polling in between. Nothing depends on it: a lost byte 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import select
 import socket
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -21,9 +19,9 @@ from fencepost.store.plan import Operation
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim, Moved, Settled
 
-SOCKET_PATH_MAX = 100
-"""The kernel allows 108 bytes (104 on macOS) for the whole path of a socket."""
-NAME_ROOM = 40
+DESCRIPTORS = "/proc/self/fd"
+"""Where the system has it, a socket is reached through its folder's descriptor: the kernel allows
+only 108 bytes for a socket's path, and a database may lie deep."""
 
 _READY_AFTER = frozenset(
     {"enqueue", "recover", "promote", "retry", "replay", "resume", "limit", "edit"}
@@ -51,25 +49,31 @@ def _moves(result: Any) -> Iterable[Moved | Settled]:
     return []
 
 
-def socket_folder(database_path: str) -> str:
-    """Return the folder of the sockets: beside the database, or a short one that all agree on."""
-    beside = f"{database_path}.d"
-    if len(os.fsencode(beside)) + NAME_ROOM <= SOCKET_PATH_MAX:
-        return beside
-    digest = hashlib.sha256(os.fsencode(os.path.realpath(database_path))).hexdigest()[:16]
-    return os.path.join(tempfile.gettempdir(), f"fencepost-{os.getuid()}-{digest}.d")
-
-
 class Bell:
     """Rings the listeners of a topic, in whatever process they are."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._changed_ns = -1
         self._listeners: dict[Topic, list[str]] = {}
+
+    def address(self, name: str) -> str:
+        """Return a short path to the socket called *name*."""
+        if os.path.isdir(DESCRIPTORS):
+            return f"{DESCRIPTORS}/{self._folder_fd}/{name}"
+        return os.path.join(self.folder, name)
+
+    def listen(self, topic: Topic, unique: str) -> SocketListener | DeafListener:
+        """Return a listener; one that hears nothing if the system refuses it a socket."""
+        name = f"{topic.value}-{os.getpid()}-{unique[:8]}.sock"
+        try:
+            return SocketListener(self.address(name), os.path.join(self.folder, name))
+        except OSError:
+            return DeafListener()
 
     def ring(self, topics: Iterable[Topic]) -> None:
         """Send one byte to every listener of *topics*; never waits, never raises."""
@@ -84,7 +88,7 @@ class Bell:
             if changed_ns != self._changed_ns:
                 names = os.listdir(self.folder)
                 self._listeners = {
-                    each: [os.path.join(self.folder, n) for n in names if n.startswith(each.value)]
+                    each: [self.address(n) for n in names if n.startswith(each.value)]
                     for each in Topic
                 }
                 self._changed_ns = changed_ns
@@ -106,17 +110,39 @@ class Bell:
 
     def close(self) -> None:
         self._socket.close()
+        fd, self._folder_fd = self._folder_fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class DeafListener:
+    """Hears nothing: whoever waits on it polls."""
+
+    def wait(self, timeout: float) -> bool:
+        select.select([], [], [], max(timeout, 0))
+        return False
+
+    async def wait_async(self, timeout: float) -> bool:
+        never = asyncio.get_running_loop().create_future()
+        await asyncio.wait([never], timeout=timeout)
+        return False
+
+    def close(self) -> None:
+        """Nothing to let go of."""
 
 
 class SocketListener:
     """Wakes when the bell rings for its topic."""
 
-    def __init__(self, folder: str, topic: Topic, unique: str) -> None:
-        name = f"{topic.value}-{os.getpid()}-{unique[:8]}.sock"
-        self._path = os.path.join(folder, name)
+    def __init__(self, address: str, path: str) -> None:
+        self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        self._socket.bind(self._path)
+        try:
+            self._socket.bind(address)
+        except OSError:
+            self._socket.close()
+            raise
 
     def wait(self, timeout: float) -> bool:
         readable, _, _ = select.select([self._socket], [], [], max(timeout, 0))

@@ -7,6 +7,7 @@ been acknowledged (NORMAL alone lost in 58), at twice the rate of FULL inside th
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import threading
@@ -187,7 +188,7 @@ class Database:
         if self.durability == "process":
             return
         try:
-            os.fdatasync(self._wal)
+            _force(self._wal)
         except OSError as error:
             raise UnknownOutcomeError(
                 f"{self.path}: committed, but the disk did not confirm it: {error}"
@@ -213,6 +214,16 @@ class Database:
     def pending_migrations(self) -> list[tuple[str, str]]:
         with self._write_mutex:
             return [(name, sql) for _, name, sql in schema.pending(self._writer)]
+
+
+def _force(fd: int) -> None:
+    """Return when what was written to *fd* is on the disk."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    elif hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # macOS: its fsync stops at the drive's own cache
+    else:
+        os.fsync(fd)
 
 
 class _Cursor:

@@ -54,7 +54,7 @@ from fencepost.store.sqlite import (
     settling,
     upkeep,
 )
-from fencepost.store.sqlite.bell import Bell, SocketListener, socket_folder, topics_of
+from fencepost.store.sqlite.bell import Bell, topics_of
 from fencepost.store.sqlite.catalog import Catalog, Env
 from fencepost.store.sqlite.database import LOCK_TIMEOUT, Database
 from fencepost.store.sqlite.writer import GroupWriter
@@ -86,7 +86,7 @@ class SqliteStore(Store):
             patience=patience,
             on_rollback=self._env.catalog.forget,
         )
-        self._bell = Bell(socket_folder(self._database.path))
+        self._bell = Bell(f"{self._database.path}.d")
         self._writer = GroupWriter(self._database, self._ring)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="fencepost-sqlite-read")
 
@@ -122,7 +122,7 @@ class SqliteStore(Store):
 
     def listen(self, topic: Topic) -> Listener:
         self._database.check()
-        return SocketListener(self._bell.folder, topic, self.clock.new_id().hex())
+        return self._bell.listen(topic, self.clock.new_id().hex())
 
     def migrate(self) -> list[str]:
         """Return nothing: opening the file has brought its schema up to date."""

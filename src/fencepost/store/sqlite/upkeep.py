@@ -18,7 +18,7 @@ from fencepost.core.lifecycle import LIVE, Event, State, advance
 from fencepost.core.limits import PRUNE_SCAN
 from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
 from fencepost.core.policy import DEFAULT_POLICY, Policy
-from fencepost.store.plan import Plan, Statement
+from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Moved, Pruned
 from fencepost.store.requests import PruneRequest
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
@@ -47,8 +47,11 @@ PROMOTE = f"""
 update jobs set state = {NUMBER[State.SCHEDULED]}, scheduled_at = ?1, updated_at = ?1
 where seq in (select value from json_each(?2))
 """
-SCAN = """
-select seq, lane, state, completed_at, key, tags from jobs where seq > ? order by seq limit ?
+FIRST_AFTER = "select seq, created_at from jobs where seq > ? order by seq limit 1"
+LAST = "select max(seq) from jobs"
+ENDED_BETWEEN = """
+select seq, lane, state, completed_at, key from jobs
+where seq between ? and ? and completed_at is not null order by seq
 """
 HELD_KEYS = """
 select idempotency.seq from jobs
@@ -159,20 +162,27 @@ def promote(env: Env, limit: int) -> Plan[list[Moved]]:
 def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     """Delete terminal jobs that have been kept long enough.
 
-    Goes through jobs in the order of submission, a bounded stretch at a time: no index is kept
-    for it, and old jobs, which are nearly all prunable, come first.
+    Goes through jobs in the order of submission, a bounded stretch at a time, and ends at the first
+    that is too young to have been kept long enough: no index is kept for it, and a backlog of young
+    jobs costs nothing.
     """
     if request.limit <= 0:
         return Pruned(0, request.after)
     now = env.clock.now_us()
-    rows = yield Statement(SCAN, (request.after, PRUNE_SCAN))
-    candidates = [row for row in rows if _is_old(row[2], row[3], request, now)]
+    rows = yield Statement(FIRST_AFTER, (request.after,))
+    if not rows or not request.keep or rows[0][1] + seconds_to_us(min(request.keep.values())) > now:
+        return Pruned(0, None)
+    start = rows[0][0]
+    end_ = start + PRUNE_SCAN - 1
+    ended = yield Statement(ENDED_BETWEEN, (start, end_))
+    candidates = [row for row in ended if _is_old(row[2], row[3], request, now)]
     held = yield from _held([row[0] for row in candidates if row[4] is not None], now)
     chosen = [row for row in candidates if row[0] not in held][: request.limit]
+    ((last,),) = yield Statement(LAST)
     yield from _delete(chosen)
     if len(chosen) == request.limit:
         return Pruned(len(chosen), chosen[-1][0])
-    return Pruned(len(chosen), rows[-1][0] if len(rows) == PRUNE_SCAN else None)
+    return Pruned(len(chosen), end_ if end_ < last else None)
 
 
 def _is_old(number: int, completed_at: int | None, request: PruneRequest, now: int) -> bool:
@@ -190,7 +200,7 @@ def _held(seqs: list[int], now: int) -> Plan[set[int]]:
     return {row[0] for row in rows}
 
 
-def _delete(rows: Sequence[tuple[int, int, int, int, str | None, str | None]]) -> Plan[None]:
+def _delete(rows: Sequence[Row]) -> Plan[None]:
     if not rows:
         return
     seqs = numbers_json([row[0] for row in rows])
