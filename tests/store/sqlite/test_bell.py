@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from fencepost.core.job import NewJob
 from fencepost.store.protocol import Topic
-from fencepost.store.sqlite.bell import SOCKET_PATH_MAX, Bell, SocketListener, socket_folder
+from fencepost.store.sqlite.bell import Bell, SocketListener
 from fencepost.store.sqlite.store import SqliteStore
 
 SUBMIT = """
@@ -56,24 +57,30 @@ def test_a_socket_left_by_a_killed_process_is_removed(store: SqliteStore, path: 
     again.close()
 
 
-def test_a_path_too_long_for_a_socket_gets_a_short_folder_that_all_agree_on(
-    tmp_path: Path,
-) -> None:
+def test_a_database_that_lies_too_deep_for_a_socket_is_heard_all_the_same(tmp_path: Path) -> None:
+    """The kernel allows 108 bytes for the path of a socket."""
     deep = tmp_path / ("d" * 90) / ("e" * 90)
     deep.mkdir(parents=True)
-    path = str(deep / "jobs.db")
-    folder = socket_folder(path)
-    assert folder == socket_folder(path)
-    assert len(folder) < SOCKET_PATH_MAX
-    store = SqliteStore(path)
+    store, other = (SqliteStore(str(deep / "jobs.db")) for _ in range(2))
     listener = store.listen(Topic.READY)
-    other = SqliteStore(path)
+    assert isinstance(listener, SocketListener)
     other.run(other.enqueue([NewJob(type="t")]))
     assert listener.wait(5)
     listener.close()
     other.close()
     store.close()
-    os.rmdir(folder)
+
+
+def test_a_store_without_sockets_is_polled(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wake-up is a courtesy: a system that refuses a socket costs latency, nothing else."""
+    monkeypatch.setattr(store._bell, "address", lambda name: "/nowhere/at/all")
+    listener = store.listen(Topic.READY)
+    store.run(store.enqueue([NewJob(type="t")]))
+    assert not listener.wait(0)
+    assert not asyncio.run(listener.wait_async(0))
+    listener.close()
 
 
 def test_ringing_never_raises(tmp_path: Path) -> None:
