@@ -9,20 +9,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from functools import cache
+from typing import Any
 
 import msgspec
 
 from fencepost.core.ids import id_text
 from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
+from fencepost.core.job import (
+    AttemptOutcome,
+    Body,
+    Category,
+    ClaimedJob,
+    Encoding,
+    Failure,
+    Lease,
+)
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.core.weights import deal
-from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest, Scope
 from fencepost.store.sqlite.catalog import Env, Lane, Tally, numbers_json
@@ -54,15 +63,32 @@ LINE = """
 select priority, run_at, seq from jobs indexed by jobs_ready where state = 1 and lane = ?
 """
 MERGED_MAX = 100
+INLINE_PAYLOAD_MAX = 8_192
 CLAIM = f"""
 update jobs
 set state = {RUNNING}, attempt = attempt + 1, lease_version = lease_version + 1,
     lease_token = ?1, lease_expires_at = ?2, worker = ?3, started_at = ?4, updated_at = ?4,
     progress = null
 where seq in (select value from json_each(?5))
-returning seq, id, lane, policy, priority, attempt, max_attempts, lease_version, run_at,
-  expires_at, payload_encoding, payload, key, tags, correlation_id, checkpoint, checkpoint_encoding
 """
+# In one row, see settling.LOCATE; a large payload is fetched by itself rather than copied twice.
+LEASED = f"""
+select json_group_array(json_array(
+  seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
+  expires_at, payload_encoding,
+  case when typeof(payload) = 'blob' and length(payload) <= {INLINE_PAYLOAD_MAX} then
+    case payload_encoding when 0 then cast(payload as text) else hex(payload) end
+  end,
+  key, tags, correlation_id, hex(checkpoint), checkpoint_encoding
+)) from jobs where seq in (select value from json_each(?))
+"""
+LEASED_PLAIN = """
+select seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
+  expires_at, payload_encoding, null, key, tags, correlation_id, hex(checkpoint),
+  checkpoint_encoding
+from jobs where seq in (select value from json_each(?))
+"""
+PAYLOADS = "select seq, payload from jobs where seq in (select value from json_each(?))"
 OWN_LEASE_TTL = """
 with own(seq, expires_at) as ({values})
 update jobs set lease_expires_at = own.expires_at from own where jobs.seq = own.seq
@@ -71,11 +97,11 @@ update jobs set lease_expires_at = own.expires_at from own where jobs.seq = own.
 CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
 
 
-class _Leased(NamedTuple):
-    """The parts of a claimed row that do not depend on being readable."""
+class _Leased(msgspec.Struct, gc=False, array_like=True):
+    """A claimed row."""
 
     seq: int
-    id: bytes
+    digits: str
     lane: int
     policy: int
     priority: int
@@ -85,12 +111,16 @@ class _Leased(NamedTuple):
     run_at: int
     expires_at: int
     payload_encoding: int
-    payload: bytes
+    payload: Any
+    """As text, or in hexadecimal if it is binary; as bytes when it was fetched by itself."""
     key: str | None
     tags: str | None
     correlation_id: str | None
-    checkpoint: bytes | None
+    checkpoint: str | None
     checkpoint_encoding: int | None
+
+
+_leased = msgspec.json.Decoder(list[_Leased])
 
 
 def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
@@ -192,14 +222,22 @@ def _line(lanes: Sequence[Lane], limit: int) -> Plan[list[int]]:
     """Return the first *limit* rows of a queue's lanes, in line order."""
     if limit <= 0 or not lanes:
         return []
-    heads: list[Row] = []
+    heads: list[tuple[int, int, int]] = []
     for start in range(0, len(lanes), MERGED_MAX):
         part = lanes[start : start + MERGED_MAX]
-        sql = " union all ".join([LINE] * len(part)) + " order by 1, 2, 3 limit ?"
-        heads += yield Statement(sql, (*(lane.number for lane in part), limit))
-    if len(lanes) > MERGED_MAX:
-        heads = sorted(heads)[:limit]
-    return [seq for _, _, seq in heads]
+        ((text,),) = yield Statement(_merge(len(part)), (*(lane.number for lane in part), limit))
+        heads += _places.decode(text)
+    return [seq for _, _, seq in sorted(heads)[:limit]]
+
+
+@cache
+def _merge(count: int) -> str:
+    """Return the statement that merges the lines of *count* lanes, in one row."""
+    merged = " union all ".join([LINE] * count) + " order by 1, 2, 3 limit ?"
+    return f"select json_group_array(json_array(priority, run_at, seq)) from ({merged})"
+
+
+_places = msgspec.json.Decoder(list[tuple[int, int, int]])
 
 
 def _lease(
@@ -210,8 +248,8 @@ def _lease(
         return [], [], None
     secret = env.clock.new_token()
     expires_at = now + seconds_to_us(request.lease_ttl)
-    rows = yield Statement(CLAIM, (secret, expires_at, request.worker, now, numbers_json(seqs)))
-    leased = {row[0]: _Leased._make(row) for row in rows}
+    yield Statement(CLAIM, (secret, expires_at, request.worker, now, numbers_json(seqs)))
+    leased = yield from _fetch(seqs)
     assert len(leased) == len(seqs), "a claimable row vanished inside the transaction"
     lanes = yield from env.catalog.lanes({row.lane for row in leased.values()})
     policies = yield from env.catalog.policies({row.policy for row in leased.values()})
@@ -236,6 +274,22 @@ def _lease(
     yield from tally.write()
     lease_ends = min((expires_at, *(end for _, end in own_ttl))) if jobs else None
     return jobs, corrupt, lease_ends
+
+
+def _fetch(seqs: Sequence[int]) -> Plan[dict[int, _Leased]]:
+    """Return the rows that were just leased."""
+    numbers = numbers_json(seqs)
+    ((text,),) = yield Statement(LEASED, (numbers,))
+    try:
+        rows = {row.seq: row for row in _leased.decode(text)}
+    except msgspec.DecodeError:  # a damaged row among them: take them one by one
+        plain = yield Statement(LEASED_PLAIN, (numbers,))
+        rows = {row[0]: _Leased(*row) for row in plain}
+    apart = [seq for seq, row in rows.items() if row.payload is None]
+    if apart:
+        for seq, payload in (yield Statement(PAYLOADS, (numbers_json(apart),))):
+            rows[seq].payload = payload
+    return rows
 
 
 PRIORITIES = tuple(Priority)
@@ -263,14 +317,14 @@ class _Reader:
     def read(self, row: _Leased) -> ClaimedJob | None:
         """Return the claimed job, or None if its row cannot be read."""
         policy = self._policies.get(row.policy)
-        if policy is None or not isinstance(row.payload, bytes):
+        if policy is None:
             return None
         lane = self._lanes[row.lane]
         lease_ttl = policy.lease_ttl or self._lease_ttl
         token = make_token(row.seq, self._secret)
         try:
             return ClaimedJob(
-                id=id_text(row.id),
+                id=id_text(bytes.fromhex(row.digits)),
                 type=lane.type,
                 queue=lane.queue,
                 priority=PRIORITIES[row.priority],
@@ -278,12 +332,12 @@ class _Reader:
                 max_attempts=row.max_attempts,
                 lease=Lease(token, row.lease_version, self._expires_at(lease_ttl)),
                 lease_ttl=lease_ttl,
-                payload=Body(row.payload, ENCODINGS[row.payload_encoding]),
+                payload=_payload(row),
                 policy=policy,
                 key=row.key,
                 tags=decode_tags(row.tags) if row.tags else {},
                 correlation_id=row.correlation_id,
-                checkpoint=decode_body(row.checkpoint, row.checkpoint_encoding),
+                checkpoint=_checkpoint(row),
             )
         except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
             return None
@@ -293,6 +347,21 @@ class _Reader:
         if expiry is None:
             expiry = self._expiries[lease_ttl] = from_us(self._now + seconds_to_us(lease_ttl))
         return expiry
+
+
+def _payload(row: _Leased) -> Body:
+    encoding = ENCODINGS[row.payload_encoding]
+    if isinstance(row.payload, bytes):
+        return Body(row.payload, encoding)
+    if not isinstance(row.payload, str):
+        raise TypeError("a payload is bytes")
+    is_text = encoding is Encoding.JSON
+    return Body(row.payload.encode() if is_text else bytes.fromhex(row.payload), encoding)
+
+
+def _checkpoint(row: _Leased) -> Body | None:
+    data = None if row.checkpoint is None else bytes.fromhex(row.checkpoint)
+    return decode_body(data, row.checkpoint_encoding)
 
 
 def _fail(
@@ -308,7 +377,7 @@ def _fail(
         Ending(
             Standing(
                 seq=row.seq,
-                id=row.id,
+                digits=row.digits,
                 lane=row.lane,
                 number=RUNNING,
                 attempt=row.attempt,

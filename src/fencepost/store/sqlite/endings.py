@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome
@@ -55,11 +57,12 @@ insert into attempts(seq, lease_version, number, worker, outcome, started_at, en
 """
 
 
-class Standing(NamedTuple):
+class Standing(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A live job's row, as far as ending its attempt needs it."""
 
     seq: int
-    id: bytes
+    digits: str
+    """The id in hexadecimal."""
     lane: int
     number: int
     """The state, as the table holds it."""
@@ -81,12 +84,12 @@ class Standing(NamedTuple):
 
     @property
     def job_id(self) -> str:
-        return id_text(self.id)
+        return id_text(bytes.fromhex(self.digits))
 
 
 def standing(row: Row) -> Standing:
     """Return the standing in a row with STANDING_COLUMNS."""
-    return Standing._make(row)
+    return Standing(row[0], row[1].hex(), *row[2:])
 
 
 class Ending(NamedTuple):

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+import msgspec
+
 from fencepost.core.ids import id_bytes
 from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.lifecycle import Event, State
@@ -42,7 +44,15 @@ from fencepost.store.sqlite.values import values
 
 Reply = TypeVar("Reply")
 
-LOCATE = f"select {STANDING_COLUMNS} from jobs where seq in (select value from json_each(?))"
+_standings = msgspec.json.Decoder(list[Standing])
+
+# Every row fetched gives up the interpreter's lock and queues for it again behind the thread that
+# runs handlers. All of a batch in one row of JSON does so once.
+LOCATE = f"""
+select json_group_array(json_array({STANDING_COLUMNS.replace(" id,", " lower(hex(id)),")}))
+from jobs where seq in (select value from json_each(?))
+"""
+LOCATE_ROWS = f"select {STANDING_COLUMNS} from jobs where seq in (select value from json_each(?))"
 STATES = "select id, state from jobs where id in ({values})"
 EXTEND = """
 with beat(seq, expires_at) as ({values})
@@ -73,9 +83,13 @@ def _seq_and_secret(token: str) -> tuple[int, str]:
 
 
 def _locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
-    seqs = {_seq_and_secret(token)[0] for token in tokens}
-    rows = yield Statement(LOCATE, (numbers_json(sorted(seqs)),))
-    return {row[0]: standing(row) for row in rows}
+    seqs = numbers_json(sorted({_seq_and_secret(token)[0] for token in tokens}))
+    ((text,),) = yield Statement(LOCATE, (seqs,))
+    try:
+        found = _standings.decode(text)
+    except msgspec.DecodeError:  # a damaged row among them: take them one by one
+        found = [standing(row) for row in (yield Statement(LOCATE_ROWS, (seqs,)))]
+    return {job.seq: job for job in found}
 
 
 def _is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
@@ -87,13 +101,12 @@ def _is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
         and bool(secret)
         and job.lease_expires_at is not None
         and now < job.lease_expires_at
-        and _is_id(job.id, job_id)
+        and _is_id(job, job_id)
     )
 
 
-def _is_id(id_: bytes, job_id: str) -> bool:
-    """Compare an id with its text without writing it out: this runs for every settled job."""
-    return id_.hex() == job_id.replace("-", "").lower()
+def _is_id(job: Standing, job_id: str) -> bool:
+    return job.digits == job_id.replace("-", "").lower()
 
 
 def _with_states(replies: list[Reply]) -> Plan[list[Reply]]:
@@ -138,7 +151,7 @@ def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply
 
 def _refusal(job: Standing | None, job_id: str, secret: str) -> AlreadySettled | LeaseLost:
     """Tell a repeat of the last settlement, which is safe, from a stale worker."""
-    if job is not None and secret and job.settled_token == secret and _is_id(job.id, job_id):
+    if job is not None and secret and job.settled_token == secret and _is_id(job, job_id):
         return AlreadySettled(job_id, job.state)
     return LeaseLost(job_id)
 
