@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Mapping
 from functools import partial
@@ -12,7 +13,7 @@ from fencepost.clock import Clock
 from fencepost.core.failure import classify
 from fencepost.core.job import ClaimedJob
 from fencepost.core.limits import INTERRUPT_GRACE
-from fencepost.core.outcome import Outcome, Succeeded
+from fencepost.core.outcome import Outcome, Released, Succeeded
 from fencepost.core.payload import encode
 from fencepost.core.task import Isolation, Task
 from fencepost.errors import InvalidPayloadError, PermanentError
@@ -49,7 +50,8 @@ class Executor:
         self._on_return = on_return
         self._threads = Threads()
         self._children = Children(store.url, counters)
-        self._running: set[asyncio.Future[Any]] = set()
+        # Attempts are started from within others that have just ended; none inherits of another.
+        self._context = contextvars.copy_context()
         self._unarmed: list[Attempt] = []
         self._leaked: set[Attempt] = set()
         self._stops: dict[Isolation, Stop] = {
@@ -71,9 +73,7 @@ class Executor:
             stop=self._stops[task.isolation],
         )
         self._arm(attempt, loop)
-        future = attempt.future = self._call(attempt, loop)
-        self._running.add(future)
-        future.add_done_callback(partial(self._returned, attempt))
+        attempt.future = self._call(attempt, loop)
         return attempt
 
     def close(self) -> None:
@@ -81,13 +81,33 @@ class Executor:
         self._children.close()
 
     def _call(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any]
         match attempt.task.isolation:
             case Isolation.LOOP:
-                return loop.create_task(_call_async(attempt))
+                # Says itself how it ended: a callback would cost as much as a short handler does.
+                coroutine = self._run_coroutine(attempt)
+                return loop.create_task(coroutine, context=self._context.copy())
             case Isolation.THREAD:
-                return self._threads.call(partial(_call_sync, attempt))
+                future = self._threads.call(partial(_call_sync, attempt))
             case Isolation.PROCESS:
-                return loop.create_task(self._children.run(attempt))
+                future = loop.create_task(self._children.run(attempt))
+        future.add_done_callback(partial(self._returned, attempt))
+        return future
+
+    async def _run_coroutine(self, attempt: Attempt) -> None:
+        try:
+            args, kwargs = _arguments(attempt)
+            outcome: Outcome = _succeeded(await attempt.task.function(*args, **kwargs))
+        except asyncio.CancelledError:
+            if attempt.context.cancel_reason is not None:
+                raise
+            outcome = classify(RuntimeError("the handler was cancelled, and not by its worker"))
+        except (SystemExit, KeyboardInterrupt) as error:
+            # A task that ends with one of these takes the event loop, and so the worker, with it.
+            outcome = classify(RuntimeError(f"the handler raised {error!r}"))
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+            outcome = _outcome_of_error(attempt, error)
+        self._finish(attempt, _in_time(attempt, outcome))
 
     # Timing out.
 
@@ -117,6 +137,8 @@ class Executor:
     def _stop_coroutine(self, attempt: Attempt, reason: CancelReason) -> bool:
         """Cancel a coroutine, which may tidy up for a while; then give it up."""
         if attempt.future is not None:
+            # A coroutine that is cancelled before its first step cannot say how it ended.
+            attempt.future.add_done_callback(partial(self._returned, attempt))
             attempt.future.cancel(f"fencepost: {reason}")
         loop = asyncio.get_running_loop()
         loop.call_later(INTERRUPT_GRACE, self._give_up, attempt, reason)
@@ -152,23 +174,19 @@ class Executor:
     # Returning.
 
     def _returned(self, attempt: Attempt, future: asyncio.Future[Any]) -> None:
-        self._running.discard(future)
-        attempt.has_returned = True
+        """A future that stands for a handler is done; read its outcome, if it is still wanted."""
         outcome = _outcome_of(attempt, future)
+        if not attempt.has_returned:
+            self._finish(attempt, outcome)
+
+    def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """A handler has come back: its slot is free, and its outcome counts if none came first."""
+        attempt.has_returned = True
         if attempt in self._leaked:
             self._leaked.discard(attempt)
             self._counters.add(names.SLOT_REGAINED)
         attempt.end(outcome)
         self._on_return(attempt, outcome)
-
-
-async def _call_async(attempt: Attempt) -> Outcome:
-    args, kwargs = _arguments(attempt)
-    try:
-        return _succeeded(await attempt.task.function(*args, **kwargs))
-    except (SystemExit, KeyboardInterrupt) as error:
-        # A task that ends with one of these takes the event loop, and so the worker, with it.
-        raise RuntimeError(f"the handler raised {error!r}") from error
 
 
 def _call_sync(attempt: Attempt) -> Outcome:
@@ -193,18 +211,22 @@ def _succeeded(value: Any) -> Succeeded:
 
 def _outcome_of(attempt: Attempt, future: asyncio.Future[Any]) -> Outcome | None:
     """Return the outcome of a handler that has returned, one way or another."""
-    if attempt.context.cancel_reason in ("timeout", "lease_lost", "cancelled"):
-        # Whatever it did after it was told to stop, it is too late to count.
-        future.cancelled() or future.exception()
-        return attempt.outcome_of_interruption()
     if future.cancelled():
-        if attempt.context.cancel_reason is None:
-            return classify(RuntimeError("the handler was cancelled, and not by its worker"))
         return attempt.outcome_of_interruption()
     error = future.exception()
-    if error is not None and attempt.context.cancel_reason == "shutdown":
-        return attempt.outcome_of_interruption()  # it broke off because we asked it to
     if error is not None:
-        return classify(error)
-    outcome: Outcome = future.result()
+        return _in_time(attempt, _outcome_of_error(attempt, error))
+    return _in_time(attempt, future.result())
+
+
+def _outcome_of_error(attempt: Attempt, error: BaseException) -> Outcome:
+    if attempt.context.cancel_reason == "shutdown":
+        return Released()  # it broke off because we asked it to
+    return classify(error)
+
+
+def _in_time(attempt: Attempt, outcome: Outcome) -> Outcome | None:
+    """Return *outcome*, unless the handler had been told to stop: then it is too late to count."""
+    if attempt.context.cancel_reason in ("timeout", "lease_lost", "cancelled"):
+        return attempt.outcome_of_interruption()
     return outcome

@@ -108,6 +108,8 @@ def test_a_disk_that_does_not_confirm_leaves_the_outcome_unknown(
         "update jobs set priority = 77",
         "update jobs set payload_encoding = 9",
         "update jobs set payload = 12",
+        "update jobs set payload = x'ff00ff', tags = cast(x'7b' as text)",
+        "update jobs set correlation_id = cast(x'ff' as text)",
     ],
 )
 def test_a_row_that_cannot_be_read_fails_alone(path: str, damage: str) -> None:

@@ -31,7 +31,7 @@ from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.core.weights import deal
-from fencepost.store.plan import Plan, Statement
+from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest, Scope
 from fencepost.store.sqlite.catalog import Env, Lane, Tally, numbers_json
@@ -72,20 +72,21 @@ set state = {RUNNING}, attempt = attempt + 1, lease_version = lease_version + 1,
 where seq in (select value from json_each(?5))
 """
 # In one row, see settling.LOCATE; a large payload is fetched by itself rather than copied twice.
+# As bytes: text that is not UTF-8, which a damaged row may hold, cannot be fetched as text.
 LEASED = f"""
-select json_group_array(json_array(
+select cast(json_group_array(json_array(
   seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
   expires_at, payload_encoding,
   case when typeof(payload) = 'blob' and length(payload) <= {INLINE_PAYLOAD_MAX} then
     case payload_encoding when 0 then cast(payload as text) else hex(payload) end
   end,
   key, tags, correlation_id, hex(checkpoint), checkpoint_encoding
-)) from jobs where seq in (select value from json_each(?))
+)) as blob) from jobs where seq in (select value from json_each(?))
 """
 LEASED_PLAIN = """
 select seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
-  expires_at, payload_encoding, null, key, tags, correlation_id, hex(checkpoint),
-  checkpoint_encoding
+  expires_at, payload_encoding, null, cast(key as blob), cast(tags as blob),
+  cast(correlation_id as blob), hex(checkpoint), checkpoint_encoding
 from jobs where seq in (select value from json_each(?))
 """
 PAYLOADS = "select seq, payload from jobs where seq in (select value from json_each(?))"
@@ -282,9 +283,9 @@ def _fetch(seqs: Sequence[int]) -> Plan[dict[int, _Leased]]:
     ((text,),) = yield Statement(LEASED, (numbers,))
     try:
         rows = {row.seq: row for row in _leased.decode(text)}
-    except msgspec.DecodeError:  # a damaged row among them: take them one by one
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a damaged row: take them one by one
         plain = yield Statement(LEASED_PLAIN, (numbers,))
-        rows = {row[0]: _Leased(*row) for row in plain}
+        rows = {row[0]: _from_plain(row) for row in plain}
     apart = [seq for seq, row in rows.items() if row.payload is None]
     if apart:
         for seq, payload in (yield Statement(PAYLOADS, (numbers_json(apart),))):
@@ -292,6 +293,18 @@ def _fetch(seqs: Sequence[int]) -> Plan[dict[int, _Leased]]:
     return rows
 
 
+def _from_plain(row: Row) -> _Leased:
+    """Return a row of LEASED_PLAIN; if its texts are none, in a way that cannot be read either."""
+    *head, payload_encoding, payload, key, tags, correlation_id, checkpoint, encoding = row
+    try:
+        texts = [None if text is None else text.decode() for text in (key, tags, correlation_id)]
+    except (UnicodeDecodeError, AttributeError):
+        payload_encoding, texts = UNREADABLE, [None, None, None]
+    fields: list[Any] = [*head, payload_encoding, payload, *texts, checkpoint, encoding]
+    return _Leased(*fields)
+
+
+UNREADABLE = 99
 PRIORITIES = tuple(Priority)
 
 

@@ -49,8 +49,9 @@ _standings = msgspec.json.Decoder(list[Standing])
 # Every row fetched gives up the interpreter's lock and queues for it again behind the thread that
 # runs handlers. All of a batch in one row of JSON does so once.
 LOCATE = f"""
-select json_group_array(json_array({STANDING_COLUMNS.replace(" id,", " lower(hex(id)),")}))
-from jobs where seq in (select value from json_each(?))
+select cast(json_group_array(
+  json_array({STANDING_COLUMNS.replace(" id,", " lower(hex(id)),")})
+) as blob) from jobs where seq in (select value from json_each(?))
 """
 LOCATE_ROWS = f"select {STANDING_COLUMNS} from jobs where seq in (select value from json_each(?))"
 STATES = "select id, state from jobs where id in ({values})"
@@ -87,7 +88,10 @@ def _locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
     ((text,),) = yield Statement(LOCATE, (seqs,))
     try:
         found = _standings.decode(text)
-    except msgspec.DecodeError:  # a damaged row among them: take them one by one
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+    ):  # a damaged row among them: take them one by one
         found = [standing(row) for row in (yield Statement(LOCATE_ROWS, (seqs,)))]
     return {job.seq: job for job in found}
 
