@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from fencepost.core.limits import PROGRESS_MESSAGE_LENGTH_MAX
 from fencepost.core.payload import decode, encode
 from fencepost.errors import ConfigurationError, StaleLeaseError
 from fencepost.observe import names
-from fencepost.observe.log import log
+from fencepost.observe.log import RESERVED, log
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import LeaseLost, SaveReply
@@ -111,17 +110,17 @@ class Context:
         self._check(self._store.run(self._progress(fraction, message)))
 
     def log(self, message: str, **fields: Any) -> None:
-        """Write a log event that carries the job's ids."""
-        log(
-            names.HANDLER_LOG,
-            level=logging.INFO,
-            message=message,
-            id=self.job_id,
-            type=self.type,
-            attempt=self.attempt,
-            correlation_id=self.correlation_id,
-            **fields,
-        )
+        """Write a log event that carries the job's ids; a field of the same name gets a ``_``."""
+        own: dict[str, Any] = {
+            "message": message,
+            "id": self.job_id,
+            "type": self.type,
+            "attempt": self.attempt,
+            "correlation_id": self.correlation_id,
+        }
+        taken = own.keys() | RESERVED
+        theirs = {f"{name}_" if name in taken else name: fields[name] for name in fields}
+        log(names.HANDLER_LOG, **own, **theirs)
 
     @property
     def aio(self) -> AsyncContext:

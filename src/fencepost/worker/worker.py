@@ -14,14 +14,11 @@ from typing import Any
 
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.limits import (
-    ANNOUNCE_INTERVAL,
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
     FRESH_CLAIM,
     GRACE_DEFAULT,
     INTERRUPT_GRACE,
-    LAG_INTERVAL,
-    LAG_WARNING,
     POLL_INTERVAL,
     PREFETCH_MAX,
     RECOVER_BATCH,
@@ -46,6 +43,8 @@ from fencepost.worker.executor import Executor
 from fencepost.worker.fetcher import Fetcher
 from fencepost.worker.hand import Hand, Held
 from fencepost.worker.heartbeater import Heartbeater
+from fencepost.worker.lag import measure_lag
+from fencepost.worker.presence import announce
 from fencepost.worker.settler import Settler
 
 
@@ -119,8 +118,8 @@ class Worker:
                 ("settler", self._settler.start()),
                 ("bell", self._listen()),
                 ("maintenance", self._maintenance.start()),
-                ("roster", self._announce()),
-                ("lag", self._measure_lag()),
+                ("presence", announce(self._store, self._describe)),
+                ("lag", measure_lag(self._clock, self.counters)),
             )
         ]
         try:
@@ -133,6 +132,7 @@ class Worker:
     def _set_up(self, until_idle: bool) -> None:
         """Make everything that belongs to one run."""
         self._until_idle = until_idle
+        self._started_at = self._clock.now()
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -377,6 +377,18 @@ class Worker:
 
     # Services.
 
+    def _describe(self) -> WorkerInfo:
+        return WorkerInfo(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=self._queues,
+            types=tuple(sorted(self._tasks)),
+            concurrency=self._concurrency,
+            started_at=self._started_at,
+            running=len(self._running),
+        )
+
     async def _listen(self) -> None:
         """Wake the fetcher when the store rings."""
         listener = self._store.listen(Topic.READY)
@@ -386,39 +398,6 @@ class Worker:
                     self._wake.set()
         finally:
             listener.close()
-
-    async def _announce(self) -> None:
-        """Say what this worker does, for people to see; nothing depends on it."""
-        started_at = self._clock.now()
-        while True:
-            info = WorkerInfo(
-                id=self.id,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                queues=self._queues,
-                types=tuple(sorted(self._tasks)),
-                concurrency=self._concurrency,
-                started_at=started_at,
-                running=len(self._running),
-            )
-            with suppress(StoreError):
-                await self._store.run_async(self._store.announce(info))
-            await self._clock.sleep_async(ANNOUNCE_INTERVAL)
-
-    async def _measure_lag(self) -> None:
-        """Notice when handlers block the loop."""
-        while True:
-            before = self._clock.monotonic()
-            await self._clock.sleep_async(LAG_INTERVAL)
-            lag = self._clock.monotonic() - before - LAG_INTERVAL
-            self.counters.add(names.LOOP_LAG, max(lag, 0.0))
-            if lag > LAG_WARNING:
-                log(
-                    names.LOOP_LAG,
-                    level=logging.WARNING,
-                    seconds=lag,
-                    hint="a handler blocked the event loop; make it a `def` or isolate it",
-                )
 
 
 class AsyncWorker:

@@ -1,0 +1,27 @@
+"""Notices when handlers block the event loop."""
+
+from __future__ import annotations
+
+import logging
+
+from fencepost.clock import Clock
+from fencepost.core.limits import LAG_INTERVAL, LAG_WARNING
+from fencepost.observe import names
+from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
+
+
+async def measure_lag(clock: Clock, counters: Counters) -> None:
+    """Count by how much the loop oversleeps, forever; warn when that is long."""
+    while True:
+        before = clock.monotonic()
+        await clock.sleep_async(LAG_INTERVAL)
+        lag = clock.monotonic() - before - LAG_INTERVAL
+        counters.add(names.LOOP_LAG, max(lag, 0.0))
+        if lag > LAG_WARNING:
+            log(
+                names.LOOP_LAG,
+                level=logging.WARNING,
+                seconds=lag,
+                hint="a handler blocked the event loop; make it a `def` or isolate it",
+            )
