@@ -52,9 +52,24 @@ R = TypeVar("R")
 DEFAULT_URL = "sqlite:///fencepost.db"
 
 
+class _Unannotated:
+    """A type that no handler names: only a first parameter without a type accepts it.
+
+    Else type checkers would take such a parameter for a Context, and hide it from callers.
+    """
+
+
 class TaskDecorator(Protocol):
     """Makes a function a task. A first parameter of type Context is not the caller's to give."""
 
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[_Unannotated, ...], Coroutine[Any, Any, R]]
+    ) -> TaskHandle[..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[_Unannotated, ...], R]
+    ) -> TaskHandle[..., R]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
@@ -117,6 +132,14 @@ class App:
 
     @overload
     def task(
+        self, function: Callable[Concatenate[_Unannotated, ...], Coroutine[Any, Any, R]], /
+    ) -> TaskHandle[..., R]: ...
+    @overload
+    def task(
+        self, function: Callable[Concatenate[_Unannotated, ...], R], /
+    ) -> TaskHandle[..., R]: ...
+    @overload
+    def task(
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
     ) -> TaskHandle[P, R]: ...
     @overload
@@ -139,7 +162,7 @@ class App:
         isolation: Literal["process", "thread", "loop"] | None = None,
     ) -> TaskDecorator: ...
 
-    def task(  # type: ignore[misc]  # mypy asks of keyword-only overload 5 what it does not say
+    def task(  # type: ignore[misc]  # mypy asks of keyword-only overload 7 what it does not say
         self,
         function: Any = None,
         /,

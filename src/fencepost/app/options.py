@@ -62,12 +62,13 @@ def merge(options: Options, given: UsingOptions, timeouts: Timeouts) -> Options:
         hint = "; ids are assigned by the system" if "id" in unknown else ""
         raise ConfigurationError(f"using() has no option {unknown[0]!r}{hint}")
     changes: dict[str, Any] = {}
-    if given.get("delay") is not None:
-        changes |= {"delay": parse_duration(given["delay"], name="delay"), "run_at": None}
-    if given.get("run_at") is not None:
-        changes |= {"run_at": _aware(given["run_at"])}
-    if given.get("delay") is not None and given.get("run_at") is not None:
+    delay, run_at = given.get("delay"), given.get("run_at")
+    if delay is not None and run_at is not None:
         raise InvalidJobError("give delay or run_at, not both")
+    if delay is not None:
+        changes |= {"delay": parse_duration(delay, name="delay"), "run_at": None}
+    if run_at is not None:
+        changes |= {"run_at": _aware(run_at)}
     for name, check in _CHECKS.items():
         if given.get(name) is not None:
             changes[name] = check(given[name])  # type: ignore[literal-required]  # a TypedDict key
@@ -94,14 +95,14 @@ _CHECKS: dict[str, Any] = {
 
 def _policy_changes(given: UsingOptions, timeouts: Timeouts) -> dict[str, Any]:
     changes: dict[str, Any] = {}
-    if given.get("retry") is not None:
-        changes |= retry_fields(given["retry"])
-    if given.get("timeout") is not None:
-        changes["timeout"] = timeouts.execution_for(given["timeout"])
-    if given.get("lease_ttl") is not None:
-        changes["lease_ttl"] = parse_lease_ttl(given["lease_ttl"])
-    if given.get("lifetime") is not None:
-        changes["lifetime"] = parse_lifetime(given["lifetime"])
+    if (retry := given.get("retry")) is not None:
+        changes |= retry_fields(retry)
+    if (timeout := given.get("timeout")) is not None:
+        changes["timeout"] = timeouts.execution_for(timeout)
+    if (lease_ttl := given.get("lease_ttl")) is not None:
+        changes["lease_ttl"] = parse_lease_ttl(lease_ttl)
+    if (lifetime := given.get("lifetime")) is not None:
+        changes["lifetime"] = parse_lifetime(lifetime)
     return changes
 
 

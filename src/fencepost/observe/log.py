@@ -14,6 +14,8 @@ from typing import Any
 logger = logging.getLogger("fencepost")
 
 FIELDS = "fencepost_fields"
+RESERVED = frozenset({"at", "level", "event"})
+"""What every line says, so that no field may be called so."""
 
 
 def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
@@ -54,7 +56,8 @@ class JsonFormatter(logging.Formatter):
 
 def _show(value: Any) -> str:
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
-    return json.dumps(text) if " " in text or '"' in text or not text else text
+    is_plain = text.isprintable() and not set(text) & {" ", '"'}
+    return text if text and is_plain else json.dumps(text)
 
 
 def configure(*, level: str = "INFO", as_json: bool = False) -> None:

@@ -1,0 +1,241 @@
+"""A store that is observed: every transition is counted, every refused write is told."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from fencepost import NewJob, State
+from fencepost.core.idempotency import Key, OnDuplicate
+from fencepost.core.job import Body, Category, ClaimedJob, Failure
+from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
+from fencepost.core.policy import Policy
+from fencepost.errors import DuplicateJobError, StoreUnavailableError
+from fencepost.observe.counters import Counters
+from fencepost.store.memory.store import MemoryStore
+from fencepost.store.observed import observed
+from fencepost.store.protocol import Store
+from fencepost.store.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Save
+from fencepost.testing.clock import FakeClock
+
+TTL = 30.0
+ONCE = Policy(max_attempts=1)
+TROUBLE = Failed(Failure(Category.TEMPORARY, "trouble"))
+DONE = Succeeded(Body(b"1"))
+
+
+class Rig:
+    """A memory store, observed."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.counters = Counters()
+        self.inner = MemoryStore(clock=self.clock)
+        self.store: Store = observed(self.inner, self.counters)
+
+    def enqueue(self, **fields: Any) -> str:
+        [reply] = self.store.run(self.store.enqueue([NewJob(type="t", **fields)]))
+        return reply.job_id
+
+    def take(self, **fields: Any) -> ClaimedJob:
+        if fields or not self.inner.run(self.inner.queues()):
+            self.enqueue(**fields)
+        request = ClaimRequest(worker="w", limit=1, lease_ttl=TTL)
+        [job] = self.store.run(self.store.claim(request)).jobs
+        return job
+
+    def settle(self, job: ClaimedJob, outcome: Outcome) -> None:
+        decision = decide(job, outcome, self.clock.rng)
+        self.store.run(self.store.settle([Settlement(job.id, job.lease.token, decision)]))
+
+    def counts(self, *prefixes: str) -> dict[str, float]:
+        snapshot = self.counters.snapshot()
+        return {name: n for name, n in snapshot.items() if name.startswith(prefixes)}
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "policy", "state"),
+    [
+        (DONE, Policy(), "completed"),
+        (TROUBLE, Policy(), "retrying"),
+        (TROUBLE, ONCE, "dead_letter"),
+        (Failed(Failure(Category.PERMANENT, "no")), Policy(), "failed"),
+        (Snoozed(5.0), Policy(), "delayed"),
+        (Released(), Policy(), "scheduled"),
+    ],
+)
+def test_every_settlement_is_counted_by_the_state_it_led_to(
+    rig: Rig, outcome: Outcome, policy: Policy, state: str
+) -> None:
+    """S4-12."""
+    rig.settle(rig.take(policy=policy), outcome)
+    assert rig.counts("job.") == {
+        "job.enqueued{state=scheduled}": 1,
+        "job.claimed": 1,
+        f"job.settled{{state={state}}}": 1,
+    }
+
+
+def test_submissions_are_counted_by_state_and_duplicates_apart(rig: Rig) -> None:
+    """S1-9."""
+    rig.enqueue(delay=60.0)
+    rig.enqueue(key=Key("k"))
+    rig.enqueue(key=Key("k"))
+    assert rig.counts("job.") == {
+        "job.enqueued{state=delayed}": 1,
+        "job.enqueued{state=scheduled}": 1,
+        "job.duplicate": 1,
+    }
+
+
+def test_what_operators_do_is_counted(rig: Rig) -> None:
+    store = rig.store
+    first = rig.enqueue()
+    store.run(store.cancel([first]))
+    store.run(store.cancel([first]))
+    store.run(store.retry([RetryRequest(first)]))
+    rig.settle(rig.take(), Failed(Failure(Category.PERMANENT, "no")))
+    store.run(store.replay([first]))
+    second = rig.take()
+    rig.settle(second, Failed(Failure(Category.PERMANENT, "no")))
+    store.run(store.discard([second.id]))
+    store.run(store.discard([second.id]))
+    for name in ("job.cancelled", "job.reopened", "job.replayed", "job.discarded"):
+        assert rig.counters.get(name) == 1, name
+
+
+def test_upkeep_is_counted(rig: Rig) -> None:
+    """S4-12."""
+    store = rig.store
+    rig.enqueue(delay=10.0)
+    rig.clock.advance(10)
+    store.run(store.promote(10))
+    rig.enqueue(policy=Policy(lifetime=5.0))
+    rig.clock.advance(5)
+    store.run(store.expire(10))
+    rig.clock.advance("1d")
+    keep = {State.DEAD_LETTER: 60.0}
+    store.run(store.prune(PruneRequest(keep=keep, limit=10)))
+    assert rig.counters.get("job.promoted") == 1
+    assert rig.counters.get("job.expired", state="dead_letter") == 1
+    assert rig.counters.get("job.pruned") == 1
+
+
+@pytest.mark.parametrize("way", ["recover", "claim"])
+def test_recovered_and_exhausted_leases_are_counted_and_logged(
+    rig: Rig, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S4-12, S4-14: whether a sweep took them back or a claim on its way."""
+    store = rig.store
+    again, last = rig.take(policy=Policy()), rig.take(policy=ONCE)
+    rig.clock.advance(TTL)
+    if way == "recover":
+        store.run(store.recover(10))
+    else:
+        store.run(store.claim(ClaimRequest(worker="w", limit=1)))
+    assert rig.counts("lease.") == {"lease.recovered": 1, "lease.exhausted": 1}
+    told = {
+        vars(record)["fencepost_fields"]["id"]: (record.getMessage(), record.levelno)
+        for record in caplog.records
+    }
+    assert told == {
+        again.id: ("lease.recovered", logging.WARNING),
+        last.id: ("lease.exhausted", logging.WARNING),
+    }
+
+
+def test_promotions_and_expiries_inside_a_claim_are_counted_too(rig: Rig) -> None:
+    """S2-12, S4-14."""
+    rig.enqueue(delay=10.0)
+    rig.enqueue(policy=Policy(lifetime=5.0))
+    rig.clock.advance(10)
+    store = rig.store
+    store.run(store.claim(ClaimRequest(worker="w", limit=5)))
+    assert rig.counters.get("job.promoted") == 1
+    assert rig.counters.get("job.expired") == 1
+    assert rig.counters.get("job.claimed") == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "name"),
+    [
+        (DONE, "stale.ack"),
+        (TROUBLE, "stale.nack"),
+        (Snoozed(1.0), "stale.nack"),
+        (Released(), "stale.release"),
+    ],
+)
+def test_refused_settlements_are_counted_by_kind_and_logged(
+    rig: Rig, outcome: Outcome, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S0-49, S4-12: a zombie is something that somebody should hear of."""
+    job = rig.take()
+    rig.clock.advance(TTL)
+    rig.settle(job, outcome)
+    assert rig.counts("stale.") == {name: 1}
+    [record] = caplog.records
+    assert (record.getMessage(), vars(record)["fencepost_fields"]) == (
+        name,
+        {"id": job.id, "state": State.RUNNING},
+    )
+
+
+def test_refused_heartbeats_and_saves_are_counted_and_logged(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S4-12, S2-9."""
+    job = rig.take()
+    rig.clock.advance(TTL)
+    store = rig.store
+    store.run(store.heartbeat([Beat(job.id, job.lease.token, TTL)]))
+    store.run(store.save([Save(job.id, job.lease.token, checkpoint=Body(b"1"))]))
+    assert rig.counts("stale.") == {"stale.heartbeat": 1, "stale.save": 1}
+    assert [record.getMessage() for record in caplog.records] == ["stale.heartbeat", "stale.save"]
+
+
+def test_a_repeated_settlement_is_counted_as_what_it_is(rig: Rig) -> None:
+    """S0-57."""
+    job = rig.take()
+    rig.settle(job, DONE)
+    rig.settle(job, DONE)
+    assert rig.counters.get("settle.repeated") == 1
+    assert rig.counters.get("job.settled") == 1
+    assert rig.counts("stale.") == {}
+
+
+async def test_operations_are_counted_and_timed_in_both_colours(rig: Rig) -> None:
+    store = rig.store
+    store.run(store.queues())
+    await store.run_async(store.queues())
+    assert rig.counters.get("store.operation", operation="queues") == 2
+    assert "store.operation.seconds{operation=queues}" in rig.counters.snapshot()
+
+
+async def test_failed_operations_are_counted_by_code(rig: Rig) -> None:
+    store = rig.store
+    rejecting = NewJob(type="t", key=Key("k", on_duplicate=OnDuplicate.REJECT))
+    store.run(store.enqueue([rejecting]))
+    with pytest.raises(DuplicateJobError):
+        store.run(store.enqueue([rejecting], atomic=True))
+    operation = store.queues()
+    rig.inner.close()
+    with pytest.raises(StoreUnavailableError):
+        store.run(operation)
+    with pytest.raises(StoreUnavailableError):
+        await store.run_async(operation)
+    failed = "store.operation.failed"
+    assert rig.counters.get(failed, operation="enqueue", code="duplicate_key") == 1
+    assert rig.counters.get(failed, operation="queues", code="store_unavailable") == 2
+
+
+def test_all_else_is_the_stores_own(rig: Rig) -> None:
+    assert (rig.store.url, rig.store.clock) == ("memory://", rig.clock)
+    with pytest.raises(AttributeError):
+        rig.store.no_such_thing  # type: ignore[attr-defined]  # noqa: B018 - that is the point

@@ -1,0 +1,171 @@
+"""What editors are told about tasks, checked by mypy and by basedpyright; never run.
+
+``assert_type`` states a type; both checkers must agree with every line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from fencepost import App, Context, JobHandle, NewJob, Priority, Retry, State, TaskHandle
+from fencepost.app import AsyncJobHandle, AsyncTaskHandle
+from fencepost.core.job import Attempt, Job
+from fencepost.core.why import Reason
+
+app = App("memory://")
+
+
+@dataclass
+class Order:
+    id: int
+
+
+# The decorator, bare and with settings.
+
+
+@app.task
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@app.task(queue="mail", priority=Priority.HIGH, retry=Retry(max_attempts=5), timeout=60)
+def send(to: str, *, subject: str) -> Order:
+    return Order(1)
+
+
+@app.task
+async def fetch(url: str) -> bytes:
+    return b""
+
+
+@app.task(isolation="process")
+async def fetch_apart(url: str) -> Order:
+    return Order(1)
+
+
+@app.task
+def with_context(ctx: Context, a: int) -> str:
+    return str(a)
+
+
+@app.task(name="other")
+async def with_context_async(ctx: Context, a: int) -> str:
+    return str(a)
+
+
+@app.task
+def with_context_only(ctx: Context) -> None: ...
+
+
+# Submitting is typed by the function's own parameters, and gives a handle on its result.
+
+assert_type(add.submit(1, 2), JobHandle[int])
+assert_type(add.submit(1, b=2), JobHandle[int])
+assert_type(add.submit(1), JobHandle[int])
+assert_type(add.submit(1).result(), int)
+assert_type(add.submit(1).result(timeout="10s"), int)
+assert_type(send.submit("a@b.c", subject="hi"), JobHandle[Order])
+assert_type(add.submit_idempotent("key", 1, b=2), JobHandle[int])
+assert_type(add.prepare(1, 2), NewJob)
+assert_type(add.submit_many([(1, 2), (3, 4)]), list[JobHandle[int]])
+assert_type(add.wait(1, timeout=10), int)
+assert_type(add.wait_idempotent("key", 1, timeout=10), int)
+
+# ``async def`` gives what it is awaited to.
+
+assert_type(fetch.submit("u"), JobHandle[bytes])
+assert_type(fetch_apart.submit("u"), JobHandle[Order])
+
+# The context is not the caller's to give.
+
+assert_type(with_context.submit(1), JobHandle[str])
+assert_type(with_context_async.submit(a=1), JobHandle[str])
+assert_type(with_context_only.submit(), JobHandle[None])
+
+# Options change the job, not the types.
+
+assert_type(add.using(delay="1h", priority=Priority.LOW).submit(1), JobHandle[int])
+assert_type(
+    add.using(key="k", on_duplicate="reject").using(tags={"a": "b"}).submit(1).result(), int
+)
+
+
+# The async face.
+
+
+async def asynchronous() -> None:
+    assert_type(await add.aio.submit(1, b=2), AsyncJobHandle[int])
+    assert_type(await (await add.aio.submit(1)).result(10), int)
+    assert_type(await fetch.aio.submit("u"), AsyncJobHandle[bytes])
+    assert_type(await with_context.aio.submit(1), AsyncJobHandle[str])
+    assert_type(await add.aio.submit_idempotent("key", 1), AsyncJobHandle[int])
+    assert_type(await add.aio.wait(1, timeout=5), int)
+    assert_type(await add.aio.wait_idempotent("key", 1, timeout=5), int)
+    assert_type(await add.aio.submit_many([1, 2]), list[AsyncJobHandle[int]])
+    assert_type(await add.aio.using(delay=1).submit(1), AsyncJobHandle[int])
+    assert_type(await app.aio.submit_many([add.prepare(1)]), list[AsyncJobHandle[Any]])
+    assert_type(await app.aio.jobs.count(state="failed"), int)
+    assert_type(await (await app.aio.jobs.get("id")).refresh(), Job)
+
+
+# Handles.
+
+job = add.submit(1)
+assert_type(job.aio, AsyncJobHandle[int])
+assert_type(job.id, str)
+assert_type(job.state, State)
+assert_type(job.duplicate, bool)
+assert_type(job.refresh(), Job)
+assert_type(job.why(), list[Reason])
+assert_type(job.attempts(), list[Attempt])
+assert_type(app.jobs.get("id"), JobHandle[Any])
+assert_type(app.submit_many([add.prepare(1), send.prepare("a", subject="b")]), list[JobHandle[Any]])
+assert_type(add.type, str)
+
+
+def takes_handles(
+    sync: TaskHandle[[int], str], asynchronous: AsyncTaskHandle[[int], str]
+) -> tuple[JobHandle[str], AsyncTaskHandle[[int], str]]:
+    return sync.submit(1), sync.aio
+
+
+takes_handles(with_context, with_context.aio)
+
+
+# Handlers without annotations stay usable, whatever their first parameter is.
+
+
+@app.task
+def untyped(a, b=None):  # type: ignore[no-untyped-def]
+    return a
+
+
+@app.task(queue="mail")
+async def untyped_async(a, *rest, **more):  # type: ignore[no-untyped-def]
+    return a
+
+
+@app.task
+def untyped_alone():  # type: ignore[no-untyped-def]
+    return 1
+
+
+@app.task
+def half_typed(a, b: int = 0) -> str:  # type: ignore[no-untyped-def]
+    return ""
+
+
+untyped.submit(1, b="anything").result()
+untyped.submit("x", [1, 2])
+untyped_async.submit(1, 2, key=3)
+untyped_alone.submit()
+half_typed.submit(1, b=2).result()
+
+
+@app.task
+def anything(a: Any, b: int) -> str:
+    return ""
+
+
+anything.submit(object(), b=2).result()

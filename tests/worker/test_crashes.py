@@ -1,0 +1,167 @@
+"""Real processes, really killed and really stopped: what was promised still holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.worker.crew import LEASE_TTL, Crew, is_running
+from tests.worker.support import LONG, eventually_sync
+
+from fencepost import JobHandle, State
+from fencepost.core.job import AttemptOutcome, Category
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    crew = Crew(tmp_path)
+    yield crew
+    crew.close()
+
+
+def outcomes(job: JobHandle[object]) -> list[tuple[int, AttemptOutcome]]:
+    return [(attempt.number, attempt.outcome) for attempt in job.attempts()]
+
+
+def test_the_job_of_a_killed_worker_is_finished_within_ttl_and_a_second(crew: Crew) -> None:
+    """S0-53, S0-54, S2-15, S2-16, S2-36, S3-2, S4-1, S4-25: and the lost attempt is counted."""
+    workers = {worker.pid: worker for worker in (crew.start_worker(), crew.start_worker())}
+    job = crew.submit("stay_on_first", gate=str(crew.gate))
+    victim = workers.pop(crew.wait_for("started", id=job.id, attempt=1)["pid"])
+    victim.kill()
+    killed_at = time.monotonic()
+    (survivor,) = workers
+    assert job.result(LONG) == survivor
+    assert time.monotonic() - killed_at < LEASE_TTL + 1.0
+    assert job.refresh().attempt == 2
+    assert outcomes(job) == [(1, AttemptOutcome.FAILED), (2, AttemptOutcome.SUCCEEDED)]
+    lost = job.attempts()[0].failure
+    assert lost is not None
+    assert (lost.category, lost.code) == (Category.SYSTEM, "lease_expired")
+
+
+def test_a_worker_stopped_past_its_lease_and_continued_changes_nothing(crew: Crew) -> None:
+    """S0-49, S0-87, S2-9, S2-35, S4-26: it learns of its loss by a heartbeat, and lets go."""
+    workers = {worker.pid: worker for worker in (crew.start_worker(), crew.start_worker())}
+    job = crew.submit("stay_on_first", gate=str(crew.gate))
+    stopped = workers.pop(crew.wait_for("started", id=job.id, attempt=1)["pid"])
+    crew.freeze(stopped)
+    (survivor,) = workers
+    assert job.result(LONG) == survivor
+    before = (job.refresh(), job.attempts())
+    stopped.send_signal(signal.SIGCONT)
+    counters = crew.stop(stopped)
+    assert counters.get("lease.lost{reason=lease_lost}") == 1
+    assert counters.get("stale.heartbeat") == 1
+    assert crew.events("finished", id=job.id, pid=stopped.pid) == []
+    assert (job.refresh(), job.attempts()) == before
+
+
+def test_the_late_ack_of_a_continued_worker_is_refused(crew: Crew) -> None:
+    """S0-2, S0-52, S0-87, S0-88, S4-9, S4-26: also while the second worker is still at it."""
+    zombie = crew.start_worker("deaf")
+    job = crew.submit("stay", gate=str(crew.gate))
+    crew.wait_for("started", id=job.id, attempt=1, pid=zombie.pid)
+    crew.freeze(zombie)
+    second = crew.start_worker()
+    crew.wait_for("started", id=job.id, attempt=2, pid=second.pid)
+    zombie.send_signal(signal.SIGCONT)
+    crew.wait_for("finished", id=job.id, attempt=1, pid=zombie.pid)
+    counters = crew.stop(zombie)
+    assert counters.get("stale.ack") == 1
+    held = job.refresh()
+    assert (held.state, held.attempt, held.lease_version) == (State.RUNNING, 2, 2)
+    assert held.lease is not None
+    assert not held.lease.expired
+    crew.gate.touch()
+    assert job.result(LONG) == second.pid
+    assert outcomes(job) == [(1, AttemptOutcome.FAILED), (2, AttemptOutcome.SUCCEEDED)]
+
+
+def test_a_worker_killed_between_handler_and_ack_has_its_job_run_again(crew: Crew) -> None:
+    """S0-1, S0-2, S3-1, S3-2, S4-25: the same id, twice; that is what at-least-once means."""
+    victim = crew.start("dies-before-ack")
+    job = crew.submit("work", seconds=0.0)
+    assert victim.wait(LONG) == -signal.SIGKILL
+    crew.wait_for("finished", id=job.id, attempt=1, pid=victim.pid)
+    second = crew.start_worker()
+    assert job.result(LONG) == second.pid
+    assert [entry["attempt"] for entry in crew.events("finished", id=job.id)] == [1, 2]
+
+
+@pytest.mark.parametrize("role", ["producer", "async-producer"])
+def test_a_job_outlives_its_producer_from_the_moment_submit_returns(crew: Crew, role: str) -> None:
+    """S0-3, S0-4: and its key is taken."""
+    producer = crew.start(role)
+    assert producer.wait(LONG) == -signal.SIGKILL
+    submitted = crew.wait_for("submitted", pid=producer.pid)["id"]
+    assert crew.app.jobs.get(submitted).state is State.SCHEDULED
+    again = crew.tasks["work"].using(key="only").submit(seconds=0.0)
+    assert (again.duplicate, again.id) == (True, submitted)
+    worker = crew.start_worker()
+    assert again.result(LONG) == worker.pid
+
+
+def test_no_job_of_a_killed_worker_is_lost_started_or_not(crew: Crew) -> None:
+    """S0-1, S0-54, S0-56: a worker dies with its hands full; the next one finishes everything."""
+    jobs = [crew.submit("work", seconds=0.02) for _ in range(40)]
+    victim = crew.start("worker")
+    eventually_sync(lambda: len(crew.events("finished")) >= 8, "some jobs finished")
+    victim.kill()
+    victim.wait(LONG)
+    done = crew.app.jobs.count(state="completed")
+    crew.start_worker()
+    for job in jobs:
+        assert isinstance(job.result(LONG), int)
+    assert 0 < done < 40
+    assert crew.app.jobs.count(state="completed") == 40
+    with sqlite3.connect(crew.database) as connection:
+        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+def test_an_isolated_handler_dies_with_its_worker(crew: Crew) -> None:
+    """S2-35: no orphan goes on working under a lease that nobody extends."""
+    worker = crew.start_worker()
+    job = crew.submit("isolated", child_of="worker")
+    child = crew.wait_for("started", id=job.id, attempt=1)["pid"]
+    assert child != worker.pid
+    assert is_running(child)
+    worker.kill()
+    worker.wait(LONG)
+    eventually_sync(lambda: not is_running(child), "the child's end")
+
+
+def test_a_terminated_worker_gives_back_what_it_cannot_finish(crew: Crew) -> None:
+    """C23: within grace (1 s) it finishes what it can; the rest is released, not counted."""
+    first = crew.start_worker()
+    quick = crew.submit("work", seconds=0.3)
+    slow = crew.submit("stay_on_first", gate=str(crew.gate))
+    crew.wait_for("started", id=quick.id)
+    crew.wait_for("started", id=slow.id)
+    counters = crew.stop(first)
+    assert quick.refresh().state is State.COMPLETED
+    released = slow.refresh()
+    assert (released.state, released.attempt) == (State.SCHEDULED, 0)
+    assert counters.get("attempt.ended{outcome=released}") == 1
+    crew.gate.touch()
+    second = crew.start_worker()
+    assert slow.result(LONG) == second.pid
+    assert outcomes(slow) == [(1, AttemptOutcome.RELEASED), (1, AttemptOutcome.SUCCEEDED)]
+
+
+def test_a_second_signal_ends_a_worker_at_once(crew: Crew) -> None:
+    """C23: nobody waits for grace any more, and the job is there for the next worker."""
+    worker = crew.start_worker("patient")
+    job = crew.submit("work", seconds=60.0)
+    crew.wait_for("started", id=job.id)
+    os.kill(worker.pid, signal.SIGTERM)
+    os.kill(worker.pid, signal.SIGINT)
+    signalled_at = time.monotonic()
+    assert worker.wait(LONG) == 0
+    assert time.monotonic() - signalled_at < 15.0, "it waited for its grace of 20 s"
+    assert job.refresh().state in (State.SCHEDULED, State.RUNNING)

@@ -1,0 +1,166 @@
+"""How much a worker asks for, and when it asks again."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from tests.worker.flaky import FlakyStore, Times
+
+from fencepost import NewJob
+from fencepost.core.limits import CLAIM_MAX, POLL_INTERVAL, PREFETCH_HORIZON, PREFETCH_MAX
+from fencepost.observe.counters import Counters
+from fencepost.store.memory.store import MemoryStore
+from fencepost.store.protocol import Store
+from fencepost.store.replies import Claim
+from fencepost.testing.clock import FakeClock
+from fencepost.worker.fetcher import Fetcher
+from fencepost.worker.hand import Hand
+from fencepost.worker.patience import Patience
+
+
+class Rig:
+    def __init__(self, concurrency: int = 10, prefetch: int | None = None, **options: Any) -> None:
+        self.clock = FakeClock()
+        self.store = FlakyStore(MemoryStore(clock=self.clock))
+        self.hand = Hand()
+        self.counters = Counters()
+        settings: dict[str, Any] = {
+            "worker": "w",
+            "types": frozenset({"t"}),
+            "queues": None,
+            "lease_ttl": 30.0,
+            **options,
+        }
+        self.fetcher = Fetcher(
+            cast(Store, self.store),
+            self.hand,
+            self.counters,
+            concurrency=concurrency,
+            prefetch=prefetch,
+            **settings,
+        )
+
+    def submit(self, count: int, **fields: Any) -> None:
+        store = self.store.inner
+        store.run(store.enqueue([NewJob(type="t", **fields)] * count))
+
+
+def test_a_worker_asks_for_as_many_jobs_as_it_has_free_slots() -> None:
+    """S2-38."""
+    fetcher = Rig(concurrency=10).fetcher
+    assert [fetcher.wanted(occupied) for occupied in (0, 4, 9, 10, 12)] == [10, 6, 1, 0, 0]
+
+
+def test_nothing_is_claimed_ahead_until_jobs_are_known_to_be_short() -> None:
+    """A long job that waits in one worker's hand could have started in another's."""
+    fetcher = Rig(concurrency=10).fetcher
+    assert fetcher.prefetch == 0
+    fetcher.note_duration(PREFETCH_HORIZON)
+    assert fetcher.prefetch == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ahead"), [(0.025, 20), (0.01, 50), (0.001, PREFETCH_MAX), (0.0, PREFETCH_MAX)]
+)
+def test_short_jobs_are_claimed_ahead_as_far_as_the_slots_work_within_the_horizon(
+    seconds: float, ahead: int
+) -> None:
+    fetcher = Rig(concurrency=10).fetcher
+    fetcher.note_duration(seconds)
+    assert fetcher.prefetch == pytest.approx(ahead, abs=1)
+
+
+def test_the_mean_duration_follows_what_attempts_take_now() -> None:
+    fetcher = Rig(concurrency=10).fetcher
+    fetcher.note_duration(0.001)
+    for _ in range(200):
+        fetcher.note_duration(1.0)
+    assert fetcher.prefetch == 0
+
+
+def test_a_claim_never_asks_for_more_than_its_bound() -> None:
+    assert Rig(concurrency=10_000).fetcher.wanted(0) == CLAIM_MAX
+
+
+async def test_a_worker_with_busy_slots_claims_again_only_when_half_its_stock_is_gone() -> None:
+    """A round trip a job would be wasted."""
+    rig = Rig(concurrency=1, prefetch=10)
+    rig.submit(30)
+    assert rig.fetcher.wanted(0) == 11
+    await rig.fetcher.claim(11)
+    rig.hand.waiting.popleft()  # one has started
+    assert len(rig.hand.waiting) == 10
+    wanted = []
+    while rig.hand.waiting:
+        wanted.append(rig.fetcher.wanted(1))
+        rig.hand.waiting.popleft()
+    assert wanted[:5] == [0] * 5
+    assert all(count > 0 for count in wanted[5:])
+
+
+async def test_a_fixed_prefetch_is_kept_whatever_jobs_take() -> None:
+    rig = Rig(concurrency=4, prefetch=0)
+    rig.fetcher.note_duration(0.0001)
+    assert (rig.fetcher.prefetch, rig.fetcher.wanted(1)) == (0, 3)
+
+
+async def test_claimed_jobs_are_in_hand_and_turns_go_on() -> None:
+    """S4-3, C14: the next claim deals from where this one left off."""
+    rig = Rig(queues={"a": 1, "b": 1})
+    rig.submit(10, queue="a")
+    rig.submit(10, queue="b")
+    queues = []
+    for _ in range(6):
+        claim = await rig.fetcher.claim(1)
+        assert claim is not None
+        queues += [job.queue for job in claim.jobs]
+    assert sorted(queues) == ["a"] * 3 + ["b"] * 3
+    assert len(rig.hand) == len(rig.hand.waiting) == 6
+
+
+async def test_an_outage_is_waited_out_and_claims_nothing() -> None:
+    """S0-55: with backoff, so that a store that comes back is not run over."""
+    rig = Rig()
+    rig.submit(1)
+    rig.store.is_away = Times("claim", 3)
+    waits = []
+    for _ in range(3):
+        before = rig.clock.monotonic()
+        assert await rig.fetcher.claim(1) is None
+        waits.append(rig.clock.monotonic() - before)
+    assert waits == sorted(waits)
+    assert waits[0] > 0
+    claim = await rig.fetcher.claim(1)
+    assert claim is not None
+    assert len(claim.jobs) == 1
+    assert rig.counters.get("store.unavailable", during="claim") == 3
+
+
+@pytest.mark.parametrize(("wait", "most"), [(None, POLL_INTERVAL), (0.2, 0.2), (60.0, 1.0)])
+def test_an_idle_worker_rests_until_the_next_job_is_due_but_never_long(
+    wait: float | None, most: float
+) -> None:
+    """S2-31: bounded idle latency, and no busy loop."""
+    fetcher = Rig().fetcher
+    pauses = [fetcher.pause_after(Claim(wait=wait)) for _ in range(50)]
+    assert max(pauses) <= most
+    assert min(pauses) >= 0.2
+    if wait != 0.2:
+        assert len(set(pauses)) > 1, "workers that poll in step would come all at once"
+
+
+def test_patience_doubles_within_bounds_varies_and_starts_again() -> None:
+    """S0-55: jittered, so that workers do not come back all at once."""
+    counters = Counters()
+    patience = Patience("claim", counters, FakeClock().rng)
+    waits = [patience.failed(OSError("away")) for _ in range(12)]
+    assert 0.05 <= waits[0] <= 0.1
+    for number, wait in enumerate(waits):
+        longest = min(0.05 * 2 ** (number + 1), 5.0)
+        assert longest / 2 <= wait <= longest
+    patience.succeeded()
+    assert patience.failed(OSError("away")) <= 0.1
+    assert counters.get("store.unavailable", during="claim") == 13
+    for _ in range(2_000):
+        assert patience.failed(OSError("away")) <= 5.0

@@ -1,0 +1,299 @@
+"""The store going away never ends a worker, and never makes it lie about what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+from tests.worker.flaky import FlakyStore, Times, nothing
+from tests.worker.support import (
+    LONG,
+    drain,
+    eventually,
+    eventually_sync,
+    working,
+    working_in_thread,
+)
+
+from fencepost import App, Context, Retry, State
+from fencepost.errors import StoreUnavailableError
+from fencepost.store.opening import open_store
+from fencepost.store.protocol import Store
+from fencepost.store.sqlite.store import SqliteStore
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[FlakyStore]:
+    store = FlakyStore(open_store(url))
+    yield store
+    store.inner.close()
+
+
+@pytest.fixture
+def app(store: FlakyStore) -> App:
+    retry = Retry(max_attempts=3, initial_delay=0.01)
+    return App(store.inner.url, store=cast(Store, store), retry=retry)
+
+
+def everything(name: str) -> bool:
+    return True
+
+
+@contextmanager
+def lock_of(path: Path) -> Iterator[None]:
+    """Hold the lock that every writer of a SQLite store needs, as another process would."""
+    with open(f"{path}-lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+async def test_a_worker_survives_an_outage_and_finishes_everything(
+    app: App, store: FlakyStore
+) -> None:
+    """S0-55, S0-56: nothing has to be restarted, and nothing is done twice."""
+    runs: list[int] = []
+
+    @app.task
+    async def work(x: int) -> int:
+        runs.append(x)
+        await asyncio.sleep(0.01)
+        return x
+
+    jobs = work.submit_many(range(60))
+    async with working(app, concurrency=4):
+        await eventually(lambda: len(runs) >= 10)
+        store.is_away = everything
+        await eventually(lambda: {"claim", "settle"} <= set(store.refused), "the outage felt")
+        await asyncio.sleep(0.3)
+        store.is_away = nothing
+        for number, job in enumerate(jobs):
+            assert await job.aio.result(LONG) == number
+    assert sorted(runs) == list(range(60))
+    assert app.session.counters.get("store.unavailable", during="claim") >= 1
+    assert app.session.counters.get("store.unavailable", during="settle") >= 1
+
+
+async def test_a_worker_may_start_before_its_store_is_there(app: App, store: FlakyStore) -> None:
+    """S0-55."""
+
+    @app.task
+    async def work() -> str:
+        return "done"
+
+    job = work.submit()
+    store.is_away = everything
+    async with working(app):
+        await eventually(lambda: "claim" in store.refused)
+        store.is_away = nothing
+        assert await job.aio.result(LONG) == "done"
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+async def test_a_settlement_of_unknown_outcome_is_repeated_and_not_doubled(
+    app: App, store: FlakyStore, lost: int
+) -> None:
+    """S0-57, S0-41: the same token tells the store that it has heard this before."""
+    runs = []
+
+    @app.task
+    async def work() -> str:
+        runs.append(1)
+        return "once"
+
+    store.loses_reply = Times("settle", lost)
+    job = work.submit()
+    await drain(app)
+    assert (job.result(0), runs) == ("once", [1])
+    assert len(job.attempts()) == 1
+    counters = app.session.counters
+    # Seen from inside the store's wrapper: written once, repeated for each reply that was lost.
+    assert counters.get("settle.repeated") == 1
+    assert counters.get("stale.ack") == 0
+    assert counters.get("store.unavailable", during="settle") == lost
+
+
+async def test_a_failure_of_unknown_outcome_is_counted_once(app: App, store: FlakyStore) -> None:
+    """S0-22, S0-66: a repeated nack does not use up another attempt."""
+    attempts = []
+
+    @app.task
+    async def flaky(ctx: Context) -> str:
+        attempts.append(ctx.attempt)
+        if ctx.attempt < 3:
+            raise OSError
+        return "third time"
+
+    store.loses_reply = Times("settle", 2)
+    job = flaky.submit()
+    async with working(app):
+        assert await job.aio.result(LONG) == "third time"
+    assert attempts == [1, 2, 3]
+    assert job.refresh().attempt == 3
+
+
+async def test_jobs_of_a_claim_whose_reply_was_lost_come_back(app: App, store: FlakyStore) -> None:
+    """S0-57, S4-1: nobody knows of that lease, so it runs out, and counts."""
+
+    @app.task
+    async def work(ctx: Context) -> int:
+        return ctx.attempt
+
+    store.loses_reply = Times("claim", 1)
+    job = work.submit()
+    async with working(app, lease_ttl=1):
+        assert await job.aio.result(LONG) == 2
+
+
+async def test_a_handler_is_interrupted_when_its_lease_must_have_run_out(
+    app: App, store: FlakyStore
+) -> None:
+    """S2-32: no answer for a whole TTL means that somebody else may have the job."""
+    started = asyncio.Event()
+    reasons = []
+
+    @app.task
+    async def long(ctx: Context) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            reasons.append(ctx.cancel_reason)
+
+    long.submit()
+    async with working(app, lease_ttl=1):
+        await started.wait()
+        store.is_away = everything
+        since = time.monotonic()
+        await eventually(lambda: reasons)
+        held_for = time.monotonic() - since
+        store.is_away = nothing
+    assert reasons == ["lease_lost"]
+    assert 0.5 < held_for < 5.0
+
+
+async def test_an_outage_shorter_than_the_lease_interrupts_nobody(
+    app: App, store: FlakyStore
+) -> None:
+    """S0-55, S2-32: heartbeats are tried again until one gets through."""
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def long() -> str:
+        started.set()
+        await go_on.wait()
+        return "undisturbed"
+
+    job = long.submit()
+    async with working(app, lease_ttl=3):
+        await started.wait()
+        store.is_away = lambda name: name == "heartbeat"
+        await eventually(lambda: store.refused.count("heartbeat") >= 2)
+        store.is_away = nothing
+        beats = app.session.counters.get("store.operation", operation="heartbeat")
+        await eventually(
+            lambda: app.session.counters.get("store.operation", operation="heartbeat") > beats
+        )
+        go_on.set()
+        assert await job.aio.result(LONG) == "undisturbed"
+    assert job.refresh().attempt == 1
+
+
+async def test_prefetched_jobs_wait_while_the_store_cannot_confirm_them(
+    app: App, store: FlakyStore
+) -> None:
+    """S3-10: a job that may have been cancelled meanwhile is not started on suspicion."""
+    runs: list[int] = []
+
+    @app.task
+    async def work(x: int) -> int:
+        runs.append(x)
+        if x == 0:
+            await asyncio.sleep(0.4)
+        return x
+
+    jobs = work.submit_many([0, 1])
+    async with working(app, concurrency=1, prefetch=5, lease_ttl=30):
+        await eventually(lambda: runs)
+        store.is_away = lambda name: name == "heartbeat"
+        await eventually(lambda: "heartbeat" in store.refused)
+        assert runs == [0]
+        store.is_away = nothing
+        assert await jobs[1].aio.result(LONG) == 1
+
+
+async def test_a_stop_does_not_wait_forever_for_a_store_that_is_away(
+    app: App, store: FlakyStore
+) -> None:
+    """C23: the leases then run out by themselves."""
+    started = asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    job = long.submit()
+    worker = app.worker(grace=0.1, lease_ttl=1)
+    running = asyncio.create_task(worker.aio.run())
+    await started.wait()
+    store.is_away = everything
+    worker.stop()
+    await asyncio.wait_for(running, LONG)
+    store.is_away = nothing
+    assert job.refresh().state is State.RUNNING
+
+
+def test_a_worker_outlasts_a_writer_that_holds_the_lock(tmp_path: Path) -> None:
+    """S0-55: the real thing, with a store that loses patience after 0.2 s."""
+    path = tmp_path / "jobs.db"
+    store = SqliteStore(str(path), patience=0.2)
+    with App(f"sqlite:///{path}", store=store) as app:
+
+        @app.task
+        def work(x: int) -> int:
+            return x
+
+        jobs = work.submit_many(range(20))
+        with working_in_thread(app, concurrency=2):
+            jobs[0].result(LONG)
+            with lock_of(path):
+                eventually_sync(
+                    lambda: app.session.counters.get("store.unavailable") >= 2, "the lock felt"
+                )
+                with pytest.raises(StoreUnavailableError):
+                    work.submit(99)
+            assert [job.result(LONG) for job in jobs] == list(range(20))
+        assert app.jobs.count() == 20
+
+
+async def test_the_services_of_a_worker_outlive_their_own_defects(
+    app: App, store: FlakyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S4-1: an error nobody thought of must not leave jobs claimed, beating and never settled."""
+    fails = threading.Event()
+    settle = store.inner.settle
+
+    def broken(settlements: object) -> object:
+        if not fails.is_set():
+            fails.set()
+            raise RuntimeError("a defect")
+        return settle(settlements)  # type: ignore[arg-type]  # passed on as it came
+
+    monkeypatch.setattr(store.inner, "settle", broken)
+
+    @app.task
+    async def work() -> str:
+        return "settled"
+
+    job = work.submit()
+    async with working(app, lease_ttl=1):
+        assert await job.aio.result(LONG) == "settled"
+    assert app.session.counters.get("settle.failed") == 1
+    assert job.refresh().attempt == 2

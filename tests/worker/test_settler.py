@@ -1,0 +1,163 @@
+"""The settler, step by step: nothing it was given is lost, and nothing holds up the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from tests.worker.flaky import FlakyStore, Times
+
+from fencepost import NewJob, PermanentError, State
+from fencepost.core.failure import classify
+from fencepost.core.job import ClaimedJob
+from fencepost.core.outcome import Outcome, Settlement, Succeeded, decide
+from fencepost.core.payload import encode
+from fencepost.observe.counters import Counters
+from fencepost.store.memory.store import MemoryStore
+from fencepost.store.observed import observed
+from fencepost.store.protocol import Store
+from fencepost.store.requests import ClaimRequest
+from fencepost.testing.clock import FakeClock
+from fencepost.worker.hand import Hand
+from fencepost.worker.settler import Settler
+
+
+class Rig:
+    """A settler, the jobs in its worker's hand, and a clock that does not wait."""
+
+    def __init__(self, count: int) -> None:
+        self.clock = FakeClock()
+        self.counters = Counters()
+        self.store = FlakyStore(observed(MemoryStore(clock=self.clock), self.counters))
+        self.hand = Hand()
+        self.written: list[int] = []
+        self.settler = Settler(
+            cast(Store, self.store),
+            self.hand,
+            self.counters,
+            lambda batch: self.written.append(len(batch)),
+        )
+        store = self.store.inner
+        store.run(store.enqueue([NewJob(type="t")] * count))
+        self.jobs: list[ClaimedJob] = store.run(
+            store.claim(ClaimRequest(worker="w", limit=count))
+        ).jobs
+        self.hand.take(self.jobs, asked_at=0.0, heard_at=0.0)
+
+    def add(self, job: ClaimedJob, outcome: Outcome | None = None) -> None:
+        decided = decide(job, outcome or Succeeded(encode("done")), self.clock.rng)
+        self.settler.add(Settlement(job.id, job.lease.token, decided))
+
+    def states(self) -> list[State]:
+        store = self.store.inner
+        return [job.state for job in store.run(store.get([j.id for j in self.jobs])) if job]
+
+
+async def test_what_ended_meanwhile_is_written_as_one_group() -> None:
+    """S0-30, S0-31, S2-33: successes and failures together; then they are out of hand."""
+    rig = Rig(10)
+    for number, job in enumerate(rig.jobs):
+        rig.add(job, classify(ValueError("x")) if number % 2 else None)
+    assert await rig.settler.step() == 10
+    assert rig.settler.is_idle
+    assert (len(rig.hand), rig.written) == (0, [10])
+    assert rig.states() == [State.COMPLETED, State.RETRYING] * 5
+    assert rig.counters.get("store.operation", operation="settle") == 1
+    assert rig.counters.get("attempt.ended", outcome="succeeded") == 5
+    assert rig.counters.get("attempt.ended", outcome="failed") == 5
+    assert await rig.settler.step() == 0
+
+
+async def test_an_outage_keeps_everything_pending_in_order() -> None:
+    """S0-55: the jobs stay in hand, and are heartbeated, until the store has answered."""
+    rig = Rig(3)
+    rig.store.is_away = Times("settle", 2)
+    for job in rig.jobs:
+        rig.add(job)
+    before = rig.clock.monotonic()
+    assert [await rig.settler.step(), await rig.settler.step()] == [0, 0]
+    assert rig.clock.monotonic() > before, "it waits before it tries again"
+    assert (len(rig.hand), rig.settler.is_idle) == (3, False)
+    assert await rig.settler.step() == 3
+    assert rig.states() == [State.COMPLETED] * 3
+    assert rig.counters.get("attempt.ended", outcome="succeeded") == 3
+
+
+async def test_an_unknown_outcome_is_repeated_with_the_same_token() -> None:
+    """S0-57: the store has recorded it, and says so the second time."""
+    rig = Rig(1)
+    rig.store.loses_reply = Times("settle", 1)
+    rig.add(rig.jobs[0])
+    assert await rig.settler.step() == 0
+    assert await rig.settler.step() == 1
+    assert rig.counters.get("settle.repeated") == 1
+    assert rig.counters.get("job.settled") == 1
+    assert len(rig.hand) == 0
+
+
+async def test_a_stale_settlement_changes_nothing_and_is_let_go() -> None:
+    """S0-40, S0-42, S0-49, S4-12: refused acks and nacks are counted by kind."""
+    rig = Rig(2)
+    rig.clock.advance("10m")
+    rig.add(rig.jobs[0])
+    rig.add(rig.jobs[1], classify(ValueError("x")))
+    assert await rig.settler.step() == 2
+    assert (len(rig.hand), rig.states()) == (0, [State.RUNNING] * 2)
+    assert (rig.counters.get("stale.ack"), rig.counters.get("stale.nack")) == (1, 1)
+
+
+async def test_one_settlement_that_cannot_be_written_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S4-1: it is given up, so that its lease runs out, and it is said so."""
+    rig = Rig(5)
+    poison = rig.jobs[2].id
+    settle = rig.store.inner.settle
+
+    def refuse(settlements: list[Settlement]) -> Any:
+        if any(each.job_id == poison for each in settlements):
+            raise TypeError("cannot be written")
+        return settle(settlements)
+
+    monkeypatch.setattr(rig.store, "settle", refuse, raising=False)
+    for job in rig.jobs:
+        rig.add(job, classify(PermanentError("no")))
+    while not rig.settler.is_idle:
+        await rig.settler.step()
+    assert rig.states() == [State.FAILED] * 2 + [State.RUNNING] + [State.FAILED] * 2
+    assert (len(rig.hand), rig.counters.get("settle.failed")) == (0, 1)
+    [record] = [each for each in caplog.records if each.getMessage() == "settle.failed"]
+    assert vars(record)["fencepost_fields"]["id"] == poison
+    rig.clock.advance("10m")
+    store = rig.store.inner
+    [moved] = store.run(store.recover(10))
+    assert moved.job_id == poison
+
+
+async def test_a_stopping_worker_does_not_tear_a_write() -> None:
+    """The step is cancelled, the write goes on."""
+    rig = Rig(1)
+    begun, finish = asyncio.Event(), asyncio.Event()
+    inner = rig.store.inner
+
+    class Slow(FlakyStore):
+        async def run_async(self, operation: Any) -> Any:
+            begun.set()
+            await finish.wait()
+            return await inner.run_async(operation)
+
+    settler = Settler(cast(Store, Slow(inner)), rig.hand, rig.counters)
+    job = rig.jobs[0]
+    settler.add(
+        Settlement(job.id, job.lease.token, decide(job, Succeeded(encode(1)), rig.clock.rng))
+    )
+    step = asyncio.create_task(settler.step())
+    await begun.wait()
+    step.cancel()
+    finish.set()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.states() == [State.COMPLETED]

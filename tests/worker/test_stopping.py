@@ -1,0 +1,198 @@
+"""A worker that is told to stop: it finishes what it can, and gives back the rest uncounted."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from tests.worker.support import LONG, drain, eventually, eventually_sync, working_in_thread
+
+from fencepost import App, Context, State
+from fencepost.core.job import AttemptOutcome
+
+
+async def test_running_jobs_finish_within_grace_and_no_more_are_claimed(app: App) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def work() -> str:
+        started.set()
+        await go_on.wait()
+        return "done"
+
+    job = work.submit()
+    worker = app.worker(grace=LONG, concurrency=2)
+    running = asyncio.create_task(worker.aio.run())
+    await started.wait()
+    worker.stop()
+    late = work.submit()
+    await asyncio.sleep(0.1)
+    assert not running.done()
+    go_on.set()
+    await asyncio.wait_for(running, LONG)
+    assert job.result(0) == "done"
+    assert late.refresh().state is State.SCHEDULED
+
+
+@pytest.mark.parametrize("kind", ["async", "def"])
+async def test_what_grace_does_not_suffice_for_is_released_uncounted(app: App, kind: str) -> None:
+    """C23: SCHEDULED again, in its old place, the attempt not counted, the token stale."""
+    started = threading.Event()
+    reasons: list[str | None] = []
+    release = threading.Event()
+
+    async def on_loop(ctx: Context) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            reasons.append(ctx.cancel_reason)
+
+    def in_thread(ctx: Context) -> None:
+        started.set()
+        while not ctx.cancelled:
+            release.wait(0.005)
+        reasons.append(ctx.cancel_reason)
+        release.wait(LONG)
+
+    task = app.task(name="long")(on_loop if kind == "async" else in_thread)
+    job = task.submit()
+    worker = app.worker(grace=0.1)
+    running = asyncio.create_task(worker.aio.run())
+    await asyncio.to_thread(started.wait, LONG)
+    worker.stop()
+    await asyncio.wait_for(running, LONG)
+    release.set()
+    found = job.refresh()
+    assert (found.state, found.attempt, found.lease) == (State.SCHEDULED, 0, None)
+    assert found.lease_version == 1
+    assert reasons == ["shutdown"]
+    assert [a.outcome for a in job.attempts()] == [AttemptOutcome.RELEASED]
+
+
+async def test_a_released_job_runs_again_with_all_its_attempts(app: App) -> None:
+    """C23: a hundred deploys do not make a dead letter."""
+    started = asyncio.Event()
+    attempts = []
+
+    @app.task(retry=None)
+    async def work(ctx: Context) -> str:
+        attempts.append((ctx.attempt, ctx.lease.version))
+        started.set()
+        if ctx.lease.version < 6:
+            await asyncio.sleep(60)
+        return "done"
+
+    job = work.submit()
+    for _ in range(5):
+        started.clear()
+        worker = app.worker(grace=0)
+        running = asyncio.create_task(worker.aio.run())
+        await started.wait()
+        worker.stop()
+        await asyncio.wait_for(running, LONG)
+    await drain(app)
+    assert job.result(0) == "done"
+    assert attempts == [(1, version) for version in range(1, 7)]
+
+
+async def test_jobs_that_wait_in_hand_are_released_at_once(app: App) -> None:
+    """C23: others can run them while this worker still finishes what it has begun."""
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def work(x: int) -> int:
+        started.set()
+        await go_on.wait()
+        return x
+
+    jobs = work.submit_many(range(5))
+    worker = app.worker(concurrency=1, prefetch=10, grace=LONG)
+    running = asyncio.create_task(worker.aio.run())
+    await started.wait()
+    assert {job.refresh().state for job in jobs} == {State.RUNNING}
+    worker.stop()
+    await eventually(lambda: jobs[4].refresh().state is State.SCHEDULED)
+    assert [job.refresh().state for job in jobs] == [State.RUNNING] + [State.SCHEDULED] * 4
+    assert {job.refresh().attempt for job in jobs[1:]} == {0}
+    go_on.set()
+    await asyncio.wait_for(running, LONG)
+    await drain(app, concurrency=1)
+    assert [job.result(0) for job in jobs] == list(range(5))
+
+
+def test_a_second_stop_does_not_wait(app: App) -> None:
+    """A second call stops at once; what runs is released if the store is there."""
+    started, release = threading.Event(), threading.Event()
+
+    @app.task
+    def long() -> None:
+        started.set()
+        release.wait(LONG)
+
+    job = long.submit()
+    worker = app.worker(grace=LONG)
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    assert started.wait(LONG)
+    asked = time.monotonic()
+    worker.stop()
+    worker.stop()
+    thread.join(LONG)
+    assert not thread.is_alive()
+    assert time.monotonic() - asked < LONG / 2
+    release.set()
+    assert job.refresh().state is State.SCHEDULED
+
+
+async def test_a_worker_told_to_stop_before_it_runs_does_nothing(app: App) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    job = work.submit()
+    worker = app.worker()
+    worker.stop()
+    await asyncio.wait_for(worker.aio.run(), LONG)
+    assert job.refresh().state is State.SCHEDULED
+    await asyncio.wait_for(worker.aio.run(until_idle=True), LONG)
+    assert job.refresh().state is State.COMPLETED, "the next run is a run like any other"
+
+
+def test_a_worker_is_on_the_roster_while_it_runs(app: App) -> None:
+    """S0-39, S2-4: under an id of its own, also in the same process."""
+
+    @app.task
+    async def work() -> None: ...
+
+    with (
+        working_in_thread(app, queues={"mail": 3}, concurrency=7) as first,
+        working_in_thread(app) as second,
+    ):
+        eventually_sync(lambda: len(app.workers.list()) == 2)
+        listed = app.workers.list()
+        assert {worker.id for worker in listed} == {first.id, second.id}
+        [info] = [worker for worker in listed if worker.id == first.id]
+        assert (info.queues, info.concurrency, info.types) == ({"mail": 3}, 7, ("work",))
+    assert app.workers.list() == []
+
+
+def test_a_handlers_worker_is_recorded(app: App) -> None:
+    """S0-39, S2-4, S2-6, S0-71: while it runs, and in its attempt afterwards."""
+    started, go_on = threading.Event(), threading.Event()
+
+    @app.task
+    def work() -> None:
+        started.set()
+        go_on.wait(LONG)
+
+    job = work.submit()
+    with working_in_thread(app) as worker:
+        assert started.wait(LONG)
+        lease = job.refresh().lease
+        assert lease is not None
+        assert (lease.worker, lease.version, lease.expired) == (worker.id, 1, False)
+        go_on.set()
+        job.result(LONG)
+    assert job.attempts()[0].worker == worker.id
