@@ -58,7 +58,7 @@ def describe(error: BaseException, category: Category, *, code: str | None = Non
     return Failure(
         category=category,
         message=_text_of(error)[:MESSAGE_LENGTH_MAX],
-        code=None if code is None else str(code)[:CODE_LENGTH_MAX],
+        code=None if code is None else _storable(str(code))[:CODE_LENGTH_MAX],
         exception=f"{kind.__module__}.{kind.__qualname__}",
         traceback=_traceback_of(error),
     )

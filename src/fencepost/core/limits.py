@@ -22,6 +22,7 @@ BULK_MAX: Final = 100_000
 """Jobs in one call of submit_many; larger loads are split by the caller."""
 
 # What a handler may leave behind.
+RESULT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 MESSAGE_LENGTH_MAX: Final = 4_000
 TRACEBACK_LENGTH_MAX: Final = 16_000
 CODE_LENGTH_MAX: Final = 100

@@ -8,9 +8,15 @@ from typing import Any
 import msgspec
 
 from fencepost.core.job import Body, Encoding
-from fencepost.core.limits import PAYLOAD_BYTES_MAX
+from fencepost.core.limits import PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX
 from fencepost.core.shown import shown
-from fencepost.errors import ConfigurationError, InvalidPayloadError, PayloadTooLargeError
+from fencepost.errors import (
+    ConfigurationError,
+    InvalidJobError,
+    InvalidPayloadError,
+    PayloadTooLargeError,
+    PermanentError,
+)
 
 BYTES_LIKE = (bytes, bytearray, memoryview)
 
@@ -82,6 +88,14 @@ def has_non_finite(value: Any) -> bool:
         elif isinstance(item, (list, tuple)):
             stack.extend(item)
     return False
+
+
+def encode_result(value: Any) -> Body:
+    """Return what a handler returned, or raise PermanentError: a retry would do the same."""
+    try:
+        return check_size(encode(value), RESULT_BYTES_MAX)
+    except InvalidJobError as error:
+        raise PermanentError(f"the result {error}", error, code="invalid_result") from None
 
 
 def decode(body: Body) -> Any:

@@ -20,9 +20,8 @@ from fencepost.app import TaskHandle
 from fencepost.clock import SystemClock
 from fencepost.core.failure import classify
 from fencepost.core.outcome import Outcome, Succeeded
-from fencepost.core.payload import encode
+from fencepost.core.payload import encode_result
 from fencepost.core.signature import Signature
-from fencepost.errors import InvalidPayloadError, PermanentError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
 from fencepost.worker.children import ChildRequest
@@ -69,7 +68,7 @@ class _LazyStore:
 
 def _run(request: ChildRequest, store: Any) -> Outcome:
     try:
-        return Succeeded(_encode(_call(request, store)))
+        return Succeeded(encode_result(_call(request, store)))
     except SystemExit as error:
         return classify(RuntimeError(f"the handler called sys.exit({error.code!r})"))
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
@@ -95,10 +94,3 @@ def _resolve(module: str, qualname: str) -> Callable[..., Any]:
     found: Any = reduce(getattr, qualname.split("."), importlib.import_module(name))
     function: Callable[..., Any] = found.__wrapped__ if isinstance(found, TaskHandle) else found
     return function
-
-
-def _encode(value: Any) -> Any:
-    try:
-        return encode(value)
-    except InvalidPayloadError as error:
-        raise PermanentError(f"the result {error}", error, code="invalid_result") from None

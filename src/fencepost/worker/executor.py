@@ -14,9 +14,8 @@ from fencepost.core.failure import classify
 from fencepost.core.job import ClaimedJob
 from fencepost.core.limits import INTERRUPT_GRACE
 from fencepost.core.outcome import Outcome, Released, Succeeded
-from fencepost.core.payload import encode
+from fencepost.core.payload import encode_result
 from fencepost.core.task import Isolation, Task
-from fencepost.errors import InvalidPayloadError, PermanentError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
@@ -97,7 +96,9 @@ class Executor:
     async def _run_coroutine(self, attempt: Attempt) -> None:
         try:
             args, kwargs = _arguments(attempt)
-            outcome: Outcome = _succeeded(await attempt.task.function(*args, **kwargs))
+            outcome: Outcome = Succeeded(
+                encode_result(await attempt.task.function(*args, **kwargs))
+            )
         except asyncio.CancelledError:
             if attempt.context.cancel_reason is not None:
                 raise
@@ -191,7 +192,7 @@ class Executor:
 
 def _call_sync(attempt: Attempt) -> Outcome:
     args, kwargs = _arguments(attempt)
-    return _succeeded(attempt.task.function(*args, **kwargs))
+    return Succeeded(encode_result(attempt.task.function(*args, **kwargs)))
 
 
 def _arguments(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
@@ -200,13 +201,6 @@ def _arguments(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
     if signature.context_name is not None:
         kwargs[signature.context_name] = attempt.context
     return args, kwargs
-
-
-def _succeeded(value: Any) -> Succeeded:
-    try:
-        return Succeeded(encode(value))
-    except InvalidPayloadError as error:
-        raise PermanentError(f"the result {error}", error, code="invalid_result") from None
 
 
 def _outcome_of(attempt: Attempt, future: asyncio.Future[Any]) -> Outcome | None:

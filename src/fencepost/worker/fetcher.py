@@ -85,7 +85,11 @@ class Fetcher:
         return min(max(free + prefetch, 0), CLAIM_MAX)
 
     async def claim(self, limit: int) -> Claim | None:
-        """Claim up to *limit* jobs into the hand; None when the store is away (waits a while)."""
+        """Claim up to *limit* jobs into the hand; None when the store is away (waits a while).
+
+        With an empty hand there is nothing that a blocked loop could hold up: the claim is made in
+        this thread, which spares an idle worker's job two hops between threads.
+        """
         request = ClaimRequest(
             worker=self._worker,
             limit=limit,
@@ -96,8 +100,11 @@ class Fetcher:
         )
         asked_at = self._store.clock.monotonic()
         try:
-            # Shielded: jobs that were leased must reach the hand, also when we are being stopped.
-            claim = await asyncio.shield(self._store.run_async(self._store.claim(request)))
+            if not self._hand:
+                claim = self._store.run(self._store.claim(request))
+            else:
+                # Shielded: leased jobs must reach the hand, also when we are being stopped.
+                claim = await asyncio.shield(self._store.run_async(self._store.claim(request)))
         except StoreError as error:
             await self._store.clock.sleep_async(self._patience.failed(error))
             return None

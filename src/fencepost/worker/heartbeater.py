@@ -70,7 +70,7 @@ class Heartbeater:
             try:
                 self.beat(batch)
             except Exception as error:  # noqa: BLE001 - or every lease in hand would run out
-                self._lose_expired(held)
+                self._lose_expired()
                 return max(min(self._patience.failed(error), self._time_left()), 0.01)
         self._patience.succeeded()
         now = self._store.clock.monotonic()
@@ -94,9 +94,9 @@ class Heartbeater:
             else:
                 self._lose(held, "cancelled" if reply.state is State.CANCELLED else "lease_lost")
 
-    def _lose_expired(self, held: list[Held]) -> None:
+    def _lose_expired(self) -> None:
         now = self._store.clock.monotonic()
-        for each in held:
+        for each in self._hand.everything():
             if now >= each.confirmed_at + each.job.lease_ttl:
                 self._lose(each, "lease_lost")
 

@@ -8,27 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
 from fencepost.core.weights import deal
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Claim
+from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest, Scope
 from fencepost.store.sqlite.catalog import Env, Lane
 from fencepost.store.sqlite.leasing import lease
-from fencepost.store.sqlite.upkeep import Horizon, expire, horizon, promote, recover
+from fencepost.store.sqlite.upkeep import expire, promote, recover
 
-CLAIMABLE_LANES = f"""
-select lane, queue, type from lanes
-where exists (
-  select 1 from jobs indexed by jobs_ready where jobs.lane = lanes.lane and state = 1
-) and not exists (
-  select 1 from pauses where scope = '{Scope.QUEUE}' and name = lanes.queue
-) and not exists (
-  select 1 from pauses where scope = '{Scope.TYPE}' and name = lanes.type
-)
+# All that a claim has to know first, in one statement: the heads of three indexes, whether there
+# are limits, and the lanes that have claimable jobs.
+OUTLOOK = f"""
+select
+  (select min(lease_expires_at) from jobs where state = 3),
+  (select min(run_at) from jobs where state in (2, 4)),
+  (select min(expires_at) from jobs where completed_at is null),
+  exists (select 1 from limits),
+  (select json_group_array(json_array(lane, queue, type)) from lanes
+   where exists (
+     select 1 from jobs indexed by jobs_ready where jobs.lane = lanes.lane and state = 1
+   ) and not exists (
+     select 1 from pauses where scope = '{Scope.QUEUE}' and name = lanes.queue
+   ) and not exists (
+     select 1 from pauses where scope = '{Scope.TYPE}' and name = lanes.type
+   ))
 """
 LIMITS = "select scope, name, max_running from limits"
 RUNNING_IN_ALL = "select count(*) from jobs where state = 3 and lease_expires_at > ?"
@@ -43,11 +51,31 @@ select priority, run_at, seq from jobs indexed by jobs_ready where state = 1 and
 MERGED_MAX = 100
 
 
+class Outlook(NamedTuple):
+    """When a lease runs out, a job falls due and a lifetime ends next; and what is ready now."""
+
+    lease_expires_at: int | None
+    run_at: int | None
+    expires_at: int | None
+    has_limits: int
+    lanes: str
+
+
+_lanes = msgspec.json.Decoder(list[Lane])
+
+
+def _look() -> Plan[Outlook]:
+    (row,) = yield Statement(OUTLOOK)
+    return Outlook(*row)
+
+
 def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs."""
     now = env.clock.now_us()
-    ahead = yield from horizon()
-    recovered = expired = promoted = None
+    ahead = yield from _look()
+    recovered: list[Moved] = []
+    expired: list[Moved] = []
+    promoted: list[Moved] = []
     if _is_due(ahead.lease_expires_at, now):
         recovered = yield from recover(env, RECOVER_BATCH)
     if _is_due(ahead.expires_at, now):
@@ -55,16 +83,15 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     # Recovering may have made jobs due at once.
     if recovered or _is_due(ahead.run_at, now):
         promoted = yield from promote(env, PROMOTE_BATCH)
-    seqs = yield from _choose(request, now)
+    if recovered or expired or promoted:
+        ahead = yield from _look()
+    seqs = yield from _choose(request, ahead, now)
     jobs, corrupt, lease_ends = yield from lease(env, request, seqs, now)
-    if recovered or expired or promoted or corrupt:
-        ahead = yield from horizon()
-        lease_ends = None
     return Claim(
         jobs=jobs,
-        recovered=recovered or [],
-        expired=expired or [],
-        promoted=len(promoted or ()),
+        recovered=recovered,
+        expired=expired,
+        promoted=len(promoted),
         corrupt=corrupt,
         wait=_wait(ahead, lease_ends, now),
     )
@@ -74,17 +101,20 @@ def _is_due(moment: int | None, now: int) -> bool:
     return moment is not None and moment <= now
 
 
-def _wait(ahead: Horizon, lease_ends: int | None, now: int) -> float | None:
+def _wait(ahead: Outlook, lease_ends: int | None, now: int) -> float | None:
     moments = [m for m in (ahead.run_at, ahead.lease_expires_at, lease_ends) if m is not None]
     return max(min(moments) - now, 0) / 1e6 if moments else None
 
 
-def _choose(request: ClaimRequest, now: int) -> Plan[list[int]]:
+def _choose(request: ClaimRequest, ahead: Outlook, now: int) -> Plan[list[int]]:
     """Return the rows to lease: turns by weight, then what others left over."""
-    lanes = yield from _claimable(request)
+    lanes = _claimable(request, ahead)
     if not lanes or request.limit <= 0:
         return []
-    room, room_by_queue = yield from _room(request, now)
+    room = request.limit
+    room_by_queue: dict[str, int] = {}
+    if ahead.has_limits:
+        room, room_by_queue = yield from _room(request, now)
     limit = min(request.limit, CLAIM_MAX, room)
     weights = dict.fromkeys(sorted(lanes), 1) if request.queues is None else request.queues
     shares = deal(weights, request.turn, max(limit, 0))
@@ -105,11 +135,10 @@ def _choose(request: ClaimRequest, now: int) -> Plan[list[int]]:
     return [seq for queue in shares for seq in chosen[queue]]
 
 
-def _claimable(request: ClaimRequest) -> Plan[dict[str, list[Lane]]]:
+def _claimable(request: ClaimRequest, ahead: Outlook) -> dict[str, list[Lane]]:
     """Return the lanes that have claimable jobs for this worker, by queue."""
-    rows = yield Statement(CLAIMABLE_LANES)
     lanes: dict[str, list[Lane]] = {}
-    for lane in (Lane(*row) for row in rows):
+    for lane in _lanes.decode(ahead.lanes):
         is_wanted = request.types is None or lane.type in request.types
         if is_wanted and (request.queues is None or lane.queue in request.queues):
             lanes.setdefault(lane.queue, []).append(lane)
@@ -119,8 +148,6 @@ def _claimable(request: ClaimRequest) -> Plan[dict[str, list[Lane]]]:
 def _room(request: ClaimRequest, now: int) -> Plan[tuple[int, dict[str, int]]]:
     """Return how many more jobs may run in all and in each limited queue."""
     limits = yield Statement(LIMITS)
-    if not limits:
-        return request.limit, {}
     room = request.limit
     by_queue: dict[str, int] = {}
     if any(scope == Scope.QUEUE for scope, _, _ in limits):

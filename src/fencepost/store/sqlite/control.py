@@ -260,7 +260,8 @@ def limit(scope: Scope, name: str, max_running: int | None) -> Plan[None]:
     """Bound how many jobs of a queue or of the whole store run at once."""
     if scope is Scope.TYPE:
         raise ConfigurationError("limits are for a queue or the whole app, not for a type")
-    if max_running is not None and (isinstance(max_running, bool) or max_running < 1):
+    is_count = isinstance(max_running, int) and not isinstance(max_running, bool)
+    if max_running is not None and not (is_count and max_running >= 1):
         raise ConfigurationError(f"max_running must be 1 or more, or None; got {max_running!r}")
     key = "" if scope is Scope.APP else name
     if max_running is None:

@@ -188,7 +188,7 @@ class _Reader:
             return None
         lane = self._lanes[row.lane]
         lease_ttl = policy.lease_ttl or self._lease_ttl
-        token = make_token(row.seq, self._secret)
+        token = make_token(row.seq, row.lane, self._secret)
         try:
             return ClaimedJob(
                 id=id_text(bytes.fromhex(row.digits)),

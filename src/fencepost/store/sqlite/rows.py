@@ -9,6 +9,7 @@ import msgspec
 from fencepost.core.ids import attempt_id, id_text, previous_attempt_id
 from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import (
+    EMPTY,
     Attempt,
     AttemptOutcome,
     Body,
@@ -30,6 +31,8 @@ _failures = msgspec.json.Decoder(Failure)
 _progress = msgspec.json.Decoder(Progress)
 _tags = msgspec.json.Decoder(dict[str, str])
 _encoder = msgspec.json.Encoder()
+
+_PRIORITIES = {int(priority): priority for priority in Priority}
 
 UNREADABLE = Failure(Category.SYSTEM, "the stored failure cannot be read", code="corrupt")
 
@@ -54,7 +57,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         id=id_text(id_),
         type=lanes[lane].type,
         queue=lanes[lane].queue,
-        priority=Priority(priority),
+        priority=_PRIORITIES.get(priority, Priority.NORMAL),
         state=BY_NUMBER[state],
         attempt=attempt,
         max_attempts=max_attempts,
@@ -68,7 +71,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         lease=_ownership(worker, lease_version, lease_expires_at, now) if is_running else None,
         lease_version=lease_version,
         policy=policies.get(policy, DEFAULT_POLICY),
-        payload=Body(payload, ENCODINGS[payload_encoding]),
+        payload=decode_body(payload, payload_encoding) or EMPTY,
         result=decode_body(result, result_encoding),
         failure=decode_failure(failure),
         progress=_decode_progress(progress),
@@ -85,8 +88,10 @@ def _ownership(worker: str, version: int, expires_at: int, now: int) -> Ownershi
 
 
 def decode_body(data: bytes | None, encoding: int | None) -> Body | None:
-    """Return a body, or None for none."""
-    return None if data is None or encoding is None else Body(data, ENCODINGS[encoding])
+    """Return a body, or None for none and for one that cannot be read."""
+    if not isinstance(data, bytes) or encoding not in (0, 1):
+        return None
+    return Body(data, ENCODINGS[encoding])
 
 
 def encode_body(body: Body | None) -> tuple[bytes | None, int | None]:

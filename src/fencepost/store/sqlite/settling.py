@@ -1,14 +1,15 @@
 """Writes under a lease: heartbeats, settlements, checkpoints. Fenced or refused.
 
-A token is ``<seq in hex>.<secret of the claim>``: it finds the row without a look-up by id, and is
+A token is ``<seq>.<lane>.<secret of the claim>``: it finds the row without a look-up by id, and is
 good for nothing but the one job and the one claim (INV-2).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from fencepost.core.ids import id_bytes
 from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Settlement
+from fencepost.core.payload import NULL
 from fencepost.errors import JobNotFoundError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import (
@@ -39,7 +41,7 @@ from fencepost.store.sqlite.endings import (
     standing,
 )
 from fencepost.store.sqlite.rows import encode_body, encode_json
-from fencepost.store.sqlite.states import BY_NUMBER, RUNNING
+from fencepost.store.sqlite.states import BY_NUMBER, NUMBER, RUNNING
 from fencepost.store.sqlite.values import values
 
 Reply = TypeVar("Reply")
@@ -60,6 +62,18 @@ with beat(seq, expires_at) as ({values})
 update jobs set lease_expires_at = max(jobs.lease_expires_at, beat.expires_at)
 from beat where jobs.seq = beat.seq
 """
+# The rule of _is_valid, as a condition.
+COMPLETE_VALID = f"""
+with done(seq, id, lane, secret, result, result_encoding, now) as ({{values}})
+update jobs
+set state = {NUMBER[State.COMPLETED]}, result = done.result,
+    result_encoding = done.result_encoding, settled_token = done.secret,
+    completed_at = done.now, updated_at = done.now, failure = null, lease_token = null,
+    lease_expires_at = null
+from done
+where jobs.seq = done.seq and jobs.state = {RUNNING} and jobs.lease_token = done.secret
+  and jobs.lease_expires_at > done.now and jobs.id = done.id and jobs.lane = done.lane
+"""
 SAVE = """
 update jobs set
   checkpoint = coalesce(?1, checkpoint), checkpoint_encoding = coalesce(?2, checkpoint_encoding),
@@ -68,30 +82,38 @@ where seq = ?4
 """
 
 
-def make_token(seq: int, secret: str) -> str:
+class Fence(NamedTuple):
+    """What a token says; seq -1, which no row has, if it is malformed."""
+
+    seq: int
+    lane: int
+    secret: str
+
+
+NOWHERE = Fence(-1, -1, "")
+
+
+def make_token(seq: int, lane: int, secret: str) -> str:
     """Return the token of one job of a claim."""
-    return f"{seq:x}.{secret}"
+    return f"{seq:x}.{lane:x}.{secret}"
 
 
-def _seq_and_secret(token: str) -> tuple[int, str]:
-    """Return where a token points and its secret; seq -1, which no row has, if it is malformed."""
-    head, _, secret = token.partition(".")
+def read_token(token: str) -> Fence:
+    """Return where a token points and its secret."""
     try:
-        seq = int(head, 16)
+        seq, lane, secret = token.split(".")
+        fence = Fence(int(seq, 16), int(lane, 16), secret)
     except ValueError:
-        return -1, ""
-    return (seq, secret) if 0 < seq < 1 << 63 else (-1, "")
+        return NOWHERE
+    return fence if 0 < fence.seq < 1 << 63 and 0 < fence.lane < 1 << 63 else NOWHERE
 
 
 def _locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
-    seqs = numbers_json(sorted({_seq_and_secret(token)[0] for token in tokens}))
+    seqs = numbers_json(sorted({read_token(token).seq for token in tokens}))
     ((text,),) = yield Statement(LOCATE, (seqs,))
     try:
         found = _standings.decode(text)
-    except (
-        msgspec.DecodeError,
-        UnicodeDecodeError,
-    ):  # a damaged row among them: take them one by one
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a damaged row: take them one by one
         found = [standing(row) for row in (yield Statement(LOCATE_ROWS, (seqs,)))]
     return {job.seq: job for job in found}
 
@@ -134,13 +156,63 @@ def _with_states(replies: list[Reply]) -> Plan[list[Reply]]:
 def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
     """Record each decision whose lease is valid."""
     now = env.clock.now_us()
+    if all(s.decision.event is Event.SUCCEED for s in settlements):
+        settled = yield from _complete_all(env, settlements, now)
+        if settled is not None:
+            return settled
+    return (yield from _settle_each(env, settlements, now))
+
+
+def _complete_all(
+    env: Env, settlements: Sequence[Settlement], now: int
+) -> Plan[list[SettleReply] | None]:
+    """Record a batch of successes without reading it first; None if not every lease was valid.
+
+    That is nearly every batch of a healthy worker. Otherwise nothing is written, and each
+    settlement is looked at by itself.
+    """
+    rows = []
+    fences = []
+    for settlement in settlements:
+        fence = read_token(settlement.token)
+        digits = settlement.job_id.replace("-", "")
+        try:
+            id_ = bytes.fromhex(digits)
+        except ValueError:
+            return None
+        body = encode_body(settlement.decision.result or NULL)
+        rows.append((fence.seq, id_, fence.lane, fence.secret, *body, now))
+        fences.append(fence)
+    yield Statement("savepoint complete_all")
+    changed = 0
+    for sql, params in values(COMPLETE_VALID, rows):
+        yield Statement(sql, params)
+        ((count,),) = yield Statement("select changes()")
+        changed += count
+    if changed != len(rows):
+        yield Statement("rollback to complete_all")
+    yield Statement("release complete_all")
+    if changed != len(rows):
+        return None
+    tally = Tally()
+    for lane, count in Counter(fence.lane for fence in fences).items():
+        tally.move(lane, State.RUNNING, State.COMPLETED, count)
+    yield from tally.write()
+    lanes = yield from env.catalog.lanes({fence.lane for fence in fences})
+    return [
+        Settled(settlement.job_id, lanes[fence.lane].type, State.COMPLETED)
+        for settlement, fence in zip(settlements, fences, strict=True)
+    ]
+
+
+def _settle_each(env: Env, settlements: Sequence[Settlement], now: int) -> Plan[list[SettleReply]]:
     jobs = yield from _locate(s.token for s in settlements)
     lanes = yield from env.catalog.lanes({job.lane for job in jobs.values()})
     accepted: dict[int, Ending] = {}
     replies: list[SettleReply] = []
     for settlement in settlements:
         job_id, decision = settlement.job_id, settlement.decision
-        seq, secret = _seq_and_secret(settlement.token)
+        seq, _, secret = read_token(settlement.token)
         job = jobs.get(seq)
         if job is None or not _is_valid(job, job_id, secret, now):
             replies.append(_refusal(job, job_id, secret))
@@ -176,7 +248,7 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     replies: list[HeartbeatReply] = []
     rows: dict[int, tuple[int, int]] = {}
     for beat in beats:
-        seq, secret = _seq_and_secret(beat.token)
+        seq, _, secret = read_token(beat.token)
         job = jobs.get(seq)
         if job is not None and _is_valid(job, beat.job_id, secret, now):
             assert job.lease_expires_at is not None
@@ -197,7 +269,7 @@ def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
     jobs = yield from _locate(item.token for item in saves)
     replies: list[SaveReply] = []
     for item in saves:
-        seq, secret = _seq_and_secret(item.token)
+        seq, _, secret = read_token(item.token)
         job = jobs.get(seq)
         if not _is_valid(job, item.job_id, secret, now):
             replies.append(LeaseLost(item.job_id))

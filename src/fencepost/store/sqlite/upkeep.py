@@ -25,12 +25,6 @@ from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, end, standing
 from fencepost.store.sqlite.states import BY_NUMBER, NUMBER
 
-HORIZON = """
-select
-  (select min(lease_expires_at) from jobs where state = 3),
-  (select min(run_at) from jobs where state in (2, 4)),
-  (select min(expires_at) from jobs where completed_at is null)
-"""
 EXPIRED_LEASES = f"""
 select {STANDING_COLUMNS} from jobs indexed by jobs_lease
 where state = 3 and lease_expires_at <= ? order by lease_expires_at, seq limit ?
@@ -79,20 +73,6 @@ PRUNES = (
 )
 
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
-
-
-class Horizon(NamedTuple):
-    """The next moments at which a lease runs out, a job falls due, a lifetime ends."""
-
-    lease_expires_at: int | None
-    run_at: int | None
-    expires_at: int | None
-
-
-def horizon() -> Plan[Horizon]:
-    """Look at the heads of three indexes, in one statement."""
-    (row,) = yield Statement(HORIZON)
-    return Horizon(*row)
 
 
 class _Judged(NamedTuple):
