@@ -91,7 +91,7 @@ def test_max_retries_is_another_name_for_one_attempt_less() -> None:
 def test_each_strategy_follows_its_formula_up_to_the_maximum(
     retry: Retry, expected: list[float]
 ) -> None:
-    """S1-52..S1-54."""
+    """S1-52, S1-53, S1-54."""
     assert delays(retry.backoff, 4) == expected
 
 

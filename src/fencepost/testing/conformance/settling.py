@@ -157,8 +157,8 @@ class TestSettling:
 
 class TestFailing:
     def test_a_failed_job_is_tried_again_after_its_backoff(self, h: Harness) -> None:
-        """S0-11, S0-31, S0-43, S0-66..S0-69, S1-18, S1-26, S1-28, S1-49, S1-51, S1-54, S1-81,
-        S2-34, S3-8: one second, then two.
+        """S0-11, S0-31, S0-43, S0-66, S0-67, S0-68, S0-69, S1-18, S1-26, S1-28, S1-49, S1-51,
+        S1-54, S1-81, S2-34, S3-8: one second, then two.
         """
         job_id = h.submit()
         for attempt, delay in ((1, 1.0), (2, 2.0)):
