@@ -168,6 +168,8 @@ class AttemptOutcome(StrEnum):
     SNOOZED = "snoozed"
     CANCELLED = "cancelled"
 
+    __hash__ = str.__hash__
+
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a job under one lease."""

@@ -25,6 +25,9 @@ class State(StrEnum):
     DEAD_LETTER = "dead_letter"
     CANCELLED = "cancelled"
 
+    # Enum's own is a Python function, and states are looked up several times for every job.
+    __hash__ = str.__hash__
+
     @property
     def is_terminal(self) -> bool:
         """True when nothing but an operator can move the job again."""
@@ -52,6 +55,8 @@ class Event(StrEnum):
     EXPIRE = "outlive its lifetime"
     REOPEN = "be reopened"
     REOPEN_LATER = "be reopened later"
+
+    __hash__ = str.__hash__
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})

@@ -78,15 +78,18 @@ class Standing(Protocol):
 
 def decide(job: Standing, outcome: Outcome, rng: Random) -> Decision:
     """Return what becomes of running *job* after *outcome*."""
+    if isinstance(outcome, Succeeded):
+        return Decision(Event.SUCCEED, _SUCCEEDED, AttemptOutcome.SUCCEEDED, result=outcome.result)
     match outcome:
-        case Succeeded(result):
-            return _decision(Event.SUCCEED, AttemptOutcome.SUCCEEDED, result=result)
         case Failed(failure, retry_after):
             return _decide_failure(job, failure, retry_after, rng)
         case Snoozed(delay):
             return _decision(Event.SNOOZE, AttemptOutcome.SNOOZED, delay=delay, is_counted=False)
         case Released():  # pragma: no branch - exhaustive
             return _decision(Event.RELEASE, AttemptOutcome.RELEASED, is_counted=False)
+
+
+_SUCCEEDED = advance(State.RUNNING, Event.SUCCEED)
 
 
 def _decide_failure(

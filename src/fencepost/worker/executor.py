@@ -53,11 +53,12 @@ class Executor:
         self._context = contextvars.copy_context()
         self._unarmed: list[Attempt] = []
         self._leaked: set[Attempt] = set()
-        self._stops: dict[Isolation, Stop] = {
+        stops: dict[Isolation, Stop] = {
             Isolation.LOOP: self._stop_coroutine,
             Isolation.THREAD: self._stop_thread,
             Isolation.PROCESS: self._children.kill,
         }
+        self._stops = {type_: stops[task.isolation] for type_, task in tasks.items()}
 
     def start(self, job: ClaimedJob) -> Attempt:
         """Start the attempt for which *job* was claimed."""
@@ -69,7 +70,7 @@ class Executor:
             Context(job, store=self._store, started_us=self._clock.now_us()),
             started_at=self._clock.monotonic(),
             on_end=self._on_end,
-            stop=self._stops[task.isolation],
+            stop=self._stops[job.type],
         )
         self._arm(attempt, loop)
         attempt.future = self._call(attempt, loop)
@@ -81,15 +82,15 @@ class Executor:
 
     def _call(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
         future: asyncio.Future[Any]
-        match attempt.task.isolation:
-            case Isolation.LOOP:
-                # Says itself how it ended: a callback would cost as much as a short handler does.
-                coroutine = self._run_coroutine(attempt)
-                return loop.create_task(coroutine, context=self._context.copy())
-            case Isolation.THREAD:
-                future = self._threads.call(partial(_call_sync, attempt))
-            case Isolation.PROCESS:
-                future = loop.create_task(self._children.run(attempt))
+        isolation = attempt.task.isolation
+        if isolation is Isolation.LOOP:
+            # Says itself how it ended: a callback would cost as much as a short handler does.
+            coroutine = self._run_coroutine(attempt)
+            return loop.create_task(coroutine, context=self._context.copy())
+        if isolation is Isolation.THREAD:
+            future = self._threads.call(partial(_call_sync, attempt))
+        else:
+            future = loop.create_task(self._children.run(attempt))
         future.add_done_callback(partial(self._returned, attempt))
         return future
 
@@ -183,7 +184,7 @@ class Executor:
     def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """A handler has come back: its slot is free, and its outcome counts if none came first."""
         attempt.has_returned = True
-        if attempt in self._leaked:
+        if self._leaked and attempt in self._leaked:
             self._leaked.discard(attempt)
             self._counters.add(names.SLOT_REGAINED)
         attempt.end(outcome)
@@ -221,6 +222,5 @@ def _outcome_of_error(attempt: Attempt, error: BaseException) -> Outcome:
 
 def _in_time(attempt: Attempt, outcome: Outcome) -> Outcome | None:
     """Return *outcome*, unless the handler had been told to stop: then it is too late to count."""
-    if attempt.context.cancel_reason in ("timeout", "lease_lost", "cancelled"):
-        return attempt.outcome_of_interruption()
-    return outcome
+    reason = attempt.context.cancel_reason
+    return outcome if reason in (None, "shutdown") else attempt.outcome_of_interruption()
