@@ -43,6 +43,11 @@ class Signature:
         self._plain = self._names(Parameter.POSITIONAL_OR_KEYWORD)
         self._keyword_only = self._names(Parameter.KEYWORD_ONLY)
         self._fields = [p.name for p in self.parameters if p.name != self._extra]
+        # Most handlers: every argument is given, by name. Decoded for every job, so kept short.
+        self._is_by_name = all(
+            p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty
+            for p in self.parameters
+        )
         self._binary = [name for name in self._fields if hints.get(name) in _BINARY]
         try:
             self._arguments = _arguments_struct(self.name, self.parameters, hints)
@@ -110,6 +115,8 @@ class Signature:
             arguments, kwargs = self._read(payload)
         except _UNREADABLE as error:
             raise InvalidPayloadError(f"payload does not fit {self.name}(): {error}") from None
+        if self._is_by_name:
+            return [], msgspec.structs.asdict(arguments)
         rest = [] if self._rest is None else getattr(arguments, self._rest)
         if rest is msgspec.UNSET:
             rest = []
