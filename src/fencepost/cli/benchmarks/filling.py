@@ -19,7 +19,7 @@ STEP = 50_000
 MULTIPLY = f"""
 insert into jobs({COLUMNS})
 select randomblob(16), {COLUMNS.split(",", 1)[1]}
-from jobs, (select 1 from jobs limit ?1) where seq <= ?2 limit ?3
+from jobs, (select 1 from jobs limit ?) where seq <= ? limit ?
 """
 RECOUNT = f"update counters set count = (select count(*) from jobs) where state = {SCHEDULED}"
 

@@ -48,17 +48,17 @@ order by priority, run_at, seq limit ?
 CLAIM = f"""
 update jobs
 set state = {RUNNING}, attempt = attempt + 1, lease_version = lease_version + 1,
-    lease_token = ?1, lease_expires_at = ?2, worker = ?3, started_at = ?4, updated_at = ?4,
+    lease_token = ?, lease_expires_at = ?, worker = ?, started_at = ?, updated_at = ?,
     progress = null
-where seq in (select value from json_each(?5))
+where seq in (select value from json_each(?))
 returning seq, id, lane, policy, priority, attempt, max_attempts, lease_version, run_at,
   expires_at, payload_encoding, payload, key, tags, correlation_id, checkpoint, checkpoint_encoding
 """
 COMPLETE = f"""
 with done(seq, result) as (values {{values}})
 update jobs
-set state = {COMPLETED}, result = done.result, result_encoding = 0, settled_token = ?1,
-    completed_at = ?2, updated_at = ?2, failure = null, lease_token = null,
+set state = {COMPLETED}, result = done.result, result_encoding = 0, settled_token = ?,
+    completed_at = ?, updated_at = ?, failure = null, lease_token = null,
     lease_expires_at = null
 from done where jobs.seq = done.seq
 """
@@ -161,13 +161,13 @@ class RawDatabase:
         with self._transaction():
             chosen = execute(CHOOSE, (self._lane, limit)).fetchall()
             seqs = "[" + ",".join([str(seq) for (seq,) in chosen]) + "]"
-            rows = execute(CLAIM, ("token", now + 30_000_000, "raw", now, seqs)).fetchall()
+            rows = execute(CLAIM, ("token", now + 30_000_000, "raw", now, now, seqs)).fetchall()
             self._move(len(rows), SCHEDULED, RUNNING)
         return [row[0] for row in rows]
 
     def _complete(self, seqs: Sequence[int]) -> None:
         now = self._clock.now_us()
-        params = ["token", now, *chain.from_iterable((seq, b"null") for seq in seqs)]
+        params = [*chain.from_iterable((seq, b"null") for seq in seqs), "token", now, now]
         with self._transaction():
             self._connection.execute(_complete(len(seqs)), params)
             self._move(len(seqs), RUNNING, COMPLETED)
@@ -195,5 +195,4 @@ def _insert(count: int) -> str:
 
 @cache
 def _complete(count: int) -> str:
-    pairs = (f"(?{2 * row + 3},?{2 * row + 4})" for row in range(count))
-    return COMPLETE.format(values=",".join(pairs))
+    return COMPLETE.format(values=",".join(["(?,?)"] * count))

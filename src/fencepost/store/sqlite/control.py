@@ -52,10 +52,10 @@ from jobs where id = ?
 """
 REOPEN = """
 update jobs
-set state = ?1, run_at = ?2, scheduled_at = coalesce(?3, scheduled_at), updated_at = ?4,
-    attempt = ?5, max_attempts = ?6, priority = ?7, expires_at = ?8, completed_at = null,
+set state = ?, run_at = ?, scheduled_at = coalesce(?, scheduled_at), updated_at = ?,
+    attempt = ?, max_attempts = ?, priority = ?, expires_at = ?, completed_at = null,
     failure = null, result = null, result_encoding = null, is_dead_letter = null, worker = null
-where seq = ?9
+where seq = ?
 """
 RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
 FIND_DEAD = """

@@ -38,9 +38,9 @@ INLINE_PAYLOAD_MAX = 8_192
 CLAIM = f"""
 update jobs
 set state = {RUNNING}, attempt = attempt + 1, lease_version = lease_version + 1,
-    lease_token = ?1, lease_expires_at = ?2, worker = ?3, started_at = ?4, updated_at = ?4,
+    lease_token = ?, lease_expires_at = ?, worker = ?, started_at = ?, updated_at = ?,
     progress = null
-where seq in (select value from json_each(?5))
+where seq in (select value from json_each(?))
 """
 # In one row, see settling.LOCATE; a large payload is fetched by itself rather than copied twice.
 # As bytes: text that is not UTF-8, which a damaged row may hold, cannot be fetched as text.
@@ -103,7 +103,7 @@ def lease(
         return [], [], None
     secret = env.clock.new_token()
     expires_at = now + seconds_to_us(request.lease_ttl)
-    yield Statement(CLAIM, (secret, expires_at, request.worker, now, numbers_json(seqs)))
+    yield Statement(CLAIM, (secret, expires_at, request.worker, now, now, numbers_json(seqs)))
     leased = yield from _fetch(seqs)
     assert len(leased) == len(seqs), "a claimable row vanished inside the transaction"
     lanes = yield from env.catalog.lanes({row.lane for row in leased.values()})

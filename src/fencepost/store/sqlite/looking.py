@@ -37,7 +37,7 @@ select seq, state, lease_version, attempt, worker, started_at, completed_at from
 JOBS_AHEAD = """
 select count(*) from (
   select 1 from jobs as other indexed by jobs_ready, jobs as this
-  where this.id = ?1 and other.state = 1 and other.lane = this.lane
+  where this.id = ? and other.state = 1 and other.lane = this.lane
     and (other.priority, other.run_at, other.seq) < (this.priority, this.run_at, this.seq)
   limit 1000
 )
@@ -52,11 +52,11 @@ GET_LIMIT = "select max_running from limits where scope = ? and name = ?"
 DEAD_LETTERS = """
 select jobs.completed_at, jobs.seq, jobs.id, jobs.lane, jobs.state, jobs.attempt, jobs.failure
 from jobs indexed by jobs_dead join lanes on lanes.lane = jobs.lane
-where jobs.is_dead_letter = 1 and (?1 is null or lanes.type = ?1) and (
-  ?2 is null
-  or (jobs.completed_at, jobs.seq) < (select completed_at, seq from jobs where seq = ?2)
+where jobs.is_dead_letter = 1 and (? is null or lanes.type = ?) and (
+  ? is null
+  or (jobs.completed_at, jobs.seq) < (select completed_at, seq from jobs where seq = ?)
 )
-order by jobs.completed_at desc, jobs.seq desc limit ?3
+order by jobs.completed_at desc, jobs.seq desc limit ?
 """
 COUNTS_BY = """
 select lanes.{column}, counters.state, sum(counters.count)
@@ -194,7 +194,7 @@ def _has_worker(env: Env, job: Job) -> Plan[bool]:
 
 def dead_letters(env: Env, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
     """Return one page of dead letters, the most recently dead first."""
-    rows = yield Statement(DEAD_LETTERS, (type, page.after, page.limit + 1))
+    rows = yield Statement(DEAD_LETTERS, (type, type, page.after, page.after, page.limit + 1))
     lanes = yield from env.catalog.lanes({row[3] for row in rows})
     letters = [decode_dead_letter((*row[2:], row[0]), lanes) for row in rows[: page.limit]]
     return DeadLetterPage(letters, rows[page.limit - 1][1] if len(rows) > page.limit else None)

@@ -20,9 +20,9 @@ FORGET_SILENT = "delete from workers where seen_at < ?"
 RETIRE = "delete from workers where id = ?"
 WORKERS = "select info, seen_at from workers where seen_at > ? order by id"
 LEAD = """
-insert into terms(name, worker, expires_at) values (?1, ?2, ?3)
+insert into terms(name, worker, expires_at) values (?, ?, ?)
 on conflict(name) do update set worker = excluded.worker, expires_at = excluded.expires_at
-where terms.worker = excluded.worker or terms.expires_at <= ?4
+where terms.worker = excluded.worker or terms.expires_at <= ?
 returning expires_at
 """
 RESIGN = "delete from terms where name = ? and worker = ?"

@@ -76,9 +76,9 @@ where jobs.seq = done.seq and jobs.state = {RUNNING} and jobs.lease_token = done
 """
 SAVE = """
 update jobs set
-  checkpoint = coalesce(?1, checkpoint), checkpoint_encoding = coalesce(?2, checkpoint_encoding),
-  progress = coalesce(?3, progress)
-where seq = ?4
+  checkpoint = coalesce(?, checkpoint), checkpoint_encoding = coalesce(?, checkpoint_encoding),
+  progress = coalesce(?, progress)
+where seq = ?
 """
 
 

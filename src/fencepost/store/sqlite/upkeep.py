@@ -38,8 +38,8 @@ select seq, id, lane, state from jobs indexed by jobs_due
 where state in (2, 4) and run_at <= ? order by run_at, seq limit ?
 """
 PROMOTE = f"""
-update jobs set state = {NUMBER[State.SCHEDULED]}, scheduled_at = ?1, updated_at = ?1
-where seq in (select value from json_each(?2))
+update jobs set state = {NUMBER[State.SCHEDULED]}, scheduled_at = ?, updated_at = ?
+where seq in (select value from json_each(?))
 """
 FIRST_AFTER = "select seq, created_at from jobs where seq > ? order by seq limit 1"
 LAST = "select max(seq) from jobs"
@@ -128,7 +128,7 @@ def promote(env: Env, limit: int) -> Plan[list[Moved]]:
         return []
     tally = Tally()
     lanes = yield from env.catalog.lanes({row[2] for row in rows})
-    yield Statement(PROMOTE, (now, numbers_json([row[0] for row in rows])))
+    yield Statement(PROMOTE, (now, now, numbers_json([row[0] for row in rows])))
     moved = []
     for _, id_, lane, number in rows:
         was = BY_NUMBER[number]
