@@ -30,13 +30,14 @@ ROWS = {
     "drain-4",
     "backlog",
     "pickup.p50",
+    "pickup.call.p50",
     "pickup.p99",
     "memory.disk",
     "memory.worker",
     "import",
     "help",
 }
-ALONE = {"pickup.p50", "pickup.p99", "memory.disk", "memory.worker"}
+ALONE = {"pickup.p50", "pickup.call.p50", "pickup.p99", "memory.disk", "memory.worker"}
 """Rows that stand beside nothing."""
 
 

@@ -21,7 +21,7 @@ P50_TARGET = Target("value", below=2.0)
 
 
 def measure(bench: Bench, _: AbstractSet[str]) -> list[Figure]:
-    """Return the median and the 99th percentile."""
+    """Return the medians, from created_at and from the call, and the 99th percentile."""
     bench.tell(f"pickup: {bench.sizes.samples} jobs, one at a time")
     path = bench.new_path()
     order = Order(bench.url(path), until_idle=False)
@@ -36,16 +36,21 @@ def measure(bench: Bench, _: AbstractSet[str]) -> list[Figure]:
         child.stop()
         child.report()
     bench.remove(path)
-    note = (
-        f"from created_at; from the call of submit {median(calls):.2f} ms, "
-        f"which returned after {median(submits):.2f} ms"
-    )
+    note = f"submit itself returned after {median(submits):.2f} ms"
     return [
         Figure(
             name="pickup.p50",
             title="pickup by an idle worker, p50",
             unit="ms",
             value=percentile(pickups, 0.5),
+            target=P50_TARGET,
+        ),
+        # Both are fair readings of "pickup"; a reader should not have to guess which was chosen.
+        Figure(
+            name="pickup.call.p50",
+            title="… from the call of submit, p50",
+            unit="ms",
+            value=percentile(calls, 0.5),
             target=P50_TARGET,
             note=note,
         ),
