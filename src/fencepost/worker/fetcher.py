@@ -38,6 +38,7 @@ class Fetcher:
         lease_ttl: float,
         concurrency: int,
         prefetch: int | None,
+        may_block: bool = False,
     ) -> None:
         self._store = store
         self._hand = hand
@@ -48,6 +49,7 @@ class Fetcher:
         self._lease_ttl = lease_ttl
         self._concurrency = concurrency
         self._fixed_prefetch = prefetch
+        self._may_block = may_block
         self._mean_duration: float | None = None
         self._turn = 0
         self._low_mark = 0
@@ -87,8 +89,8 @@ class Fetcher:
     async def claim(self, limit: int) -> Claim | None:
         """Claim up to *limit* jobs into the hand; None when the store is away (waits a while).
 
-        With an empty hand there is nothing that a blocked loop could hold up: the claim is made in
-        this thread, which spares an idle worker's job two hops between threads.
+        With an empty hand, on a loop of our own, there is nothing that a blocked loop could hold
+        up: the claim is made in this thread, which spares an idle worker's job two hops.
         """
         request = ClaimRequest(
             worker=self._worker,
@@ -100,7 +102,7 @@ class Fetcher:
         )
         asked_at = self._store.clock.monotonic()
         try:
-            if not self._hand:
+            if self._may_block and not self._hand:
                 claim = self._store.run(self._store.claim(request))
             else:
                 # Shielded: leased jobs must reach the hand, also when we are being stopped.

@@ -92,7 +92,7 @@ class Worker:
 
     def run(self, until_idle: bool = False) -> None:
         """Run jobs until stopped or, with *until_idle*, until nothing is claimable."""
-        asyncio.run(self.run_async(until_idle))
+        asyncio.run(self.run_async(until_idle, owns_loop=True))
 
     def stop(self) -> None:
         """Stop, from any thread: finish what runs within grace; a second call stops at once."""
@@ -103,10 +103,10 @@ class Worker:
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(self._heed_stop)
 
-    async def run_async(self, until_idle: bool = False) -> None:
-        """As ``run``, on the present event loop."""
+    async def run_async(self, until_idle: bool = False, *, owns_loop: bool = False) -> None:
+        """As ``run``, on the present event loop, which may have others to serve."""
         self._loop = asyncio.get_running_loop()
-        self._set_up(until_idle)
+        self._set_up(until_idle, owns_loop)
         self._watch_signals()
         if self._stop_requests:
             self._heed_stop()
@@ -129,7 +129,7 @@ class Worker:
         finally:
             await self._tear_down(services)
 
-    def _set_up(self, until_idle: bool) -> None:
+    def _set_up(self, until_idle: bool, owns_loop: bool) -> None:
         """Make everything that belongs to one run."""
         self._until_idle = until_idle
         self._started_at = self._clock.now()
@@ -161,6 +161,7 @@ class Worker:
             lease_ttl=self._lease_ttl,
             concurrency=self._concurrency,
             prefetch=self._prefetch,
+            may_block=owns_loop,
         )
         self._maintenance = Maintenance(
             self._store, worker=self.id, retention=self._retention, counters=self.counters
