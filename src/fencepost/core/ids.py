@@ -14,7 +14,11 @@ _CANONICAL = re.compile(
 
 def id_text(raw: bytes) -> str:
     """Return sixteen bytes as the canonical text of a UUID."""
-    digits = raw.hex()
+    return id_of_digits(raw.hex())
+
+
+def id_of_digits(digits: str) -> str:
+    """Return 32 hexadecimal digits as the canonical text of a UUID."""
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

@@ -92,6 +92,8 @@ def has_non_finite(value: Any) -> bool:
 
 def encode_result(value: Any) -> Body:
     """Return what a handler returned, or raise PermanentError: a retry would do the same."""
+    if value is None:
+        return NULL
     try:
         return check_size(encode(value), RESULT_BYTES_MAX)
     except InvalidJobError as error:

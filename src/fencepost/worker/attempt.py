@@ -38,7 +38,6 @@ class Attempt:
         task: Task,
         job: ClaimedJob,
         context: Context,
-        *,
         started_at: float,
         on_end: OnEnd,
         stop: Stop,

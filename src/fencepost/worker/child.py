@@ -83,7 +83,7 @@ def _call(request: ChildRequest, store: Any) -> Any:
     args, kwargs = signature.decode(request.job.payload)
     if signature.context_name is not None:
         started_us = SystemClock().now_us()
-        kwargs[signature.context_name] = Context(request.job, store=store, started_us=started_us)
+        kwargs[signature.context_name] = Context(request.job, store, started_us)
     result = function(*args, **kwargs)
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 

@@ -25,7 +25,7 @@ class Context:
 
     __slots__ = ("_cancel_reason", "_job", "_lease", "_started_us", "_store")
 
-    def __init__(self, job: ClaimedJob, *, store: Store, started_us: int) -> None:
+    def __init__(self, job: ClaimedJob, store: Store, started_us: int) -> None:
         self._job = job
         self._store = store
         self._started_us = started_us

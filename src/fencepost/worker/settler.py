@@ -11,7 +11,6 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from fencepost.core.job import AttemptOutcome
 from fencepost.core.limits import SETTLE_MAX
 from fencepost.core.outcome import Settlement
 from fencepost.errors import StoreError
@@ -41,7 +40,6 @@ class Settler:
         self._news = asyncio.Event()
         self._in_flight = 0
         self._counters = counters
-        self._ended: Counter[AttemptOutcome] = Counter()
         self._alone = 0
         """How many of the next settlements are to be written one by one."""
 
@@ -52,7 +50,6 @@ class Settler:
     def add(self, settlement: Settlement) -> None:
         """Have a decision recorded soon."""
         self._pending.append(settlement)
-        self._ended[settlement.decision.outcome] += 1
         self._news.set()
 
     async def start(self) -> None:
@@ -71,7 +68,6 @@ class Settler:
         if not batch:
             return 0
         self._in_flight = len(batch)
-        self._count()
         try:
             # Shielded: a write that has started must not be torn by a worker that stops.
             await asyncio.shield(self._store.run_async(self._store.settle(batch)))
@@ -86,6 +82,7 @@ class Settler:
         finally:
             self._in_flight = 0
         self._patience.succeeded()
+        self._count(batch)
         # Settled, settled before, or lost: in each case the job is no longer ours.
         self._hand.drop_all(batch)
         self._on_written(batch)
@@ -102,7 +99,7 @@ class Settler:
         self._counters.add(names.SETTLE_FAILED)
         log(names.SETTLE_FAILED, level=logging.ERROR, id=batch[0].job_id, error=repr(error))
 
-    def _count(self) -> None:
-        ended, self._ended = self._ended, Counter()
+    def _count(self, batch: Sequence[Settlement]) -> None:
+        ended = Counter([settlement.decision.outcome for settlement in batch])
         for outcome, count in ended.items():
             self._counters.add(names.ATTEMPT_ENDED, count, outcome=outcome)

@@ -246,8 +246,10 @@ class Worker:
                 if held.heard_at < self._clock.monotonic() - FRESH_CLAIM:
                     self._confirming = asyncio.create_task(self._confirm_waiting())
                     return
+                waiting.popleft()
                 self._start(held)
-            waiting.popleft()
+            else:
+                waiting.popleft()
 
     async def _confirm_waiting(self) -> None:
         """Ask the store whether jobs that have waited are still ours (S3-10), then go on."""
@@ -309,11 +311,8 @@ class Worker:
                 correlation_id=job.correlation_id,
             )
 
-    def _attempt_returned(self, attempt: Attempt, outcome: Outcome | None) -> None:
+    def _attempt_returned(self) -> None:
         """A handler has come back, and its slot is free."""
-        self._free_slot()
-
-    def _free_slot(self) -> None:
         self._occupied -= 1
         if not self._running:
             self._quiet.set()

@@ -169,19 +169,27 @@ def _line(lanes: Sequence[Lane], limit: int) -> Plan[list[int]]:
     """Return the first *limit* rows of a queue's lanes, in line order."""
     if limit <= 0 or not lanes:
         return []
+    parts = [lanes[start : start + MERGED_MAX] for start in range(0, len(lanes), MERGED_MAX)]
+    if len(parts) == 1:
+        ((text,),) = yield Statement(_merge(len(lanes)), (*(lane.number for lane in lanes), limit))
+        return _seqs.decode(text)
     heads: list[tuple[int, int, int]] = []
-    for start in range(0, len(lanes), MERGED_MAX):
-        part = lanes[start : start + MERGED_MAX]
-        ((text,),) = yield Statement(_merge(len(part)), (*(lane.number for lane in part), limit))
-        heads += _places.decode(text)
+    for part in parts:
+        numbers = [lane.number for lane in part]
+        heads += yield Statement(_heads(len(part)), (*numbers, limit))
     return [seq for _, _, seq in sorted(heads)[:limit]]
 
 
 @cache
+def _heads(count: int) -> str:
+    """Return the statement that merges the lines of *count* lanes."""
+    return " union all ".join([LINE] * count) + " order by 1, 2, 3 limit ?"
+
+
+@cache
 def _merge(count: int) -> str:
-    """Return the statement that merges the lines of *count* lanes, in one row."""
-    merged = " union all ".join([LINE] * count) + " order by 1, 2, 3 limit ?"
-    return f"select json_group_array(json_array(priority, run_at, seq)) from ({merged})"
+    """Return the same in one row, and of each place in line the row that stands there."""
+    return f"select json_group_array(seq) from ({_heads(count)})"
 
 
-_places = msgspec.json.Decoder(list[tuple[int, int, int]])
+_seqs = msgspec.json.Decoder(list[int])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fencepost.core.ids import id_text
+from fencepost.core.ids import id_of_digits
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome
 from fencepost.core.lifecycle import DEAD, State
@@ -84,7 +84,7 @@ class Standing(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def job_id(self) -> str:
-        return id_text(bytes.fromhex(self.digits))
+        return id_of_digits(self.digits)
 
 
 def standing(row: Row) -> Standing:

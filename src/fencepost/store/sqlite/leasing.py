@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.ids import id_text
+from fencepost.core.ids import id_of_digits
 from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.job import (
     AttemptOutcome,
@@ -103,8 +103,9 @@ def lease(
         return [], [], None
     secret = env.clock.new_token()
     expires_at = now + seconds_to_us(request.lease_ttl)
-    yield Statement(CLAIM, (secret, expires_at, request.worker, now, now, numbers_json(seqs)))
-    leased = yield from _fetch(seqs)
+    numbers = numbers_json(seqs)
+    yield Statement(CLAIM, (secret, expires_at, request.worker, now, now, numbers))
+    leased = yield from _fetch(numbers)
     assert len(leased) == len(seqs), "a claimable row vanished inside the transaction"
     lanes = yield from env.catalog.lanes({row.lane for row in leased.values()})
     policies = yield from env.catalog.policies({row.policy for row in leased.values()})
@@ -131,9 +132,8 @@ def lease(
     return jobs, corrupt, lease_ends
 
 
-def _fetch(seqs: Sequence[int]) -> Plan[dict[int, _Leased]]:
+def _fetch(numbers: str) -> Plan[dict[int, _Leased]]:
     """Return the rows that were just leased."""
-    numbers = numbers_json(seqs)
     ((text,),) = yield Statement(LEASED, (numbers,))
     try:
         rows = {row.seq: row for row in _leased.decode(text)}
@@ -191,7 +191,7 @@ class _Reader:
         token = make_token(row.seq, row.lane, self._secret)
         try:
             return ClaimedJob(
-                id=id_text(bytes.fromhex(row.digits)),
+                id=id_of_digits(row.digits),
                 type=lane.type,
                 queue=lane.queue,
                 priority=PRIORITIES[row.priority],

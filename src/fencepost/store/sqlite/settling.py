@@ -6,7 +6,6 @@ good for nothing but the one job and the one claim (INV-2).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
@@ -62,17 +61,16 @@ with beat(seq, expires_at) as ({values})
 update jobs set lease_expires_at = max(jobs.lease_expires_at, beat.expires_at)
 from beat where jobs.seq = beat.seq
 """
-# The rule of _is_valid, as a condition.
+# The rule of _is_valid, as a condition; one statement a claim, whose jobs share lane and secret.
 COMPLETE_VALID = f"""
-with done(seq, id, lane, secret, result, result_encoding, now) as ({{values}})
+with done(seq, id, result, result_encoding) as ({{values}})
 update jobs
 set state = {NUMBER[State.COMPLETED]}, result = done.result,
-    result_encoding = done.result_encoding, settled_token = done.secret,
-    completed_at = done.now, updated_at = done.now, failure = null, lease_token = null,
-    lease_expires_at = null
+    result_encoding = done.result_encoding, settled_token = lease_token,
+    completed_at = ?, updated_at = ?, failure = null, lease_token = null, lease_expires_at = null
 from done
-where jobs.seq = done.seq and jobs.state = {RUNNING} and jobs.lease_token = done.secret
-  and jobs.lease_expires_at > done.now and jobs.id = done.id and jobs.lane = done.lane
+where jobs.seq = done.seq and jobs.id = done.id and jobs.state = {RUNNING} and jobs.lane = ?
+  and jobs.lease_token = ? and jobs.lease_expires_at > ?
 """
 SAVE = """
 update jobs set
@@ -90,6 +88,7 @@ class Fence(NamedTuple):
     secret: str
 
 
+SEQ_END = 1 << 63
 NOWHERE = Fence(-1, -1, "")
 
 
@@ -105,7 +104,7 @@ def read_token(token: str) -> Fence:
         fence = Fence(int(seq, 16), int(lane, 16), secret)
     except ValueError:
         return NOWHERE
-    return fence if 0 < fence.seq < 1 << 63 and 0 < fence.lane < 1 << 63 else NOWHERE
+    return fence if 0 < fence.seq < SEQ_END and 0 < fence.lane < SEQ_END else NOWHERE
 
 
 def _locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
@@ -171,38 +170,45 @@ def _complete_all(
     That is nearly every batch of a healthy worker. Otherwise nothing is written, and each
     settlement is looked at by itself.
     """
-    rows = []
-    fences = []
-    for settlement in settlements:
-        fence = read_token(settlement.token)
-        digits = settlement.job_id.replace("-", "")
-        try:
-            id_ = bytes.fromhex(digits)
-        except ValueError:
-            return None
-        body = encode_body(settlement.decision.result or NULL)
-        rows.append((fence.seq, id_, fence.lane, fence.secret, *body, now))
-        fences.append(fence)
+    claims: dict[str, list[tuple[int, bytes, bytes | None, int | None]]] = {}
+    try:
+        for settlement in settlements:
+            digits, _, claim = settlement.token.partition(".")
+            seq = int(digits, 16)
+            id_ = bytes.fromhex(settlement.job_id.replace("-", ""))
+            if not 0 < seq < SEQ_END:
+                return None
+            row = (seq, id_, *encode_body(settlement.decision.result or NULL))
+            claims.setdefault(claim, []).append(row)
+    except ValueError:
+        return None
     yield Statement("savepoint complete_all")
     changed = 0
-    for sql, params in values(COMPLETE_VALID, rows):
-        yield Statement(sql, params)
-        ((count,),) = yield Statement("select changes()")
-        changed += count
-    if changed != len(rows):
+    tally = Tally()
+    for claim, rows in claims.items():
+        _, lane, secret = read_token(f"1.{claim}")
+        for sql, params in values(COMPLETE_VALID, rows):
+            yield Statement(sql, [*params, now, now, lane, secret, now])
+            ((count,),) = yield Statement("select changes()")
+            changed += count
+        tally.move(lane, State.RUNNING, State.COMPLETED, len(rows))
+    if changed != len(settlements):
         yield Statement("rollback to complete_all")
     yield Statement("release complete_all")
-    if changed != len(rows):
+    if changed != len(settlements):
         return None
-    tally = Tally()
-    for lane, count in Counter(fence.lane for fence in fences).items():
-        tally.move(lane, State.RUNNING, State.COMPLETED, count)
     yield from tally.write()
-    lanes = yield from env.catalog.lanes({fence.lane for fence in fences})
+    types = yield from _types_of(env, claims)
     return [
-        Settled(settlement.job_id, lanes[fence.lane].type, State.COMPLETED)
-        for settlement, fence in zip(settlements, fences, strict=True)
+        Settled(s.job_id, types[s.token.partition(".")[2]], State.COMPLETED) for s in settlements
     ]
+
+
+def _types_of(env: Env, claims: Iterable[str]) -> Plan[dict[str, str]]:
+    """Return the type of the jobs of each claim, as the ends of their tokens name it."""
+    numbers = {claim: read_token(f"1.{claim}").lane for claim in claims}
+    lanes = yield from env.catalog.lanes(set(numbers.values()))
+    return {claim: lanes[number].type for claim, number in numbers.items()}
 
 
 def _settle_each(env: Env, settlements: Sequence[Settlement], now: int) -> Plan[list[SettleReply]]:
