@@ -6,6 +6,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.servers.fixtures"]
+
 # An App in a test must never reach the database of the person who runs it.
 for name in ("FENCEPOST_URL", "DATABASE_URL"):
     os.environ.pop(name, None)

@@ -1,0 +1,138 @@
+"""Fixtures that give a test a real PostgreSQL. Without one the test fails: it never skips.
+
+`postgres_url` is an empty database. `fresh_postgres("wheel")` is one whose schema, once a store
+has made it, is kept from test to test and only emptied, which is quicker. `postgres_server` is
+the server of both; a test that wants to crash one makes a `PostgresServer` of its own.
+
+All tests of a run share one server a source, and each process has its own databases on it.
+FENCEPOST_TEST_POSTGRES names a server to be used instead.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.servers.keeper import shared_server
+from tests.servers.pgbouncer import PgBouncer, find_pgbouncer
+from tests.servers.places import WHEEL, NoServerError, sources
+from tests.servers.postgres import Postgres, given
+from tests.servers.wiping import empty_through, wipe_through
+
+GIVEN = "given"
+
+FreshPostgres = Callable[[str], str]
+
+
+def postgres_sources() -> list[str]:
+    """Return what to parametrise with: each source that this machine has.
+
+    With none at all it names the wheel, so that the tests fail and say what to install.
+    """
+    if os.environ.get("FENCEPOST_TEST_POSTGRES"):
+        return [GIVEN]
+    return sources() or [WHEEL]
+
+
+class Databases:
+    """The servers this process uses, and its two databases on each; nothing is made unasked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._servers: dict[str, Postgres] = {}
+        self._kept: dict[tuple[str, str], psycopg.Connection] = {}
+        self._prefix = f"fencepost_{uuid.uuid4().hex[:8]}"
+        self._leases = ExitStack()
+
+    def server(self, which: str) -> Postgres:
+        if which not in self._servers:
+            external = given()
+            try:
+                self._servers[which] = external or self._leases.enter_context(
+                    shared_server(which, self._folder)
+                )
+            except NoServerError as error:
+                pytest.fail(str(error), pytrace=False)
+        return self._servers[which]
+
+    def empty(self, which: str) -> str:
+        empty_through(self._connection(which, "empty"))
+        return self.server(which).url(f"{self._prefix}_empty")
+
+    def wiped(self, which: str) -> str:
+        wipe_through(self._connection(which, "kept"))
+        return self.server(which).url(f"{self._prefix}_kept")
+
+    def close(self) -> None:
+        for connection in self._kept.values():
+            connection.close()
+        for which, suffix in self._kept:
+            self._servers[which].drop_database(f"{self._prefix}_{suffix}")
+        self._leases.close()
+
+    def _connection(self, which: str, suffix: str) -> psycopg.Connection:
+        """Return the connection to one of this process's databases, which is made if need be."""
+        kept = self._kept.get((which, suffix))
+        if kept is not None and _works(kept):
+            return kept
+        server = self.server(which)
+        name = f"{self._prefix}_{suffix}"
+        url = server.url(name) if kept is not None else server.create_database(name)
+        self._kept[which, suffix] = psycopg.connect(url, autocommit=True)
+        return self._kept[which, suffix]
+
+
+def _works(connection: psycopg.Connection) -> bool:
+    """Tell whether nobody ended the connection: a test may have ended all there were."""
+    try:
+        connection.execute("select 1")
+    except psycopg.OperationalError:
+        connection.close()
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
+    folder = tmp_path_factory.getbasetemp()
+    # With pytest-xdist each process has a folder of its own within that of the run.
+    is_one_of_many = "PYTEST_XDIST_WORKER" in os.environ
+    databases = Databases(folder.parent if is_one_of_many else folder)
+    yield databases
+    databases.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest, postgres_databases: Databases) -> Postgres:
+    """Return the shared server: the first source, or the one named by an indirect parameter."""
+    return postgres_databases.server(getattr(request, "param", postgres_sources()[0]))
+
+
+@pytest.fixture
+def postgres_url(request: pytest.FixtureRequest, postgres_databases: Databases) -> str:
+    """Return the URL of an empty database; the source may be named by an indirect parameter."""
+    return postgres_databases.empty(getattr(request, "param", postgres_sources()[0]))
+
+
+@pytest.fixture
+def fresh_postgres(postgres_databases: Databases) -> FreshPostgres:
+    """Return a function from a source to the URL of a database with every table of ours empty.
+
+    The schema that an earlier test made is still there. One database a source: to call it again
+    empties what the first call gave.
+    """
+    return postgres_databases.wiped
+
+
+@pytest.fixture
+def pgbouncer(postgres_server: Postgres) -> Iterator[PgBouncer]:
+    """Run PgBouncer in transaction mode in front of the shared server."""
+    if find_pgbouncer() is None:
+        pytest.skip("PgBouncer is not installed here, and no wheel has it (Debian: pgbouncer)")
+    with PgBouncer(postgres_server) as running:
+        yield running
