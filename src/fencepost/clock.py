@@ -40,14 +40,31 @@ class Clock(Protocol):
         """Return the sixteen bytes of a fresh random UUID (version 4)."""
         ...
 
+    def new_ids(self, count: int) -> list[bytes]:
+        """Return many of them, for less than one by one."""
+        ...
+
     def new_token(self) -> str:
         """Return an unguessable string of 22 characters."""
         ...
 
 
+_VERSION = bytes(byte & 0x0F | 0x40 for byte in range(256))
+_VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
+
+
+def as_uuid4s(raw: bytes) -> list[bytes]:
+    """Stamp version and variant on each sixteen of some random bytes."""
+    stamped = bytearray(raw)
+    stamped[6::16] = stamped[6::16].translate(_VERSION)
+    stamped[8::16] = stamped[8::16].translate(_VARIANT)
+    whole = bytes(stamped)
+    return [whole[start : start + 16] for start in range(0, len(whole), 16)]
+
+
 def as_uuid4(raw: bytes) -> bytes:
     """Stamp version and variant on sixteen random bytes."""
-    return raw[:6] + bytes((raw[6] & 0x0F | 0x40, raw[7], raw[8] & 0x3F | 0x80)) + raw[9:]
+    return as_uuid4s(raw)[0]
 
 
 class SystemClock:
@@ -74,6 +91,9 @@ class SystemClock:
 
     def new_id(self) -> bytes:
         return as_uuid4(os.urandom(16))
+
+    def new_ids(self, count: int) -> list[bytes]:
+        return as_uuid4s(os.urandom(16 * count))
 
     def new_token(self) -> str:
         return secrets.token_urlsafe(16)

@@ -248,7 +248,6 @@ def test_an_app_with_settings_that_make_no_sense_is_refused(make: Any) -> None:
         "",
         "jobs.db",
         "mysql://h/db",
-        "postgresql://h/db",
         "http://[::1",
         "memory://?x=1",
         "sqlite://",

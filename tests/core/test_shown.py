@@ -1,4 +1,4 @@
-"""Refused values in messages."""
+"""Values in messages: those that were refused, and URLs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.core.limits import SHOWN_LENGTH_MAX
-from fencepost.core.shown import shown
+from fencepost.core.shown import shown, shown_url
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", b"\0", [1, 2]])
@@ -33,3 +33,27 @@ def test_a_list_too_deep_to_write_is_shown_by_its_type() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert shown(deep) == "<list, too large to show>"
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("sqlite:///jobs.db", "sqlite:///jobs.db"),
+        ("memory://", "memory://"),
+        ("postgresql://host/jobs", "postgresql://host/jobs"),
+        ("postgresql://me@host/jobs", "postgresql://me@host/jobs"),
+        ("postgresql://me:secret@host/jobs", "postgresql://me:***@host/jobs"),
+        ("postgresql://me:sec@ret@h1:1,h2:2/jobs", "postgresql://me:***@h1:1,h2:2/jobs"),
+        ("postgresql://:secret@host", "postgresql://:***@host"),
+        ("postgresql://h/d?password=secret&a=b", "postgresql://h/d?password=***&a=b"),
+        ("postgresql://h/d?sslpassword=secret", "postgresql://h/d?sslpassword=***"),
+        (
+            "postgresql://h/d?listen=postgresql%3A%2F%2Fa%3Asecret%40h",
+            "postgresql://h/d?listen=***",
+        ),
+        ("redis://:secret@host:6379/0", "redis://:***@host:6379/0"),
+        ("nonsense", "nonsense"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, text: str) -> None:
+    assert shown_url(url) == text

@@ -57,7 +57,7 @@ def test_durability_is_an_option_of_the_url(tmp_path: Path, durability: str) -> 
         ("jobs.db", "is not a store URL"),
         ("", "is not a store URL"),
         ("mysql://h/db", "is not a store URL"),
-        ("postgresql://h/db", "no postgresql store yet"),
+        ("postgresql://h:port/db", "a port is a number"),
         ("redis://h", "no redis store yet"),
         ("http://[::1", "is not a URL"),
         (None, "a store URL is text"),

@@ -89,6 +89,7 @@ assert_type(add.using(delay="1h", priority=Priority.LOW).submit(1), JobHandle[in
 assert_type(
     add.using(key="k", on_duplicate="reject").using(tags={"a": "b"}).submit(1).result(), int
 )
+assert_type(add.using(conn=object()).submit(1), JobHandle[int])
 
 
 # The async face.
@@ -104,6 +105,7 @@ async def asynchronous() -> None:
     assert_type(await add.aio.wait_idempotent("key", 1, timeout=5), int)
     assert_type(await add.aio.submit_many([1, 2]), list[AsyncJobHandle[int]])
     assert_type(await add.aio.using(delay=1).submit(1), AsyncJobHandle[int])
+    assert_type(await add.aio.using(conn=object()).submit(1), AsyncJobHandle[int])
     assert_type(await app.aio.submit_many([add.prepare(1)]), list[AsyncJobHandle[Any]])
     assert_type(await app.aio.jobs.count(state="failed"), int)
     assert_type(await (await app.aio.jobs.get("id")).refresh(), Job)

@@ -13,12 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from tests.worker.support import LONG, eventually_sync
 
 from fencepost import App, JobHandle, Retry, Timeouts
 
 PROGRAM = Path(__file__).parent / "programs" / "crew.py"
 LEASE_TTL = 1.5
+SESSIONS = """
+select distinct state from pg_stat_activity
+where application_name = %s and datname = current_database()
+"""
 TASKS = ("stay", "stay_on_first", "work", "isolated")
 
 
@@ -27,17 +32,18 @@ class Crew:
     """Processes that share one database and one ledger."""
 
     folder: Path
+    url: str
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.database = self.folder / "jobs.db"
         self.ledger = self.folder / "ledger.jsonl"
         self.gate = self.folder / "gate"
         self.app = App(
-            f"sqlite:///{self.database}",
+            self.url,
             retry=Retry(max_attempts=3, initial_delay=0.1),
             timeouts=Timeouts(lease_ttl=LEASE_TTL),
         )
+        self.app.migrate()
         self.tasks = {name: self.app.task(name=name)(_submitted_only) for name in TASKS}
 
     def submit(self, name: str, **arguments: Any) -> JobHandle[Any]:
@@ -46,8 +52,10 @@ class Crew:
 
     def start(self, role: str = "worker") -> subprocess.Popen[bytes]:
         """Start a process; it is killed with the test, if not before."""
-        arguments = [sys.executable, str(PROGRAM), role, str(self.database), str(self.ledger)]
-        process = subprocess.Popen(arguments)
+        url = self.url
+        if self._is_postgres:
+            url += f"?application_name={_name(len(self.processes))}"
+        process = subprocess.Popen([sys.executable, str(PROGRAM), role, url, str(self.ledger)])
         self.processes.append(process)
         return process
 
@@ -69,14 +77,36 @@ class Crew:
         return found[0]
 
     def freeze(self, process: subprocess.Popen[bytes]) -> None:
-        """Stop a process with SIGSTOP, but not while it holds the lock that all writers need."""
+        """Stop a process with SIGSTOP, but not while it holds a lock that others need."""
+        holds_lock = self._is_in_transaction if self._is_postgres else self._holds_file
         while True:
             process.send_signal(signal.SIGSTOP)
             os.waitpid(process.pid, os.WUNTRACED)
-            with open(f"{self.database}-lock", "rb") as lock, suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not holds_lock(process):
                 return
             process.send_signal(signal.SIGCONT)
+
+    @property
+    def _is_postgres(self) -> bool:
+        return self.url.startswith("postgresql:")
+
+    def _holds_file(self, process: subprocess.Popen[bytes]) -> bool:
+        path = self.url.removeprefix("sqlite:///")
+        with open(f"{path}-lock", "rb") as lock, suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        return True
+
+    def _is_in_transaction(self, process: subprocess.Popen[bytes]) -> bool:
+        name = _name(self.processes.index(process))
+        with psycopg.connect(self.url, autocommit=True) as admin:
+
+            def states() -> set[str]:
+                return {state for (state,) in admin.execute(SESSIONS, (name,))}
+
+            # What the server had been asked before is done first.
+            eventually_sync(lambda: "active" not in states(), "a server that is done")
+            return states() != {"idle"}
 
     def stop(self, process: subprocess.Popen[bytes]) -> dict[str, float]:
         """Ask a worker to stop, and return its counters."""
@@ -92,6 +122,11 @@ class Crew:
                 process.kill()
             process.wait(LONG)
         self.app.close()
+
+
+def _name(number: int) -> str:
+    """Return what a process is called in the server's list of sessions."""
+    return f"crew-{number}"
 
 
 def is_running(pid: int) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers.fixtures import postgres_sources
 from tests.worker.crew import LEASE_TTL, Crew, is_running
 from tests.worker.support import LONG, eventually_sync
 
@@ -17,9 +18,12 @@ from fencepost import JobHandle, State
 from fencepost.core.job import AttemptOutcome, Category
 
 
-@pytest.fixture
-def crew(tmp_path: Path) -> Iterator[Crew]:
-    crew = Crew(tmp_path)
+@pytest.fixture(params=["sqlite", "postgres"])
+def crew(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Crew]:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("fresh_postgres")(postgres_sources()[0])
+    crew = Crew(tmp_path, url)
     yield crew
     crew.close()
 
@@ -120,8 +124,30 @@ def test_no_job_of_a_killed_worker_is_lost_started_or_not(crew: Crew) -> None:
         assert isinstance(job.result(LONG), int)
     assert 0 < done < 40
     assert crew.app.jobs.count(state="completed") == 40
-    with sqlite3.connect(crew.database) as connection:
-        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    if crew.url.startswith("sqlite:"):
+        with sqlite3.connect(crew.url.removeprefix("sqlite:///")) as connection:
+            assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+def test_two_processes_share_the_work(crew: Crew) -> None:
+    """S0-1, S0-2: and no job is run by both."""
+    workers = {crew.start_worker().pid, crew.start_worker().pid}
+    jobs = [crew.submit("work", seconds=0.02) for _ in range(60)]
+    assert {job.result(LONG) for job in jobs} == workers
+    started = [entry["id"] for entry in crew.events("started")]
+    assert sorted(started) == sorted(job.id for job in jobs)
+
+
+def test_a_running_job_that_is_cancelled_is_interrupted(crew: Crew) -> None:
+    """S3-10: its worker learns of it by the next heartbeat, and the slot is free again."""
+    worker = crew.start_worker()
+    job = crew.submit("stay_on_first", gate=str(crew.gate))
+    crew.wait_for("started", id=job.id)
+    job.cancel()
+    assert crew.wait_for("interrupted", id=job.id)["reason"] == "cancelled"
+    assert job.refresh().state is State.CANCELLED
+    assert crew.submit("work", seconds=0.0).result(LONG) == worker.pid
+    assert crew.events("finished", id=job.id) == []
 
 
 def test_an_isolated_handler_dies_with_its_worker(crew: Crew) -> None:

@@ -41,13 +41,13 @@ def test_a_job_is_let_go_of_only_under_its_own_lease() -> None:
     [stale] = hand.everything()
     new = msgspec.structs.replace(old, lease=Lease("new", 2, old.lease.expires_at))
     hand.take([new], asked_at=2.0, heard_at=2.5)
-    assert not hand.holds(stale)
+    assert stale.is_dropped
     assert hand.drop("j1", "old") is None
     [held] = hand.everything()
     assert (held.job, held.confirmed_at, held.heard_at) == (new, 2.0, 2.5)
     assert hand.drop("j1", "new") is held
     assert (len(hand), hand.drop("j1", "new")) == (0, None)
-    assert not hand.holds(held)
+    assert held.is_dropped
 
 
 def test_claimed_jobs_wait_in_the_order_of_the_claim() -> None:

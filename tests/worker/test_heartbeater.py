@@ -215,6 +215,8 @@ def test_a_beat_moves_the_lease_that_the_handler_sees() -> None:
     seen = []
 
     class Context:
+        has_joined = False
+
         def extend(self, expires_at: object) -> None:
             seen.append(expires_at)
 

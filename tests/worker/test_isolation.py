@@ -230,7 +230,7 @@ async def test_a_job_lost_before_its_child_is_there_starts_no_child(sqlite_app: 
     attempt = Attempt(
         sqlite_app.session.task("pid_of"),
         job,
-        Context(job, store=store, started_us=0),
+        Context(job, store=store, started_at=0.0),
         started_at=0.0,
         on_end=lambda attempt, outcome: None,
         stop=children.kill,

@@ -196,3 +196,23 @@ def test_a_handlers_worker_is_recorded(app: App) -> None:
         go_on.set()
         job.result(LONG)
     assert job.attempts()[0].worker == worker.id
+
+
+async def test_a_lost_job_whose_thread_cannot_be_stopped_is_not_waited_for(app: App) -> None:
+    """C23: nobody would settle it any more, however long the grace is."""
+    started, release = threading.Event(), threading.Event()
+
+    @app.task
+    def stuck() -> None:
+        started.set()
+        release.wait(LONG)
+
+    job = stuck.submit()
+    worker = app.worker(grace=10 * LONG, lease_ttl=1)
+    running = asyncio.create_task(worker.aio.run())
+    await eventually(started.is_set)
+    worker.stop()
+    job.cancel()
+    await asyncio.wait_for(running, LONG)
+    release.set()
+    assert job.refresh().state is State.CANCELLED

@@ -35,6 +35,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.retention import Retention
 from fencepost.core.retry import Retry
+from fencepost.core.shown import shown_url
 from fencepost.core.signature import Signature
 from fencepost.core.task import Task, isolation_of
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
@@ -212,11 +213,11 @@ class App:
 
     # Submitting.
 
-    def submit_many(self, jobs: Iterable[NewJob]) -> list[JobHandle[Any]]:
-        """Store prepared jobs of any tasks, all or none, in one transaction."""
+    def submit_many(self, jobs: Iterable[NewJob], *, conn: Any = None) -> list[JobHandle[Any]]:
+        """Store prepared jobs of any tasks, all or none, in one transaction, or in *conn*'s."""
         checked = check_bulk(list(jobs))
         with naming_existing(self.session):
-            replies = self.store.run(self.store.enqueue(checked, atomic=True))
+            replies = self.session.submit_all(checked, conn)
         return [handle(self.session, accepted(reply)) for reply in replies]
 
     # Working.
@@ -266,7 +267,7 @@ class App:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<App {self.name} {self.url}>"
+        return f"<App {self.name} {shown_url(self.url)}>"
 
 
 class AsyncApp:
@@ -280,13 +281,15 @@ class AsyncApp:
         self.types = AsyncTypes(app.session)
         self.workers = AsyncWorkers(app.session)
 
-    async def submit_many(self, jobs: Iterable[NewJob]) -> list[AsyncJobHandle[Any]]:
-        """Store prepared jobs of any tasks, all or none, in one transaction."""
+    async def submit_many(
+        self, jobs: Iterable[NewJob], *, conn: Any = None
+    ) -> list[AsyncJobHandle[Any]]:
+        """Store prepared jobs of any tasks, all or none, in one transaction, or in *conn*'s."""
         checked = check_bulk(list(jobs))
-        store = self._app.store
-        async with naming_existing_async(self._app.session):
-            replies = await store.run_async(store.enqueue(checked, atomic=True))
-        return [async_handle(self._app.session, accepted(reply)) for reply in replies]
+        session = self._app.session
+        async with naming_existing_async(session):
+            replies = await session.submit_all_async(checked, conn)
+        return [async_handle(session, accepted(reply)) for reply in replies]
 
     async def limit(self, *, max_running: int | None) -> None:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""

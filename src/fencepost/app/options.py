@@ -37,6 +37,7 @@ class UsingOptions(TypedDict, total=False):
     lease_ttl: Duration
     lifetime: Duration
     retry: Retry
+    conn: Any
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None = None
     policy: dict[str, Any] = {}
     """The fields of the task's policy that are replaced."""
+    conn: Any = None
+    """The caller's connection, whose transaction what is submitted joins; never stored."""
 
 
 def merge(options: Options, given: UsingOptions, timeouts: Timeouts) -> Options:
@@ -74,6 +77,8 @@ def merge(options: Options, given: UsingOptions, timeouts: Timeouts) -> Options:
             changes[name] = check(given[name])  # type: ignore[literal-required]  # a TypedDict key
     if "tags" in changes:
         changes["tags"] = {**options.tags, **changes["tags"]}
+    if "conn" in given:
+        changes["conn"] = given["conn"]
     policy = {**options.policy, **_policy_changes(given, timeouts)}
     return msgspec.structs.replace(options, policy=policy, **changes)
 

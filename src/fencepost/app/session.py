@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.app.script import Script, drive, drive_async
 from fencepost.clock import Clock
@@ -83,12 +83,30 @@ class Session:
 
     # Submitting.
 
-    def submit(self, job: NewJob) -> EnqueueReply:
-        """Store one job, and return when it is safe."""
+    def submit(self, job: NewJob, conn: Any = None) -> EnqueueReply:
+        """Store one job, and return when it is safe, or when it is part of *conn*'s transaction."""
+        if conn is not None:
+            return accepted(self.store.run_in(conn, lambda store: store.enqueue([job]))[0])
         return accepted(self.store.run(self.store.enqueue([job]))[0])
 
-    async def submit_async(self, job: NewJob) -> EnqueueReply:
-        """Store one job together with others submitted at the same time."""
+    def submit_all(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
+        """Store all of *jobs* or none."""
+        if conn is not None:
+            return self.store.run_in(conn, lambda store: store.enqueue(jobs, atomic=True))
+        return self.store.run(self.store.enqueue(jobs, atomic=True))
+
+    async def submit_all_async(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
+        """As ``submit_all``, for the async face."""
+        store = self.store
+        if conn is not None:
+            return await store.run_in_async(conn, lambda view: view.enqueue(jobs, atomic=True))
+        return await store.run_async(store.enqueue(jobs, atomic=True))
+
+    async def submit_async(self, job: NewJob, conn: Any = None) -> EnqueueReply:
+        """Store one job together with others submitted at the same time, or as *conn*'s alone."""
+        if conn is not None:
+            replies = await self.store.run_in_async(conn, lambda store: store.enqueue([job]))
+            return accepted(replies[0])
         # Callers that never await must not pay for loading asyncio: half of our own import time.
         import asyncio
 

@@ -21,7 +21,7 @@ from fencepost.core.job import NewJob
 from fencepost.core.limits import BULK_MAX
 from fencepost.core.payload import check_size
 from fencepost.core.task import Task
-from fencepost.errors import InvalidJobError
+from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.store.replies import Duplicate, EnqueueReply
 from fencepost.store.requests import Scope
 
@@ -30,6 +30,12 @@ R = TypeVar("R")
 
 Arguments = tuple[Any, ...] | Mapping[str, Any] | Any
 """The arguments of one job in a bulk: a tuple, a mapping by name, or a lone value."""
+
+WAITING = (
+    "wait() would wait for ever: nobody can run the job before your transaction is committed; "
+    "submit() it, commit, and then ask its handle for the result"
+)
+PREPARED = "a prepared job joins no transaction; give conn to app.submit_many(jobs, conn=…)"
 
 
 class _Handle:
@@ -72,6 +78,10 @@ class _Handle:
         )
         payload = check_size(self._task.signature.encode(args, kwargs), self._session.max_payload)
         return new_job(self._task, payload, options)
+
+    def _refuse_conn(self, why: str) -> None:
+        if self._options.conn is not None:
+            raise ConfigurationError(why)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.type}>"
@@ -122,29 +132,33 @@ class TaskHandle(_Handle, Generic[P, R]):
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return a checked and encoded job, for ``app.submit_many``."""
+        self._refuse_conn(PREPARED)
         return self._prepare(args, kwargs)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Store a job and return its handle; when this returns, the job cannot be lost."""
         with naming_existing(self._session):
-            reply = self._session.submit(self._prepare(args, kwargs))
+            reply = self._session.submit(self._prepare(args, kwargs), self._options.conn)
         return cast("JobHandle[R]", handle(self._session, reply))
 
     def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
         """Submit a job and return its result."""
+        self._refuse_conn(WAITING)
         job = cast("TaskHandle[..., R]", self).submit(*args, **kwargs)
         return job.result(timeout)
 
     def submit_idempotent(self, key: str, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Store a job unless one with this key is live; then raise DuplicateJobError."""
         with naming_existing(self._session):
-            reply = self._session.submit(self._prepare_idempotent(key, args, kwargs))
+            job = self._prepare_idempotent(key, args, kwargs)
+            reply = self._session.submit(job, self._options.conn)
         return cast("JobHandle[R]", handle(self._session, reply))
 
     def wait_idempotent(
         self, key: str, *args: Any, timeout: Duration | None = None, **kwargs: Any
     ) -> R:
         """Submit unless a job with this key is live, and return the result."""
+        self._refuse_conn(WAITING)
         job = cast("TaskHandle[..., R]", self).submit_idempotent(key, *args, **kwargs)
         return job.result(timeout)
 
@@ -152,7 +166,7 @@ class TaskHandle(_Handle, Generic[P, R]):
         """Store many jobs, all or none, in one transaction."""
         jobs = self._prepare_many(arguments)
         with naming_existing(self._session):
-            replies = self._session.store.run(self._session.store.enqueue(jobs, atomic=True))
+            replies = self._session.submit_all(jobs, self._options.conn)
         return [cast("JobHandle[R]", handle(self._session, accepted(r))) for r in replies]
 
     def pause(self) -> None:
@@ -174,16 +188,19 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return a checked and encoded job, for ``app.aio.submit_many``."""
+        self._refuse_conn(PREPARED)
         return self._prepare(args, kwargs)
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
         """Store a job and return its handle; when this returns, the job cannot be lost."""
         async with naming_existing_async(self._session):
-            reply = await self._session.submit_async(self._prepare(args, kwargs))
+            job = self._prepare(args, kwargs)
+            reply = await self._session.submit_async(job, self._options.conn)
         return cast("AsyncJobHandle[R]", async_handle(self._session, reply))
 
     async def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
         """Submit a job and return its result."""
+        self._refuse_conn(WAITING)
         job = await cast("AsyncTaskHandle[..., R]", self).submit(*args, **kwargs)
         return await job.result(timeout)
 
@@ -192,22 +209,23 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
     ) -> AsyncJobHandle[R]:
         """Store a job unless one with this key is live; then raise DuplicateJobError."""
         async with naming_existing_async(self._session):
-            reply = await self._session.submit_async(self._prepare_idempotent(key, args, kwargs))
+            job = self._prepare_idempotent(key, args, kwargs)
+            reply = await self._session.submit_async(job, self._options.conn)
         return cast("AsyncJobHandle[R]", async_handle(self._session, reply))
 
     async def wait_idempotent(
         self, key: str, *args: Any, timeout: Duration | None = None, **kwargs: Any
     ) -> R:
         """Submit unless a job with this key is live, and return the result."""
+        self._refuse_conn(WAITING)
         job = await cast("AsyncTaskHandle[..., R]", self).submit_idempotent(key, *args, **kwargs)
         return await job.result(timeout)
 
     async def submit_many(self, arguments: Iterable[Arguments]) -> list[AsyncJobHandle[R]]:
         """Store many jobs, all or none, in one transaction."""
         jobs = self._prepare_many(arguments)
-        store = self._session.store
         async with naming_existing_async(self._session):
-            replies = await store.run_async(store.enqueue(jobs, atomic=True))
+            replies = await self._session.submit_all_async(jobs, self._options.conn)
         return [
             cast("AsyncJobHandle[R]", async_handle(self._session, accepted(r))) for r in replies
         ]

@@ -97,3 +97,9 @@ def timed_out(timeout: float) -> Failed:
 def crashed(message: str) -> Failed:
     """Return the outcome of an attempt whose process died under it."""
     return Failed(Failure(Category.SYSTEM, message[:MESSAGE_LENGTH_MAX], code="process_died"))
+
+
+def not_committed() -> Failed:
+    """Return the outcome of an attempt that completed its job, and then took that back."""
+    message = "complete_in was called, but its transaction was not committed"
+    return Failed(Failure(Category.TEMPORARY, message, code="not_committed"))

@@ -38,6 +38,8 @@ def check_key(value: object) -> str:
         raise InvalidKeyError(
             f"an idempotency key may have {KEY_LENGTH_MAX} characters, got {len(value)}"
         )
+    if "\0" in value:
+        raise InvalidKeyError("an idempotency key must not hold a NUL, which not every store keeps")
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -186,6 +186,32 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a store keeps of one job, as it travels to another store."""
+
+    job: Job
+    attempts: tuple[Attempt, ...] = ()
+    """Oldest first, the running or successful one included."""
+    key_window: float | None = None
+    holds_key: bool = False
+    """Whether the job was the last to take its key; a key that has lapsed counts too."""
+    key_ends_at: datetime | None = None
+    is_dead_letter: bool = False
+    """On the list of dead letters, neither replayed nor discarded."""
+
+    @property
+    def unsuccessful(self) -> tuple[Attempt, ...]:
+        """The attempts that have ended, but for the successful one."""
+        others = (AttemptOutcome.SUCCEEDED, AttemptOutcome.RUNNING)
+        return tuple(each for each in self.attempts if each.outcome not in others)
+
+    @property
+    def success(self) -> Attempt | None:
+        """The attempt that succeeded."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last is not None and last.outcome is AttemptOutcome.SUCCEEDED else None
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A job that ended in failure and that somebody should look at."""
 

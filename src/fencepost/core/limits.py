@@ -63,6 +63,10 @@ PRUNE_BATCH: Final = 1_000
 PRUNE_SCAN: Final = 10_000
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 1_000
+DUMP_MAX: Final = 10_000
+DUMP_BATCH: Final = 1_000
+DUMP_BYTES: Final = 16_000_000
+"""Payloads, results and checkpoints of one page of a dump, unless a single job has more."""
 GROUP_MAX: Final = 1_000
 """Operations that share one commit."""
 
@@ -87,6 +91,7 @@ RECOVER_INTERVAL: Final = 1.0
 PROMOTE_INTERVAL: Final = 1.0
 EXPIRE_INTERVAL: Final = 5.0
 PRUNE_INTERVAL: Final = 60.0
+PRUNE_PAUSE: Final = 1.0
 PRUNE_ROUNDS: Final = 20
 """Batches of one pruning pass; the rest waits for the next."""
 ANNOUNCE_INTERVAL: Final = 10.0

@@ -1,8 +1,17 @@
-"""How a value that was refused is shown in the message that refuses it."""
+"""How values are shown to people: bounded, and without secrets."""
 
 from __future__ import annotations
 
+import re
+
 from fencepost.core.limits import SHOWN_LENGTH_MAX
+
+MASK = "***"
+
+# To the last @: a password that holds one unescaped must not be shown by half.
+_PASSWORD = re.compile(r"(?<=//)([^:/?#@]*):.*@", re.DOTALL)
+# A URL to listen on is percent-encoded, its password with it.
+_SECRET = re.compile(r"\b(password|sslpassword|listen)=[^&]*")
 
 
 def shown(value: object) -> str:
@@ -12,3 +21,8 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # an int of more than 4,300 digits, or a list in itself
         return f"<{type(value).__qualname__}, too large to show>"
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}…"
+
+
+def shown_url(url: str) -> str:
+    """Return *url*, which may not even be one, without what could be a password."""
+    return _SECRET.sub(rf"\1={MASK}", _PASSWORD.sub(rf"\1:{MASK}@", url))

@@ -11,6 +11,7 @@ from fencepost.core.limits import (
     PROMOTE_INTERVAL,
     PRUNE_BATCH,
     PRUNE_INTERVAL,
+    PRUNE_PAUSE,
     PRUNE_ROUNDS,
     RECOVER_BATCH,
     RECOVER_INTERVAL,
@@ -24,7 +25,9 @@ class Chore(Protocol):
     """Something that has to be done now and then."""
 
     name: str
-    interval: float
+
+    @property
+    def interval(self) -> float: ...
 
     async def step(self) -> int: ...
 
@@ -71,16 +74,34 @@ class Expire:
         return len(moved)
 
 
+class Tidy:
+    """Keeps the books of an engine that has some."""
+
+    name = "tidy"
+
+    def __init__(self, store: Store, interval: float) -> None:
+        self._store = store
+        self.interval = interval
+
+    async def step(self) -> int:
+        await self._store.run_async(self._store.tidy())
+        return 0
+
+
 class Prune:
     """Deletes terminal jobs that retention no longer keeps, a stretch at a time."""
 
     name = "prune"
-    interval = PRUNE_INTERVAL
 
     def __init__(self, store: Store, retention: Retention) -> None:
         self._store = store
         self._keep = retention.by_state()
         self._position = 0
+
+    @property
+    def interval(self) -> float:
+        """A pass that has not seen everything goes on soon: else a busy store would only grow."""
+        return PRUNE_INTERVAL if self._position == 0 else PRUNE_PAUSE
 
     async def step(self) -> int:
         total = 0

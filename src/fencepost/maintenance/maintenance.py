@@ -10,7 +10,7 @@ import logging
 from fencepost.core.limits import LEADER_TTL
 from fencepost.core.retention import Retention
 from fencepost.errors import StoreError
-from fencepost.maintenance.chores import Chore, Expire, Promote, Prune, Recover
+from fencepost.maintenance.chores import Chore, Expire, Promote, Prune, Recover, Tidy
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
@@ -36,6 +36,8 @@ class Maintenance:
             Expire(store),
             Prune(store, retention),
         ]
+        if store.tidy_interval is not None:
+            self._chores.append(Tidy(store, store.tidy_interval))
         self._due = dict.fromkeys((chore.name for chore in self._chores), 0.0)
 
     async def start(self) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.shown import shown_url
 from fencepost.errors import ConfigurationError
 from fencepost.store.protocol import Store
 
-KNOWN = "memory://, sqlite:///relative/path.db or sqlite:////absolute/path.db"
+KNOWN = (
+    "memory://, sqlite:///relative/path.db, sqlite:////absolute/path.db "
+    "or postgresql://user:password@host/database"
+)
 
 
 PATIENCE = 10.0
@@ -39,10 +43,22 @@ def open_store(url: str, *, clock: Clock | None = None, patience: float = PATIEN
                 durability=options.get("durability", "power"),
                 patience=patience,
             )
-        case "postgresql" | "postgres" | "redis" | "rediss":
+        case "postgresql" | "postgres":
+            return _open_postgres(url, used_clock, patience)
+        case "redis" | "rediss":
             raise ConfigurationError(f"this version has no {parts.scheme} store yet; use {KNOWN}")
         case _:
-            raise ConfigurationError(f"{url!r} is not a store URL; use {KNOWN}")
+            raise ConfigurationError(f"{shown_url(url)!r} is not a store URL; use {KNOWN}")
+
+
+def _open_postgres(url: str, clock: Clock, patience: float) -> Store:
+    try:
+        from fencepost.store.postgres.store import PostgresStore
+    except ImportError as error:
+        raise ConfigurationError(
+            f'PostgreSQL needs a driver: pip install "fencepost[postgres]" ({error})'
+        ) from None
+    return PostgresStore(url, clock=clock, patience=patience)
 
 
 def _split(url: str) -> SplitResult:
@@ -51,7 +67,7 @@ def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError as error:
-        raise ConfigurationError(f"{url!r} is not a URL: {error}") from None
+        raise ConfigurationError(f"{shown_url(url)!r} is not a URL: {error}") from None
 
 
 def _sqlite_path(netloc: str, path: str, url: str) -> str:

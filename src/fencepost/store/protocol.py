@@ -9,26 +9,30 @@ the reply (surely decided), ``StoreUnavailableError`` (surely not done) and ``Un
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from fencepost.clock import Clock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Job, NewJob
+from fencepost.core.job import Attempt, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
+from fencepost.errors import ConfigurationError
 from fencepost.store.plan import Operation
 from fencepost.store.replies import (
     CancelReply,
     Claim,
     DeadLetterPage,
     DiscardReply,
+    Dump,
     EditReply,
     EnqueueReply,
+    Fate,
     Finding,
     HeartbeatReply,
     JobPage,
+    LoadReply,
     Moved,
     Pruned,
     QueueView,
@@ -43,6 +47,7 @@ from fencepost.store.requests import (
     Beat,
     ClaimRequest,
     Edit,
+    Joined,
     PruneRequest,
     RetryRequest,
     Save,
@@ -79,6 +84,8 @@ class Store(ABC):
 
     url: str
     clock: Clock
+    tidy_interval: ClassVar[float | None] = None
+    """How often a leader is to run ``tidy``; None where there is nothing to tidy."""
 
     # Running operations.
 
@@ -89,6 +96,37 @@ class Store(ABC):
     @abstractmethod
     async def run_async(self, operation: Operation[T]) -> T:
         """Execute *operation* without blocking the event loop."""
+
+    # Running operations in a caller's own transaction, which commits them or does not.
+
+    def run_in(
+        self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
+    ) -> T:
+        """Execute in the transaction of *conn* what *make* makes of the store it is given.
+
+        With *must_be_open*, a connection that commits every statement by itself is refused.
+        """
+        raise self._joins_nothing()
+
+    async def run_in_async(
+        self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
+    ) -> T:
+        """Do the same on an async connection."""
+        raise self._joins_nothing()
+
+    def mark(self) -> Operation[str]:
+        """Name the transaction in which this is run, so that ``fates`` knows it."""
+        raise self._joins_nothing()
+
+    def fates(self, asked: Sequence[Joined]) -> Operation[list[Fate]]:
+        """Tell what became of settlements that were made by ``run_in``; waits for nobody."""
+        raise self._joins_nothing()
+
+    def _joins_nothing(self) -> ConfigurationError:
+        kind = self.url.partition(":")[0]
+        return ConfigurationError(
+            f"a job joins transactions of PostgreSQL only; this app's store is {kind}"
+        )
 
     @abstractmethod
     def close(self) -> None:
@@ -175,6 +213,10 @@ class Store(ABC):
     @abstractmethod
     def prune(self, request: PruneRequest) -> Operation[Pruned]: ...
 
+    def tidy(self) -> Operation[None]:
+        """Keep the engine's own books in order; see ``tidy_interval``."""
+        raise NotImplementedError
+
     # Looking.
 
     @abstractmethod
@@ -209,6 +251,23 @@ class Store(ABC):
     @abstractmethod
     def inspect(self) -> Operation[list[Finding]]:
         """Look for what an operator should know, durability first."""
+
+    # Moving to another store.
+
+    @abstractmethod
+    def dump(self, after: int, limit: int) -> Operation[Dump]:
+        """Return whole jobs in the order of submission, from position *after* (0 at first) on.
+
+        Pages are bounded in bytes too. A live job that cannot be read raises StateConflictError.
+        """
+
+    @abstractmethod
+    def load(self, records: Sequence[JobRecord]) -> Operation[list[LoadReply]]:
+        """Store jobs as another store had them, in this order; one whose id is known is left alone.
+
+        All or none: a running job raises StateConflictError, and a live one whose key another job
+        holds here raises DuplicateJobError.
+        """
 
     # Workers and leading.
 

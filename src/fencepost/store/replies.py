@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 
 import msgspec
 
-from fencepost.core.job import ClaimedJob, DeadLetter, Job
+from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
 from fencepost.core.lifecycle import State
 
 
@@ -84,6 +85,17 @@ class AlreadySettled(msgspec.Struct, gc=False, frozen=True):
     state: State
 
 
+class Fate(StrEnum):
+    """What became of a settlement in a caller's transaction."""
+
+    SETTLED = "settled"
+    """It was committed."""
+    OPEN = "open"
+    """The transaction goes on; until it ends, nobody else can take or settle the job."""
+    UNDONE = "undone"
+    """It was rolled back: the job stands as if it had never been made."""
+
+
 class Saved(msgspec.Struct, gc=False, frozen=True):
     """The checkpoint or the progress is stored."""
 
@@ -138,6 +150,26 @@ class JobPage(msgspec.Struct, frozen=True):
     next: int | None = None
 
 
+class Dump(msgspec.Struct, frozen=True):
+    """Whole jobs, oldest first, and the position of the last."""
+
+    records: list[JobRecord]
+    last: int
+    """Where the next page begins; what was asked for when there is nothing more."""
+
+
+class Loaded(msgspec.Struct, gc=False, frozen=True):
+    """The record is stored as it was given."""
+
+    job_id: str
+
+
+class Present(msgspec.Struct, gc=False, frozen=True):
+    """A job of this id is there already; it was left as it is."""
+
+    job_id: str
+
+
 class DeadLetterPage(msgspec.Struct, frozen=True):
     """Dead letters, newest first."""
 
@@ -187,3 +219,4 @@ RetryReply = Moved | NotFound | Conflict | Duplicate
 ReplayReply = Replayed | NotFound | Duplicate
 DiscardReply = Discarded | NotFound
 EditReply = Edited | NotFound | Conflict
+LoadReply = Loaded | Present

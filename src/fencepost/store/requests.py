@@ -44,6 +44,15 @@ class Save(msgspec.Struct, gc=False, frozen=True):
     progress: Progress | None = None
 
 
+class Joined(msgspec.Struct, gc=False, frozen=True):
+    """A job that its handler settled in a transaction of its own, or in several, one by one."""
+
+    job_id: str
+    token: str
+    marks: tuple[str, ...]
+    """What ``mark`` called those transactions."""
+
+
 class RetryRequest(msgspec.Struct, frozen=True):
     """Run a terminal job again by hand: the same job, a new budget of attempts (C36)."""
 

@@ -56,6 +56,9 @@ class FakeClock:
     def new_id(self) -> bytes:
         return as_uuid4(self._random_bytes())
 
+    def new_ids(self, count: int) -> list[bytes]:
+        return [self.new_id() for _ in range(count)]
+
     def new_token(self) -> str:
         return base64.urlsafe_b64encode(self._random_bytes()).rstrip(b"=").decode()
 

@@ -19,16 +19,17 @@ import msgspec
 from fencepost.app import TaskHandle
 from fencepost.clock import SystemClock
 from fencepost.core.failure import classify
+from fencepost.core.job import ClaimedJob
 from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.payload import encode_result
 from fencepost.core.signature import Signature
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
-from fencepost.worker.children import ChildRequest
+from fencepost.worker.children import ChildRequest, Marked
 from fencepost.worker.context import Context
 
 _requests = msgspec.msgpack.Decoder(ChildRequest)
-_outcomes = msgspec.msgpack.Encoder()
+_answers = msgspec.msgpack.Encoder()
 
 
 def main(pipe: Connection, url: str) -> None:
@@ -43,7 +44,7 @@ def main(pipe: Connection, url: str) -> None:
             request = _requests.decode(pipe.recv_bytes())
         except (EOFError, OSError):
             return
-        pipe.send_bytes(_outcomes.encode(_run(request, store)))
+        pipe.send_bytes(_answers.encode(_run(request, store, pipe)))
 
 
 def _die_with_parent() -> None:
@@ -66,9 +67,23 @@ class _LazyStore:
         return getattr(self._store, name)
 
 
-def _run(request: ChildRequest, store: Any) -> Outcome:
+class _ChildContext(Context):
+    """Tells the worker what it must know before the handler has returned, or if it never does."""
+
+    __slots__ = ("_pipe",)
+
+    def __init__(self, job: ClaimedJob, store: Any, started_at: float, pipe: Connection) -> None:
+        super().__init__(job, store, started_at)
+        self._pipe = pipe
+
+    def note_mark(self, mark: str) -> None:
+        super().note_mark(mark)
+        self._pipe.send_bytes(_answers.encode(Marked(mark)))
+
+
+def _run(request: ChildRequest, store: Any, pipe: Connection) -> Outcome:
     try:
-        return Succeeded(encode_result(_call(request, store)))
+        return Succeeded(encode_result(_call(request, store, pipe)))
     except SystemExit as error:
         return classify(RuntimeError(f"the handler called sys.exit({error.code!r})"))
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
@@ -77,13 +92,13 @@ def _run(request: ChildRequest, store: Any) -> Outcome:
         sys.stdout.flush()
 
 
-def _call(request: ChildRequest, store: Any) -> Any:
+def _call(request: ChildRequest, store: Any, pipe: Connection) -> Any:
     function = _resolve(request.module, request.qualname)
     signature = Signature(function, Context)
     args, kwargs = signature.decode(request.job.payload)
     if signature.context_name is not None:
-        started_us = SystemClock().now_us()
-        kwargs[signature.context_name] = Context(request.job, store, started_us)
+        started_at = SystemClock().monotonic()
+        kwargs[signature.context_name] = _ChildContext(request.job, store, started_at, pipe)
     result = function(*args, **kwargs)
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 

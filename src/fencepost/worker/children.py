@@ -39,8 +39,16 @@ class ChildRequest(msgspec.Struct, frozen=True):
     job: ClaimedJob
 
 
+class Marked(msgspec.Struct, frozen=True, tag=True):
+    """A child's word, before its outcome, that it completes the job in this transaction."""
+
+    mark: str
+
+
 _requests = msgspec.msgpack.Encoder()
-_outcomes: msgspec.msgpack.Decoder[ReturnedOutcome] = msgspec.msgpack.Decoder(ReturnedOutcome)
+_answers: msgspec.msgpack.Decoder[ReturnedOutcome | Marked] = msgspec.msgpack.Decoder(
+    ReturnedOutcome | Marked
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -77,12 +85,13 @@ class Children:
         request = ChildRequest(function.__module__, function.__qualname__, attempt.job)
         try:
             await _send(child.pipe, _requests.encode(request))
-            outcome = _outcomes.decode(await _receive(child.pipe))
+            while isinstance(answer := _answers.decode(await _receive(child.pipe)), Marked):
+                attempt.context.note_mark(answer.mark)
         except (EOFError, OSError) as error:
             return self._bury(child, error)
         if child.process.is_alive():
             self._idle.append(child)
-        return outcome
+        return answer
 
     def _ready_child(self) -> Child:
         while self._idle:

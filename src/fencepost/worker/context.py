@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.job import ClaimedJob, Lease, Progress
 from fencepost.core.limits import PROGRESS_MESSAGE_LENGTH_MAX
-from fencepost.core.payload import decode, encode
+from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.payload import decode, encode, encode_result
 from fencepost.errors import ConfigurationError, StaleLeaseError
 from fencepost.observe import names
 from fencepost.observe.log import RESERVED, log
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
-from fencepost.store.replies import LeaseLost, SaveReply
-from fencepost.store.requests import Save
+from fencepost.store.replies import LeaseLost, SaveReply, Settled, SettleReply
+from fencepost.store.requests import Joined, Save
 
 CancelReason = Literal["cancelled", "lease_lost", "timeout", "shutdown"]
 
@@ -23,14 +24,24 @@ CancelReason = Literal["cancelled", "lease_lost", "timeout", "shutdown"]
 class Context:
     """The attempt that a handler is running. Handlers get one by a parameter of this type."""
 
-    __slots__ = ("_cancel_reason", "_job", "_lease", "_started_us", "_store")
+    __slots__ = (
+        "_cancel_reason",
+        "_deadline",
+        "_job",
+        "_lease",
+        "_marks",
+        "_started_at",
+        "_store",
+    )
 
-    def __init__(self, job: ClaimedJob, store: Store, started_us: int) -> None:
+    def __init__(self, job: ClaimedJob, store: Store, started_at: float) -> None:
         self._job = job
         self._store = store
-        self._started_us = started_us
+        self._started_at = started_at
         self._lease = job.lease
         self._cancel_reason: CancelReason | None = None
+        self._marks: tuple[str, ...] = ()
+        self._deadline: datetime | None = None
 
     # What there is to know.
 
@@ -83,7 +94,11 @@ class Context:
     @property
     def deadline(self) -> datetime:
         """When the execution timeout ends this attempt."""
-        return from_us(self._started_us + seconds_to_us(self._job.policy.timeout))
+        if self._deadline is None:
+            clock = self._store.clock
+            left = self._started_at + self._job.policy.timeout - clock.monotonic()
+            self._deadline = clock.now() + timedelta(seconds=left)
+        return self._deadline
 
     @property
     def cancelled(self) -> bool:
@@ -108,6 +123,16 @@ class Context:
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the work has come, from 0 to 1; raise StaleLeaseError like ``checkpoint``."""
         self._check(self._store.run(self._progress(fraction, message)))
+
+    def complete_in(self, conn: Any, result: Any = None) -> None:
+        """Complete the job in the open transaction of *conn*: with the handler's writes or not.
+
+        Make it the last thing before the commit: other jobs that were claimed together with this
+        one wait for it. Raises StaleLeaseError if the lease is lost; roll back then.
+        """
+        complete = self._completion(result)
+        self.note_mark(self._store.run_in(conn, _mark, must_be_open=True))
+        self._check_settled(self._store.run_in(conn, complete, must_be_open=True))
 
     def log(self, message: str, **fields: Any) -> None:
         """Write a log event that carries the job's ids; a field of the same name gets a ``_``."""
@@ -137,6 +162,31 @@ class Context:
         """Note that this attempt should stop; the first reason stays."""
         if self._cancel_reason is None:
             self._cancel_reason = reason
+
+    @property
+    def has_joined(self) -> bool:
+        """True once the handler has, or may have, completed the job in a transaction of its own."""
+        return bool(self._marks)
+
+    @property
+    def joined(self) -> Joined:
+        """What to ask the store by about those transactions."""
+        return Joined(self.job_id, self._lease.token, self._marks)
+
+    def note_mark(self, mark: str) -> None:
+        """Note that the transaction of this name is about to complete the job."""
+        if mark not in self._marks:
+            self._marks = (*self._marks, mark)
+
+    def _completion(self, result: Any) -> Callable[[Store], Operation[list[SettleReply]]]:
+        decision = decide(self._job, Succeeded(encode_result(result)), self._store.clock.rng)
+        settlement = Settlement(self.job_id, self._lease.token, decision)
+        return lambda store: store.settle([settlement])
+
+    def _check_settled(self, replies: list[SettleReply]) -> None:
+        # Settled before is no success either: what the handler wrote this time must not stay.
+        if not isinstance(replies[0], Settled):
+            raise StaleLeaseError(self.job_id)
 
     def _checkpoint(self, value: Any) -> Operation[list[SaveReply]]:
         return self._save(checkpoint=encode(value))
@@ -170,3 +220,19 @@ class AsyncContext:
         """Say how far the work has come, from 0 to 1; raise StaleLeaseError like ``checkpoint``."""
         context = self._context
         context._check(await context._store.run_async(context._progress(fraction, message)))
+
+    async def complete_in(self, conn: Any, result: Any = None) -> None:
+        """Complete the job in the open transaction of *conn*: with the handler's writes or not.
+
+        Make it the last thing before the commit: other jobs that were claimed together with this
+        one wait for it. Raises StaleLeaseError if the lease is lost; roll back then.
+        """
+        context = self._context
+        store = context._store
+        complete = context._completion(result)
+        context.note_mark(await store.run_in_async(conn, _mark, must_be_open=True))
+        context._check_settled(await store.run_in_async(conn, complete, must_be_open=True))
+
+
+def _mark(store: Store) -> Operation[str]:
+    return store.mark()

@@ -31,6 +31,8 @@ RELAY_MAX = 32
 """How many handlers run in one task, one after another, before the loop gets its turn."""
 ARM_AFTER = 0.05
 """Attempts shorter than this get no timer of their own."""
+ARMED_AT_ONCE = 2 * ARM_AFTER
+"""Attempts that may not even take so long get one at their start."""
 
 
 class Executor:
@@ -47,6 +49,7 @@ class Executor:
     ) -> None:
         self._store = store
         self._clock: Clock = store.clock
+        self._loop = asyncio.get_running_loop()
         self._tasks = tasks
         self._counters = counters
         self._on_end = on_end
@@ -70,18 +73,20 @@ class Executor:
 
     def start(self, job: ClaimedJob) -> Attempt:
         """Start the attempt for which *job* was claimed."""
-        loop = asyncio.get_running_loop()
-        task = self._tasks[job.type]
+        started_at = self._clock.monotonic()
         attempt = Attempt(
-            task,
+            self._tasks[job.type],
             job,
-            Context(job, self._store, self._clock.now_us()),
-            self._clock.monotonic(),
+            Context(job, self._store, started_at),
+            started_at,
             self._on_end,
             self._stops[job.type],
         )
-        self._arm(attempt, loop)
-        attempt.future = self._call(attempt, loop)
+        if self._unarmed and job.policy.timeout >= ARMED_AT_ONCE:
+            self._unarmed.append(attempt)
+        else:
+            self._arm(attempt, self._loop)
+        attempt.future = self._call(attempt, self._loop)
         return attempt
 
     def close(self) -> None:
@@ -143,7 +148,8 @@ class Executor:
                 outcome = _outcome_of_error(attempt, error)
             if may_pass_on and not task.cancelling() and contextvars.copy_context() == context:
                 self._passing = task
-            self._finish(attempt, _in_time(attempt, outcome))
+            is_interrupted = attempt.context.cancel_reason is not None
+            self._finish(attempt, _in_time(attempt, outcome) if is_interrupted else outcome)
             self._passing = None
             if self._taken is None:
                 return
@@ -157,7 +163,7 @@ class Executor:
         Most attempts end long before: a timer is made only for those that still run a moment later.
         """
         timeout = attempt.job.policy.timeout
-        if timeout < 2 * ARM_AFTER:
+        if timeout < ARMED_AT_ONCE:
             attempt.timer = loop.call_later(timeout, attempt.interrupt, "timeout")
             return
         if not self._unarmed:

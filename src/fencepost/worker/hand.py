@@ -29,6 +29,8 @@ class Held:
     heard_at: float
     """On the monotonic clock: when the store last said so; a job that has waited is asked after."""
     attempt: Attempt | None = None
+    is_dropped: bool = False
+    """Whether it has been let go of: what waits to be started must not be then."""
 
 
 class Hand:
@@ -48,6 +50,8 @@ class Hand:
         fresh = [Held(job, asked_at, heard_at) for job in jobs]
         with self._mutex:
             for held in fresh:
+                if held.job.id in self._held:
+                    self._held[held.job.id].is_dropped = True  # its lease was lost to ourselves
                 self._held[held.job.id] = held
         self.waiting.extend(fresh)
 
@@ -57,6 +61,7 @@ class Hand:
             held = self._held.get(job_id)
             if held is None or held.job.lease.token != token:
                 return None
+            held.is_dropped = True
             return self._held.pop(job_id)
 
     def drop_all(self, settlements: Sequence[Settlement]) -> None:
@@ -65,13 +70,10 @@ class Hand:
             for settlement in settlements:
                 held = self._held.get(settlement.job_id)
                 if held is not None and held.job.lease.token == settlement.token:
+                    held.is_dropped = True
                     del self._held[settlement.job_id]
 
     def everything(self) -> list[Held]:
         """Return all that is held."""
         with self._mutex:
             return list(self._held.values())
-
-    def holds(self, held: Held) -> bool:
-        """Tell whether *held* has not been let go of meanwhile."""
-        return self._held.get(held.job.id) is held

@@ -14,13 +14,14 @@ from fencepost.core.lifecycle import State
 from fencepost.core.limits import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
 from fencepost.observe.counters import Counters
 from fencepost.store.protocol import Store
-from fencepost.store.replies import Extended, HeartbeatReply
-from fencepost.store.requests import Beat
+from fencepost.store.replies import Extended, Fate, HeartbeatReply
+from fencepost.store.requests import Beat, Joined
 from fencepost.worker.context import CancelReason
 from fencepost.worker.hand import Hand, Held
 from fencepost.worker.patience import Patience
 
 BEATS_PER_TTL = 3
+WATCH_INTERVAL = 0.25
 
 OnLost = Callable[[Held, CancelReason], None]
 
@@ -37,6 +38,8 @@ class Heartbeater:
         self._is_stopping = False
         self._pause = HEARTBEAT_PAUSE_MAX
         self._thread: threading.Thread | None = None
+        self._asking_since: float | None = None
+        """When the pass began that waits for the store's answer."""
 
     def start(self) -> None:
         """Beat in a thread until stopped."""
@@ -60,6 +63,19 @@ class Heartbeater:
             self._wake.wait(self._pause)
             self._wake.clear()
 
+    async def watch(self) -> None:
+        """Let go of what runs out while the store neither answers nor refuses; forever.
+
+        A server that hangs, or a network that swallows all, is noticed only after a minute.
+        """
+        seen: float | None = None
+        while True:
+            await self._store.clock.sleep_async(WATCH_INTERVAL)
+            # Twice the same: whoever was stopped for long first hears what the store has to say.
+            if seen is not None and seen == self._asking_since:
+                self._lose_expired()
+            seen = self._asking_since
+
     def step(self) -> float:
         """Make one pass over what is due; return how long to wait until the next."""
         now = self._store.clock.monotonic()
@@ -67,18 +83,52 @@ class Heartbeater:
         due = [each for each in held if now >= each.confirmed_at + _interval(each)]
         for start in range(0, len(due), SETTLE_MAX):
             batch = due[start : start + SETTLE_MAX]
+            self._asking_since = now
             try:
-                self.beat(batch)
+                self.beat(self._without_joined(batch))
             except Exception as error:  # noqa: BLE001 - or every lease in hand would run out
                 self._lose_expired()
                 return max(min(self._patience.failed(error), self._time_left()), 0.01)
+            finally:
+                self._asking_since = None
         self._patience.succeeded()
         now = self._store.clock.monotonic()
         waits = [each.confirmed_at + _interval(each) - now for each in self._hand.everything()]
         return max(min([*waits, HEARTBEAT_PAUSE_MAX]), 0.01)
 
+    def _without_joined(self, batch: list[Held]) -> list[Held]:
+        """Return *batch* without what is being, or was, completed in a handler's transaction.
+
+        While that is open it locks the lease: a beat would wait for it, and those of others too.
+        Nobody else can take the job meanwhile.
+        """
+        joined: list[Held] = []
+        asked: list[Joined] = []
+        rest: list[Held] = []
+        for held in batch:
+            if held.attempt is not None and held.attempt.context.has_joined:
+                joined.append(held)
+                asked.append(held.attempt.context.joined)
+            else:
+                rest.append(held)
+        if not joined:
+            return batch
+        sent_at = self._store.clock.monotonic()
+        fates = self._store.run(self._store.fates(asked))
+        for held, fate in zip(joined, fates, strict=True):
+            match fate:
+                case Fate.SETTLED:
+                    self._hand.drop(held.job.id, held.job.lease.token)
+                case Fate.OPEN:
+                    held.confirmed_at = sent_at
+                case Fate.UNDONE:
+                    rest.append(held)
+        return rest
+
     def beat(self, batch: list[Held]) -> None:
         """Extend the leases of *batch* now; what is lost is let go of and interrupted."""
+        if not batch:
+            return
         sent_at = self._store.clock.monotonic()
         beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]
         replies = self._store.run(self._store.heartbeat(beats))
@@ -91,6 +141,8 @@ class Heartbeater:
                 held.confirmed_at = sent_at
                 if held.attempt is not None:
                     held.attempt.context.extend(reply.expires_at)
+            elif reply.state is State.COMPLETED and _has_joined(held):
+                self._hand.drop(held.job.id, held.job.lease.token)
             else:
                 self._lose(held, "cancelled" if reply.state is State.CANCELLED else "lease_lost")
 
@@ -113,3 +165,7 @@ class Heartbeater:
 
 def _interval(held: Held) -> float:
     return held.job.lease_ttl / BEATS_PER_TTL
+
+
+def _has_joined(held: Held) -> bool:
+    return held.attempt is not None and held.attempt.context.has_joined

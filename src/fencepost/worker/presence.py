@@ -10,10 +10,15 @@ from fencepost.errors import StoreError
 from fencepost.store.protocol import Store
 from fencepost.store.requests import WorkerInfo
 
+UNHEARD_PAUSE = 1.0
+"""Seconds until it is said again, if the store did not hear it."""
+
 
 async def announce(store: Store, describe: Callable[[], WorkerInfo]) -> None:
     """Write what *describe* says to the store, forever."""
     while True:
+        pause = UNHEARD_PAUSE
         with suppress(StoreError):
             await store.run_async(store.announce(describe()))
-        await store.clock.sleep_async(ANNOUNCE_INTERVAL)
+            pause = ANNOUNCE_INTERVAL
+        await store.clock.sleep_async(pause)

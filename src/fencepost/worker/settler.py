@@ -49,8 +49,9 @@ class Settler:
 
     def add(self, settlement: Settlement) -> None:
         """Have a decision recorded soon."""
+        if not self._pending:
+            self._news.set()
         self._pending.append(settlement)
-        self._news.set()
 
     async def start(self) -> None:
         """Write for as long as there is something to write, forever."""

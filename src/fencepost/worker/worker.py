@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.lifecycle import Event
 from fencepost.core.limits import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
@@ -26,7 +27,7 @@ from fencepost.core.limits import (
 )
 from fencepost.core.outcome import Outcome, Released, Settlement, decide
 from fencepost.core.retention import Retention
-from fencepost.core.shown import shown
+from fencepost.core.shown import shown, shown_url
 from fencepost.core.task import Task
 from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.core.weights import parse_weights
@@ -38,6 +39,7 @@ from fencepost.observe.log import log, logger
 from fencepost.store.protocol import Store, Topic
 from fencepost.store.requests import Beat, WorkerInfo
 from fencepost.worker.attempt import Attempt
+from fencepost.worker.concluder import Concluder
 from fencepost.worker.context import CancelReason
 from fencepost.worker.executor import Executor
 from fencepost.worker.fetcher import Fetcher
@@ -110,12 +112,18 @@ class Worker:
         self._watch_signals()
         if self._stop_requests:
             self._heed_stop()
-        log(names.WORKER_STARTED, worker=self.id, types=len(self._tasks), store=self._store.url)
+        log(
+            names.WORKER_STARTED,
+            worker=self.id,
+            types=len(self._tasks),
+            store=shown_url(self._store.url),
+        )
         self._heartbeater.start()
         services = [
             asyncio.create_task(service, name=f"fencepost-{name}")
             for name, service in (
                 ("settler", self._settler.start()),
+                ("leases", self._heartbeater.watch()),
                 ("bell", self._listen()),
                 ("maintenance", self._maintenance.start()),
                 ("presence", announce(self._store, self._describe)),
@@ -134,13 +142,21 @@ class Worker:
         self._until_idle = until_idle
         self._started_at = self._clock.now()
         self._wake = asyncio.Event()
-        self._stopping = asyncio.Event()
+        self._is_stopping = False
+        self._is_verbose = False
         self._quiet = asyncio.Event()
         self._running: dict[str, Attempt] = {}
         self._occupied = 0
         self._confirming: asyncio.Task[None] | None = None
         self._hand = Hand()
         self._settler = Settler(self._store, self._hand, self.counters, self._settlements_written)
+        self._concluder = Concluder(
+            self._store,
+            self._hand,
+            self._settler,
+            self.counters,
+            lambda: self._settlements_written(()),
+        )
         self._heartbeater = Heartbeater(
             self._store, self._hand, self.counters, self._lost_elsewhere
         )
@@ -175,13 +191,14 @@ class Worker:
                     self._loop.add_signal_handler(number, self.stop)
 
     def _heed_stop(self) -> None:
-        self._stopping.set()
+        self._is_stopping = True
         self._wake.set()
         self._quiet.set()
 
     async def _tear_down(self, services: list[asyncio.Task[Any]]) -> None:
         for service in services:
             service.cancel()
+        self._concluder.close()
         await asyncio.gather(*services, return_exceptions=True)
         await asyncio.to_thread(self._heartbeater.stop)
         self._executor.close()
@@ -207,7 +224,7 @@ class Worker:
 
     async def _work(self) -> None:
         """Claim and start until told to stop."""
-        while not self._stopping.is_set():
+        while not self._is_stopping:
             self._wake.clear()
             self._fill_slots()
             limit = self._fetcher.wanted(self._occupied)
@@ -217,8 +234,9 @@ class Worker:
             claim = await self._fetcher.claim(limit)
             if claim is None:
                 continue
-            for job in claim.jobs:
-                self._heartbeater.expect(job.lease_ttl)
+            for lease_ttl in {job.lease_ttl for job in claim.jobs}:
+                self._heartbeater.expect(lease_ttl)
+            self._is_verbose = logger.isEnabledFor(logging.DEBUG)
             self._fill_slots()
             if not claim.jobs:
                 if self._is_done():
@@ -238,11 +256,11 @@ class Worker:
         """Start waiting jobs in free slots."""
         waiting = self._hand.waiting
         while waiting and self._occupied < self._concurrency and self._confirming is None:
-            if self._stopping.is_set():
+            if self._is_stopping:
                 return  # what a claim brought meanwhile is given back
             held = waiting[0]
             # One that the heartbeat lost goes first: it would be asked after again and again.
-            if self._hand.holds(held):
+            if not held.is_dropped:
                 if held.heard_at < self._clock.monotonic() - FRESH_CLAIM:
                     self._confirming = asyncio.create_task(self._confirm_waiting())
                     return
@@ -253,7 +271,7 @@ class Worker:
 
     async def _confirm_waiting(self) -> None:
         """Ask the store whether jobs that have waited are still ours (S3-10), then go on."""
-        batch = [held for held in self._hand.waiting if self._hand.holds(held)]
+        batch = [held for held in self._hand.waiting if not held.is_dropped]
         sent_at = self._clock.monotonic()
         beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]
         try:
@@ -275,7 +293,7 @@ class Worker:
         attempt = self._executor.start(job)
         held.attempt = attempt
         self._running[job.lease.token] = attempt
-        if logger.isEnabledFor(logging.DEBUG):
+        if self._is_verbose:
             log(
                 names.ATTEMPT_STARTED,
                 level=logging.DEBUG,
@@ -291,15 +309,19 @@ class Worker:
         """An attempt has its outcome; its handler may still be on its way back."""
         job = attempt.job
         self._running.pop(job.lease.token, None)
+        if self._is_stopping:
+            self._quiet.set()  # a handler that never comes back is not waited for
         seconds = self._clock.monotonic() - attempt.started_at
         self._fetcher.note_duration(seconds)
         if outcome is None:
             self._hand.drop(job.id, job.lease.token)
             self.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(attempt.context.cancel_reason))
+        elif attempt.context.has_joined:
+            self._concluder.add(attempt, outcome)
         else:
             decision = decide(job, outcome, self._clock.rng)
             self._settler.add(Settlement(job.id, job.lease.token, decision))
-        if outcome is None or logger.isEnabledFor(logging.DEBUG):
+        if outcome is None or self._is_verbose:
             log(
                 names.ATTEMPT_ENDED if outcome is not None else names.ATTEMPT_INTERRUPTED,
                 level=logging.DEBUG if outcome is not None else logging.WARNING,
@@ -324,8 +346,9 @@ class Worker:
 
     def _settlements_written(self, settlements: Sequence[Settlement]) -> None:
         """Look again if a job will come back, maybe before the next poll, or if all is done."""
-        if any(not s.decision.state.is_terminal for s in settlements) or (
-            self._until_idle and not self._hand
+        if (self._until_idle and not self._hand) or any(
+            s.decision.event is not Event.SUCCEED and not s.decision.state.is_terminal
+            for s in settlements
         ):
             self._wake.set()
 
@@ -348,7 +371,7 @@ class Worker:
         """Give back what has not started, let the rest finish within grace, then release it."""
         log(names.WORKER_STOPPING, worker=self.id, running=len(self._running))
         for held in self._hand.waiting:
-            if self._hand.holds(held):
+            if not held.is_dropped:
                 decision = decide(held.job, Released(), self._clock.rng)
                 self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
         self._hand.waiting.clear()
@@ -372,7 +395,7 @@ class Worker:
         """Wait for the last settlements to be recorded; leases cover what the store refuses."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(self._grace, 1.0)):
-                while not self._settler.is_idle:
+                while not (self._concluder.is_idle and self._settler.is_idle):
                     await self._clock.sleep_async(0.005)
 
     # Services.

@@ -1,4 +1,4 @@
-"""The program of the crash tests: ``crew.py ROLE DB LEDGER``, a real process to be killed.
+"""The program of the crash tests: ``crew.py ROLE URL LEDGER``, a real process to be killed.
 
 What its handlers do is written, a line each, to a ledger outside the store; so are the counters of
 a worker that is asked to stop.
@@ -19,10 +19,10 @@ from fencepost.worker.heartbeater import Heartbeater
 from fencepost.worker.settler import Settler
 
 LEASE_TTL = 1.5
-_, ROLE, DB, LEDGER = sys.argv if len(sys.argv) == 4 else ("", "", "unused.db", "")
+_, ROLE, URL, LEDGER = sys.argv if len(sys.argv) == 4 else ("", "", "sqlite:///unused.db", "")
 
 app = App(
-    f"sqlite:///{DB}",
+    URL,
     retry=Retry(max_attempts=3, initial_delay=0.1),
     timeouts=Timeouts(lease_ttl=LEASE_TTL),
 )
@@ -44,8 +44,12 @@ def began(ctx: Context) -> None:
 async def stay_on_first(ctx: Context, gate: str) -> int:
     """Stay until the gate is there on the first attempt; later ones return at once."""
     began(ctx)
-    while ctx.attempt == 1 and not Path(gate).exists():
-        await asyncio.sleep(0.01)
+    try:
+        while ctx.attempt == 1 and not Path(gate).exists():
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        note("interrupted", id=ctx.job_id, reason=ctx.cancel_reason)
+        raise
     note("finished", id=ctx.job_id, attempt=ctx.attempt)
     return os.getpid()
 

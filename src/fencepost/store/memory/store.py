@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from fencepost.clock import Clock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Job, NewJob
+from fencepost.core.job import Attempt, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
-from fencepost.store.memory import claiming, control, leases, moves, search, submission
+from fencepost.store.memory import claiming, control, copying, leases, moves, search, submission
 from fencepost.store.memory.bells import Bells
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
@@ -27,11 +27,13 @@ from fencepost.store.replies import (
     Claim,
     DeadLetterPage,
     DiscardReply,
+    Dump,
     EditReply,
     EnqueueReply,
     Finding,
     HeartbeatReply,
     JobPage,
+    LoadReply,
     Moved,
     Pruned,
     QueueView,
@@ -300,6 +302,18 @@ class MemoryStore(Store):
     def inspect(self) -> Plan[list[Finding]]:
         yield from ()
         return [EPHEMERAL]
+
+    # Moving to another store.
+
+    @operation(Effect.READ)
+    def dump(self, after: int, limit: int) -> Plan[Dump]:
+        yield from ()
+        return copying.dump(self._jobs, after, limit, self.clock.now_us())
+
+    @operation(Effect.WRITE)
+    def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
+        yield from ()
+        return copying.load(self._jobs, records, self.clock.now_us())
 
     # Workers and leading.
 

@@ -16,8 +16,8 @@ from fencepost.clock import Clock
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy, decode_policy, encode_policy
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.sqlite.states import NUMBER
 from fencepost.store.sqlite.values import values
+from fencepost.store.states import NUMBER
 
 MAKE_LANE = "insert into lanes(queue, type) values (?, ?) on conflict do nothing"
 FIND_LANE = "select lane from lanes where queue = ? and type = ?"

@@ -38,9 +38,9 @@ from fencepost.store.sqlite.enqueueing import (
 )
 from fencepost.store.sqlite.looking import get
 from fencepost.store.sqlite.rows import decode_tags, encode_json
-from fencepost.store.sqlite.states import BY_NUMBER, NUMBER
 from fencepost.store.sqlite.values import values
-from fencepost.store.sqlite.wanted import wanted_ids
+from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.wanted import wanted_ids
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -15,8 +15,8 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.rows import encode_json
-from fencepost.store.sqlite.states import BY_NUMBER, ENCODING_NUMBER, NUMBER
 from fencepost.store.sqlite.values import values
+from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, NUMBER
 
 COLUMNS = """
 id, lane, policy, priority, state, max_attempts, run_at, created_at, updated_at, scheduled_at,

@@ -31,8 +31,8 @@ from fencepost.store.sqlite.catalog import Env, Lane, Tally, numbers_json
 from fencepost.store.sqlite.endings import Ending, Standing, end
 from fencepost.store.sqlite.rows import decode_body, decode_tags
 from fencepost.store.sqlite.settling import make_token
-from fencepost.store.sqlite.states import ENCODINGS, RUNNING
 from fencepost.store.sqlite.values import values
+from fencepost.store.states import ENCODINGS, RUNNING
 
 INLINE_PAYLOAD_MAX = 8_192
 CLAIM = f"""

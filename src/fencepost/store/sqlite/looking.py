@@ -21,9 +21,9 @@ from fencepost.store.sqlite.rows import (
     decode_dead_letter,
     decode_job,
 )
-from fencepost.store.sqlite.states import BY_NUMBER, NUMBER
 from fencepost.store.sqlite.values import values
-from fencepost.store.sqlite.wanted import wanted_ids
+from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.wanted import wanted_ids
 
 GET = f"select {JOB_COLUMNS} from jobs where id in ({{values}})"
 FIND = f"select {JOB_COLUMNS} from jobs"

@@ -25,7 +25,7 @@ from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
 from fencepost.store.plan import Row
 from fencepost.store.sqlite.catalog import Lane
-from fencepost.store.sqlite.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS
+from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS
 
 _failures = msgspec.json.Decoder(Failure)
 _progress = msgspec.json.Decoder(Progress)

@@ -40,8 +40,8 @@ from fencepost.store.sqlite.endings import (
     standing,
 )
 from fencepost.store.sqlite.rows import encode_body, encode_json
-from fencepost.store.sqlite.states import BY_NUMBER, NUMBER, RUNNING
 from fencepost.store.sqlite.values import values
+from fencepost.store.states import BY_NUMBER, NUMBER, RUNNING
 
 Reply = TypeVar("Reply")
 

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Job, NewJob
+from fencepost.core.job import Attempt, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
+from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.protocol import Listener, Store, Topic
 from fencepost.store.replies import (
@@ -19,11 +20,13 @@ from fencepost.store.replies import (
     Claim,
     DeadLetterPage,
     DiscardReply,
+    Dump,
     EditReply,
     EnqueueReply,
     Finding,
     HeartbeatReply,
     JobPage,
+    LoadReply,
     Moved,
     Pruned,
     QueueView,
@@ -47,14 +50,16 @@ from fencepost.store.requests import (
 from fencepost.store.sqlite import (
     claiming,
     control,
+    dumping,
     enqueueing,
     examination,
+    loading,
     looking,
     roster,
     settling,
     upkeep,
 )
-from fencepost.store.sqlite.bell import Bell, topics_of
+from fencepost.store.sqlite.bell import Bell
 from fencepost.store.sqlite.catalog import Catalog, Env
 from fencepost.store.sqlite.database import LOCK_TIMEOUT, Database
 from fencepost.store.sqlite.writer import GroupWriter
@@ -246,6 +251,16 @@ class SqliteStore(Store):
     @operation(Effect.READ)
     def inspect(self) -> Plan[list[Finding]]:
         return examination.examine(self._reading, self._database)
+
+    # Moving to another store.
+
+    @operation(Effect.READ)
+    def dump(self, after: int, limit: int) -> Plan[Dump]:
+        return dumping.dump(self._reading, after, limit)
+
+    @operation(Effect.WRITE)
+    def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
+        return loading.load(self._env, records)
 
     # Workers and leading.
 

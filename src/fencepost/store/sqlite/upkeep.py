@@ -23,7 +23,7 @@ from fencepost.store.replies import Moved, Pruned
 from fencepost.store.requests import PruneRequest
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, end, standing
-from fencepost.store.sqlite.states import BY_NUMBER, NUMBER
+from fencepost.store.states import BY_NUMBER, NUMBER
 
 EXPIRED_LEASES = f"""
 select {STANDING_COLUMNS} from jobs indexed by jobs_lease

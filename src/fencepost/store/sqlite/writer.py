@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from fencepost.core.limits import GROUP_MAX
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.plan import Effect, Operation
+from fencepost.store.posting import Answer, Posted, deliver, drain
 from fencepost.store.sqlite.database import Database
-
-
-class _Posted(NamedTuple):
-    operation: Operation[Any]
-    future: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
-
-
-class _Answer(NamedTuple):
-    posted: _Posted
-    result: Any
-    error: BaseException | None
 
 
 class GroupWriter:
@@ -40,8 +29,8 @@ class GroupWriter:
     ) -> None:
         self._database = database
         self._on_commit = on_commit
-        self._posted: deque[_Posted] = deque()
-        self._committed: deque[list[_Answer]] = deque()
+        self._posted: deque[Posted] = deque()
+        self._committed: deque[list[Answer]] = deque()
         self._news = threading.Semaphore(0)
         self._to_sync = threading.Semaphore(0)
         self._is_stopping = False
@@ -55,7 +44,7 @@ class GroupWriter:
         self._start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._posted.append(_Posted(operation, future, loop))
+        self._posted.append(Posted(operation, future, loop))
         self._news.release()
         return await future
 
@@ -85,19 +74,19 @@ class GroupWriter:
     def _commit_loop(self) -> None:
         while True:
             self._news.acquire()
-            group = _drain(self._posted, GROUP_MAX)
+            group = drain(self._posted, GROUP_MAX)
             if group:
                 self._commit(group)
             elif self._is_stopping:
                 return
 
-    def _commit(self, group: Sequence[_Posted]) -> None:
+    def _commit(self, group: Sequence[Posted]) -> None:
         answers = self._transact(group)
         early = [a for a in answers if a.error or a.posted.operation.effect is not Effect.WRITE]
         late = [
             a for a in answers if not (a.error or a.posted.operation.effect is not Effect.WRITE)
         ]
-        _deliver(early)
+        deliver(early)
         if late:
             self._committed.append(late)
             self._to_sync.release()
@@ -107,57 +96,27 @@ class GroupWriter:
                 with suppress(Exception):
                     self._on_commit(answer.posted.operation, answer.result)
 
-    def _transact(self, group: Sequence[_Posted]) -> list[_Answer]:
+    def _transact(self, group: Sequence[Posted]) -> list[Answer]:
         try:
             results = self._database.transact([posted.operation for posted in group])
         except Exception as error:  # noqa: BLE001 - each operation gets its own error below
             if len(group) == 1:
-                return [_Answer(group[0], None, error)]
+                return [Answer(group[0], None, error)]
             return [answer for posted in group for answer in self._transact([posted])]
-        return [
-            _Answer(posted, result, None) for posted, result in zip(group, results, strict=True)
-        ]
+        return [Answer(posted, result, None) for posted, result in zip(group, results, strict=True)]
 
     def _sync_loop(self) -> None:
         while True:
             self._to_sync.acquire()
-            groups = _drain(self._committed, GROUP_MAX)
+            groups = drain(self._committed, GROUP_MAX)
             if groups:
                 self._sync([answer for group in groups for answer in group])
             elif self._is_stopping:
                 return
 
-    def _sync(self, answers: list[_Answer]) -> None:
+    def _sync(self, answers: list[Answer]) -> None:
         try:
             self._database.sync()
         except Exception as error:  # noqa: BLE001 - every waiting caller must be told
-            answers = [_Answer(answer.posted, None, error) for answer in answers]
-        _deliver(answers)
-
-
-def _drain(queue: deque[Any], limit: int) -> list[Any]:
-    taken: list[Any] = []
-    while queue and len(taken) < limit:
-        taken.append(queue.popleft())
-    return taken
-
-
-def _deliver(answers: Sequence[_Answer]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = defaultdict(list)
-    for answer in answers:
-        by_loop[answer.posted.loop].append(answer)
-    for loop, batch in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_resolve, batch)
-        except RuntimeError:
-            continue  # its loop was closed: nobody waits for the answer any more
-
-
-def _resolve(answers: Sequence[_Answer]) -> None:
-    for (_, future, _), result, error in answers:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+            answers = [Answer(answer.posted, None, error) for answer in answers]
+        deliver(answers)

@@ -49,6 +49,7 @@ pytest.register_assert_rewrite(
             "leases",
             "limits",
             "looking",
+            "moving",
             "ordering",
             "pausing",
             "pruning",
@@ -83,6 +84,7 @@ from fencepost.testing.conformance.looking import (
     TestSituations,
     TestViews,
 )
+from fencepost.testing.conformance.moving import TestMoving
 from fencepost.testing.conformance.ordering import TestOrdering
 from fencepost.testing.conformance.pausing import TestPausing
 from fencepost.testing.conformance.pruning import TestPruning
@@ -114,6 +116,7 @@ __all__ = [
     "TestLeases",
     "TestLimits",
     "TestLooking",
+    "TestMoving",
     "TestOrdering",
     "TestPausing",
     "TestPayloads",

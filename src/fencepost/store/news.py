@@ -1,0 +1,36 @@
+"""What the outcome of an operation means to those who wait for news."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fencepost.core.lifecycle import State
+from fencepost.store.plan import Operation
+from fencepost.store.protocol import Topic
+from fencepost.store.replies import Claim, Moved, Settled
+
+_READY_AFTER = frozenset(
+    {"enqueue", "recover", "promote", "retry", "replay", "resume", "limit", "edit", "load"}
+)
+
+
+def topics_of(operation: Operation[Any], result: Any) -> set[Topic]:
+    """Return whom the outcome of an operation may concern."""
+    topics: set[Topic] = set()
+    if operation.name in _READY_AFTER:
+        topics.add(Topic.READY)
+    for reply in _moves(result):
+        if reply.state.is_terminal:
+            topics.add(Topic.SETTLED)
+        elif reply.state is State.SCHEDULED:
+            topics.add(Topic.READY)
+    return topics
+
+
+def _moves(result: Any) -> Iterable[Moved | Settled]:
+    if isinstance(result, Claim):
+        return [*result.recovered, *result.expired, *result.corrupt]
+    if isinstance(result, list):
+        return [reply for reply in result if isinstance(reply, (Moved, Settled))]
+    return []

@@ -1,0 +1,1 @@
+"""Jobs in PostgreSQL: for many workers on many machines."""

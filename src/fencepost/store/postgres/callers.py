@@ -1,0 +1,174 @@
+"""From whatever a caller has to the psycopg connection beneath it, in its transaction.
+
+Nothing of SQLAlchemy or Django is imported: an object can be theirs only if they are loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from fencepost.errors import ConfigurationError
+
+SUPPORTED = (
+    "give a psycopg 3 connection, a SQLAlchemy Connection or Session over postgresql+psycopg, "
+    "or a Django connection with psycopg 3"
+)
+
+Sync: TypeAlias = psycopg.Connection[Any]
+Async: TypeAlias = psycopg.AsyncConnection[Any]
+
+
+def connection_of(given: Any) -> Sync:
+    """Return the connection beneath *given*, or raise ConfigurationError."""
+    if isinstance(given, psycopg.Connection):
+        return given
+    if isinstance(given, psycopg.AsyncConnection) or _is_async_sqlalchemy(given):
+        raise ConfigurationError(f"{_shown(given)} is async: await the same method under .aio")
+    if _is(given, "sqlalchemy.orm", "Session", "scoped_session"):
+        given = given.connection()
+    if _is(given, "sqlalchemy.engine", "Connection"):
+        return _beneath_sqlalchemy(given)
+    if _is_django(given):
+        return _beneath_django(given)
+    raise ConfigurationError(f"conn cannot be {_shown(given)}; {SUPPORTED}")
+
+
+async def async_connection_of(given: Any) -> Async:
+    """Return the async connection beneath *given*, or raise ConfigurationError."""
+    if isinstance(given, psycopg.AsyncConnection):
+        return given
+    if _is(given, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session"):
+        given = await given.connection()
+    if _is(given, "sqlalchemy.ext.asyncio", "AsyncConnection"):
+        return await _beneath_async_sqlalchemy(given)
+    if (
+        isinstance(given, psycopg.Connection)
+        or _is(given, "sqlalchemy.orm", "Session", "scoped_session")
+        or _is(given, "sqlalchemy.engine", "Connection")
+        or _is_django(given)
+    ):
+        raise ConfigurationError(
+            f"{_shown(given)} is not async: use the method without .aio, or an async connection"
+        )
+    raise ConfigurationError(f"conn cannot be {_shown(given)}; {SUPPORTED}")
+
+
+# SQLAlchemy.
+
+
+def _is_async_sqlalchemy(given: Any) -> bool:
+    kinds = ("AsyncConnection", "AsyncSession", "async_scoped_session")
+    return _is(given, "sqlalchemy.ext.asyncio", *kinds)
+
+
+def _beneath_sqlalchemy(connection: Any) -> Sync:
+    # What reaches the driver beside it does not begin a transaction of SQLAlchemy's; its commit()
+    # would then do nothing, and the pool would roll back.
+    if not connection.in_transaction():
+        connection.begin()
+    found = connection.connection.driver_connection
+    if isinstance(found, psycopg.Connection):
+        return found
+    if isinstance(found, psycopg.AsyncConnection):
+        raise ConfigurationError(
+            "this SQLAlchemy connection belongs to an async engine: give its AsyncConnection or "
+            "AsyncSession to the same method under .aio, outside of run_sync"
+        )
+    raise _wrong_dialect(connection.dialect)
+
+
+async def _beneath_async_sqlalchemy(connection: Any) -> Async:
+    if not connection.in_transaction():  # as above
+        await connection.begin()
+    found = (await connection.get_raw_connection()).driver_connection
+    if isinstance(found, psycopg.AsyncConnection):
+        return found
+    raise _wrong_dialect(connection.dialect)
+
+
+def _wrong_dialect(dialect: Any) -> ConfigurationError:
+    return ConfigurationError(
+        f"this SQLAlchemy connection is {dialect.name}+{dialect.driver}; a transaction can be "
+        "joined over postgresql+psycopg only: create_engine('postgresql+psycopg://…')"
+    )
+
+
+# Django.
+
+
+def _is_django(given: Any) -> bool:
+    return _is(given, "django.utils.connection", "ConnectionProxy") or _is(
+        given, "django.db.backends.base.base", "BaseDatabaseWrapper"
+    )
+
+
+def _beneath_django(wrapper: Any) -> Sync:
+    wrapper.ensure_connection()
+    found = wrapper.connection
+    if isinstance(found, psycopg.Connection):
+        return found
+    raise ConfigurationError(
+        f"this Django connection ({wrapper.alias!r}) is {wrapper.vendor} over "
+        f"{type(found).__module__}; a transaction can be joined on PostgreSQL with psycopg 3 only"
+    )
+
+
+# Transactions.
+
+
+def is_loose(connection: Sync | Async) -> bool:
+    """Tell whether no transaction is open, and none will be: each statement commits by itself."""
+    is_idle = connection.info.transaction_status == TransactionStatus.IDLE
+    return connection.autocommit and is_idle
+
+
+@contextmanager
+def whole(connection: Sync, *, must_be_open: bool) -> Iterator[None]:
+    """Keep what is done within in the caller's transaction, or in one of its own if none is open.
+
+    With *must_be_open* a connection that commits every statement by itself is refused.
+    """
+    if not is_loose(connection):
+        yield
+        return
+    _refuse_loose(must_be_open)
+    with connection.transaction():
+        yield
+
+
+@asynccontextmanager
+async def whole_async(connection: Async, *, must_be_open: bool) -> AsyncIterator[None]:
+    """Do the same on an async connection."""
+    if not is_loose(connection):
+        yield
+        return
+    _refuse_loose(must_be_open)
+    async with connection.transaction():
+        yield
+
+
+def _refuse_loose(must_be_open: bool) -> None:
+    if must_be_open:
+        raise ConfigurationError(
+            "this connection is in autocommit mode and outside of a transaction: open one around "
+            "your writes and this call (psycopg: conn.transaction(), Django: transaction.atomic())"
+        )
+
+
+# Recognising.
+
+
+def _is(given: Any, module: str, *names: str) -> bool:
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(given, tuple(getattr(loaded, name) for name in names))
+
+
+def _shown(given: Any) -> str:
+    kind = type(given)
+    return f"a {kind.__module__}.{kind.__qualname__}"

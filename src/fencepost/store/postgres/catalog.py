@@ -1,0 +1,187 @@
+"""What a job's row refers to by number: lanes and policies, remembered once they are known.
+
+They never change and are never deleted. One is remembered only when it has been committed: a job
+that referred to a lane which was then rolled back would be lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import chain
+from random import Random
+from typing import Any, NamedTuple, cast
+
+from fencepost.clock import Clock, SystemClock
+from fencepost.core.instants import seconds_to_us
+from fencepost.core.job import NewJob
+from fencepost.core.policy import Policy, decode_policy, encode_policy
+from fencepost.core.priority import Priority
+from fencepost.store.plan import Plan, Statement
+
+ALL_LANES = "select lane, queue, type, priority from fencepost.lane"
+GET_LANES = "select lane, queue, type, priority from fencepost.lane where lane = any (%s)"
+LANE_NUMBER = "fencepost.lane_number(%s, %s, %s)"
+POLICY_NUMBER = "fencepost.policy_number(%s, %s)"
+GET_POLICIES = "select policy, body from fencepost.policy where policy = any (%s)"
+
+REMEMBERED_MAX = 10_000
+
+
+class Lane(NamedTuple):
+    """One type of one queue at one priority."""
+
+    number: int
+    queue: str
+    type: str
+    priority: int
+
+
+LaneKey = tuple[str, str, int]
+
+
+def _lane_key(job: NewJob) -> LaneKey:
+    return job.queue, job.type, int(job.priority)
+
+
+class Numbers(NamedTuple):
+    """Numbers of all lanes and policies of some jobs."""
+
+    lanes: dict[LaneKey, int]
+    policies: dict[Policy, int]
+
+    def of(self, job: NewJob) -> tuple[int, int]:
+        """Return the numbers of a job's lane and policy."""
+        return self.lanes[_lane_key(job)], self.policies[job.policy]
+
+
+def _give_numbers(lanes: Sequence[LaneKey], policies: Sequence[Policy]) -> Plan[list[int]]:
+    calls = [LANE_NUMBER] * len(lanes) + [POLICY_NUMBER] * len(policies)
+    params: list[Any] = [*chain.from_iterable(lanes)]
+    for policy in policies:
+        ttl = None if policy.lease_ttl is None else seconds_to_us(policy.lease_ttl)
+        params += [encode_policy(policy), ttl]
+    # An array, since a row cannot have as many columns as a bulk may have policies.
+    sql = f"select array[{', '.join(calls)}]"
+    ((numbers,),) = yield Statement(sql, params, alone=True, prepares=True)
+    return list(numbers)
+
+
+class Catalog:
+    """Numbers of lanes and policies. Shared by threads: what it holds is only ever added to."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._lane_numbers: dict[LaneKey, int] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._unsure: set[int] = set()
+        """Lanes that a transaction has made which may still fail."""
+        self._policy_numbers: dict[Policy, int] = {}
+        self._policies: dict[int, Policy] = {}
+
+    def fork(self) -> Catalog:
+        """Return one that knows as much; what it learns of an open transaction stays with it."""
+        fork = Catalog()
+        with self._mutex:
+            fork._lane_numbers |= self._lane_numbers
+            fork._lanes |= self._lanes
+            fork._policy_numbers |= self._policy_numbers
+        return fork
+
+    def known_lanes(self) -> list[Lane]:
+        """Return the lanes that are remembered."""
+        with self._mutex:
+            return list(self._lanes.values())
+
+    def learn_lanes(self) -> Plan[None]:
+        """Remember all lanes that there are; not for a plan that may have made one itself."""
+        rows = yield Statement(ALL_LANES)
+        with self._mutex:
+            self._unsure.clear()
+        for row in rows:
+            self._remember(Lane(*row))
+
+    def number(self, jobs: Iterable[NewJob]) -> Plan[Numbers]:
+        """Return the numbers of lanes and policies of *jobs*, given in a transaction of its own.
+
+        The first thing that a plan does, if it does it at all.
+        """
+        lanes: dict[LaneKey, int | None] = {}
+        policies: dict[Policy, int | None] = {}
+        for job in jobs:
+            key = _lane_key(job)
+            lanes[key] = self._lane_numbers.get(key)
+            policies[job.policy] = self._policy_numbers.get(job.policy)
+        new_lanes = [key for key, number in lanes.items() if number is None]
+        new_policies = [policy for policy, number in policies.items() if number is None]
+        if new_lanes or new_policies:
+            numbers = yield from _give_numbers(new_lanes, new_policies)
+            lanes |= zip(new_lanes, numbers, strict=False)
+            policies |= zip(new_policies, numbers[len(new_lanes) :], strict=True)
+            for key, number in zip(new_lanes, numbers, strict=False):
+                self._remember(Lane(number, *key))
+            with self._mutex:
+                is_full = len(self._policy_numbers) >= REMEMBERED_MAX
+                known = {} if is_full else self._policy_numbers
+                self._policy_numbers = {**known, **cast("dict[Policy, int]", policies)}
+        return Numbers(cast("dict[LaneKey, int]", lanes), cast("dict[Policy, int]", policies))
+
+    def lane_number(self, queue: str, type: str, priority: Priority) -> Plan[int]:
+        """Return the number of a lane, which this plan's transaction makes if it is new."""
+        key = (queue, type, int(priority))
+        number = self._lane_numbers.get(key)
+        if number is None:
+            ((number,),) = yield Statement(f"select {LANE_NUMBER}", key)
+            with self._mutex:
+                self._unsure.add(number)
+        return number
+
+    def lanes(self, numbers: Iterable[int]) -> Plan[dict[int, Lane]]:
+        """Return lanes by number."""
+        wanted = set(numbers)
+        found = {number: self._lanes[number] for number in wanted if number in self._lanes}
+        if len(found) < len(wanted):
+            missing = sorted(wanted - found.keys())
+            for row in (yield Statement(GET_LANES, (missing,))):
+                lane = found[row[0]] = Lane(*row)
+                if lane.number not in self._unsure:
+                    self._remember(lane)
+        return found
+
+    def _remember(self, lane: Lane) -> None:
+        with self._mutex:
+            self._lane_numbers[lane.queue, lane.type, lane.priority] = lane.number
+            self._lanes[lane.number] = lane
+
+    def policies(self, numbers: Iterable[int]) -> Plan[dict[int, Policy]]:
+        """Return policies by number; a corrupt one is missing."""
+        wanted = set(numbers)
+        remembered = self._policies
+        found = {number: remembered[number] for number in wanted if number in remembered}
+        missing = sorted(wanted - found.keys())
+        if missing:
+            for number, body in (yield Statement(GET_POLICIES, (missing,))):
+                with suppress(ValueError, TypeError):
+                    found[number] = decode_policy(body)
+            with self._mutex:
+                is_full = len(self._policies) >= REMEMBERED_MAX
+                self._policies = {**({} if is_full else self._policies), **found}
+        return found
+
+
+class Env(NamedTuple):
+    """What a plan needs besides its arguments."""
+
+    clock: Clock
+    catalog: Catalog
+
+    @property
+    def rng(self) -> Random:
+        return self.clock.rng
+
+    @property
+    def now(self) -> datetime | None:
+        """The time to pass to the server; None, and so the server's own, unless in a test."""
+        return None if isinstance(self.clock, SystemClock) else self.clock.now()

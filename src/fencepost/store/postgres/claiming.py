@@ -1,0 +1,250 @@
+"""Leasing jobs: chores first, then as many as the shares and the limits allow, in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from fencepost.core.instants import from_us, seconds_to_us
+from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
+from fencepost.core.lifecycle import Event, State
+from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.outcome import Decision
+from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
+from fencepost.core.weights import deal
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.catalog import Env, Lane
+from fencepost.store.postgres.moving import LIFT_LEASED, Ending, end, lifted
+from fencepost.store.postgres.tokens import make_token
+from fencepost.store.postgres.upkeep import expire, recover
+from fencepost.store.replies import Claim, Moved
+from fencepost.store.requests import ClaimRequest
+from fencepost.store.states import ENCODINGS
+
+CLAIM = f"select fencepost.claim({', '.join(['%s'] * 13)})"
+BOTH_CHORES, EXPIRE_ONLY, NO_CHORES = 2, 1, 0
+PRIORITIES = tuple(Priority)
+CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
+
+
+class _Particulars(msgspec.Struct, gc=False):
+    """What few jobs have."""
+
+    encoding: int
+    bytes: str | None
+    key: str | None
+    tags: dict[str, str] | None
+    correlation_id: str | None
+    checkpoint_encoding: int | None
+    checkpoint: str | None
+    checkpoint_bytes: str | None
+
+
+class _Leased(msgspec.Struct, gc=False, array_like=True):
+    """A job as the server hands it out."""
+
+    seq: int
+    id: str
+    policy: int
+    max_attempts: int
+    attempt: int
+    version: int
+    payload: msgspec.Raw
+    particulars: _Particulars | None = None
+
+
+class _Answer(msgspec.Struct):
+    todo: str | None = None
+    now: int = 0
+    promoted: int = 0
+    jobs: list[tuple[int, list[_Leased]]] = []
+    order: list[int] | None = None
+    wait: float | None = None
+
+
+_answers = msgspec.json.Decoder(_Answer)
+
+
+def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
+    """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs."""
+    secret = env.clock.new_id().hex()
+    recovered: list[Moved] = []
+    expired: list[Moved] = []
+    chores = BOTH_CHORES
+    while True:
+        params = _params(env, request, secret, chores)
+        ((text,),) = yield Statement(CLAIM, params, alone=True)
+        answer = _answers.decode(text)
+        match answer.todo:
+            case "lanes":
+                yield from env.catalog.learn_lanes()
+            case "recover":
+                recovered = yield from recover(env, RECOVER_BATCH)
+                chores = EXPIRE_ONLY
+            case "expire":
+                expired = yield from expire(env, EXPIRE_BATCH)
+                chores = NO_CHORES
+            case _:
+                break
+    jobs, corrupt = yield from _read(env, request, secret, answer)
+    waits = [job.lease_ttl for job in jobs] + ([] if answer.wait is None else [answer.wait])
+    return Claim(
+        jobs=jobs,
+        recovered=recovered,
+        expired=expired,
+        promoted=answer.promoted,
+        corrupt=corrupt,
+        wait=max(min(waits), 0.0) if waits else None,
+    )
+
+
+def _params(env: Env, request: ClaimRequest, secret: str, chores: int) -> tuple[Any, ...]:
+    known = env.catalog.known_lanes()
+    lanes = [lane for lane in known if _is_wanted(lane, request)]
+    queues = request.queues
+    if queues is None:
+        queues = dict.fromkeys(sorted({lane.queue for lane in lanes}), 1)
+    limit = max(min(request.limit, CLAIM_MAX), 0)
+    shares = deal(queues, request.turn, limit) if queues else {}
+    places = {queue: place for place, queue in enumerate(shares, 1)}
+    lanes.sort(key=lambda lane: (places[lane.queue], lane.priority, lane.number))
+    return (
+        env.now,
+        request.worker,
+        secret,
+        seconds_to_us(request.lease_ttl),
+        len(known),
+        chores,
+        PROMOTE_BATCH,
+        _array(lane.number for lane in lanes),
+        _array(lane.priority for lane in lanes),
+        _array(places[lane.queue] for lane in lanes),
+        list(shares),
+        _array(shares.values()),
+        limit,
+    )
+
+
+def _is_wanted(lane: Lane, request: ClaimRequest) -> bool:
+    return (request.types is None or lane.type in request.types) and (
+        request.queues is None or lane.queue in request.queues
+    )
+
+
+def _array(numbers: Any) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def _read(
+    env: Env, request: ClaimRequest, secret: str, answer: _Answer
+) -> Plan[tuple[list[ClaimedJob], list[Moved]]]:
+    """Return the jobs of a claim in the order of the line, and fail those that cannot be read."""
+    if not answer.jobs:
+        return [], []
+    lanes = yield from env.catalog.lanes([lane for lane, _ in answer.jobs])
+    numbers = {job.policy for _, leased in answer.jobs for job in leased}
+    policies = yield from env.catalog.policies(numbers)
+    reader = _Reader(policies, secret, request.lease_ttl, answer.now)
+    jobs: list[ClaimedJob] = []
+    broken: list[_Leased] = []
+    by_seq: dict[int, ClaimedJob] = {}
+    for number, leased in answer.jobs:
+        for row in leased:
+            job = reader.read(row, lanes[number])
+            if job is None:
+                broken.append(row)
+            elif answer.order is None:
+                jobs.append(job)
+            else:
+                by_seq[row.seq] = job
+    if answer.order is not None:
+        jobs = [by_seq[seq] for seq in answer.order if seq in by_seq]
+    corrupt = yield from _fail(env, secret, broken)
+    return jobs, corrupt
+
+
+class _Reader:
+    """Turns the rows of one claim into jobs."""
+
+    def __init__(
+        self, policies: dict[int, Policy], secret: str, lease_ttl: float, now: int
+    ) -> None:
+        self._policies = policies
+        self._secret = secret
+        self._lease_ttl = lease_ttl
+        self._now = now
+        self._expiries: dict[float, datetime] = {}
+
+    def read(self, row: _Leased, lane: Lane) -> ClaimedJob | None:
+        """Return the claimed job, or None if it cannot be read."""
+        policy = self._policies.get(row.policy)
+        if policy is None:
+            return None
+        job_id = row.id
+        lease_ttl = policy.lease_ttl or self._lease_ttl
+        token = make_token(row.seq, lane.number, self._secret, job_id)
+        lease = Lease(token, row.version, self._expires_at(lease_ttl))
+        special = row.particulars
+        if special is None:
+            return ClaimedJob(
+                id=job_id,
+                type=lane.type,
+                queue=lane.queue,
+                priority=PRIORITIES[lane.priority],
+                attempt=row.attempt,
+                max_attempts=row.max_attempts,
+                lease=lease,
+                lease_ttl=lease_ttl,
+                payload=Body(bytes(row.payload)),
+                policy=policy,
+            )
+        payload = bytes(row.payload)
+        return ClaimedJob(
+            id=job_id,
+            type=lane.type,
+            queue=lane.queue,
+            priority=PRIORITIES[lane.priority],
+            attempt=row.attempt,
+            max_attempts=row.max_attempts,
+            lease=lease,
+            lease_ttl=lease_ttl,
+            payload=_body(
+                special.encoding,
+                payload.decode() if special.bytes is None else None,
+                special.bytes,
+            ),
+            policy=policy,
+            key=special.key,
+            tags=special.tags or {},
+            correlation_id=special.correlation_id,
+            checkpoint=None
+            if special.checkpoint_encoding is None
+            else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
+        )
+
+    def _expires_at(self, lease_ttl: float) -> datetime:
+        expiry = self._expiries.get(lease_ttl)
+        if expiry is None:
+            expiry = self._expiries[lease_ttl] = from_us(self._now + seconds_to_us(lease_ttl))
+        return expiry
+
+
+def _body(encoding: int, text: str | None, digits: str | None) -> Body:
+    data = bytes.fromhex(digits or "") if text is None else text.encode()
+    return Body(data, ENCODINGS[encoding])
+
+
+def _fail(env: Env, secret: str, rows: Sequence[_Leased]) -> Plan[list[Moved]]:
+    """Fail jobs that cannot be read: those are lost to us, the worker is not."""
+    if not rows:
+        return []
+    group = f'[["{secret}","{_array(row.seq for row in rows)}"]]'
+    jobs = lifted((yield Statement(LIFT_LEASED, (env.now, group))))
+    decision = Decision(Event.REJECT, State.FAILED, AttemptOutcome.FAILED, failure=CORRUPT)
+    yield from end(env, [Ending(job, decision) for job in jobs])
+    lanes = yield from env.catalog.lanes({job.lane for job in jobs})
+    return [Moved(job.job_id, lanes[job.lane].type, State.FAILED, State.SCHEDULED) for job in jobs]

@@ -1,0 +1,261 @@
+"""Jobs of another store, put down here as they were there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from fencepost.core.instants import seconds_to_us
+from fencepost.core.job import Body, JobRecord, NewJob
+from fencepost.core.limits import DUMP_BYTES
+from fencepost.errors import DuplicateJobError
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.catalog import Env, Numbers
+from fencepost.store.postgres.control import HOLD_MARKS, HOLDER
+from fencepost.store.postgres.rows import body_fields, encode_failure, encode_json
+from fencepost.store.records import loadable, needs_key
+from fencepost.store.replies import Loaded, LoadReply, Present
+from fencepost.store.states import NUMBER
+
+# Numbered after they are sorted, so that jobs due at the same time keep their order. Whatever is
+# put below a mark lowers it, as `fencepost.put` does; there are marks here that it need not lower.
+LOAD = """
+with given as materialized (
+  select * from json_to_recordset(%s::json) as x(
+    place integer, id uuid, lane integer, policy integer, state smallint, attempt integer,
+    version integer, max_attempts integer, reopened_version integer, created_at timestamptz,
+    updated_at timestamptz, run_at timestamptz, expires_at timestamptz, scheduled_at timestamptz,
+    started_at timestamptz, completed_at timestamptz, worker text, is_dead_letter boolean,
+    key text, key_window bigint, correlation_id text, tags jsonb, replay_of uuid, failure text,
+    progress text, encoding smallint, payload text, payload_hex text, result_encoding smallint,
+    result text, result_hex text, checkpoint_encoding smallint, checkpoint text, checkpoint_hex text
+  )
+), stored as (
+  insert into fencepost.job(
+    seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, reopened_version, encoding,
+    payload, payload_bytes, key, key_window, correlation_id, tags, replay_of)
+  select nextval('fencepost.seq'), id, created_at, run_at, expires_at, lane, policy, max_attempts,
+    reopened_version, encoding, payload, decode(payload_hex, 'hex'), key, key_window,
+    correlation_id, tags, replay_of
+  from (select * from given order by place) as sorted
+  on conflict (id) do nothing returning seq, id
+), fresh as materialized (
+  select stored.seq, given.* from stored join given on given.id = stored.id
+), ended as (
+  insert into fencepost.done(
+    seq, ended_at, started_at, scheduled_at, attempt, version, state, encoding, is_dead_letter,
+    worker, result, result_bytes, failure)
+  select seq, completed_at, started_at, coalesce(scheduled_at, '-infinity'), attempt, version,
+    state, result_encoding, is_dead_letter, worker, result, decode(result_hex, 'hex'), failure
+  from fresh where state >= 5
+), waiting as (
+  insert into fencepost.delayed(seq, run_at, since, scheduled_at, lane, attempt, version, state)
+  select seq, run_at, updated_at, scheduled_at, lane, attempt, version, state
+  from fresh where state in (2, 4)
+), in_line as (
+  insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
+  select run_at, seq, nullif(scheduled_at, created_at), lane, attempt, version
+  from fresh where state = 1
+), saves as (
+  insert into fencepost.saved(seq, version, progress, encoding, checkpoint, checkpoint_bytes)
+  select seq, version, progress, checkpoint_encoding, checkpoint, decode(checkpoint_hex, 'hex')
+  from fresh where progress is not null or checkpoint_encoding is not null
+), lowered as (
+  update fencepost.lane set low = first.run_at
+  from (select lane, min(run_at) as run_at from fresh where state = 1 group by lane) as first
+  where lane.lane = first.lane and lane.low > first.run_at
+), marked as (
+  update fencepost.pulse set due_mark = least(due_mark, first.run_at),
+    lifetime_mark = least(lifetime_mark, first.expires_at)
+  from (
+    select min(run_at) filter (where state in (2, 4)) as run_at, min(expires_at) as expires_at
+    from fresh where state < 5
+  ) as first
+  where due_mark > first.run_at or lifetime_mark > first.expires_at
+), counted as (
+  insert into fencepost.tally(lane, state, count)
+  select lane, state, count(*) from fresh group by lane, state
+)
+select id::text, seq from fresh
+"""
+LOAD_ATTEMPTS = """
+insert into fencepost.attempt(
+  seq, version, number, started_at, ended_at, worker, outcome, failure)
+select seq, version, number, started_at, ended_at, worker, outcome, failure
+from json_to_recordset(%s::json) as x(
+  seq bigint, version integer, number integer, started_at timestamptz, ended_at timestamptz,
+  worker text, outcome text, failure text
+)
+"""
+# A key is taken from a job that no longer holds it, as `fencepost.take_key` does.
+LOAD_KEYS = """
+insert into fencepost.idempotency as held(type, key, seq, window_ends_at)
+select type, key, seq, window_ends_at
+from json_to_recordset(%s::json) as x(
+  type text, key text, seq bigint, window_ends_at timestamptz
+)
+on conflict (type, key) do update
+set seq = excluded.seq, window_ends_at = excluded.window_ends_at
+where exists (select 1 from fencepost.done where done.seq = held.seq)
+  and (held.window_ends_at is null
+    or held.window_ends_at <= coalesce(%s::timestamptz, clock_timestamp()))
+returning seq
+"""
+
+_encoder = msgspec.json.Encoder()
+
+
+def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
+    """Store jobs that are not there yet, at the end of the order of submission."""
+    wanted = loadable(records)
+    numbers = yield from env.catalog.number(_kinds(wanted.values()).values())
+    yield Statement(HOLD_MARKS)
+    fresh: dict[str, int] = {}
+    for chunk in _chunks(list(wanted.values())):
+        fields = [_fields(numbers, record, place) for place, record in enumerate(chunk)]
+        fresh |= dict((yield Statement(LOAD, (_json(fields),))))
+    loaded = {fresh[job_id]: record for job_id, record in wanted.items() if job_id in fresh}
+    attempts = [row for seq, record in loaded.items() for row in _attempts(record, seq)]
+    if attempts:
+        yield Statement(LOAD_ATTEMPTS, (_json(attempts),))
+    yield from _take_keys(env, loaded)
+    replies: list[LoadReply] = []
+    for record in records:
+        job_id = record.job.id
+        is_fresh = fresh.pop(job_id, None) is not None
+        replies.append(Loaded(job_id) if is_fresh else Present(job_id))
+    return replies
+
+
+def _kind(record: JobRecord) -> tuple[Any, ...]:
+    job = record.job
+    return job.queue, job.type, job.priority, job.policy
+
+
+def _kinds(records: Iterable[JobRecord]) -> dict[tuple[Any, ...], NewJob]:
+    """Return a job for each kind that has a lane and a policy of its own."""
+    kinds: dict[tuple[Any, ...], NewJob] = {}
+    for record in records:
+        kind = _kind(record)
+        if kind not in kinds:
+            queue, type_, priority, policy = kind
+            kinds[kind] = NewJob(type=type_, queue=queue, priority=priority, policy=policy)
+    return kinds
+
+
+def _chunks(records: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
+    """Yield records so many at a time that a statement stays of a bounded size."""
+    chunk: list[JobRecord] = []
+    size = 0
+    for record in records:
+        job = record.job
+        bodies = (job.payload, job.result, job.checkpoint)
+        more = sum(len(body.data) for body in bodies if body is not None)
+        if chunk and size + more > DUMP_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(record)
+        size += more
+    if chunk:
+        yield chunk
+
+
+def _json(fields: Any) -> str:
+    return _encoder.encode(fields).decode()
+
+
+def _fields(numbers: Numbers, record: JobRecord, place: int) -> dict[str, Any]:
+    job, success, window = record.job, record.success, record.key_window
+    numbered = NewJob(type=job.type, queue=job.queue, priority=job.priority, policy=job.policy)
+    lane, policy = numbers.of(numbered)
+    return {
+        "place": place,
+        "id": job.id,
+        "lane": lane,
+        "policy": policy,
+        "state": NUMBER[job.state],
+        "attempt": job.attempt,
+        "version": job.lease_version,
+        "max_attempts": job.max_attempts,
+        "reopened_version": _reopened_version(record),
+        "created_at": job.created_at,
+        "updated_at": job.updated_at,
+        "run_at": job.run_at,
+        "expires_at": job.expires_at,
+        "scheduled_at": job.scheduled_at,
+        "started_at": job.started_at,
+        "completed_at": job.completed_at,
+        "worker": None if success is None else success.worker,
+        "is_dead_letter": record.is_dead_letter or None,
+        "key": job.key,
+        "key_window": None if window is None else seconds_to_us(window),
+        "correlation_id": job.correlation_id,
+        "tags": job.tags or None,
+        "replay_of": job.replay_of,
+        "failure": encode_failure(job.failure),
+        "progress": None if job.progress is None else encode_json(job.progress),
+        **_body(job.payload, "encoding", "payload"),
+        **_body(job.result, "result_encoding", "result"),
+        **_body(job.checkpoint, "checkpoint_encoding", "checkpoint"),
+    }
+
+
+def _body(body: Body | None, encoding_name: str, name: str) -> dict[str, Any]:
+    if body is None:
+        return {}
+    encoding, text, data = body_fields(body)
+    return {
+        encoding_name: encoding,
+        name: text,
+        f"{name}_hex": None if data is None else data.hex(),
+    }
+
+
+def _reopened_version(record: JobRecord) -> int:
+    """Return up to which attempt failures are forgotten: a live job shows its last one."""
+    if record.job.failure is not None:
+        return 0
+    failed = [each.lease_version for each in record.unsuccessful if each.failure is not None]
+    return max(failed, default=0)
+
+
+def _attempts(record: JobRecord, seq: int) -> Iterator[dict[str, Any]]:
+    for each in record.unsuccessful:
+        yield {
+            "seq": seq,
+            "version": each.lease_version,
+            "number": each.number,
+            "started_at": each.started_at,
+            "ended_at": each.ended_at,
+            "worker": each.worker,
+            "outcome": each.outcome.value,
+            "failure": encode_failure(each.failure),
+        }
+
+
+def _take_keys(env: Env, loaded: dict[int, JobRecord]) -> Plan[None]:
+    wanted = {
+        seq: record
+        for seq, record in loaded.items()
+        if record.holds_key and record.job.key is not None
+    }
+    if not wanted:
+        return
+    fields = [
+        {
+            "type": record.job.type,
+            "key": record.job.key,
+            "seq": seq,
+            "window_ends_at": record.key_ends_at,
+        }
+        for seq, record in wanted.items()
+    ]
+    taken = {row[0] for row in (yield Statement(LOAD_KEYS, (_json(fields), env.now)))}
+    for seq, record in wanted.items():
+        if seq not in taken and needs_key(record):
+            type_, key = record.job.type, record.job.key
+            assert key is not None
+            ((_, holder),) = yield Statement(HOLDER, (type_, key))
+            raise DuplicateJobError(type=type_, key=key, existing_id=holder)

@@ -1,0 +1,231 @@
+"""Reading: jobs, pages, counts, attempts, and what surrounds a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import Attempt, AttemptOutcome, Job
+from fencepost.core.lifecycle import State
+from fencepost.core.why import Situation
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.postgres import searching
+from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.roster import workers
+from fencepost.store.postgres.rows import (
+    JOB_COLUMNS,
+    decode_attempt,
+    decode_dead_letter,
+    decode_job,
+    utc,
+)
+from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
+from fencepost.store.requests import Scope
+from fencepost.store.states import BY_NUMBER
+from fencepost.store.wanted import wanted_ids
+
+NOW = "coalesce(%s::timestamptz, clock_timestamp())"
+GET = f"select {JOB_COLUMNS}, {NOW} from fencepost.jobs where id = any (%s::uuid[])"
+SHOW = f"select {JOB_COLUMNS}, {NOW} from fencepost.jobs where seq = any (%s) order by seq desc"
+PAST_ATTEMPTS = """
+select version, number, worker, outcome, started_at, ended_at, failure
+from fencepost.attempt where seq = %s order by version
+"""
+LAST_ATTEMPT = """
+select seq, state, version, attempt, worker, started_at, completed_at
+from fencepost.jobs where id = %s::uuid
+"""
+# All that is claimable at a lower priority number, then what comes first in the job's own lane.
+JOBS_AHEAD = """
+select count(*) from (
+  select 1 from fencepost.job j
+  join fencepost.lane own on own.lane = j.lane
+  join fencepost.lane l
+    on l.queue = own.queue and l.type = own.type and l.priority < own.priority
+  cross join lateral (
+    select 1 from fencepost.ready r where r.lane = l.lane and r.run_at >= l.low
+    order by r.run_at, r.seq limit 1000
+  ) as before
+  where j.id = %s::uuid
+  union all
+  select 1 from fencepost.job j
+  join fencepost.lane l on l.lane = j.lane
+  cross join lateral (
+    select 1 from fencepost.ready r
+    where r.lane = l.lane and r.run_at >= l.low and (r.run_at, r.seq) < (%s, j.seq)
+    order by r.run_at, r.seq limit 1000
+  ) as before
+  where j.id = %s::uuid
+  limit 1000
+) as ahead
+"""
+RUNNING = f"""
+select
+  coalesce(sum(cardinality(e.seqs)) filter (where l.queue = %s), 0)::bigint,
+  coalesce(sum(cardinality(e.seqs)), 0)::bigint, {NOW}
+from fencepost.lease e join fencepost.lane l on l.lane = e.lane
+where e.expires_at > {NOW}
+"""
+IS_PAUSED = "select 1 from fencepost.pause where scope = %s and name = %s"
+GET_LIMIT = "select max_running from fencepost.max_running where scope = %s and name = %s"
+DEAD_LETTERS = """
+select d.seq, j.id::text, l.type, l.queue, d.state, d.attempt, d.failure, d.ended_at
+from fencepost.done d
+join fencepost.job j on j.seq = d.seq
+join fencepost.lane l on l.lane = j.lane
+where {conditions}
+order by d.ended_at desc, d.seq desc limit %s
+"""
+OF_TYPE = "l.type = %s"
+OLDER = "(d.ended_at, d.seq) < ((select ended_at from fencepost.done where seq = %s), %s)"
+# A lane that was made for a job which was then not stored has no row in tally.
+COUNTS_BY = """
+select l.{column}, t.state, sum(t.count)::bigint
+from fencepost.lane l join fencepost.tally t on t.lane = l.lane
+group by 1, 2
+"""
+PAUSED = "select name from fencepost.pause where scope = %s"
+QUEUE_LIMITS = "select name, max_running from fencepost.max_running where scope = 'queue'"
+
+
+def get(env: Env, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
+    """Return jobs by id, None for those that do not exist."""
+    wanted = list(wanted_ids(job_ids).values())
+    rows = (yield Statement(GET, (env.now, wanted))) if wanted else []
+    jobs = {job.id: job for job in (yield from _decode(env, rows))}
+    return [jobs.get(job_id.lower()) for job_id in job_ids]
+
+
+def _decode(env: Env, rows: Sequence[Row]) -> Plan[list[Job]]:
+    """Return the jobs of rows that end with the server's time."""
+    policies = yield from env.catalog.policies({row[5] for row in rows})
+    return [decode_job(row[:-1], policies, row[-1]) for row in rows]
+
+
+def find(env: Env, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
+    """Return one page of the jobs that meet *filter*, newest first."""
+    seqs = yield from searching.find(filter, page)
+    shown = seqs[: page.limit]
+    rows = (yield Statement(SHOW, (env.now, shown))) if shown else []
+    jobs = yield from _decode(env, rows)
+    return JobPage(jobs, shown[-1] if len(seqs) > page.limit else None)
+
+
+def count(filter: JobFilter) -> Plan[int]:
+    """Count jobs: from the counts where they can tell, else through an index."""
+    return searching.count(filter)
+
+
+def attempts(job_id: str) -> Plan[list[Attempt] | None]:
+    """Return every attempt of a job: those on record, then the one in the job's own row."""
+    for text in wanted_ids([job_id]).values():
+        rows = yield Statement(LAST_ATTEMPT, (text,))
+        if not rows:
+            return None
+        seq, number, version, attempt, worker, started_at, completed_at = rows[0]
+        past = yield Statement(PAST_ATTEMPTS, (seq,))
+        found = [decode_attempt(text, row) for row in past]
+        outcome = {
+            State.RUNNING: AttemptOutcome.RUNNING,
+            State.COMPLETED: AttemptOutcome.SUCCEEDED,
+        }.get(BY_NUMBER[number])
+        if outcome is not None:
+            row = (version, attempt, worker, outcome, started_at, completed_at, None)
+            found.append(decode_attempt(text, row))
+        return found
+    return None
+
+
+def situation(env: Env, job_id: str) -> Plan[Situation | None]:
+    """Return a job and all that may keep it where it is."""
+    (job,) = yield from get(env, [job_id])
+    if job is None:
+        return None
+    rows = yield Statement(RUNNING, (job.queue, env.now, env.now))
+    queue_running, app_running, now = rows[0]
+    return Situation(
+        job=job,
+        now=utc(now),
+        is_type_paused=bool((yield Statement(IS_PAUSED, (Scope.TYPE.value, job.type)))),
+        is_queue_paused=bool((yield Statement(IS_PAUSED, (Scope.QUEUE.value, job.queue)))),
+        queue_limit=(yield from get_limit(Scope.QUEUE, job.queue)),
+        queue_running=queue_running,
+        app_limit=(yield from get_limit(Scope.APP, "")),
+        app_running=app_running,
+        jobs_ahead=(yield from _jobs_ahead(job)),
+        has_worker=(yield from _has_worker(env, job)),
+    )
+
+
+def get_limit(scope: Scope, name: str) -> Plan[int | None]:
+    """Return a limit, None when there is none."""
+    rows = yield Statement(GET_LIMIT, (scope.value, name))
+    return rows[0][0] if rows else None
+
+
+def _jobs_ahead(job: Job) -> Plan[int]:
+    if job.state is not State.SCHEDULED:
+        return 0
+    ((ahead,),) = yield Statement(JOBS_AHEAD, (job.id, job.run_at, job.id))
+    return int(ahead)
+
+
+def _has_worker(env: Env, job: Job) -> Plan[bool]:
+    live = yield from workers(env)
+    return any(
+        job.type in worker.types and (worker.queues is None or job.queue in worker.queues)
+        for worker in live
+    )
+
+
+def dead_letters(env: Env, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:  # noqa: ARG001 - every store's takes it
+    """Return one page of dead letters, the most recently dead first."""
+    conditions = ["d.is_dead_letter"]
+    params: list[Any] = []
+    if type is not None:
+        conditions.append(OF_TYPE)
+        params.append(type)
+    if page.after is not None:
+        conditions.append(OLDER)
+        params += [page.after, page.after]
+    sql = DEAD_LETTERS.format(conditions=" and ".join(conditions))
+    rows = yield Statement(sql, (*params, page.limit + 1))
+    letters = [decode_dead_letter(row[1:]) for row in rows[: page.limit]]
+    return DeadLetterPage(letters, rows[page.limit - 1][0] if len(rows) > page.limit else None)
+
+
+def _counts_by(column: str) -> Plan[dict[str, dict[State, int]]]:
+    rows = yield Statement(COUNTS_BY.format(column=column))
+    counts: dict[str, dict[State, int]] = {}
+    for name, number, total in rows:
+        by_state = counts.setdefault(name, {})
+        if total:
+            by_state[BY_NUMBER[number]] = total
+    return counts
+
+
+def queues() -> Plan[list[QueueView]]:
+    """Return every queue that has had a job or a setting."""
+    counts = yield from _counts_by("queue")
+    paused = {row[0] for row in (yield Statement(PAUSED, (Scope.QUEUE.value,)))}
+    limits: dict[str, int] = dict((yield Statement(QUEUE_LIMITS)))
+    return [
+        QueueView(
+            name=name,
+            is_paused=name in paused,
+            max_running=limits.get(name),
+            counts=counts.get(name, {}),
+        )
+        for name in sorted(counts.keys() | paused | limits.keys())
+    ]
+
+
+def types() -> Plan[list[TypeView]]:
+    """Return every type that has had a job or a setting."""
+    counts = yield from _counts_by("type")
+    paused = {row[0] for row in (yield Statement(PAUSED, (Scope.TYPE.value,)))}
+    return [
+        TypeView(name=name, is_paused=name in paused, counts=counts.get(name, {}))
+        for name in sorted(counts.keys() | paused)
+    ]

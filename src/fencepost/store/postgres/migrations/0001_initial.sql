@@ -1,0 +1,1209 @@
+-- Every state has a narrow table of its own, and the description of a job is written once:
+--
+--   job        what was submitted                          inserted once
+--   ready      SCHEDULED, in line                          deleted by a claim, never updated
+--   delayed    DELAYED and RETRYING, by due time           deleted when due
+--   lease      RUNNING: one row for the jobs of one claim  deleted with its last job
+--   done       everything terminal, with the result        inserted once
+--   attempt    attempts that did not succeed               inserted once
+--
+-- A live job stands in exactly one of ready, delayed and lease; a job with a row in done is terminal.
+-- Time is the server's: p_now is null in production, and set by tests that stop the clock.
+
+-- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
+-- type costs the others nothing. No row of ready is, or can come to be, before `low`: an old
+-- snapshot keeps dead rows from being removed, and a claim that had to step over them all would
+-- collapse.
+create table fencepost.lane(
+  lane integer generated always as identity primary key,
+  queue text not null,
+  type text not null,
+  priority smallint not null,
+  low timestamptz not null default '-infinity',
+  unique (queue, type, priority)
+) with (fillfactor = 50);
+
+-- Jobs of one task share a policy; each distinct one is kept once. Some bodies are longer than an
+-- index allows.
+create table fencepost.policy(
+  policy integer generated always as identity primary key,
+  body text not null,
+  lease_ttl bigint
+);
+create unique index policy_body on fencepost.policy(md5(body));
+
+create sequence fencepost.seq;
+
+create table fencepost.job(
+  seq bigint primary key,
+  id uuid not null,
+  created_at timestamptz not null,
+  run_at timestamptz not null,
+  expires_at timestamptz not null,
+  lane integer not null,
+  policy integer not null,
+  max_attempts integer not null,
+  reopened_version integer not null default 0,
+  encoding smallint not null default 0,
+  payload text,
+  payload_bytes bytea,
+  key text,
+  key_window bigint,
+  correlation_id text,
+  tags jsonb,
+  replay_of uuid
+);
+create unique index job_id on fencepost.job(id);
+create index job_lifetime on fencepost.job(expires_at);
+create index job_correlation on fencepost.job(correlation_id) where correlation_id is not null;
+create index job_tags on fencepost.job using gin(tags jsonb_path_ops) where tags is not null;
+
+-- scheduled_at is null for a job that was ready when it was submitted: it is its created_at, and
+-- its run_at is the job's own. The others are found by ready_again.
+create table fencepost.ready(
+  run_at timestamptz not null,
+  seq bigint not null,
+  scheduled_at timestamptz,
+  lane integer not null,
+  attempt integer not null default 0,
+  version integer not null default 0,
+  primary key (lane, run_at, seq)
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+  autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5, vacuum_truncate = off
+);
+create index ready_again on fencepost.ready(seq) where scheduled_at is not null;
+
+create table fencepost.delayed(
+  seq bigint primary key,
+  run_at timestamptz not null,
+  since timestamptz not null,
+  scheduled_at timestamptz,
+  lane integer not null,
+  attempt integer not null,
+  version integer not null,
+  state smallint not null
+) with (
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+create index delayed_due on fencepost.delayed(run_at, seq);
+
+-- The jobs of one claim in one lane. The four last arrays are null when every job is in its first
+-- attempt and was ready when it was submitted. Plain storage: compressing a row that lives for
+-- milliseconds is a waste.
+create table fencepost.lease(
+  secret uuid not null,
+  part integer not null,
+  lane integer not null,
+  started_at timestamptz not null,
+  expires_at timestamptz not null,
+  worker text not null,
+  seqs bigint[] not null,
+  attempts integer[],
+  versions integer[],
+  run_ats timestamptz[],
+  scheduled_ats timestamptz[],
+  primary key (secret, part)
+) with (
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
+);
+alter table fencepost.lease alter seqs set storage plain;
+create index lease_expiry on fencepost.lease(expires_at);
+
+-- scheduled_at: null is the job's created_at, -infinity is never.
+create table fencepost.done(
+  seq bigint primary key,
+  ended_at timestamptz not null,
+  started_at timestamptz,
+  scheduled_at timestamptz,
+  secret uuid,
+  attempt integer not null,
+  version integer not null,
+  state smallint not null,
+  encoding smallint,
+  is_dead_letter boolean,
+  worker text,
+  result text,
+  result_bytes bytea,
+  failure text
+);
+create index done_dead on fencepost.done(ended_at, seq) where is_dead_letter;
+create index done_unsuccessful on fencepost.done(state, seq) where state > 5;
+
+create table fencepost.attempt(
+  seq bigint not null,
+  version integer not null,
+  number integer not null,
+  started_at timestamptz not null,
+  ended_at timestamptz not null,
+  secret uuid,
+  worker text not null,
+  outcome text not null,
+  failure text,
+  primary key (seq, version)
+);
+
+create table fencepost.saved(
+  seq bigint primary key,
+  version integer not null,
+  progress text,
+  encoding smallint,
+  checkpoint text,
+  checkpoint_bytes bytea
+) with (fillfactor = 80);
+
+-- Released lazily: a key is held while its job has no row in done, or until its window ends.
+create table fencepost.idempotency(
+  type text not null,
+  key text not null,
+  seq bigint not null,
+  window_ends_at timestamptz,
+  primary key (type, key)
+) with (fillfactor = 80);
+
+-- How many jobs are in which state: the sum of rows, so that no two transactions ever wait for each
+-- other over a count. `tidy` adds them up.
+create table fencepost.tally(
+  lane integer not null,
+  state smallint not null,
+  count bigint not null,
+  is_sum boolean not null default false
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+  autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
+);
+
+create table fencepost.pause(
+  scope text not null,
+  name text not null,
+  primary key (scope, name)
+);
+
+create table fencepost.max_running(
+  scope text not null,
+  name text not null,
+  max_running integer not null,
+  primary key (scope, name)
+);
+
+create table fencepost.worker(
+  id text primary key,
+  seen_at timestamptz not null,
+  info text not null
+) with (fillfactor = 50);
+
+create table fencepost.term(
+  name text primary key,
+  worker text not null,
+  expires_at timestamptz not null
+) with (fillfactor = 50);
+
+-- Below its mark an index holds nothing that lives, and nothing can appear there any more, see
+-- `tidy`.
+create table fencepost.pulse(
+  is_only boolean primary key default true check (is_only),
+  at timestamptz not null,
+  next_xid xid8 not null,
+  lease_mark timestamptz not null default '-infinity',
+  due_mark timestamptz not null default '-infinity',
+  lifetime_mark timestamptz not null default '-infinity'
+) with (fillfactor = 20);
+
+create function fencepost.marks() returns fencepost.pulse language plpgsql as $$
+declare
+  m fencepost.pulse;
+begin
+  select * into m from fencepost.pulse;
+  if not found then
+    insert into fencepost.pulse(at, next_xid)
+    values ('-infinity', pg_snapshot_xmax(pg_current_snapshot())) on conflict do nothing;
+    select * into m from fencepost.pulse;
+  end if;
+  return m;
+end $$;
+
+-- Keep `tidy` from moving the marks of lanes until this transaction is over. For whoever puts a job
+-- into line at a time that has passed, in a later statement: it is below the mark then and lowers
+-- it, or it will be seen.
+create function fencepost.hold_marks() returns void language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock_shared(1178947156, 1);
+end $$;
+
+-- ------------------------------------------------------------------------------------------------
+-- Submitting
+-- ------------------------------------------------------------------------------------------------
+
+-- The number of a lane, which is made if it is new.
+create function fencepost.lane_number(p_queue text, p_type text, p_priority integer)
+returns integer language plpgsql as $$
+declare
+  v_lane integer;
+begin
+  loop
+    select lane into v_lane from fencepost.lane
+    where queue = p_queue and type = p_type and priority = p_priority;
+    if found then
+      return v_lane;
+    end if;
+    insert into fencepost.lane(queue, type, priority) values (p_queue, p_type, p_priority)
+    on conflict do nothing;
+  end loop;
+end $$;
+
+-- The number of a policy, which is stored if it is new.
+create function fencepost.policy_number(p_body text, p_lease_ttl bigint)
+returns integer language plpgsql as $$
+declare
+  v_policy integer;
+begin
+  loop
+    select policy into v_policy from fencepost.policy where md5(body) = md5(p_body);
+    if found then
+      return v_policy;
+    end if;
+    insert into fencepost.policy(body, lease_ttl) values (p_body, p_lease_ttl)
+    on conflict do nothing;
+  end loop;
+end $$;
+
+-- Jobs that differ in nothing but id and payload; returns the state in which they are stored.
+create function fencepost.enqueue(
+  p_now timestamptz, p_lane integer, p_policy integer, p_max_attempts integer, p_delay bigint,
+  p_run_at timestamptz, p_lifetime bigint, p_ids uuid[], p_payloads json
+) returns smallint language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  t timestamptz;
+  due timestamptz;
+  v_state smallint;
+begin
+  -- The transaction has its number before it reads the clock: `tidy` relies on it.
+  perform pg_current_xact_id();
+  t := coalesce(p_now, clock_timestamp());
+  due := greatest(coalesce(p_run_at, t + p_delay * interval '1 microsecond'), t);
+  v_state := case when due <= t then 1 else 2 end;
+  if v_state = 1 then
+    with j as (
+      insert into fencepost.job(
+        seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload)
+      select nextval('fencepost.seq'), x.id, t, due, t + p_lifetime * interval '1 microsecond',
+        p_lane, p_policy, p_max_attempts, x.payload::text
+      from rows from (unnest(p_ids), json_array_elements(p_payloads)) as x(id, payload)
+      returning seq
+    )
+    insert into fencepost.ready(lane, run_at, seq) select p_lane, due, j.seq from j;
+  else
+    with j as (
+      insert into fencepost.job(
+        seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload)
+      select nextval('fencepost.seq'), x.id, t, due, t + p_lifetime * interval '1 microsecond',
+        p_lane, p_policy, p_max_attempts, x.payload::text
+      from rows from (unnest(p_ids), json_array_elements(p_payloads)) as x(id, payload)
+      returning seq
+    )
+    insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
+    select j.seq, due, t, p_lane, 0, 0, 2 from j;
+  end if;
+  insert into fencepost.tally(lane, state, count) values (p_lane, v_state, cardinality(p_ids));
+  return v_state;
+end $$;
+
+-- Jobs with a key, tags, a correlation id or a binary payload, one after another. For each returns
+-- [state, null, null], or [state of the holder, id of the holder, null] if its key is held.
+create function fencepost.enqueue_each(p_now timestamptz, p_jobs json)
+returns json language plpgsql set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  t timestamptz;
+  due timestamptz;
+  j record;
+  v_seq bigint;
+  v_state smallint;
+  v_replies json[] := '{}';
+begin
+  perform pg_current_xact_id();
+  t := coalesce(p_now, clock_timestamp());
+  for j in select * from json_to_recordset(p_jobs) as x(
+    id uuid, lane integer, type text, policy integer, max_attempts integer, delay bigint,
+    run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
+    tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text
+  ) loop
+    v_seq := nextval('fencepost.seq');
+    if j.key is not null and not fencepost.take_key(t, j.type, j.key, v_seq, j.key_window) then
+      v_replies := v_replies || fencepost.holder(j.type, j.key);
+      continue;
+    end if;
+    due := greatest(coalesce(j.run_at, t + j.delay * interval '1 microsecond'), t);
+    v_state := case when due <= t then 1 else 2 end;
+    insert into fencepost.job(
+      seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
+      correlation_id, tags, replay_of, encoding, payload, payload_bytes)
+    values (v_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
+      j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
+      j.payload, decode(j.payload_hex, 'hex'));
+    if v_state = 1 then
+      insert into fencepost.ready(lane, run_at, seq) values (j.lane, due, v_seq);
+    else
+      insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
+      values (v_seq, due, t, j.lane, 0, 0, 2);
+    end if;
+    insert into fencepost.tally(lane, state, count) values (j.lane, v_state, 1);
+    v_replies := v_replies || json_build_array(v_state, null);
+  end loop;
+  return array_to_json(v_replies);
+end $$;
+
+-- Give a key to job p_seq; false if it is held. A holder that this snapshot cannot see was submitted
+-- a moment ago and holds it.
+create function fencepost.take_key(
+  t timestamptz, p_type text, p_key text, p_seq bigint, p_window bigint
+) returns boolean language plpgsql as $$
+declare
+  v_ends_at timestamptz := t + p_window * interval '1 microsecond';
+begin
+  loop
+    insert into fencepost.idempotency(type, key, seq, window_ends_at)
+    values (p_type, p_key, p_seq, v_ends_at) on conflict (type, key) do nothing;
+    if found then
+      return true;
+    end if;
+    -- First the lock, then the look, by a later statement: the holder may have been reopened by
+    -- whoever had the lock before, and a snapshot from before the wait would still see it ended.
+    perform 1 from fencepost.idempotency where type = p_type and key = p_key for update;
+    if found then  -- and not pruned in between
+      update fencepost.idempotency as held set seq = p_seq, window_ends_at = v_ends_at
+      where held.type = p_type and held.key = p_key and (held.seq = p_seq or (
+        exists (select 1 from fencepost.done where done.seq = held.seq)
+        and (held.window_ends_at is null or held.window_ends_at <= t)
+      ));
+      return found;
+    end if;
+  end loop;
+end $$;
+
+-- ------------------------------------------------------------------------------------------------
+-- Claiming
+-- ------------------------------------------------------------------------------------------------
+
+-- Lease the first p_limit jobs of one lane; returns them as the elements of a JSON array.
+create function fencepost.pop(
+  t timestamptz, p_lane integer, p_limit integer, p_worker text, p_secret uuid, p_part integer,
+  p_ttl bigint, out popped text, out count integer
+) language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+declare
+  v_low timestamptz;
+begin
+  select low into v_low from fencepost.lane where lane = p_lane;
+  perform 1 from fencepost.ready where lane = p_lane and run_at >= v_low limit 1;
+  if not found then
+    popped := '';
+    count := 0;
+    return;
+  end if;
+  with taken as materialized (
+    delete from fencepost.ready where ctid = any (array(
+      select r.ctid from fencepost.ready r
+      where r.lane = p_lane and r.run_at >= v_low
+      order by r.run_at, r.seq limit p_limit for update skip locked
+    )) returning run_at, seq, scheduled_at, attempt + 1 as attempt, version + 1 as version
+  ), chosen as materialized (
+    select taken.*, job.id, job.policy, job.max_attempts, job.encoding, job.payload,
+      job.payload_bytes, job.key, job.tags, job.correlation_id,
+      coalesce(policy.lease_ttl, p_ttl) as ttl
+    from taken join fencepost.job on job.seq = taken.seq
+    left join fencepost.policy on policy.policy = job.policy
+    order by taken.run_at, taken.seq
+  ), leased as (
+    insert into fencepost.lease
+    select p_secret, p_part + (row_number() over ())::integer - 1, p_lane, t,
+      t + ttl * interval '1 microsecond', p_worker, array_agg(seq),
+      case when not bool_and(version = 1 and scheduled_at is null) then array_agg(attempt) end,
+      case when not bool_and(version = 1 and scheduled_at is null) then array_agg(version) end,
+      case when not bool_and(version = 1 and scheduled_at is null) then array_agg(run_at) end,
+      case when not bool_and(version = 1 and scheduled_at is null) then array_agg(scheduled_at) end
+    from chosen group by ttl
+  )
+  select coalesce(string_agg(
+    '[' || seq || ',"' || id || '",' || policy || ',' || max_attempts || ',' || attempt || ','
+    || version || ',' || coalesce(payload, 'null')
+    || case when version = 1 and payload is not null and key is null and tags is null
+         and correlation_id is null then ']'
+       else ',' || fencepost.particulars(seq, version, encoding, payload_bytes, key, tags,
+         correlation_id) || ']' end, ','), ''), count(*)
+  into popped, count from chosen;
+  if count > 0 then
+    insert into fencepost.tally(lane, state, count)
+    values (p_lane, 1, -pop.count), (p_lane, 3, pop.count);
+  end if;
+end $$;
+
+-- What few jobs have.
+create function fencepost.particulars(
+  p_seq bigint, p_version integer, p_encoding smallint, p_bytes bytea, p_key text, p_tags jsonb,
+  p_correlation_id text
+) returns text language plpgsql stable as $$
+declare
+  s fencepost.saved;
+begin
+  if p_version > 1 then
+    select * into s from fencepost.saved where seq = p_seq;
+  end if;
+  return json_build_object(
+    'encoding', p_encoding, 'bytes', encode(p_bytes, 'hex'), 'key', p_key, 'tags', p_tags,
+    'correlation_id', p_correlation_id, 'checkpoint_encoding', s.encoding,
+    'checkpoint', s.checkpoint, 'checkpoint_bytes', encode(s.checkpoint_bytes, 'hex')
+  )::text;
+end $$;
+
+-- One answer to a claim, as JSON: {"todo": …} when something else must come first, or
+-- {"now": …, "jobs": [[lane, [job, …]], …], "order": [seq, …] or null, "promoted": n, "wait": …}.
+-- p_lanes are the lanes to serve, by queue and then by priority; p_queues says which queue each
+-- belongs to, p_names names the queues, and p_shares is what each may take first. p_known is how
+-- many lanes the caller knows, p_chores what it can still do: 2 recover and expire, 1 expire.
+create function fencepost.claim(
+  p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_known integer,
+  p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
+  p_queues integer[], p_names text[], p_shares integer[], p_limit integer
+) returns text language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  m fencepost.pulse;
+  ahead record;
+  v_promoted integer := 0;
+  v_limit integer := p_limit;
+  v_rooms integer[];
+  v_paused integer[];
+  v_taken integer[];
+  v_jobs text := '';
+  v_seqs bigint[];
+  v_part integer := 1;
+  v_left integer;
+  v_wanted integer;
+  v_room integer;
+  v_popped record;
+  p record;
+  g record;
+  q integer;
+  is_merged boolean := false;
+begin
+  m := fencepost.marks();
+  -- One look at everything that could come in between.
+  select
+    (select count(*) from fencepost.lane) > p_known as has_lanes,
+    (select min(expires_at) from fencepost.lease where expires_at >= m.lease_mark) as expires_at,
+    (select min(run_at) from fencepost.delayed where run_at >= m.due_mark) as run_at,
+    p_chores >= 1 and exists (
+      select 1 from fencepost.job where expires_at >= m.lifetime_mark and expires_at <= t
+        and not exists (select 1 from fencepost.done where done.seq = job.seq)
+    ) as has_outlived,
+    exists (select 1 from fencepost.pause) as has_pauses,
+    exists (select 1 from fencepost.max_running) as has_limits
+  into ahead;
+  if ahead.has_lanes then
+    return '{"todo":"lanes"}';
+  elsif p_chores >= 2 and ahead.expires_at <= t then
+    return '{"todo":"recover"}';
+  elsif ahead.has_outlived then
+    return '{"todo":"expire"}';
+  end if;
+  if ahead.run_at <= t then
+    v_promoted := json_array_length(fencepost.promote(t, p_promote));
+    ahead.run_at := (select min(run_at) from fencepost.delayed where run_at >= m.due_mark);
+  end if;
+  if ahead.has_pauses then
+    v_paused := array(
+      select lane.lane from fencepost.lane join fencepost.pause
+      on (pause.scope = 'queue' and pause.name = lane.queue)
+      or (pause.scope = 'type' and pause.name = lane.type)
+    );
+  end if;
+  if v_limit > 0 and ahead.has_limits then
+    -- Whoever claims under a limit waits here for whoever did before; the counts are read by later
+    -- statements, which see everything that was committed meanwhile.
+    perform pg_advisory_xact_lock(1178947155, lock.number) from (
+      select distinct case scope when 'app' then 0 else hashtext(name) end as number
+      from fencepost.max_running
+      where scope = 'app' or (scope = 'queue' and name = any (p_names)) order by 1
+    ) as lock;
+    v_limit := least(v_limit, fencepost.room(t, 'app', ''));
+    v_rooms := array(
+      select fencepost.room(t, 'queue', name) from unnest(p_names) with ordinality as x(name, n)
+      order by n
+    );
+  end if;
+  v_taken := array_fill(0, array[coalesce(cardinality(p_shares), 0)]);
+  v_left := greatest(v_limit, 0);
+  if cardinality(p_lanes) = 1 and cardinality(p_shares) = 1 then
+    -- Most apps: one type of one queue at one priority.
+    v_wanted := least(v_left, coalesce(v_rooms[1], v_left));
+    v_left := 0;
+    if v_wanted > 0 and (v_paused is null or p_lanes[1] <> all (v_paused)) then
+      select * into v_popped from fencepost.pop(
+        t, p_lanes[1], v_wanted, p_worker, p_secret, v_part, p_ttl);
+      if v_popped.count > 0 then
+        v_jobs := '[' || p_lanes[1] || ',[' || v_popped.popped || ']]';
+      end if;
+    end if;
+  end if;
+  -- First everybody's share, then what others left over.
+  for round in 1..2 loop
+    exit when v_left <= 0;
+    for q in 1..coalesce(cardinality(p_shares), 0) loop
+      exit when v_left <= 0;
+      v_room := coalesce(v_rooms[q], v_left + v_taken[q]) - v_taken[q];
+      v_wanted := least(case round when 1 then p_shares[q] else v_left end, v_room, v_left);
+      continue when v_wanted <= 0 or (round = 2 and v_taken[q] < p_shares[q]);
+      for g in
+        select array_agg(lane order by n) as lanes
+        from unnest(p_lanes, p_priorities, p_queues) with ordinality as x(lane, priority, queue, n)
+        where queue = q and (v_paused is null or lane <> all (v_paused))
+        group by priority order by priority
+      loop
+        exit when v_wanted <= 0;
+        for p in select * from fencepost.split(g.lanes, v_wanted) loop
+          select * into v_popped from fencepost.pop(
+            t, p.lane, p.count, p_worker, p_secret, v_part, p_ttl);
+          continue when v_popped.count = 0;
+          is_merged := is_merged or v_jobs <> '';
+          v_jobs := v_jobs || case when v_jobs = '' then '[' else ',[' end || p.lane || ',['
+            || v_popped.popped || ']]';
+          v_part := v_part + 1000;
+          v_wanted := v_wanted - v_popped.count;
+          v_left := v_left - v_popped.count;
+          v_taken[q] := v_taken[q] + v_popped.count;
+        end loop;
+      end loop;
+    end loop;
+  end loop;
+  if is_merged then
+    v_seqs := array(
+      select x.seq from fencepost.lease e
+      join unnest(p_lanes, p_priorities, p_queues) with ordinality as l(lane, priority, queue, n)
+        on l.lane = e.lane
+      cross join lateral unnest(e.seqs, e.run_ats) as x(seq, run_at)
+      join fencepost.job j on j.seq = x.seq
+      where e.secret = p_secret
+      order by l.queue, l.priority, coalesce(x.run_at, j.run_at), x.seq
+    );
+  end if;
+  return '{"now":' || (extract(epoch from t) * 1000000)::bigint
+    || ',"promoted":' || v_promoted || ',"jobs":[' || v_jobs || ']'
+    || ',"order":' || coalesce(array_to_json(v_seqs)::text, 'null')
+    || ',"wait":' || coalesce(
+      extract(epoch from least(ahead.run_at, ahead.expires_at) - t)::text, 'null')
+    || '}';
+end $$;
+
+-- How many of the first p_limit jobs, by due time, stand in each of several lanes.
+create function fencepost.split(p_lanes integer[], p_limit integer)
+returns table(lane integer, count integer) language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off as $$
+begin
+  if cardinality(p_lanes) = 1 then
+    return query select p_lanes[1], p_limit;
+    return;
+  end if;
+  return query
+  select first.lane, count(*)::integer from (
+    select l.lane from unnest(p_lanes) as x(lane) join fencepost.lane l on l.lane = x.lane
+    cross join lateral (
+      select r.run_at, r.seq from fencepost.ready r
+      where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit p_limit
+    ) as line
+    order by line.run_at, line.seq limit p_limit
+  ) as first group by first.lane;
+end $$;
+
+-- How many more jobs may run; null if there is no such limit.
+create function fencepost.room(t timestamptz, p_scope text, p_name text) returns integer
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+declare
+  v_max integer;
+  v_running integer;
+begin
+  select max_running into v_max from fencepost.max_running where scope = p_scope and name = p_name;
+  if not found then
+    return null;
+  end if;
+  select coalesce(sum(cardinality(lease.seqs)), 0) into v_running from fencepost.lease
+  where lease.expires_at > t and (p_scope = 'app' or lease.lane = any (array(
+    select lane.lane from fencepost.lane where lane.queue = p_name)));
+  return greatest(v_max - v_running, 0);
+end $$;
+
+-- Make due jobs claimable; returns [[id, lane, state that was], …].
+create function fencepost.promote(t timestamptz, p_limit integer) returns json language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off as $$
+declare
+  v_mark timestamptz := (fencepost.marks()).due_mark;
+  v_moved json;
+begin
+  perform fencepost.hold_marks();
+  with due as materialized (
+    delete from fencepost.delayed where ctid = any (array(
+      select d.ctid from fencepost.delayed d
+      where d.run_at >= v_mark and d.run_at <= t
+      order by d.run_at, d.seq limit greatest(p_limit, 0) for update skip locked
+    )) returning *
+  ), moved as (
+    insert into fencepost.ready(lane, run_at, seq, scheduled_at, attempt, version)
+    select lane, run_at, seq, t, attempt, version from due
+  ), counted as (
+    insert into fencepost.tally(lane, state, count)
+    select lane, state, -count(*) from due group by lane, state
+    union all
+    select lane, 1, count(*) from due group by lane
+  ), lowered as (
+    update fencepost.lane set low = first.run_at
+    from (select lane, min(run_at) as run_at from due group by lane) as first
+    where lane.lane = first.lane and lane.low > first.run_at
+  )
+  select json_agg(json_build_array(job.id, due.lane, due.state) order by due.run_at, due.seq)
+  into v_moved from due join fencepost.job on job.seq = due.seq;
+  return coalesce(v_moved, '[]');
+end $$;
+
+-- ------------------------------------------------------------------------------------------------
+-- Writes under a lease. The one rule (INV-2): the secret names a lease that holds the job and has
+-- not run out.
+-- ------------------------------------------------------------------------------------------------
+
+-- Record successes; p_groups is [[secret, "{seq,…}", [result, …] or null], …], by secret. Returns
+-- [[secret, seq], …] of those that were not held, null if all were.
+create function fencepost.complete(p_now timestamptz, p_groups json) returns json
+language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  g json;
+  e fencepost.lease;
+  v_parts text[];
+  v_secret uuid;
+  v_seqs bigint[];
+  v_results text[];
+  v_done bigint[];
+  v_rest bigint[];
+  v_lost json[];
+  v_count integer;
+begin
+  for g in select value from json_array_elements(p_groups) loop
+    -- Element by element: the operator -> would unescape every string, and some cannot be.
+    v_parts := array(select value::text from json_array_elements(g));
+    v_secret := btrim(v_parts[1], '"')::uuid;
+    v_seqs := btrim(v_parts[2], '"')::bigint[];
+    v_results := null;
+    if v_parts[3] <> 'null' then
+      v_results := array(select value::text from json_array_elements(v_parts[3]::json));
+    end if;
+    v_rest := v_seqs;
+    for e in
+      select * from fencepost.lease where secret = v_secret and expires_at > t
+      order by part for update
+    loop
+      v_count := cardinality(v_rest);
+      exit when v_count = 0;
+      if e.seqs[1:v_count] = v_rest and v_count = cardinality(v_seqs) then
+        -- As they were claimed, so they end: nearly always.
+        insert into fencepost.done(
+          seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
+          worker, result)
+        select x.seq, t, e.started_at, x.scheduled_at, v_secret, coalesce(x.attempt, 1),
+          coalesce(x.version, 1), 5, 0, e.worker, coalesce(x.result, 'null')
+        from unnest(v_rest, e.attempts[1:v_count], e.versions[1:v_count],
+          e.scheduled_ats[1:v_count], v_results) as x(seq, attempt, version, scheduled_at, result);
+        v_rest := '{}';
+        if v_count = cardinality(e.seqs) then
+          delete from fencepost.lease where secret = e.secret and part = e.part;
+        else
+          update fencepost.lease set seqs = e.seqs[v_count + 1:],
+            attempts = e.attempts[v_count + 1:], versions = e.versions[v_count + 1:],
+            run_ats = e.run_ats[v_count + 1:], scheduled_ats = e.scheduled_ats[v_count + 1:]
+          where secret = e.secret and part = e.part;
+        end if;
+      else
+        with ended as (
+          insert into fencepost.done(
+            seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
+            worker, result)
+          select held.seq, t, e.started_at, held.scheduled_at, v_secret, coalesce(held.attempt, 1),
+            coalesce(held.version, 1), 5, 0, e.worker, coalesce(given.result, 'null')
+          from unnest(e.seqs, e.attempts, e.versions, e.scheduled_ats)
+            as held(seq, attempt, version, scheduled_at)
+          join unnest(v_seqs, v_results) as given(seq, result) on given.seq = held.seq
+          returning seq
+        )
+        select array_agg(seq) into v_done from ended;
+        v_count := coalesce(cardinality(v_done), 0);
+        if v_count > 0 then
+          perform fencepost.shrink(e, v_done);
+          v_rest := array(select x from unnest(v_rest) as x where x <> all (v_done));
+        end if;
+      end if;
+      if v_count > 0 then
+        insert into fencepost.tally(lane, state, count)
+        values (e.lane, 3, -v_count), (e.lane, 5, v_count);
+      end if;
+    end loop;
+    if v_rest <> '{}' then
+      v_lost := v_lost || array(select json_build_array(v_secret, x) from unnest(v_rest) as x);
+    end if;
+  end loop;
+  return array_to_json(v_lost);
+end $$;
+
+-- Take jobs out of a lease, and the lease away with the last.
+create function fencepost.shrink(e fencepost.lease, p_seqs bigint[]) returns void
+language plpgsql as $$
+declare
+  kept record;
+begin
+  select array_agg(x.seq) as seqs, array_agg(x.attempt) as attempts,
+    array_agg(x.version) as versions, array_agg(x.run_at) as run_ats,
+    array_agg(x.scheduled_at) as scheduled_ats
+  into kept
+  from unnest(e.seqs, e.attempts, e.versions, e.run_ats, e.scheduled_ats)
+    as x(seq, attempt, version, run_at, scheduled_at)
+  where x.seq <> all (p_seqs);
+  if kept.seqs is null then
+    delete from fencepost.lease where secret = e.secret and part = e.part;
+  else
+    update fencepost.lease set seqs = kept.seqs,
+      attempts = case when e.attempts is not null then kept.attempts end,
+      versions = case when e.attempts is not null then kept.versions end,
+      run_ats = case when e.attempts is not null then kept.run_ats end,
+      scheduled_ats = case when e.attempts is not null then kept.scheduled_ats end
+    where secret = e.secret and part = e.part;
+  end if;
+end $$;
+
+-- Extend leases; p_beats is [[secret, ttl, "{seq,…}"], …]. Returns [[beat, seq, expiry], …] of those
+-- that were held. Jobs of a lease that are not named keep their expiry, in a part of their own.
+create function fencepost.heartbeat(p_now timestamptz, p_beats json) returns json
+language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  b record;
+  e fencepost.lease;
+  v_named bigint[];
+  v_expires_at timestamptz;
+  v_extended json[] := '{}';
+begin
+  for b in
+    select n, (value ->> 0)::uuid as secret, (value ->> 1)::bigint as ttl,
+      (value ->> 2)::bigint[] as seqs
+    from json_array_elements(p_beats) with ordinality as x(value, n)
+  loop
+    for e in
+      select * from fencepost.lease where secret = b.secret and expires_at > t
+      order by part for update
+    loop
+      v_named := array(
+        select x.seq from unnest(e.seqs) with ordinality as x(seq, n)
+        where x.seq = any (b.seqs) order by x.n
+      );
+      continue when v_named = '{}';
+      v_expires_at := greatest(e.expires_at, t + b.ttl * interval '1 microsecond');
+      if v_expires_at > e.expires_at then
+        if cardinality(v_named) < cardinality(e.seqs) then
+          e := fencepost.part(e, v_named);
+        end if;
+        update fencepost.lease set expires_at = v_expires_at
+        where secret = e.secret and part = e.part;
+      end if;
+      v_extended := v_extended || (
+        select array_agg(json_build_array(
+          b.n, x, (extract(epoch from v_expires_at) * 1000000)::bigint))
+        from unnest(v_named) as x
+      );
+    end loop;
+  end loop;
+  return array_to_json(v_extended);
+end $$;
+
+-- Put some jobs of a lease into a part of their own, and return that.
+create function fencepost.part(e fencepost.lease, p_seqs bigint[]) returns fencepost.lease
+language plpgsql as $$
+declare
+  v_part fencepost.lease;
+begin
+  insert into fencepost.lease
+  select e.secret, (select max(part) + 1 from fencepost.lease where secret = e.secret), e.lane,
+    e.started_at, e.expires_at, e.worker, array_agg(x.seq order by x.n),
+    case when e.attempts is not null then array_agg(x.attempt order by x.n) end,
+    case when e.attempts is not null then array_agg(x.version order by x.n) end,
+    case when e.attempts is not null then array_agg(x.run_at order by x.n) end,
+    case when e.attempts is not null then array_agg(x.scheduled_at order by x.n) end
+  from unnest(e.seqs, e.attempts, e.versions, e.run_ats, e.scheduled_ats) with ordinality
+    as x(seq, attempt, version, run_at, scheduled_at, n)
+  where x.seq = any (p_seqs)
+  returning * into v_part;
+  perform fencepost.shrink(e, p_seqs);
+  return v_part;
+end $$;
+
+-- Keep what a handler asks to keep; false if it does not hold the job.
+create function fencepost.save(
+  p_now timestamptz, p_secret uuid, p_seq bigint, p_progress text, p_encoding smallint,
+  p_checkpoint text, p_checkpoint_bytes bytea
+) returns boolean language plpgsql as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  e fencepost.lease;
+  v_version integer;
+begin
+  select * into e from fencepost.lease
+  where secret = p_secret and expires_at > t and p_seq = any (seqs) for update;
+  if not found then
+    return false;
+  end if;
+  v_version := coalesce(e.versions[array_position(e.seqs, p_seq)], 1);
+  insert into fencepost.saved as s(
+    seq, version, progress, encoding, checkpoint, checkpoint_bytes)
+  values (p_seq, v_version, p_progress, p_encoding, p_checkpoint, p_checkpoint_bytes)
+  on conflict (seq) do update set
+    version = excluded.version,
+    progress = coalesce(excluded.progress,
+      case when s.version = excluded.version then s.progress end),
+    encoding = coalesce(excluded.encoding, s.encoding),
+    checkpoint = case when excluded.encoding is null then s.checkpoint
+      else excluded.checkpoint end,
+    checkpoint_bytes = case when excluded.encoding is null then s.checkpoint_bytes
+      else excluded.checkpoint_bytes end;
+  return true;
+end $$;
+
+-- ------------------------------------------------------------------------------------------------
+-- Moving jobs by hand of Python: first they are lifted from where they stand, then what `core`
+-- decides about them is put down. Between the two they are nowhere, in one transaction.
+-- ------------------------------------------------------------------------------------------------
+
+-- A job on its way. Times are text: they pass through Python unread.
+create type fencepost.standing as (
+  seq bigint, id uuid, lane integer, policy integer, state smallint, attempt integer,
+  max_attempts integer, version integer, run_at timestamptz, scheduled_at timestamptz,
+  expires_at timestamptz, secret uuid, worker text, started_at timestamptz
+);
+
+create function fencepost.lift_held(e fencepost.lease, p_seqs bigint[])
+returns setof fencepost.standing language plpgsql as $$
+begin
+  perform fencepost.shrink(e, p_seqs);
+  return query
+  select j.seq, j.id, e.lane, j.policy, 3::smallint, coalesce(x.attempt, 1), j.max_attempts,
+    coalesce(x.version, 1), coalesce(x.run_at, j.run_at), coalesce(x.scheduled_at, j.created_at),
+    j.expires_at, e.secret, e.worker, e.started_at
+  from unnest(e.seqs, e.attempts, e.versions, e.run_ats, e.scheduled_ats)
+    as x(seq, attempt, version, run_at, scheduled_at)
+  join fencepost.job j on j.seq = x.seq
+  where x.seq = any (p_seqs);
+end $$;
+
+-- Lift running jobs under valid leases; p_groups is [[secret, "{seq,…}"], …]. What is not held is
+-- not returned.
+create function fencepost.lift_leased(p_now timestamptz, p_groups json)
+returns setof fencepost.standing language plpgsql as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  g record;
+  e fencepost.lease;
+  v_named bigint[];
+begin
+  for g in
+    select (value ->> 0)::uuid as secret, (value ->> 1)::bigint[] as seqs
+    from json_array_elements(p_groups)
+  loop
+    for e in
+      select * from fencepost.lease where secret = g.secret and expires_at > t
+      order by part for update
+    loop
+      v_named := array(select x from unnest(e.seqs) as x where x = any (g.seqs));
+      if v_named <> '{}' then
+        return query select * from fencepost.lift_held(e, v_named);
+      end if;
+    end loop;
+  end loop;
+end $$;
+
+-- Lift up to p_limit running jobs whose leases ran out, the oldest first.
+create function fencepost.lift_expired(p_now timestamptz, p_limit integer)
+returns setof fencepost.standing language plpgsql as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  e fencepost.lease;
+  v_mark timestamptz := (fencepost.marks()).lease_mark;
+  v_left integer := p_limit;
+  v_named bigint[];
+begin
+  for e in
+    select * from fencepost.lease where expires_at >= v_mark and expires_at <= t
+    order by expires_at, secret, part limit greatest(p_limit, 0) for update skip locked
+  loop
+    exit when v_left <= 0;
+    v_named := e.seqs[1:v_left];
+    v_left := v_left - cardinality(v_named);
+    return query select * from fencepost.lift_held(e, v_named);
+  end loop;
+end $$;
+
+-- Lift live jobs from wherever they stand. A claim or a settlement may move one between two looks,
+-- so that what was not found is looked for again. Not returned: what is terminal or unknown.
+create function fencepost.lift(p_seqs bigint[]) returns setof fencepost.standing
+language plpgsql set jit = off set enable_seqscan = off as $$
+declare
+  v_rest bigint[] := p_seqs;
+  v_named bigint[];
+  e fencepost.lease;
+  s fencepost.standing;
+begin
+  for round in 1..20 loop
+    v_rest := array(
+      select x from unnest(v_rest) as x
+      where not exists (select 1 from fencepost.done where done.seq = x)
+        and exists (select 1 from fencepost.job where job.seq = x)
+    );
+    exit when v_rest = '{}';
+    for s in
+      with gone as (
+        delete from fencepost.ready r using fencepost.job j
+        where j.seq = any (v_rest) and r.seq = j.seq
+          and ((r.lane = j.lane and r.run_at = j.run_at) or r.scheduled_at is not null)
+        returning r.*
+      )
+      select j.seq, j.id, gone.lane, j.policy, 1, gone.attempt, j.max_attempts, gone.version,
+        gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at, null, null, null
+      from gone join fencepost.job j on j.seq = gone.seq
+    loop
+      v_rest := array_remove(v_rest, s.seq);
+      return next s;
+    end loop;
+    for s in
+      with gone as (delete from fencepost.delayed d where d.seq = any (v_rest) returning d.*)
+      select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
+        gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null, null, null
+      from gone join fencepost.job j on j.seq = gone.seq
+    loop
+      v_rest := array_remove(v_rest, s.seq);
+      return next s;
+    end loop;
+    for e in
+      select * from fencepost.lease where seqs && v_rest order by secret, part for update
+    loop
+      v_named := array(select x from unnest(e.seqs) as x where x = any (v_rest));
+      for s in select * from fencepost.lift_held(e, v_named) loop
+        v_rest := array_remove(v_rest, s.seq);
+        return next s;
+      end loop;
+    end loop;
+  end loop;
+end $$;
+
+-- Lift a terminal job.
+create function fencepost.lift_done(p_seq bigint) returns setof fencepost.standing
+language plpgsql as $$
+begin
+  return query
+  with gone as (delete from fencepost.done where seq = p_seq returning *)
+  select j.seq, j.id, j.lane, j.policy, gone.state, gone.attempt, j.max_attempts, gone.version,
+    j.run_at, nullif(coalesce(gone.scheduled_at, j.created_at), '-infinity'), j.expires_at,
+    null::uuid, null::text, gone.started_at
+  from gone join fencepost.job j on j.seq = gone.seq;
+end $$;
+
+-- Put lifted jobs down. `was` and `was_lane` say where from; with `delay`, the job is due so many
+-- microseconds from now, or at the end of its lifetime if that is sooner; with `is_in_line`, it
+-- becomes claimable now. `outcome` says how its attempt ended; null if it had none, or succeeded.
+create function fencepost.put(p_now timestamptz, p_jobs json) returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+begin
+  if exists (select 1 from json_array_elements(p_jobs) where value ->> 'state' = '1') then
+    perform fencepost.hold_marks();
+  end if;
+  with given as materialized (
+    select x.seq, x.lane, x.was_lane, x.state, x.was, x.attempt, x.number, x.version, x.secret,
+      x.worker, x.started_at, x.outcome, x.failure, x.encoding, x.result, x.result_hex,
+      x.is_dead_letter, case when x.is_in_line then t else x.scheduled_at end as scheduled_at,
+      case when x.delay is null then x.run_at
+      else least(t + x.delay * interval '1 microsecond', x.expires_at) end as due
+    from json_to_recordset(p_jobs) as x(
+      seq bigint, lane integer, was_lane integer, state smallint, was smallint, attempt integer,
+      number integer, version integer, delay bigint, run_at timestamptz, scheduled_at timestamptz,
+      expires_at timestamptz, secret uuid, worker text, started_at timestamptz, outcome text,
+      failure text, encoding smallint, result text, result_hex text, is_dead_letter boolean,
+      is_in_line boolean
+    )
+  ), ended as (
+    insert into fencepost.done(
+      seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
+      is_dead_letter, worker, result, result_bytes, failure)
+    select seq, t, started_at, coalesce(scheduled_at, '-infinity'), secret, attempt, version, state,
+      encoding, is_dead_letter, worker, result, decode(result_hex, 'hex'), failure
+    from given where state >= 5
+  ), waiting as (
+    insert into fencepost.delayed(
+      seq, run_at, since, scheduled_at, lane, attempt, version, state)
+    select seq, due, t, scheduled_at, lane, attempt, version, state
+    from given where state in (2, 4)
+  ), in_line as (
+    insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
+    select due, seq, scheduled_at, lane, attempt, version from given where state = 1
+  ), lowered as (
+    update fencepost.lane set low = first.due
+    from (select lane, min(due) as due from given where state = 1 group by lane) as first
+    where lane.lane = first.lane and lane.low > first.due
+  ), recorded as (
+    insert into fencepost.attempt(
+      seq, version, number, started_at, ended_at, secret, worker, outcome, failure)
+    select seq, version, number, started_at, t, secret, worker, outcome, failure
+    from given where outcome is not null
+  )
+  insert into fencepost.tally(lane, state, count)
+  select was_lane, was, -count(*) from given group by was_lane, was
+  union all
+  select lane, state, count(*) from given group by lane, state;
+end $$;
+
+-- ------------------------------------------------------------------------------------------------
+-- Upkeep
+-- ------------------------------------------------------------------------------------------------
+
+-- Add the counts up, and move the marks. A mark may move up to an instant T once every transaction
+-- is over that could have read the clock before T and not yet committed: the transactions below
+-- the xmax that was seen at T. So `pulse` remembers one T with it, and the marks follow when
+-- xmin has passed it. Whoever puts something below a lane's mark knowingly lowers that mark in the
+-- same transaction. A clock that is set back can fool this, so that p_is_thorough, now and then,
+-- looks below the marks.
+create function fencepost.tidy(p_now timestamptz, p_is_thorough boolean) returns void
+language plpgsql set jit = off set enable_seqscan = off set enable_bitmapscan = off
+set lock_timeout = '50ms' as $$
+declare
+  m fencepost.pulse;
+  l record;
+  v_until timestamptz;
+  v_first timestamptz;
+  v_low timestamptz;
+  v_lanes integer[];
+begin
+  if not pg_try_advisory_xact_lock(1178947156, 0) then
+    return;
+  end if;
+  v_lanes := array(select distinct lane from fencepost.tally where not is_sum);
+  if v_lanes = '{}' and not p_is_thorough then
+    return;
+  end if;
+  with counted as (
+    delete from fencepost.tally where lane = any (v_lanes) returning lane, state, count
+  )
+  insert into fencepost.tally(lane, state, count, is_sum)
+  select lane, state, sum(count), true from counted group by lane, state;
+  begin
+    perform pg_advisory_xact_lock(1178947156, 1);
+  exception when lock_not_available then
+    return;  -- somebody holds the marks, see hold_marks: another time
+  end;
+  m := fencepost.marks();
+  v_until := case when pg_snapshot_xmin(pg_current_snapshot()) >= m.next_xid then m.at end;
+  if v_until is null and not p_is_thorough then
+    return;
+  end if;
+  for l in
+    select lane, low from fencepost.lane where p_is_thorough or lane = any (v_lanes)
+  loop
+    select r.run_at into v_first from fencepost.ready r
+    where r.lane = l.lane and (p_is_thorough or r.run_at >= l.low)
+    order by r.run_at, r.seq limit 1;
+    v_low := least(coalesce(v_until, l.low), v_first);
+    -- Only if nobody has lowered it meanwhile.
+    update fencepost.lane set low = v_low where lane = l.lane and low = l.low and low <> v_low;
+  end loop;
+  update fencepost.pulse set
+    at = case when v_until is null then at else coalesce(p_now, clock_timestamp()) end,
+    next_xid = case when v_until is null then next_xid
+      else pg_snapshot_xmax(pg_current_snapshot()) end,
+    -- A claim reads the clock before its transaction has a number, and may then be held up.
+    lease_mark = least(coalesce(v_until - interval '5 seconds', m.lease_mark), (
+      select min(expires_at) from fencepost.lease
+      where p_is_thorough or expires_at >= m.lease_mark)),
+    due_mark = least(coalesce(v_until, m.due_mark), (
+      select min(run_at) from fencepost.delayed where p_is_thorough or run_at >= m.due_mark)),
+    lifetime_mark = least(coalesce(v_until, m.lifetime_mark), (
+      select min(expires_at) from fencepost.job
+      where expires_at >= m.lifetime_mark and expires_at < v_until
+        and not exists (select 1 from fencepost.done where done.seq = job.seq)));
+end $$;
+
+-- ------------------------------------------------------------------------------------------------
+-- Looking
+-- ------------------------------------------------------------------------------------------------
+
+create view fencepost.jobs as
+select
+  j.seq, j.id, l.queue, l.type, l.priority, j.lane, j.policy, j.max_attempts, j.created_at,
+  j.expires_at, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of,
+  coalesce(d.state, w.state, r.state, e.state)::smallint as state,
+  coalesce(d.attempt, w.attempt, r.attempt, e.attempt) as attempt,
+  coalesce(d.version, w.version, r.version, e.version) as version,
+  coalesce(w.run_at, r.run_at, e.run_at, j.run_at) as run_at,
+  case when d.seq is not null then nullif(coalesce(d.scheduled_at, j.created_at), '-infinity')
+    when w.seq is not null then w.scheduled_at
+    else coalesce(r.scheduled_at, e.scheduled_at, j.created_at) end as scheduled_at,
+  coalesce(d.started_at, e.started_at, a.started_at) as started_at,
+  d.ended_at as completed_at,
+  coalesce(d.ended_at, w.since, r.scheduled_at, e.started_at, j.created_at) as updated_at,
+  coalesce(d.worker, e.worker) as worker,
+  e.expires_at as lease_expires_at,
+  coalesce(d.secret, e.secret) as secret,
+  d.is_dead_letter,
+  case when d.state = 5 then null else coalesce(d.failure, a.failure) end as failure,
+  d.encoding as result_encoding, d.result, d.result_bytes,
+  case when s.version = coalesce(d.version, w.version, r.version, e.version) then s.progress
+    end as progress,
+  s.encoding as checkpoint_encoding, s.checkpoint, s.checkpoint_bytes,
+  j.encoding, j.payload, j.payload_bytes
+from fencepost.job j
+join fencepost.lane l on l.lane = j.lane
+left join fencepost.done d on d.seq = j.seq
+left join fencepost.delayed w on w.seq = j.seq
+left join lateral (
+  select 1 as state, found.* from (
+    select * from fencepost.ready x
+    where x.lane = j.lane and x.run_at = j.run_at and x.seq = j.seq
+      and d.seq is null and w.seq is null
+    union all
+    select * from fencepost.ready x
+    where x.seq = j.seq and x.scheduled_at is not null and d.seq is null and w.seq is null
+  ) as found limit 1
+) r on true
+left join lateral (
+  select 3 as state, x.secret, x.worker, x.started_at, x.expires_at,
+    coalesce(x.attempts[n], 1) as attempt, coalesce(x.versions[n], 1) as version,
+    x.run_ats[n] as run_at, x.scheduled_ats[n] as scheduled_at
+  from fencepost.lease x, array_position(x.seqs, j.seq) as n
+  where d.seq is null and w.seq is null and r.seq is null and n is not null
+  limit 1
+) e on true
+left join lateral (
+  select
+    (select x.started_at from fencepost.attempt x where x.seq = j.seq
+     order by x.version desc limit 1) as started_at,
+    (select x.failure from fencepost.attempt x where x.seq = j.seq and x.failure is not null
+      and x.version > j.reopened_version order by x.version desc limit 1) as failure
+  where coalesce(d.version, w.version, r.version, e.version) > 0 and d.state is distinct from 5
+) a on true
+left join fencepost.saved s on s.seq = j.seq;
+
+-- [state, id] of the job that holds a key.
+create function fencepost.holder(p_type text, p_key text) returns json language sql stable as $$
+  select json_build_array(jobs.state, jobs.id)
+  from fencepost.idempotency held join fencepost.jobs on jobs.seq = held.seq
+  where held.type = p_type and held.key = p_key
+$$;

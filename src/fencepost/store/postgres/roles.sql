@@ -1,0 +1,83 @@
+-- Three roles for Fencepost in this database. Run it with psql as a superuser, or as whoever may
+-- create roles and owns the database; to run it again changes nothing.
+--
+--   fencepost_owner     owns the schema: `fencepost migrate`
+--   fencepost_runtime   callers, workers, dashboard: all that they do, no change to the schema
+--   fencepost_readonly  reports: looks at everything (payloads too), changes nothing
+--
+-- None of them can log in yet. Either let one, or make a login role of yours a member:
+--
+--   alter role fencepost_runtime login password '…';
+--   grant fencepost_runtime to web;
+--   grant fencepost_owner to deploy;
+--   alter role deploy set role fencepost_owner;  -- what it creates must be the owner's
+--
+-- On PostgreSQL 13 and 14 everybody may create tables in schema public. If that is not wanted:
+--
+--   revoke create on schema public from public;
+begin;
+
+do $$
+declare
+  name text;
+begin
+  foreach name in array array['fencepost_owner', 'fencepost_runtime', 'fencepost_readonly'] loop
+    if not exists (select from pg_roles where rolname = name) then
+      execute format('create role %I nologin', name);
+    end if;
+    execute format('grant connect on database %I to %I', current_database(), name);
+  end loop;
+  -- Since 16, to have made a role is not yet to be able to act as it.
+  if not pg_has_role(current_user, 'fencepost_owner', 'member') then
+    execute format('grant fencepost_owner to %I', current_user);
+  end if;
+  if not exists (select from pg_namespace where nspname = 'fencepost') then
+    create schema fencepost;
+  end if;
+end $$;
+
+-- What was there before becomes the owner's.
+alter schema fencepost owner to fencepost_owner;
+do $$
+declare
+  command text;
+begin
+  for command in
+    select format('alter %s fencepost.%I owner to fencepost_owner',
+      case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end, c.relname)
+    from pg_class c
+    where c.relnamespace = 'fencepost'::regnamespace and c.relkind in ('r', 'p', 'v', 'S')
+      -- The sequence of an identity column goes with its table.
+      and not exists (
+        select from pg_depend d
+        where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i')
+    union all
+    select format('alter routine %s owner to fencepost_owner', p.oid::regprocedure)
+    from pg_proc p where p.pronamespace = 'fencepost'::regnamespace
+    union all
+    select format('alter type fencepost.%I owner to fencepost_owner', t.typname)
+    from pg_type t join pg_class c on c.oid = t.typrelid
+    where t.typnamespace = 'fencepost'::regnamespace and c.relkind = 'c'
+  loop
+    execute command;
+  end loop;
+end $$;
+
+-- For what there is.
+grant usage on schema fencepost to fencepost_runtime, fencepost_readonly;
+grant select on all tables in schema fencepost to fencepost_runtime, fencepost_readonly;
+grant insert, update, delete on all tables in schema fencepost to fencepost_runtime;
+grant usage, select on all sequences in schema fencepost to fencepost_runtime;
+grant execute on all functions in schema fencepost to fencepost_runtime;
+
+-- For what migrations will make.
+alter default privileges for role fencepost_owner in schema fencepost
+  grant select on tables to fencepost_runtime, fencepost_readonly;
+alter default privileges for role fencepost_owner in schema fencepost
+  grant insert, update, delete on tables to fencepost_runtime;
+alter default privileges for role fencepost_owner in schema fencepost
+  grant usage, select on sequences to fencepost_runtime;
+alter default privileges for role fencepost_owner in schema fencepost
+  grant execute on functions to fencepost_runtime;
+
+commit;

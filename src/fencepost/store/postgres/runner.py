@@ -1,0 +1,359 @@
+"""Running operations: in the calling thread, posted by a loop, or in a caller's transaction.
+
+What surely left nothing behind (a deadlock, a session that the server had ended before) is done
+again; what may have been committed never is: the caller is told so, and repeats it with its key.
+
+Awaited operations are run by threads with a connection each, so that a loop never blocks. Whatever
+was posted while they were busy goes out together: those whose first statement is ``alone`` in one
+round trip and one commit. If one fails, nothing of it happened, and each is run by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from fencepost.core.limits import GROUP_MAX
+from fencepost.errors import FencepostError, StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.plan import (
+    Effect,
+    Operation,
+    Plan,
+    Row,
+    Statement,
+    run_plan,
+    run_plan_async,
+)
+from fencepost.store.postgres.connections import Connections
+from fencepost.store.postgres.failures import STALE_SESSION, is_loss, is_schema_missing, translate
+from fencepost.store.postgres.transaction import RELAX, Run
+from fencepost.store.postgres.wire import Session
+from fencepost.store.posting import Answer, Posted, deliver, drain
+
+T = TypeVar("T")
+
+CONFLICTS_MAX = 5
+"""How often an operation is done again because it met another."""
+CONFLICT_PAUSE = 0.005
+"""Seconds before the first repetition, at the most; each further one may wait twice as long."""
+WRITERS_DEFAULT = 2
+"""One waits for its commit while the other takes what has come meanwhile."""
+
+
+class Runner:
+    """Runs operations one at a time, each on a connection that it is lent."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        lend: Callable[[], AbstractContextManager[Session]] | None = None,
+    ) -> None:
+        self._lend = lend or connections.lend
+        self._clock = connections.clock
+        self._where = connections.address.shown
+
+    def run(self, operation: Operation[T]) -> T:
+        """Execute *operation* in this thread, as one transaction."""
+        conflicts = 0
+        has_changed_session = False
+        while True:
+            with self._lend() as session:
+                run = Run(session, operation)
+                try:
+                    return run.perform()
+                except psycopg.Error as error:
+                    if error.sqlstate in STALE_SESSION:
+                        session.close()
+                    if run.is_conflict(error) and conflicts < CONFLICTS_MAX:
+                        conflicts += 1
+                    elif run.is_without_trace(error) and not has_changed_session:
+                        has_changed_session = True
+                        continue
+                    else:
+                        raise run.explain(error, self._where) from error
+            self._clock.sleep(self._clock.rng.uniform(0, CONFLICT_PAUSE * 2**conflicts))
+
+
+class GroupRunner:
+    """Runs awaited operations on threads, many to a commit; reads apart from the rest."""
+
+    def __init__(self, connections: Connections, *, threads: int = WRITERS_DEFAULT) -> None:
+        self._connections = connections
+        self._writing = _Lane(connections, "fencepost-postgres-write", threads)
+        self._reading = _Lane(connections, "fencepost-postgres-read", 1)
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Post *operation* and wait for its answer; one cancelled before it starts is not run."""
+        self._connections.check()
+        lane = self._reading if operation.effect is Effect.READ else self._writing
+        result: T = await lane.post(operation)
+        return result
+
+    def close(self) -> None:
+        """Finish what was posted, then end the threads; a second call does nothing."""
+        self._writing.close()
+        self._reading.close()
+
+
+class _Lane:
+    """A queue of posted operations, and the threads that take from it."""
+
+    def __init__(self, connections: Connections, name: str, count: int) -> None:
+        self._connections = connections
+        self._name = name
+        self._count = count
+        self._posted: deque[Posted] = deque()
+        self._news: SimpleQueue[None] = SimpleQueue()
+        self._loops_to_tell: set[asyncio.AbstractEventLoop] = set()
+        self._mutex = threading.Lock()
+        self._is_stopping = False
+        self._threads: list[threading.Thread] = []
+
+    def post(self, operation: Operation[Any]) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        with self._mutex:
+            if self._is_stopping:
+                raise StoreUnavailableError("this store has been closed")
+            self._posted.append(Posted(operation, future, loop))
+            if not self._threads:
+                self._start()
+        # A thread is woken once for all that this turn of the loop posts, so that two settles of
+        # one moment share a commit instead of each waking a thread.
+        if loop not in self._loops_to_tell:
+            self._loops_to_tell.add(loop)
+            loop.call_soon(self._tell, loop)
+        return future
+
+    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loops_to_tell.discard(loop)
+        self._news.put(None)
+
+    def _start(self) -> None:
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True)
+            for number in range(self._count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        with self._mutex:
+            self._is_stopping = True
+        for _ in self._threads:
+            self._news.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        crew = _Crew(self._connections)
+        try:
+            while True:
+                self._news.get()
+                while group := drain(self._posted, GROUP_MAX):
+                    crew.serve(group)
+                if self._is_stopping:
+                    return
+        finally:
+            crew.close()
+
+
+class _Started(NamedTuple):
+    posted: Posted
+    plan: Plan[Any]
+    statement: Statement
+
+
+class _Crew:
+    """What one thread serves groups with: a connection of its own."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._own = connections.dedicated()
+        self._where = connections.address.shown
+        self._runner = Runner(connections, self._own.lend)
+
+    def close(self) -> None:
+        self._own.close()
+
+    def serve(self, group: Sequence[Posted]) -> None:
+        """Run every operation of *group*, and answer it; never raises."""
+        wanted = [posted for posted in group if not posted.future.cancelled()]
+        try:
+            self._serve_each(wanted if len(wanted) < 2 else self._serve_together(wanted))
+        except BaseException as error:  # noqa: BLE001 - whoever waits must be told of our bug
+            deliver([Answer(posted, None, error) for posted in wanted])
+
+    def _serve_each(self, group: Sequence[Posted]) -> None:
+        for index, posted in enumerate(group):
+            error: BaseException | None = None
+            result = None
+            try:
+                result = self._runner.run(posted.operation)
+            except Exception as raised:  # noqa: BLE001 - it is handed to whoever waits
+                error = raised
+            deliver([Answer(posted, result, error)])
+            if error is not None and self._own.is_refused:
+                # There is no server: nobody else in the group waits for the same to be found out.
+                deliver([Answer(other, None, error) for other in group[index + 1 :]])
+                return
+
+    def _serve_together(self, group: Sequence[Posted]) -> Sequence[Posted]:
+        """Run in one round trip what can be; return what has to be run by itself."""
+        together, apart = self._sort(group)
+        if len(together) < 2:
+            return group
+        try:
+            with self._own.lend() as session:
+                rows = session.ask([*_relaxing(together), *(s.statement for s in together)])
+        except (psycopg.Error, FencepostError) as error:
+            return self._explain(together, error) + apart
+        return self._finish(together, rows[-len(together) :]) + apart
+
+    def _sort(self, group: Sequence[Posted]) -> tuple[list[_Started], list[Posted]]:
+        together: list[_Started] = []
+        apart: list[Posted] = []
+        for posted in group:
+            plan = posted.operation.start()
+            try:
+                statement = next(plan)
+            except Exception:  # noqa: BLE001 - it will say so again when it is run by itself
+                apart.append(posted)
+                continue
+            if statement.alone:
+                together.append(_Started(posted, plan, statement))
+            else:
+                apart.append(posted)
+        return together, apart
+
+    def _explain(self, together: Sequence[_Started], error: Exception) -> list[Posted]:
+        """Answer those whose outcome is known from *error*; return those who may be run again."""
+        group = [started.posted for started in together]
+        if isinstance(error, FencepostError):  # there was no connection to be had
+            deliver([Answer(posted, None, error) for posted in group])
+            return []
+        assert isinstance(error, psycopg.Error)
+        if not is_loss(error) or group[0].operation.effect is Effect.READ:
+            return group
+        unknown = translate(error, sent_commit=True, where=self._where)
+        unknown.__cause__ = error
+        deliver([Answer(s.posted, None, unknown) for s in together if not s.statement.prepares])
+        return [started.posted for started in together if started.statement.prepares]
+
+    def _finish(self, together: Sequence[_Started], rows: Sequence[list[Row]]) -> list[Posted]:
+        """Give each plan its rows; those that go on do so after the others are answered.
+
+        Return those for whom nothing was done but to prepare: they are run from the start, and
+        again if need be.
+        """
+        answers: list[Answer] = []
+        further: list[_Started] = []
+        prepared: list[Posted] = []
+        for (posted, plan, statement), own in zip(together, rows, strict=True):
+            try:
+                following = plan.send(own)
+                if statement.prepares:
+                    prepared.append(posted)
+                else:
+                    further.append(_Started(posted, plan, following))
+            except StopIteration as stop:
+                answers.append(Answer(posted, stop.value, None))
+            except Exception as error:  # noqa: BLE001 - a plan's own verdict, such as a duplicate
+                answers.append(Answer(posted, None, error))
+        deliver(answers)
+        for posted, plan, statement in further:
+            deliver([self._go_on(posted, plan, statement)])
+        return prepared
+
+    def _go_on(self, posted: Posted, plan: Plan[Any], statement: Statement) -> Answer:
+        """Run the rest of a plan whose first statement has been committed with the group."""
+        try:
+            with self._own.lend() as session:
+                return Answer(posted, self._rest(session, posted, plan, statement), None)
+        except StoreUnavailableError as error:
+            if posted.operation.effect is Effect.READ:
+                return Answer(posted, None, error)
+            # There is no connection any more, but the first statement was committed.
+            unknown = UnknownOutcomeError(f"{error}; a part was done: repeat it")
+            unknown.__cause__ = error
+            return Answer(posted, None, unknown)
+        except Exception as error:  # noqa: BLE001 - it is handed to whoever waits
+            return Answer(posted, None, error)
+
+    def _rest(self, session: Session, posted: Posted, plan: Plan[Any], statement: Statement) -> Any:
+        run = Run(session, posted.operation)
+        run.has_committed = posted.operation.effect is not Effect.READ
+        try:
+            return run.resume(plan, statement)
+        except psycopg.Error as error:
+            raise run.explain(error, self._where) from error
+
+
+def _relaxing(together: Sequence[_Started]) -> list[Statement]:
+    """Let a group not wait for the disk, if nobody in it relies on it."""
+    effects = {started.posted.operation.effect for started in together}
+    return [RELAX] if effects == {Effect.LEASE} else []
+
+
+def run_in(connection: Any, operation: Operation[T]) -> T:
+    """Execute *operation* in a transaction of the caller's, which commits it or does not.
+
+    *connection* is a psycopg connection, or anything with a DB-API ``cursor()`` over one. Errors of
+    the driver's reach the caller as they are: what becomes of the transaction is theirs to decide.
+    """
+    try:
+        return run_plan(operation.start(), _Borrowed(connection))
+    except psycopg.Error as error:
+        if is_schema_missing(error):
+            raise translate(error, sent_commit=False) from error
+        raise
+
+
+async def run_in_async(connection: psycopg.AsyncConnection[Any], operation: Operation[T]) -> T:
+    """Do the same on an async psycopg connection."""
+    try:
+        return await run_plan_async(operation.start(), _BorrowedAsync(connection))
+    except psycopg.Error as error:
+        if is_schema_missing(error):
+            raise translate(error, sent_commit=False) from error
+        raise
+
+
+class _Borrowed:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, statement: Statement) -> list[Row]:
+        with self._cursor() as cursor:
+            if statement.many:
+                cursor.executemany(statement.sql, statement.params)
+                return []
+            cursor.execute(statement.sql, statement.params)
+            return cursor.fetchall() if cursor.description else []
+
+    def _cursor(self) -> Any:
+        if isinstance(self._connection, psycopg.Connection):
+            # A plain one, whatever rows and cursors the caller's connection makes.
+            return psycopg.Cursor(self._connection, row_factory=tuple_row)
+        return self._connection.cursor()
+
+
+class _BorrowedAsync:
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def execute(self, statement: Statement) -> list[Row]:
+        async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+            sql = statement.sql.encode()  # as text, psycopg's types want it to be a literal
+            if statement.many:
+                await cursor.executemany(sql, statement.params)
+                return []
+            await cursor.execute(sql, statement.params)
+            return await cursor.fetchall() if cursor.description else []

@@ -1,0 +1,214 @@
+"""Writes under a lease: heartbeats, settlements, checkpoints. Fenced or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+
+from fencepost.core.instants import from_us, seconds_to_us
+from fencepost.core.job import Body
+from fencepost.core.lifecycle import Event, State
+from fencepost.core.outcome import Settlement
+from fencepost.core.payload import NULL
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.moving import LIFT_LEASED, Ending, end, lifted
+from fencepost.store.postgres.rows import body_fields, encode_json, plain_json
+from fencepost.store.postgres.tokens import NOWHERE, Fence, read_token
+from fencepost.store.replies import (
+    AlreadySettled,
+    Extended,
+    HeartbeatReply,
+    LeaseLost,
+    Saved,
+    SaveReply,
+    Settled,
+    SettleReply,
+)
+from fencepost.store.requests import Beat, Save
+from fencepost.store.states import BY_NUMBER
+from fencepost.store.wanted import wanted_ids
+
+COMPLETE = "select fencepost.complete(%s, %s)::text"
+HEARTBEAT = "select fencepost.heartbeat(%s, %s)::text"
+SAVE = "select fencepost.save(%s, %s, %s, %s, %s, %s, %s)"
+STATES = "select id::text, state from fencepost.jobs where id = any (%s::uuid[])"
+# Whether a settlement that is refused now is the last that was recorded.
+REPEATED = """
+select given.seq from unnest(%s::bigint[], %s::uuid[]) as given(seq, secret)
+left join fencepost.done on done.seq = given.seq
+where given.secret = coalesce(done.secret, (
+  select attempt.secret from fencepost.attempt
+  where attempt.seq = given.seq and attempt.secret is not null
+  order by attempt.version desc limit 1
+))
+"""
+
+Reply = TypeVar("Reply")
+
+_lost = msgspec.json.Decoder(list[tuple[str, int]])
+_extended = msgspec.json.Decoder(list[tuple[int, int, int]])
+
+
+def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
+    """Record each decision whose lease is valid."""
+    fences = [read_token(each.token, each.job_id) for each in settlements]
+    first: dict[Fence, Settlement] = {}
+    for fence, settlement in zip(fences, settlements, strict=True):
+        if fence is not NOWHERE:
+            first.setdefault(fence, settlement)
+    successes = {fence: each for fence, each in first.items() if _is_plain_success(each)}
+    alone = len(successes) == len(first)
+    lost = yield from _complete(env, successes, alone=alone)
+    if not alone:
+        others = {fence: each for fence, each in first.items() if fence not in successes}
+        lost |= yield from _settle_each(env, others)
+    lanes = yield from env.catalog.lanes({fence.lane for fence in first})
+    replies: list[SettleReply] = []
+    for fence, settlement in zip(fences, settlements, strict=True):
+        job_id, state = settlement.job_id, settlement.decision.state
+        if fence is NOWHERE or fence in lost:
+            replies.append(LeaseLost(job_id))
+        elif first[fence] is not settlement:
+            replies.append(AlreadySettled(job_id, first[fence].decision.state))
+        else:
+            replies.append(Settled(job_id, lanes[fence.lane].type, state))
+    if lost:
+        replies = yield from _with_repeats(replies, fences, lost)
+    return (yield from _with_states(replies))
+
+
+def _is_plain_success(settlement: Settlement) -> bool:
+    decision = settlement.decision
+    if decision.event is not Event.SUCCEED:
+        return False
+    result = decision.result
+    return result is None or result is NULL or plain_json(result) is not None
+
+
+def _complete(env: Env, successes: dict[Fence, Settlement], *, alone: bool) -> Plan[set[Fence]]:
+    """Record successes; return those whose lease was not valid."""
+    if not successes:
+        return set()
+    groups = []
+    for secret, fences in _by_secret(successes).items():
+        results = [successes[fence].decision.result or NULL for fence in fences]
+        seqs = ",".join([str(fence.seq) for fence in fences])
+        groups.append(f'["{secret}","{{{seqs}}}",{_results(results)}]')
+    groups_json = "[" + ",".join(groups) + "]"
+    ((text,),) = yield Statement(COMPLETE, (env.now, groups_json), alone=alone)
+    if text is None:
+        return set()
+    lost = {(UUID(secret).hex, seq) for secret, seq in _lost.decode(text)}
+    return {fence for fence in successes if (fence.secret, fence.seq) in lost}
+
+
+def _results(results: Sequence[Body]) -> str:
+    if all(result is NULL for result in results):
+        return "null"
+    return "[" + ",".join([result.data.decode() for result in results]) + "]"
+
+
+def _by_secret(fences: Iterable[Fence]) -> dict[str, list[Fence]]:
+    """Return fences by lease, in the one order in which everybody locks leases."""
+    groups: dict[str, list[Fence]] = {}
+    for fence in fences:
+        groups.setdefault(fence.secret, []).append(fence)
+    return dict(sorted(groups.items()))
+
+
+def _settle_each(env: Env, others: dict[Fence, Settlement]) -> Plan[set[Fence]]:
+    """Record failures, releases and the like; return those whose lease was not valid."""
+    groups = [
+        [secret, "{" + ",".join(str(fence.seq) for fence in fences) + "}"]
+        for secret, fences in _by_secret(others).items()
+    ]
+    jobs = lifted((yield Statement(LIFT_LEASED, (env.now, encode_json(groups)))))
+    held = {Fence(job.seq, job.lane, UUID(job.secret).hex): job for job in jobs}
+    endings = [Ending(job, others[fence].decision, True) for fence, job in held.items()]
+    yield from end(env, endings)
+    return others.keys() - held.keys()
+
+
+def _with_repeats(
+    replies: list[SettleReply], fences: Sequence[Fence], lost: set[Fence]
+) -> Plan[list[SettleReply]]:
+    """Tell a repeat of a settlement, which is safe, from a stale worker."""
+    asked = sorted(lost)
+    params = ([fence.seq for fence in asked], [fence.secret for fence in asked])
+    repeated = {row[0] for row in (yield Statement(REPEATED, params))}
+    ids = [r.job_id for r, fence in zip(replies, fences, strict=True) if fence.seq in repeated]
+    states = yield from _states(ids)
+    return [
+        AlreadySettled(reply.job_id, states[reply.job_id.lower()])
+        if fence in lost and fence.seq in repeated
+        else reply
+        for reply, fence in zip(replies, fences, strict=True)
+    ]
+
+
+def _states(job_ids: Iterable[str]) -> Plan[dict[str, State]]:
+    wanted = list(wanted_ids(list(job_ids)).values())
+    if not wanted:
+        return {}
+    rows = yield Statement(STATES, (wanted,))
+    return {job_id: BY_NUMBER[number] for job_id, number in rows}
+
+
+def _with_states(replies: list[Reply]) -> Plan[list[Reply]]:
+    """Tell those who lost a lease what has become of their job."""
+    lost = [reply.job_id for reply in replies if isinstance(reply, LeaseLost)]
+    if not lost:
+        return replies
+    states = yield from _states(lost)
+    for index, reply in enumerate(replies):
+        if isinstance(reply, LeaseLost):
+            informed = LeaseLost(reply.job_id, states.get(reply.job_id.lower()))
+            replies[index] = informed  # type: ignore[assignment]  # every Reply includes it
+    return replies
+
+
+def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
+    """Extend each lease that is still valid; an expired one is not revived."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    keys: list[tuple[str, int, int]] = []
+    for beat in beats:
+        fence = read_token(beat.token, beat.job_id)
+        ttl = seconds_to_us(beat.lease_ttl)
+        keys.append((fence.secret, ttl, fence.seq))
+        if fence is not NOWHERE:
+            groups.setdefault((fence.secret, ttl), []).append(fence.seq)
+    extended: dict[tuple[str, int, int], int] = {}
+    if groups:
+        ordered = sorted(groups)
+        asked = [[*key, "{" + ",".join(map(str, groups[key])) + "}"] for key in ordered]
+        ((text,),) = yield Statement(HEARTBEAT, (env.now, encode_json(asked)), alone=True)
+        extended = {(*ordered[n - 1], seq): end_ for n, seq, end_ in _extended.decode(text)}
+    replies: list[HeartbeatReply] = []
+    for beat, key in zip(beats, keys, strict=True):
+        expires_at = extended.get(key)
+        if expires_at is None:
+            replies.append(LeaseLost(beat.job_id))
+        else:
+            replies.append(Extended(beat.job_id, from_us(expires_at)))
+    return (yield from _with_states(replies))
+
+
+def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
+    """Keep what handlers ask to keep, under valid leases."""
+    replies: list[SaveReply] = []
+    for item in saves:
+        fence = read_token(item.token, item.job_id)
+        is_saved = False
+        if fence is not NOWHERE:
+            progress = None if item.progress is None else encode_json(item.progress)
+            checkpoint = (None, None, None)
+            if item.checkpoint is not None:
+                checkpoint = body_fields(item.checkpoint)  # type: ignore[assignment]
+            params = (env.now, fence.secret, fence.seq, progress, *checkpoint)
+            ((is_saved,),) = yield Statement(SAVE, params, alone=len(saves) == 1)
+        replies.append(Saved(item.job_id) if is_saved else LeaseLost(item.job_id))
+    return (yield from _with_states(replies))

@@ -1,0 +1,371 @@
+"""The PostgreSQL store: the contract's operations, each one line over its plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, ClassVar, TypeVar
+
+import psycopg
+
+from fencepost.clock import Clock, SystemClock
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import Attempt, Job, JobRecord, NewJob
+from fencepost.core.outcome import Settlement
+from fencepost.core.why import Situation
+from fencepost.store.news import topics_of
+from fencepost.store.plan import Effect, Operation, Plan, operation
+from fencepost.store.postgres import (
+    callers,
+    claiming,
+    control,
+    dumping,
+    enqueueing,
+    examination,
+    joining,
+    loading,
+    looking,
+    roster,
+    schema,
+    settling,
+    upkeep,
+)
+from fencepost.store.postgres.bell import Bell
+from fencepost.store.postgres.catalog import Catalog, Env, Numbers
+from fencepost.store.postgres.connections import Connections
+from fencepost.store.postgres.failures import translate
+from fencepost.store.postgres.ringer import Ringer
+from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_async
+from fencepost.store.postgres.url import parse
+from fencepost.store.postgres.wire import Session
+from fencepost.store.protocol import Listener, Store, Topic
+from fencepost.store.replies import (
+    CancelReply,
+    Claim,
+    DeadLetterPage,
+    DiscardReply,
+    Dump,
+    EditReply,
+    EnqueueReply,
+    Fate,
+    Finding,
+    HeartbeatReply,
+    JobPage,
+    LoadReply,
+    Moved,
+    Pruned,
+    QueueView,
+    ReplayReply,
+    RetryReply,
+    SaveReply,
+    SettleReply,
+    Term,
+    TypeView,
+)
+from fencepost.store.requests import (
+    Beat,
+    ClaimRequest,
+    Edit,
+    Joined,
+    PruneRequest,
+    RetryRequest,
+    Save,
+    Scope,
+    WorkerInfo,
+)
+
+T = TypeVar("T")
+
+PATIENCE = 10.0
+TIDY_INTERVAL = 0.5
+THOROUGH_EVERY = 20
+"""One tidying in so many looks below the marks."""
+
+
+class PostgresStore(Store):
+    """Jobs in one PostgreSQL database, shared by workers on many machines."""
+
+    tidy_interval: ClassVar[float | None] = TIDY_INTERVAL
+
+    def __init__(self, url: str, *, clock: Clock | None = None, patience: float = PATIENCE) -> None:
+        address = parse(url)
+        self.url = url
+        self.clock = clock or SystemClock()
+        self._env = Env(self.clock, Catalog())
+        self._connections = Connections(address, clock=self.clock, patience=patience)
+        self._runner = Runner(self._connections)
+        self._group = GroupRunner(self._connections)
+        self._bell = Bell(self._connections)
+        self._ringer = Ringer(self._connections)
+        self._is_checked = False
+        self._is_joined = False
+        self._places: set[joining.Place] = set()
+        """Where connections of callers have led that are known to lead to this database."""
+        self._tidied = 0
+
+    # Running operations.
+
+    def run(self, operation: Operation[T]) -> T:
+        self._check_schema()
+        result = self._runner.run(operation)
+        self._ringer.ring(topics_of(operation, result))
+        return result
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        if not self._is_checked:
+            await asyncio.to_thread(self._check_schema)
+        result = await self._group.run(operation)
+        self._ringer.ring(topics_of(operation, result))
+        return result
+
+    # In a caller's own transaction.
+
+    def run_in(
+        self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
+    ) -> T:
+        connection = callers.connection_of(conn)
+        view = self._view()
+        operation = make(view)
+        with callers.whole(connection, must_be_open=must_be_open):
+            place = joining.place_of(connection)
+            if place not in self._places:
+                theirs = run_in(connection, joining.IDENTIFY)
+                self._admit(place, self.run(joining.IDENTIFY), theirs)
+            if operation.name == "enqueue":
+                self.run(self._number(operation.given[0]))
+            view._env = Env(self.clock, self._env.catalog.fork())
+            return run_in(connection, joining.joined(operation))
+
+    async def run_in_async(
+        self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
+    ) -> T:
+        connection = await callers.async_connection_of(conn)
+        view = self._view()
+        operation = make(view)
+        async with callers.whole_async(connection, must_be_open=must_be_open):
+            place = joining.place_of(connection)
+            if place not in self._places:
+                theirs = await run_in_async(connection, joining.IDENTIFY)
+                self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
+            if operation.name == "enqueue":
+                await self.run_async(self._number(operation.given[0]))
+            view._env = Env(self.clock, self._env.catalog.fork())
+            return await run_in_async(connection, joining.joined(operation))
+
+    def _view(self) -> PostgresStore:
+        """Return this store as one transaction sees it: what is new there may be rolled back."""
+        view = copy(self)
+        view._is_joined = True
+        return view
+
+    @operation(Effect.WRITE)
+    def _number(self, jobs: Sequence[NewJob]) -> Plan[Numbers]:
+        """Number what is to be stored, apart from the caller's transaction.
+
+        Whoever made a lane there would keep all others waiting who need it, until the commit.
+        """
+        return self._env.catalog.number(jobs)
+
+    def _admit(
+        self, place: joining.Place, ours: joining.Identity, theirs: joining.Identity
+    ) -> None:
+        joining.check_same(ours, theirs, place, self._connections.address.shown)
+        self._places.add(place)
+
+    @operation(Effect.WRITE)
+    def mark(self) -> Plan[str]:
+        return joining.mark()
+
+    @operation(Effect.READ)
+    def fates(self, asked: Sequence[Joined]) -> Plan[list[Fate]]:
+        return joining.fates(asked)
+
+    def _check_schema(self) -> None:
+        if not self._is_checked:
+            self._on_session(schema.check)
+            self._is_checked = True
+
+    def _on_session(self, act: Callable[[Session], T]) -> T:
+        try:
+            with self._connections.lend() as session:
+                return act(session)
+        except psycopg.Error as error:
+            where = self._connections.address.shown
+            raise translate(error, sent_commit=False, where=where) from error
+
+    def close(self) -> None:
+        self._group.close()
+        self._bell.close()
+        self._ringer.close()
+        self._connections.close()
+
+    def listen(self, topic: Topic) -> Listener:
+        return self._bell.listen(topic)
+
+    def migrate(self) -> list[str]:
+        return self._on_session(schema.apply)
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        return self._on_session(schema.pending)
+
+    # The data's way.
+
+    @operation(Effect.WRITE)
+    def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
+        plan = enqueueing.enqueue(self._env, jobs, atomic=atomic)
+        return joining.all_or_none(plan) if atomic and self._is_joined else plan
+
+    @operation(Effect.LEASE)
+    def claim(self, request: ClaimRequest) -> Plan[Claim]:
+        return claiming.claim(self._env, request)
+
+    @operation(Effect.LEASE)
+    def heartbeat(self, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
+        return settling.heartbeat(self._env, beats)
+
+    @operation(Effect.WRITE)
+    def settle(self, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
+        return settling.settle(self._env, settlements)
+
+    @operation(Effect.WRITE)
+    def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
+        return settling.save(self._env, saves)
+
+    # Control.
+
+    @operation(Effect.WRITE)
+    def cancel(self, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
+        return control.cancel(self._env, job_ids)
+
+    @operation(Effect.WRITE)
+    def retry(self, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
+        return control.retry(self._env, requests)
+
+    @operation(Effect.WRITE)
+    def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
+        return control.edit(self._env, edits)
+
+    @operation(Effect.WRITE)
+    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+        return control.replay(self._env, job_ids)
+
+    @operation(Effect.WRITE)
+    def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
+        return control.discard(job_ids)
+
+    @operation(Effect.WRITE)
+    def pause(self, scope: Scope, name: str) -> Plan[None]:
+        return control.pause(scope, name, is_paused=True)
+
+    @operation(Effect.WRITE)
+    def resume(self, scope: Scope, name: str) -> Plan[None]:
+        return control.pause(scope, name, is_paused=False)
+
+    @operation(Effect.WRITE)
+    def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
+        return control.limit(scope, name, max_running)
+
+    # Upkeep.
+
+    @operation(Effect.WRITE)
+    def recover(self, limit: int) -> Plan[list[Moved]]:
+        return upkeep.recover(self._env, limit)
+
+    @operation(Effect.LEASE)
+    def promote(self, limit: int) -> Plan[list[Moved]]:
+        return upkeep.promote(self._env, limit)
+
+    @operation(Effect.WRITE)
+    def expire(self, limit: int) -> Plan[list[Moved]]:
+        return upkeep.expire(self._env, limit)
+
+    @operation(Effect.WRITE)
+    def prune(self, request: PruneRequest) -> Plan[Pruned]:
+        return upkeep.prune(self._env, request)
+
+    @operation(Effect.LEASE)
+    def tidy(self) -> Plan[None]:
+        self._tidied += 1
+        return upkeep.tidy(self._env, self._tidied % THOROUGH_EVERY == 0)
+
+    # Looking.
+
+    @operation(Effect.READ)
+    def get(self, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
+        return looking.get(self._env, job_ids)
+
+    @operation(Effect.READ)
+    def find(self, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
+        return looking.find(self._env, filter, page)
+
+    @operation(Effect.READ)
+    def count(self, filter: JobFilter) -> Plan[int]:
+        return looking.count(filter)
+
+    @operation(Effect.READ)
+    def attempts(self, job_id: str) -> Plan[list[Attempt] | None]:
+        return looking.attempts(job_id)
+
+    @operation(Effect.READ)
+    def situation(self, job_id: str) -> Plan[Situation | None]:
+        return looking.situation(self._env, job_id)
+
+    @operation(Effect.READ)
+    def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
+        return looking.dead_letters(self._env, type, page)
+
+    @operation(Effect.READ)
+    def queues(self) -> Plan[list[QueueView]]:
+        return looking.queues()
+
+    @operation(Effect.READ)
+    def types(self) -> Plan[list[TypeView]]:
+        return looking.types()
+
+    @operation(Effect.READ)
+    def app_limit(self) -> Plan[int | None]:
+        return looking.get_limit(Scope.APP, "")
+
+    @operation(Effect.READ)
+    def inspect(self) -> Plan[list[Finding]]:
+        # Whether news arrive can be told only by connections of its own, opened by whoever runs it.
+        with self._connections.open(self._connections.address.listen) as listening:
+            telling = self._connections.open()
+            with telling:
+                channel = f"fencepost_doctor_{self.clock.new_id().hex()}"
+                heard = examination.hear(listening, telling, channel=channel)
+        findings = yield from examination.examine(self._env, is_pooled=telling.is_pooled)
+        return [*findings, heard]
+
+    # Moving to another store.
+
+    @operation(Effect.READ)
+    def dump(self, after: int, limit: int) -> Plan[Dump]:
+        return dumping.dump(self._env, after, limit)
+
+    @operation(Effect.WRITE)
+    def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
+        return loading.load(self._env, records)
+
+    # Workers and leading.
+
+    @operation(Effect.LEASE)
+    def announce(self, worker: WorkerInfo) -> Plan[None]:
+        return roster.announce(self._env, worker)
+
+    @operation(Effect.LEASE)
+    def retire(self, worker_id: str) -> Plan[None]:
+        return roster.retire(worker_id)
+
+    @operation(Effect.READ)
+    def workers(self) -> Plan[list[WorkerInfo]]:
+        return roster.workers(self._env)
+
+    @operation(Effect.LEASE)
+    def lead(self, name: str, worker: str, ttl: float) -> Plan[Term | None]:
+        return roster.lead(self._env, name, worker, ttl)
+
+    @operation(Effect.LEASE)
+    def resign(self, name: str, worker: str) -> Plan[None]:
+        return roster.resign(name, worker)

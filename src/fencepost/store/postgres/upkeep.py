@@ -1,0 +1,185 @@
+"""What keeps jobs moving when nobody does: recover, expire, promote, prune, tidy.
+
+All are bounded, and all are safe to run twice at once: whoever comes second passes over what the
+first has locked. Claims run the first three inline, so that correctness never depends on a leader
+(S2-12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.core.instants import seconds_to_us
+from fencepost.core.job import AttemptOutcome, Category, Failure
+from fencepost.core.lifecycle import TERMINAL, Event, advance
+from fencepost.core.limits import PRUNE_SCAN
+from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.moving import (
+    LIFT,
+    LIFT_EXPIRED,
+    Ending,
+    Standing,
+    end,
+    lifted,
+)
+from fencepost.store.replies import Moved, Pruned
+from fencepost.store.requests import PruneRequest
+from fencepost.store.states import BY_NUMBER, NUMBER
+
+# Locked, so that nobody can reopen one with a new lifetime before it is lifted. The subquery is one
+# that cannot become a join: the few jobs past the mark are looked up, and `done` is never scanned.
+OUTLIVED = """
+select seq from fencepost.job
+where expires_at >= (select lifetime_mark from fencepost.marks())
+  and expires_at <= coalesce(%s::timestamptz, clock_timestamp())
+  and (select done.state from fencepost.done where done.seq = job.seq) is null
+order by expires_at, seq limit %s for no key update skip locked
+"""
+PROMOTE = """
+select moved ->> 0, (moved ->> 1)::integer, (moved ->> 2)::integer
+from json_array_elements(
+  fencepost.promote(coalesce(%s::timestamptz, clock_timestamp()), %s)
+) with ordinality as due(moved, place)
+order by place
+"""
+FIRST_AFTER = """
+select seq, (select max(seq) from fencepost.job),
+  created_at + %s::bigint * interval '1 microsecond' <= coalesce(%s::timestamptz, clock_timestamp())
+from fencepost.job where seq > %s::bigint order by seq limit 1
+"""
+# By place, so that a job that is reopened or discarded meanwhile is passed over. Deleted first: a
+# row of done is what everybody locks who does something to a terminal job.
+PRUNE_DONE = """
+with given as (
+  select coalesce(%s::timestamptz, clock_timestamp()) as now
+), kept as (
+  select state, now - keep * interval '1 microsecond' as until
+  from given, unnest(%s::smallint[], %s::bigint[]) as kept(state, keep)
+)
+delete from fencepost.done where ctid = any (array(
+  select done.ctid from fencepost.done
+  join kept on kept.state = done.state and done.ended_at <= kept.until
+  join fencepost.job on job.seq = done.seq
+  where done.seq between %s::bigint and %s::bigint and (job.key is null or not exists (
+    select 1 from fencepost.idempotency as held
+    where held.type = (select type from fencepost.lane where lane.lane = job.lane)
+      and held.key = job.key and held.seq = job.seq
+      and held.window_ends_at > (select now from given)
+  ))
+  order by done.seq limit %s
+)) returning seq, state
+"""
+# By (type, key), which is indexed; a key that has passed on to another job stays with it.
+PRUNE_REST = """
+with ended as (
+  select * from unnest(%s::bigint[], %s::smallint[]) as ended(seq, state)
+), gone as (
+  delete from fencepost.job where seq = any (%s::bigint[]) returning seq, lane, key
+), attempts as (
+  delete from fencepost.attempt where seq = any (%s::bigint[])
+), saves as (
+  delete from fencepost.saved where seq = any (%s::bigint[])
+), keys as (
+  delete from fencepost.idempotency as held using gone join fencepost.lane on lane.lane = gone.lane
+  where held.type = lane.type and held.key = gone.key and held.seq = gone.seq
+)
+insert into fencepost.tally(lane, state, count)
+select gone.lane, ended.state, -count(*) from gone join ended on ended.seq = gone.seq
+group by gone.lane, ended.state
+"""
+TIDY = "select fencepost.tidy(%s, %s)"
+
+LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
+
+
+class _Judged(NamedTuple):
+    attempt: int
+    max_attempts: int
+    policy: Policy
+
+
+def recover(env: Env, limit: int) -> Plan[list[Moved]]:
+    """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
+    jobs = lifted((yield Statement(LIFT_EXPIRED, (env.now, max(limit, 0)))))
+    policies = yield from env.catalog.policies({job.policy for job in jobs})
+    endings = [Ending(job, decide(_judged(job, policies), LEASE_EXPIRED, env.rng)) for job in jobs]
+    return (yield from _end(env, endings))
+
+
+def _judged(job: Standing, policies: dict[int, Policy]) -> _Judged:
+    policy = policies.get(job.policy, DEFAULT_POLICY)
+    return _Judged(job.attempt, job.max_attempts, policy)
+
+
+def expire(env: Env, limit: int) -> Plan[list[Moved]]:
+    """Dead-letter up to *limit* live jobs past their lifetime."""
+    rows = yield Statement(OUTLIVED, (env.now, max(limit, 0)))
+    if not rows:
+        return []
+    places = {seq: place for place, (seq,) in enumerate(rows)}
+    jobs = lifted((yield Statement(LIFT, (list(places),))))
+    endings = []
+    for job in sorted(jobs, key=lambda job: places[job.seq]):
+        state = advance(job.state, Event.EXPIRE)
+        decision = Decision(Event.EXPIRE, state, AttemptOutcome.FAILED, failure=LIFETIME_EXCEEDED)
+        endings.append(Ending(job, decision))
+    return (yield from _end(env, endings))
+
+
+def _end(env: Env, endings: Sequence[Ending]) -> Plan[list[Moved]]:
+    if not endings:
+        return []
+    lanes = yield from env.catalog.lanes({ending.job.lane for ending in endings})
+    yield from end(env, endings)
+    return [
+        Moved(e.job.job_id, lanes[e.job.lane].type, e.decision.state, e.job.state) for e in endings
+    ]
+
+
+def promote(env: Env, limit: int) -> Plan[list[Moved]]:
+    """Make up to *limit* due jobs claimable."""
+    rows = yield Statement(PROMOTE, (env.now, max(limit, 0)), alone=True)
+    lanes = yield from env.catalog.lanes({row[1] for row in rows})
+    moved = []
+    for job_id, lane, number in rows:
+        was = BY_NUMBER[number]
+        moved.append(Moved(job_id, lanes[lane].type, advance(was, Event.READY), was))
+    return moved
+
+
+def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
+    """Delete terminal jobs that have been kept long enough.
+
+    Goes through jobs in the order of submission, a bounded stretch at a time, and ends at the first
+    that is too young to have been kept long enough: no index is kept for it, and a backlog of young
+    jobs costs nothing.
+    """
+    if request.limit <= 0:
+        return Pruned(0, request.after)
+    keep = {state: seconds_to_us(keep) for state, keep in request.keep.items() if state in TERMINAL}
+    if not keep:
+        return Pruned(0, None)
+    rows = yield Statement(FIRST_AFTER, (min(keep.values()), env.now, request.after))
+    if not rows or not rows[0][2]:
+        return Pruned(0, None)
+    start, last, _ = rows[0]
+    end_ = start + PRUNE_SCAN - 1
+    states = [NUMBER[state] for state in keep]
+    params = (env.now, states, list(keep.values()), start, end_, request.limit)
+    ended = yield Statement(PRUNE_DONE, params)
+    seqs = [seq for seq, _ in ended]
+    if seqs:
+        yield Statement(PRUNE_REST, (seqs, [number for _, number in ended], seqs, seqs, seqs))
+    if len(seqs) == request.limit:
+        return Pruned(len(seqs), max(seqs))
+    return Pruned(len(seqs), end_ if end_ < last else None)
+
+
+def tidy(env: Env, is_thorough: bool) -> Plan[None]:
+    """Add the counts up, and move the marks below which nobody need look."""
+    # Not alone: it must not hold rows of lanes while others share its transaction.
+    yield Statement(TIDY, (env.now, is_thorough))

@@ -1,0 +1,113 @@
+"""Ends attempts whose handler settled its job itself, in a transaction of its own.
+
+Only the store knows what became of that transaction, so it is asked: once committed there is
+nothing left to do; if it was rolled back, the attempt ends as its handler did, and returning
+counts as a failure. Whatever happens in between is safe at each point:
+
+- The worker or its connection dies before the commit: the server rolls back, the lease runs out,
+  and the job is recovered.
+- It dies after the commit: the job is completed, and there is nothing to recover.
+- The lease runs out before ``complete_in``: it raises, and the handler's writes are rolled back.
+- The lease runs out between ``complete_in`` and the commit: the lease's row is locked, and whoever
+  recovers leases passes over it; the commit counts.
+- The commit's answer is lost: the handler fails, and the store says here which of both it was.
+- The job is cancelled, or recovered by hand, meanwhile: that waits for the row, and finds the job
+  completed, or running if it was rolled back.
+- The transaction stays open though its handler has ended: a settlement would wait for the row and
+  hold up those of others, so none is sent; after a lease's time the job is let go of. It is
+  completed if the transaction is ever committed, and recovered once it is rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from fencepost.core.failure import not_committed
+from fencepost.core.job import AttemptOutcome
+from fencepost.core.lifecycle import State
+from fencepost.core.outcome import Outcome, Settlement, Succeeded, decide
+from fencepost.errors import StoreError
+from fencepost.observe import names
+from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
+from fencepost.store.protocol import Store
+from fencepost.store.replies import Fate
+from fencepost.worker.attempt import Attempt
+from fencepost.worker.hand import Hand
+from fencepost.worker.patience import Patience
+from fencepost.worker.settler import Settler
+
+PAUSE_MIN = 0.005
+PAUSE_MAX = 0.5
+"""Seconds between two looks at a transaction that is still open."""
+
+
+class Concluder:
+    """Asks what became of transactions, and has the attempts settled that need it."""
+
+    def __init__(
+        self,
+        store: Store,
+        hand: Hand,
+        settler: Settler,
+        counters: Counters,
+        on_concluded: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._hand = hand
+        self._settler = settler
+        self._counters = counters
+        self._on_concluded = on_concluded
+        self._patience = Patience("conclude", counters, store.clock.rng)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._tasks
+
+    def add(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Have an attempt concluded whose handler has ended with *outcome*."""
+        task = asyncio.get_running_loop().create_task(self.conclude(attempt, outcome))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def conclude(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Find out what became of the handler's transaction, and see to the rest."""
+        job = attempt.job
+        match await self._fate(attempt):
+            case Fate.UNDONE:
+                ended = not_committed() if isinstance(outcome, Succeeded) else outcome
+                decision = decide(job, ended, self._store.clock.rng)
+                self._settler.add(Settlement(job.id, job.lease.token, decision))
+                return
+            case Fate.SETTLED:
+                self._counters.add(names.ATTEMPT_ENDED, outcome=AttemptOutcome.SUCCEEDED)
+                self._counters.add(names.JOB_SETTLED, state=State.COMPLETED)
+            case Fate.OPEN:
+                self._counters.add(names.ATTEMPT_LEFT_OPEN)
+                log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)
+        self._hand.drop(job.id, job.lease.token)
+        self._on_concluded()
+
+    async def _fate(self, attempt: Attempt) -> Fate:
+        """Return how it ended; OPEN if it did not in the time that a lease lasts."""
+        store = self._store
+        deadline = store.clock.monotonic() + attempt.job.lease_ttl
+        pause = PAUSE_MIN
+        while True:
+            try:
+                (fate,) = await store.run_async(store.fates([attempt.context.joined]))
+            except StoreError as error:
+                await store.clock.sleep_async(self._patience.failed(error))
+                continue
+            self._patience.succeeded()
+            if fate is not Fate.OPEN or store.clock.monotonic() >= deadline:
+                return fate
+            await store.clock.sleep_async(pause)
+            pause = min(pause * 2, PAUSE_MAX)

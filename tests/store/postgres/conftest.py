@@ -1,0 +1,45 @@
+"""Connections to an empty database of a real server, and an administrator to disturb them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from fencepost.clock import Clock, SystemClock
+from fencepost.store.postgres.connections import Connections
+from fencepost.store.postgres.url import parse
+
+Connect = Callable[..., Connections]
+Admin = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture
+def admin(postgres_url: str) -> Iterator[Admin]:
+    """A connection of its own, with a table to write to."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("create table note (text text)")
+        yield connection
+
+
+@pytest.fixture
+def connect(postgres_url: str, admin: Admin) -> Iterator[Connect]:
+    """A function that makes Connections, which are closed in the end."""
+    made: list[Connections] = []
+
+    def make(
+        url: str = postgres_url, *, clock: Clock | None = None, patience: float = 20.0
+    ) -> Connections:
+        made.append(Connections(parse(url), clock=clock or SystemClock(), patience=patience))
+        return made[-1]
+
+    yield make
+    for connections in made:
+        connections.close()
+
+
+@pytest.fixture
+def connections(connect: Connect) -> Connections:
+    return connect()

@@ -1,0 +1,161 @@
+"""What `fencepost doctor` says of a PostgreSQL server; store-specific, as each server is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import psycopg
+import pytest
+
+from fencepost.clock import SystemClock
+from fencepost.core.job import NewJob
+from fencepost.store.plan import Effect, Operation
+from fencepost.store.postgres import examination
+from fencepost.store.postgres.catalog import Catalog, Env
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.replies import Finding
+from fencepost.store.requests import ClaimRequest, WorkerInfo
+
+SAFE = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    "synchronous_standby_names": "",
+    "default_transaction_read_only": "off",
+}
+
+
+class FastClock(SystemClock):
+    """Of a machine whose clock is ahead."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=90)
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    opened = PostgresStore(postgres_url)
+    opened.migrate()
+    yield opened
+    opened.close()
+
+
+def examined(store: PostgresStore, **options: bool) -> dict[str, list[Finding]]:
+    env = Env(store.clock, Catalog())
+    operation = Operation("inspect", Effect.READ, lambda: examination.examine(env, **options))
+    findings: dict[str, list[Finding]] = {}
+    for finding in store.run(operation):
+        findings.setdefault(finding.code, []).append(finding)
+    return findings
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "words"),
+    [
+        ({}, "ok", "survives a killed server and a power cut; a failover"),
+        ({"synchronous_standby_names": "b"}, "ok", "and the loss of the primary"),
+        (
+            {"synchronous_standby_names": "b", "synchronous_commit": "local"},
+            "ok",
+            "a failover to a standby that lags",
+        ),
+        ({"synchronous_commit": "off"}, "warn", "may take back the last moments"),
+        ({"full_page_writes": "off"}, "warn", "may damage the database"),
+        ({"fsync": "off"}, "fail", "may destroy the whole database"),
+        ({"fsync": "off", "synchronous_commit": "off"}, "fail", "set fsync = on"),
+    ],
+    ids=str,
+)
+def test_durability_is_called_what_it_is(settings: dict[str, str], level: str, words: str) -> None:
+    finding = examination._durability({**SAFE, **settings})
+    assert (finding.level, finding.code) == (level, "durability")
+    assert words in finding.text
+
+
+def test_an_old_server_and_one_that_cannot_write_are_failures() -> None:
+    old = examination._server({"server_version": "12.1", "server_version_num": "120001"})
+    assert (old.level, old.code) == ("fail", "server_version")
+    (standby,) = examination._writable(SAFE, is_standby=True)
+    read_only = {**SAFE, "default_transaction_read_only": "on"}
+    (refusing,) = examination._writable(read_only, is_standby=False)
+    assert {standby.level, refusing.level} == {"fail"}
+    assert examination._writable(SAFE, is_standby=False) == []
+
+
+def test_a_sound_server_has_nothing_to_be_warned_of(store: PostgresStore) -> None:
+    findings = examined(store, is_pooled=False)
+    codes = ("server_version", "schema", "clock", "pooler", "bloat", "orphaned_leases")
+    assert [findings[code][0].level for code in codes] == ["ok"] * len(codes)
+    assert "no_worker" not in findings
+    assert examined(store, is_pooled=True)["pooler"][0].level == "note"
+
+
+def test_a_transaction_that_stays_open_is_named(
+    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert examined(store)["old_snapshot"][0].level == "ok"
+    monkeypatch.setattr(examination, "OLD", timedelta(0))
+    with psycopg.connect(postgres_url, application_name="report") as forgotten:
+        forgotten.execute("select 1")
+        pid = forgotten.info.backend_pid
+        texts = [finding.text for finding in examined(store)["old_snapshot"]]
+    assert any(f"session {pid} (report), idle in transaction" in text for text in texts)
+
+
+def test_dead_rows_are_counted_against_the_living(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "DEAD_ROWS_MAX", -1)
+    assert {finding.level for finding in examined(store)["bloat"]} == {"ok"}
+    finding = examination._bloat(("ready", 10, 200_000))
+    assert (finding.level, finding.code) == ("warn", "bloat")
+    assert "200,000 dead rows beside 10 live ones" in finding.text
+
+
+def test_a_clock_that_is_off_is_told(postgres_url: str, store: PostgresStore) -> None:
+    ahead = PostgresStore(postgres_url, clock=FastClock())
+    try:
+        (finding,) = examined(ahead)["clock"]
+    finally:
+        ahead.close()
+    assert finding.level == "warn"
+    assert "1m30s" in finding.text
+
+
+def test_jobs_that_wait_for_nobody_are_told(store: PostgresStore) -> None:
+    store.run(store.enqueue([NewJob(type="mail"), NewJob(type="report")]))
+    assert len(examined(store)["no_worker"]) == 2
+    info = WorkerInfo(
+        id="w",
+        host="h",
+        pid=1,
+        queues=None,
+        types=("report",),
+        concurrency=1,
+        started_at=store.clock.now(),
+    )
+    store.run(store.announce(info))
+    (finding,) = examined(store)["no_worker"]
+    assert "1 jobs of type 'mail' wait" in finding.text
+
+
+def test_leases_that_ran_out_are_counted(store: PostgresStore, postgres_url: str) -> None:
+    store.run(store.enqueue([NewJob(type="mail")] * 3))
+    store.run(store.claim(ClaimRequest(worker="w", limit=3)))
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("update fencepost.lease set expires_at = started_at")
+    (finding,) = examined(store)["orphaned_leases"]
+    assert finding.level == "warn"
+    assert finding.text.startswith("3 leases have run out")
+
+
+def test_news_are_heard_on_the_way_that_they_take(store: PostgresStore, postgres_url: str) -> None:
+    with (
+        psycopg.connect(postgres_url, autocommit=True) as listening,
+        psycopg.connect(postgres_url, autocommit=True) as telling,
+    ):
+        assert examination.hear(listening, telling, channel="fencepost_a").level == "ok"
+        with telling.transaction():  # told only at its end, and so in vain
+            deaf = examination.hear(listening, telling, channel="fencepost_b", timeout=0.05)
+        assert (deaf.level, deaf.code) == ("warn", "notify")

@@ -1,0 +1,234 @@
+"""How PostgreSQL finds what is looked for: by the index that was made for it.
+
+Store-specific: a plan that reads a whole table gives the right answer, and takes seconds once there
+are a million jobs. Plans are compared, not times.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from tests.servers.fixtures import Databases, postgres_sources
+
+from fencepost.clock import SystemClock
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.lifecycle import State
+from fencepost.store.plan import Plan, Row, Statement, run_plan
+from fencepost.store.postgres import looking, schema, searching
+from fencepost.store.postgres.catalog import Catalog, Env
+from fencepost.store.postgres.wire import Session
+
+ENV = Env(SystemClock(), Catalog())
+PAGE = PageRequest(50)
+HOT = {"job", "done", "ready"}
+"""The tables that grow: nothing reads one of them whole."""
+
+# In the order of submission: 20,000 that ended, 20,000 in line, 3,000 that wait, 200 that run.
+FILL = """
+insert into fencepost.lane(queue, type, priority)
+select 'default', type, priority
+from unnest(array['mail', 'rare']) as type, unnest(array[2, 3]) as priority;
+insert into fencepost.policy(body) values ('{}');
+insert into fencepost.job(
+  seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload, correlation_id,
+  tags)
+select n, gen_random_uuid(), t, t, t + interval '30 days', case when n % 500 = 7 then l.rare
+  else l.mail end, 1, 3, '{}', case when n % 100 = 3 then 'c' || n / 1000 end,
+  case when n % 100 = 0 then jsonb_build_object('common', '1', 'rare', n::text) end
+from generate_series(1, 43200) as n, lateral (select now() + n * interval '1 ms' as t) as x, (
+  select min(lane) filter (where type = 'mail') as mail,
+    min(lane) filter (where type = 'rare') as rare from fencepost.lane
+) as l;
+insert into fencepost.done(
+  seq, ended_at, started_at, attempt, version, state, is_dead_letter, worker, failure)
+select seq, created_at, created_at, 1, 1, case when seq % 20 < 3 then 6 + seq % 20 else 5 end,
+  case when seq % 20 < 2 then true end, 'w', null
+from fencepost.job where seq <= 20000;
+insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
+select seq, run_at + interval '1 day', run_at, lane, 0, 0, 2
+from fencepost.job where seq between 20001 and 23000;
+insert into fencepost.lease(secret, part, lane, started_at, expires_at, worker, seqs)
+select gen_random_uuid(), 1, min(lane), now(), now() + interval '1 day', 'w', array_agg(seq)
+from fencepost.job where seq between 23001 and 23200 group by seq / 50;
+insert into fencepost.ready(run_at, seq, lane)
+select run_at, seq, lane from fencepost.job where seq > 23200;
+insert into fencepost.tally(lane, state, count)
+select job.lane, case when job.seq > 23200 then 1 when job.seq > 23000 then 3
+  when job.seq > 20000 then 2 else done.state end, count(*)
+from fencepost.job left join fencepost.done on done.seq = job.seq group by 1, 2;
+analyze;
+"""
+
+
+class Explainer:
+    """Executes the statements of a plan, and notes how the server does each."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.reads: set[tuple[str, str]] = set()
+        """Table, and the index by which it is read, or ``whole``."""
+
+    def execute(self, statement: Statement) -> list[Row]:
+        explain = Statement(f"explain (format json) {statement.sql}", statement.params)
+        ((plans,),) = self._session.ask([explain])[0]
+        for plan in plans:
+            self._note(plan["Plan"], None)
+        return self._session.ask([statement])[0]
+
+    def _note(self, node: dict[str, Any], table: str | None) -> None:
+        table = node.get("Relation Name", table)
+        if table is not None and "Index Name" in node:
+            self.reads.add((table, node["Index Name"]))
+        elif node["Node Type"].endswith("Seq Scan"):
+            self.reads.add((node["Relation Name"], "whole"))
+        for child in node.get("Plans", ()):
+            # A bitmap of an index does not say of which table it is; its parent does.
+            is_bitmap = node["Node Type"].startswith("Bitmap")
+            self._note(child, table if is_bitmap else None)
+
+    @property
+    def read_whole(self) -> set[str]:
+        return {table for table, how in self.reads if how == "whole"}
+
+
+@pytest.fixture(scope="module", params=postgres_sources())
+def filled(request: pytest.FixtureRequest, postgres_databases: Databases) -> Iterator[str]:
+    """Return the URL of a database with jobs in it, which no test changes."""
+    server = postgres_databases.server(request.param)
+    name = f"fencepost_plans_{uuid.uuid4().hex[:8]}"
+    url = server.create_database(name)
+    try:
+        with psycopg.connect(url, autocommit=True) as admin:
+            schema.apply(admin)
+            admin.execute(FILL.encode())
+        yield url
+    finally:
+        server.drop_database(name)
+
+
+@pytest.fixture
+def session(filled: str) -> Iterator[Session]:
+    """Return a session in a transaction that is rolled back."""
+    session = Session.connect(filled, autocommit=True, prepare_threshold=None)
+    session.execute("begin isolation level repeatable read")
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def explainer(session: Session) -> Explainer:
+    return Explainer(session)
+
+
+def drive(explainer: Explainer, plan: Plan[Any]) -> Any:
+    return run_plan(plan, explainer)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ({}, {("job", "job_pkey")}),
+        ({"states": (State.COMPLETED,)}, {("done", "done_pkey")}),
+        ({"states": (State.FAILED,)}, {("done", "done_unsuccessful")}),
+        ({"states": (State.DEAD_LETTER, State.FAILED)}, {("done", "done_unsuccessful")}),
+        ({"states": (State.DELAYED,)}, {("delayed", "delayed_pkey")}),
+        ({"states": (State.RUNNING,)}, {("lease", "whole")}),
+        ({"states": (State.SCHEDULED,)}, {("job", "job_pkey"), ("ready", "ready_pkey")}),
+        (
+            {"states": (State.SCHEDULED, State.RUNNING, State.COMPLETED)},
+            {("job", "job_pkey"), ("ready", "ready_pkey"), ("done", "done_pkey")},
+        ),
+        ({"type": "mail"}, {("job", "job_pkey")}),
+        ({"type": "mail", "states": (State.SCHEDULED,)}, {("ready", "ready_pkey")}),
+        ({"type": "rare", "states": (State.SCHEDULED,)}, {("ready", "ready_pkey")}),
+        ({"tags": {"common": "1"}}, {("job", "job_pkey")}),
+        ({"tags": {"rare": "500"}}, {("job", "job_tags")}),
+        ({"tags": {"rare": "500"}, "states": (State.FAILED,)}, {("job", "job_tags")}),
+        ({"correlation_id": "c5"}, {("job", "job_correlation")}),
+        ({"correlation_id": "c5", "states": (State.FAILED,)}, {("job", "job_correlation")}),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_page_is_read_by_an_index(
+    explainer: Explainer, conditions: dict[str, Any], expected: set[tuple[str, str]]
+) -> None:
+    seqs = drive(explainer, searching.find(JobFilter(**conditions), PAGE))
+    assert seqs == sorted(seqs, reverse=True)
+    assert seqs or conditions.get("correlation_id")
+    assert expected <= explainer.reads
+    assert not explainer.read_whole & HOT
+
+
+def test_the_next_page_is_as_cheap_as_the_first(explainer: Explainer) -> None:
+    seqs = drive(explainer, searching.find(JobFilter(), PageRequest(50, after=30_000)))
+    assert seqs == list(range(29_999, 29_948, -1))
+    assert explainer.reads == {("job", "job_pkey")}
+
+
+def test_few_claimable_jobs_are_sorted_rather_than_looked_for(
+    session: Session, explainer: Explainer
+) -> None:
+    """Far down in a long history, to walk to them would take for ever."""
+    session.execute("delete from fencepost.ready where seq <> 40000")
+    session.execute("delete from fencepost.tally where state = 1")
+    session.execute("insert into fencepost.tally(lane, state, count) values (1, 1, 1)")
+    found = drive(explainer, searching.find(JobFilter(states=(State.SCHEDULED,)), PAGE))
+    assert found == [40_000]
+    assert {table for table, _ in explainer.reads} == {"tally", "ready"}
+
+
+def test_what_the_newest_do_not_show_is_found_in_its_own_table(
+    session: Session, explainer: Explainer
+) -> None:
+    """The newest twenty thousand are in line; those that ended are found below them."""
+    filter = JobFilter(type="mail", states=(State.FAILED, State.CANCELLED))
+    found = drive(explainer, searching.find(filter, PAGE))
+    assert len(found) == PAGE.limit + 1
+    assert max(found) <= 20_000
+    assert ("done", "done_unsuccessful") in explainer.reads
+    assert not explainer.read_whole & HOT
+
+
+def test_the_jobs_of_a_page_are_shown_without_reading_a_table(explainer: Explainer) -> None:
+    for states in ((), *((state,) for state in State)):
+        page = drive(explainer, looking.find(ENV, JobFilter(states=states), PAGE))
+        assert all(job.state in states for job in page.jobs if states)
+    assert not explainer.read_whole & HOT
+
+
+def test_jobs_are_got_by_their_ids(session: Session, explainer: Explainer) -> None:
+    row = session.execute("select array_agg(id::text) from fencepost.job where seq < 20").fetchone()
+    assert row is not None
+    assert all(drive(explainer, looking.get(ENV, row[0])))
+    assert ("job", "job_id") in explainer.reads
+    assert not explainer.read_whole & HOT
+
+
+def test_counts_come_from_the_tally(explainer: Explainer) -> None:
+    assert drive(explainer, looking.count(JobFilter())) == 43_200
+    assert drive(explainer, looking.count(JobFilter(states=(State.SCHEDULED,)))) == 20_000
+    assert drive(explainer, looking.count(JobFilter(type="mail", queue="default"))) == 43_113
+    assert {table for table, _ in explainer.reads} <= {"tally", "lane"}
+    assert drive(explainer, looking.count(JobFilter(tags={"rare": "500"}))) == 1
+    assert ("job", "job_tags") in explainer.reads
+
+
+def test_dead_letters_come_from_their_index(explainer: Explainer) -> None:
+    page = drive(explainer, looking.dead_letters(ENV, None, PAGE))
+    assert len(page.letters) == PAGE.limit
+    following = drive(explainer, looking.dead_letters(ENV, "mail", PageRequest(50, page.next)))
+    assert following.letters[0].dead_at < page.letters[-1].dead_at
+    assert ("done", "done_dead") in explainer.reads
+    assert not explainer.read_whole & HOT
+
+
+def test_the_line_ahead_is_counted_in_the_lane(session: Session, explainer: Explainer) -> None:
+    ((last,),) = session.execute("select id::text from fencepost.job where seq = 43200").fetchall()
+    situation = drive(explainer, looking.situation(ENV, last))
+    assert situation.jobs_ahead == 1000
+    assert ("ready", "ready_pkey") in explainer.reads
+    assert not explainer.read_whole & HOT

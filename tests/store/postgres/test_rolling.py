@@ -1,0 +1,74 @@
+"""Migrating while programs of the version before run: they go on, and nothing is lost.
+
+PostgreSQL-specific: only here a store is shared by several versions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.store.postgres.witness import Ledger, Producer, check_nothing_lost, make_app
+from tests.worker.support import eventually_sync, working_in_thread
+
+from fencepost.errors import SchemaError, StoreUnavailableError
+from fencepost.store.postgres import schema
+
+# As later versions will: each changes one table, in a way that older programs need not know of.
+LATER = [
+    "alter table fencepost.job add column later text;\n",
+    "alter table fencepost.done add column later text;\n",
+    "alter table fencepost.ready add column later text;\n",
+    "create index on fencepost.lease (worker);\n",
+]
+
+
+def test_programs_of_the_version_before_go_on_while_the_schema_is_migrated(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = schema.migrations()
+    numbers = range(known[-1][0] + 1, known[-1][0] + 1 + len(LATER))
+    later = [
+        (number, f"{number:04}_later", text) for number, text in zip(numbers, LATER, strict=True)
+    ]
+    ledger = Ledger(tmp_path / "ledger")
+    with make_app(postgres_url) as callers, make_app(postgres_url) as app:
+        callers.migrate()
+        task = ledger.task(callers)
+        ledger.task(app, seconds=0.01)
+        sync, awaited = Producer(callers, task), Producer(callers, task, is_async=True)
+        with working_in_thread(app, concurrency=4):
+            with sync, awaited:
+                eventually_sync(lambda: len(ledger.runs()) > 20, "jobs that run")
+                for count in range(1, len(later) + 1):
+                    migrated = [*known, *later[:count]]
+                    with monkeypatch.context() as newer, make_app(postgres_url) as owner:
+                        newer.setattr(schema, "migrations", lambda migrated=migrated: migrated)
+                        assert owner.migrate() == [migrated[-1][1]]
+                        assert owner.jobs.count() > 0
+                    sync.wait_for_more()
+                    awaited.wait_for_more()
+            check_nothing_lost(callers, ledger, sync.acknowledged + awaited.acknowledged)
+        assert sync.errors + awaited.errors == []
+        assert app.session.counters.get("store.unavailable", during="claim") == 0
+        assert app.session.counters.get("store.unavailable", during="settle") == 0
+    with make_app(postgres_url) as late, pytest.raises(SchemaError, match="upgrade Fencepost"):
+        late.jobs.count()
+
+
+def test_a_migration_gives_way_to_a_transaction_that_does_not_end(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever came after it would wait behind it."""
+    known = schema.migrations()
+    later = [*known, (known[-1][0] + 1, "later", LATER[0])]
+    with make_app(postgres_url) as app, psycopg.connect(postgres_url) as open_ended:
+        app.migrate()
+        monkeypatch.setattr(schema, "migrations", lambda: later)
+        monkeypatch.setattr(schema, "LOCK_TIMEOUT", "100ms")
+        open_ended.execute("select count(*) from fencepost.job")
+        with pytest.raises(StoreUnavailableError, match="another transaction holds a lock"):
+            app.migrate()
+        open_ended.rollback()
+        assert app.migrate() == ["later"]

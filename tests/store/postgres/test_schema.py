@@ -1,0 +1,344 @@
+"""The schema of PostgreSQL: migrated by whoever owns it, checked by everybody else.
+
+Store-specific, because only here a store is shared by several versions and several roles.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg import sql
+from tests.servers.fixtures import Databases, postgres_sources
+from tests.servers.postgres import Postgres
+
+from fencepost.cli.main import cli
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.idempotency import Key
+from fencepost.core.job import AttemptOutcome, Category, Failure, NewJob
+from fencepost.core.lifecycle import TERMINAL, Event, State
+from fencepost.core.outcome import Decision, Settlement
+from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
+from fencepost.store.postgres import schema
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.requests import ClaimRequest, PruneRequest, Scope
+
+Admin = psycopg.Connection[tuple[Any, ...]]
+AddMigration = Callable[..., None]
+
+MORE = "create table fencepost.more(n integer);\n"
+SUCCESS = Decision(Event.SUCCEED, State.COMPLETED, AttemptOutcome.SUCCEEDED)
+FAILURE = Decision(
+    Event.REJECT,
+    State.FAILED,
+    AttemptOutcome.FAILED,
+    failure=Failure(Category.PERMANENT, "no"),
+)
+ROLES = ("fencepost_owner", "fencepost_runtime", "fencepost_readonly")
+
+
+@pytest.fixture
+def admin(postgres_url: str) -> Iterator[Admin]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def newest() -> int:
+    return schema.migrations()[-1][0]
+
+
+@pytest.fixture
+def with_more(monkeypatch: pytest.MonkeyPatch) -> AddMigration:
+    """Return a function that adds a migration to those that there are."""
+    known = schema.migrations()
+
+    def add(text: str = MORE) -> None:
+        number = known[-1][0] + 1
+        added = [*known, (number, f"{number:04}_more", text)]
+        monkeypatch.setattr(schema, "migrations", lambda: added)
+
+    return add
+
+
+def tables(connection: Admin) -> set[str]:
+    rows = connection.execute("select tablename from pg_tables where schemaname = 'fencepost'")
+    return {row[0] for row in rows}
+
+
+def test_an_empty_database_is_migrated_once(admin: Admin) -> None:
+    names = [name for _, name, _ in schema.migrations()]
+    assert [name for name, _ in schema.pending(admin)] == names
+    assert schema.apply(admin) == names
+    assert schema.apply(admin) == []
+    assert schema.pending(admin) == []
+    schema.check(admin)
+    rows = admin.execute(
+        "select name, applied_at <= now() from fencepost.schema_version"
+    ).fetchall()
+    assert rows == [(name, True) for name in names]
+
+
+async def test_opening_a_store_migrates_nothing_and_says_what_to_run(
+    postgres_url: str, admin: Admin
+) -> None:
+    store = PostgresStore(postgres_url)
+    try:
+        with pytest.raises(SchemaError, match=r"no schema.*run `fencepost migrate`"):
+            store.run(store.enqueue([NewJob(type="mail")]))
+        with pytest.raises(SchemaError, match="run `fencepost migrate`"):
+            await store.run_async(store.enqueue([NewJob(type="mail")]))
+        assert tables(admin) == set()
+        store.migrate()
+        assert store.run(store.count(JobFilter())) == 0
+    finally:
+        store.close()
+
+
+def test_an_older_schema_is_refused_until_it_is_migrated(
+    admin: Admin, with_more: AddMigration, newest: int
+) -> None:
+    schema.apply(admin)
+    with_more()
+    with pytest.raises(SchemaError, match=f"schema version {newest}, this Fencepost needs"):
+        schema.check(admin)
+    assert schema.apply(admin) == [f"{newest + 1:04}_more"]
+    schema.check(admin)
+
+
+def test_a_newer_schema_is_refused(admin: Admin) -> None:
+    schema.apply(admin)
+    admin.execute("insert into fencepost.schema_version(version, name) values (9999, 'later')")
+    for look in (schema.check, schema.pending, schema.apply):
+        with pytest.raises(SchemaError, match=r"schema version 9999.*upgrade Fencepost"):
+            look(admin)
+
+
+def test_a_migration_that_fails_leaves_nothing_of_itself(
+    admin: Admin, with_more: AddMigration, newest: int
+) -> None:
+    with_more("create table fencepost.half(n integer); select 1 / 0;")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        schema.apply(admin)
+    assert "half" not in tables(admin)
+    assert schema.current_version(admin) == newest
+    locks = admin.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone()
+    assert locks == (0,)
+    with_more()
+    schema.apply(admin)
+    schema.check(admin)
+
+
+def test_two_that_migrate_at_once_take_turns(admin: Admin, postgres_url: str) -> None:
+    results: list[list[str]] = []
+
+    def migrate() -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            results.append(schema.apply(connection))
+
+    threads = [threading.Thread(target=migrate) for _ in range(2)]
+    with psycopg.connect(postgres_url, autocommit=True) as third, third.transaction():
+        third.execute(schema._LOCK)
+        for thread in threads:
+            thread.start()
+        _wait_for_lock(admin, 2)
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [[], [name for _, name, _ in schema.migrations()]]
+
+
+def _wait_for_lock(admin: Admin, count: int) -> None:
+    waiting = """
+        select count(*) from pg_locks l join pg_database d on d.oid = l.database
+        where l.locktype = 'advisory' and not l.granted and d.datname = current_database()
+    """
+    deadline = time.monotonic() + 30
+    while admin.execute(waiting).fetchone() != (count,):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_printed_script_does_what_migrating_does(
+    admin: Admin, postgres_url: str, with_more: AddMigration, newest: int
+) -> None:
+    with_more()
+    result = CliRunner().invoke(cli, ["--url", postgres_url, "migrate", "--sql"])
+    assert result.exit_code == 0, result.output
+    admin.execute(result.stdout.encode())
+    schema.check(admin)
+    assert "more" in tables(admin)
+
+
+def test_a_script_out_of_turn_changes_nothing(
+    admin: Admin, with_more: AddMigration, newest: int
+) -> None:
+    with_more()
+    scripts = [script for _, script in schema.pending(admin)]
+    with pytest.raises(psycopg.errors.RaiseException, match=f"version {newest} is needed"):
+        admin.execute(scripts[-1].encode())
+    admin.execute("rollback")
+    assert tables(admin) == set()
+    for script in scripts:
+        admin.execute(script.encode())
+    before = tables(admin)
+    with pytest.raises(psycopg.errors.RaiseException, match="is needed"):
+        admin.execute(scripts[0].encode())
+    admin.execute("rollback")
+    assert tables(admin) == before
+
+
+def test_a_database_that_is_not_utf8_is_refused(postgres_server: Postgres) -> None:
+    name = "fencepost_latin"
+    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        postgres_server.drop_database(name)
+        connection.execute(
+            f"create database {name} encoding 'LATIN1' template template0 "
+            "lc_collate 'C' lc_ctype 'C'".encode()
+        )
+    try:
+        with psycopg.connect(postgres_server.url(name), autocommit=True) as latin:
+            for look in (schema.check, schema.pending, schema.apply):
+                with pytest.raises(StoreUnavailableError, match=r"encoding LATIN1.*'UTF8'"):
+                    look(latin)
+    finally:
+        postgres_server.drop_database(name)
+
+
+def test_roles_are_printed_for_postgresql_only() -> None:
+    printed = CliRunner().invoke(cli, ["--url", "postgresql://host/jobs", "migrate", "--roles"])
+    assert (printed.exit_code, printed.stdout) == (0, schema.roles())
+    refused = CliRunner().invoke(cli, ["--url", "memory://", "migrate", "--roles"])
+    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize("source", postgres_sources())
+def test_three_roles_can_do_what_they_should_and_no_more(
+    postgres_databases: Databases, source: str
+) -> None:
+    """The script may come before the first migration or after it, and may be run again."""
+    for is_migrated in (False, True):  # in one test: roles belong to the whole server
+        url = postgres_databases.empty(source)
+        with psycopg.connect(url, autocommit=True) as admin:
+            # They are dropped in the end, which on a server that was given must not hit real ones.
+            assert _roles(admin) == set(), "this server has such roles already: use another"
+            try:
+                if is_migrated:
+                    schema.apply(admin)
+                for _ in range(2):
+                    admin.execute(schema.roles().encode())
+                _owner_migrates(url, is_migrated=is_migrated)
+                _runtime_does_all_but_ddl(url)
+                _readonly_only_looks(url)
+            finally:
+                _drop_roles(admin)
+
+
+def _roles(admin: Admin) -> set[str]:
+    rows = admin.execute("select rolname from pg_roles where rolname = any (%s)", (list(ROLES),))
+    return {row[0] for row in rows}
+
+
+def _drop_roles(admin: Admin) -> None:
+    admin.execute("drop schema if exists fencepost cascade")
+    for role in _roles(admin):
+        name = sql.Identifier(role)
+        admin.execute(sql.SQL("drop owned by {}").format(name))
+        admin.execute(sql.SQL("drop role {}").format(name))
+
+
+def _as(url: str, role: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}options={quote(f'-c role={role}')}"
+
+
+def _owner_migrates(url: str, *, is_migrated: bool) -> None:
+    with psycopg.connect(_as(url, "fencepost_runtime"), autocommit=True) as connection:
+        if not is_migrated:
+            with pytest.raises(SchemaError, match="as the role that owns the schema"):
+                schema.apply(connection)
+    with psycopg.connect(_as(url, "fencepost_owner"), autocommit=True) as connection:
+        assert bool(schema.apply(connection)) is not is_migrated
+        connection.execute("create table fencepost.extra(n integer)")
+        connection.execute("drop table fencepost.extra")
+
+
+def _runtime_does_all_but_ddl(url: str) -> None:
+    store = PostgresStore(_as(url, "fencepost_runtime"))
+    try:
+        _use(store)
+    finally:
+        store.close()
+    with psycopg.connect(_as(url, "fencepost_runtime"), autocommit=True) as connection:
+        schema.check(connection)
+        for ddl in (
+            "create table fencepost.mine(n integer)",
+            "drop table fencepost.job",
+            "alter table fencepost.job add n integer",
+            "drop function fencepost.tidy",
+            "truncate fencepost.job",
+            "create schema mine",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(ddl.encode())
+
+
+def _use(store: PostgresStore) -> None:
+    """Do everything that callers, workers and the leader do."""
+    run = store.run
+    jobs = [
+        NewJob(type="mail"),
+        NewJob(type="mail", key=Key("k", None), tags={"a": "1"}, correlation_id="c"),
+        NewJob(type="mail", delay=60.0),
+        NewJob(type="report"),
+    ]
+    one, two, delayed, report = [reply.job_id for reply in run(store.enqueue(jobs))]
+    run(store.pause(Scope.TYPE, "report"))
+    run(store.limit(Scope.QUEUE, "default", 10))
+    claimed = {job.id: job for job in run(store.claim(ClaimRequest(worker="w", limit=10))).jobs}
+    assert claimed.keys() == {one, two}
+    settlements = [
+        Settlement(one, claimed[one].lease.token, SUCCESS),
+        Settlement(two, claimed[two].lease.token, FAILURE),
+    ]
+    run(store.settle(settlements))
+    run(store.replay([two]))
+    run(store.cancel([delayed]))
+    run(store.recover(10))
+    run(store.promote(10))
+    run(store.expire(10))
+    run(store.tidy())
+    run(store.inspect())
+    run(store.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
+    assert run(store.get([report]))[0] is not None
+    assert run(store.situation(report)) is not None
+
+
+def _readonly_only_looks(url: str) -> None:
+    store = PostgresStore(_as(url, "fencepost_readonly"))
+    try:
+        found = store.run(store.find(JobFilter(), PageRequest(10))).jobs
+        assert found
+        assert store.run(store.queues())
+        assert store.run(store.inspect())
+        with pytest.raises(FencepostError, match="permission denied"):
+            store.run(store.enqueue([NewJob(type="mail")]))
+        with pytest.raises(FencepostError, match="permission denied"):
+            store.run(store.cancel([found[0].id]))
+    finally:
+        store.close()
+    with psycopg.connect(_as(url, "fencepost_readonly"), autocommit=True) as connection:
+        assert connection.execute("select count(*) from fencepost.jobs").fetchone() == (len(found),)
+        for change in (
+            "delete from fencepost.job",
+            "update fencepost.lane set low = now()",
+            "insert into fencepost.pause values ('type', 'mail')",
+            "select nextval('fencepost.seq')",
+            "create table fencepost.mine(n integer)",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(change.encode())
