@@ -75,11 +75,13 @@ class Command:
     """``fencepost`` in a folder of its own, on a database of its own."""
 
     folder: Path
+    store: str | None = None
+    """The URL of the store, if it is not a file in the folder."""
     children: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.folder}/jobs.db"
+        return self.store or f"sqlite:///{self.folder}/jobs.db"
 
     def __call__(self, *words: str, **options: Any) -> Result:
         """Run the command in this process, which has not seen the folder's modules before."""

@@ -5,22 +5,30 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
+from click.core import ParameterSource
 
-from fencepost.cli.benchmarks import machine, report, suite
-from fencepost.cli.benchmarks.bench import Bench, Sizes
+from fencepost.cli.benchmarks import machine, postgres, report, suite
+from fencepost.cli.benchmarks.bench import Sizes
 from fencepost.cli.benchmarks.progress import StatusLine
+from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
 from fencepost.cli.options import json_option, option
 from fencepost.cli.output import echo_json
 from fencepost.clock import SystemClock
 from fencepost.core.limits import BULK_MAX
+from fencepost.errors import ConfigurationError
 from fencepost.store.sqlite.database import DURABILITIES
+
+if TYPE_CHECKING:
+    from fencepost.cli.benchmarks.postgres.bench import ServerSizes
 
 ROUNDS_MAX = 100
 
 NAMES = [name for group in suite.GROUPS for name in group.names]
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 FULL = Sizes(
     jobs=20_000,
@@ -40,17 +48,35 @@ QUICK = Sizes(
     starts=3,
     rounds=1,
 )
+PASSING, PASSING_QUICK = 300_000, 50_000
+"""Jobs that pass while an old snapshot is held."""
 
 
 @click.command()
-@option("--only", multiple=True, type=click.Choice(NAMES), help="Measure this (repeatable).")
+@option(
+    "--store",
+    metavar="postgresql://…",
+    help="Measure PostgreSQL, in this database, which must be empty and is left empty; "
+    "SQLite unless given.",
+)
+@option(
+    "--only",
+    multiple=True,
+    type=click.Choice(list(dict.fromkeys([*NAMES, *postgres.NAMES]))),
+    help="Measure this (repeatable).",
+)
 @option("--quick", is_flag=True, help="Smaller sizes, one round: seconds instead of minutes.")
 @option(
     "--jobs",
     type=click.IntRange(1, BULK_MAX),
     help="Jobs of a drain and of a bulk; a small number makes all else small as well.",
 )
-@option("--backlog", type=click.IntRange(1), help="Jobs in line in the big drain.")
+@option(
+    "--backlog",
+    type=click.IntRange(1),
+    help="Jobs in line in the big drain. On PostgreSQL a larger one than usual is measured "
+    "beside the usual one.",
+)
 @option("--repeat", type=click.IntRange(1, ROUNDS_MAX), help="Rounds; the median is shown.")
 @option(
     "--path",
@@ -63,10 +89,13 @@ QUICK = Sizes(
     type=click.Choice(DURABILITIES),
     default="power",
     show_default=True,
-    help="What an acknowledged write survives.",
+    help="What an acknowledged write survives, on SQLite; PostgreSQL is measured as it is set up.",
 )
 @json_option
+@click.pass_context
 def bench(
+    ctx: click.Context,
+    store: str | None,
     only: tuple[str, ...],
     quick: bool,
     jobs: int | None,
@@ -78,11 +107,13 @@ def bench(
 ) -> None:
     """Measure this machine: Fencepost beside the raw limit, in one run.
 
-    The raw limit is the same statements on the same tables with the same promise to the disk,
-    without Fencepost. Targets are reported, not enforced: the exit code is 1 only if a
+    The raw limit of SQLite is the same statements on the same tables with the same promise to the
+    disk, without Fencepost; that of PostgreSQL, batched claims and completions on two plain tables
+    of the same server. Targets are reported, not enforced: the exit code is 1 only if a
     measurement failed.
     """
     sizes = _sizes(QUICK if quick else FULL, jobs=jobs, backlog=backlog, rounds=repeat)
+    _check(ctx, store, only)
     if (not only or "backlog" in only) and sizes.backlog < sizes.jobs * sizes.rounds:
         raise click.UsageError(
             f"a backlog of {sizes.backlog:,} is not enough for {sizes.rounds} rounds of "
@@ -92,21 +123,86 @@ def bench(
         tempfile.TemporaryDirectory(prefix=".fencepost-bench-", dir=path.resolve()) as folder,
         StatusLine() as progress,
     ):
-        clock = SystemClock()
-        workbench = Bench(
-            Path(folder), sizes=sizes, durability=durability, clock=clock, progress=progress
-        )
-        found = machine.look(workbench.folder, clock)
-        figures, failed = suite.run(workbench, only)
-    result = report.BenchReport(
-        machine=found, durability=durability, sizes=sizes, figures=figures, failed=failed
-    )
+        if store is None:
+            result = _on_sqlite(Path(folder), progress, sizes, only, durability)
+        else:
+            result = _on_postgres(Path(folder), progress, sizes, only, store, quick=quick)
     if as_json:
         echo_json(report.plain(result))
     else:
         report.show(result)
-    if failed:
+    if result.failed:
         sys.exit(1)
+
+
+def _on_sqlite(
+    folder: Path, progress: StatusLine, sizes: Sizes, only: tuple[str, ...], durability: str
+) -> report.BenchReport:
+    clock = SystemClock()
+    workbench = SqliteBench(
+        folder, sizes=sizes, durability=durability, clock=clock, progress=progress
+    )
+    found = machine.look(folder, clock)
+    figures, failed = suite.run(workbench, suite.GROUPS, only)
+    return report.BenchReport(
+        machine=found, durability=durability, sizes=sizes, figures=figures, failed=failed
+    )
+
+
+def _on_postgres(
+    folder: Path,
+    progress: StatusLine,
+    sizes: Sizes,
+    only: tuple[str, ...],
+    url: str,
+    *,
+    quick: bool,
+) -> report.BenchReport:
+    try:
+        from fencepost.cli.benchmarks.postgres import machine as server
+        from fencepost.cli.benchmarks.postgres import suite as server_suite
+        from fencepost.cli.benchmarks.postgres.bench import PostgresBench
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the driver of PostgreSQL is missing ({error}); install fencepost[postgres]"
+        ) from None
+    grown = _server_sizes(sizes, quick=quick)
+    with PostgresBench(
+        folder, url=url, sizes=grown, clock=SystemClock(), progress=progress
+    ) as workbench:
+        found = server.look(workbench)
+        figures, failed = suite.run(workbench, server_suite.GROUPS, only)
+    return report.BenchReport(
+        machine=found, durability=found.durability, sizes=grown, figures=figures, failed=failed
+    )
+
+
+def _check(ctx: click.Context, url: str | None, only: tuple[str, ...]) -> None:
+    """Refuse what does not go together."""
+    known, place = (NAMES, "SQLite") if url is None else (postgres.NAMES, "PostgreSQL")
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        raise click.UsageError(f"{unknown[0]!r} is not measured on {place}; {', '.join(known)} are")
+    if url is None:
+        return
+    if not url.startswith(POSTGRES_SCHEMES):
+        raise click.UsageError("--store takes postgresql://…; SQLite is measured without it")
+    if ctx.get_parameter_source("durability") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--durability is for SQLite; a server has its own settings")
+
+
+def _server_sizes(sizes: Sizes, *, quick: bool) -> ServerSizes:
+    """Return *sizes* with those that only a server has."""
+    from fencepost.cli.benchmarks.postgres.bench import ServerSizes
+
+    usual = (QUICK if quick else FULL).backlog
+    return ServerSizes(
+        **msgspec.structs.asdict(sizes),
+        backlogs=(usual, sizes.backlog) if sizes.backlog > usual else (sizes.backlog,),
+        passing=min(PASSING_QUICK if quick else PASSING, sizes.jobs * 15),
+        steady=sizes.samples * 10,
+        limited=max(sizes.jobs // 4, 1),
+    )
 
 
 def _sizes(preset: Sizes, *, jobs: int | None, backlog: int | None, rounds: int | None) -> Sizes:

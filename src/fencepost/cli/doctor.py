@@ -10,9 +10,10 @@ import click
 from fencepost import __version__
 from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
+from fencepost.core.shown import shown_url
 
 if TYPE_CHECKING:
-    from fencepost.store.replies import Finding
+    from fencepost.store.replies import Finding, QueueView
 
 
 @click.command()
@@ -40,13 +41,15 @@ def examine(settings: Settings) -> list[Finding]:
     from fencepost.errors import FencepostError
     from fencepost.store.replies import Finding
 
-    about = f"Fencepost {__version__} on Python {platform.python_version()}, store {settings.url}"
+    store = shown_url(settings.url)
+    about = f"Fencepost {__version__} on Python {platform.python_version()}, store {store}"
     findings = [Finding("ok", "version", about)]
     try:
         with settings.opened() as app:
             inspected = app.store.run(app.store.inspect())
             findings += inspected
             findings += _workers(len(app.workers.list()))
+            findings += _moved(app.queues.list())
     except FencepostError as error:
         findings.append(Finding("fail", error.code, str(error)))
     except OSError as error:
@@ -60,3 +63,19 @@ def _workers(count: int) -> list[Finding]:
     if count:
         return [Finding("ok", "workers", f"{count} live workers")]
     return [Finding("note", "workers", "no live worker; `fencepost worker APP` starts one")]
+
+
+def _moved(queues: list[QueueView]) -> list[Finding]:
+    """Warn of a store that is only kept: whoever works on it runs jobs twice."""
+    from fencepost.cli.mover import mark_of
+    from fencepost.store.replies import Finding
+
+    mark = mark_of(queues)
+    if mark.is_moving:
+        text = "a move to another store was begun; repeat `fencepost move`, or add --abandon"
+    elif mark.position is not None:
+        text = "its jobs were moved to another store and would run twice; what still comes here "
+        text += "stays here until `fencepost move` is repeated"
+    else:
+        return []
+    return [Finding("warn", "moved", text)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import click
 
 from fencepost.cli.options import json_option, option, pass_settings, url_option
@@ -11,15 +13,19 @@ from fencepost.cli.settings import Settings, sqlite_path
 @click.command()
 @option("--plan", is_flag=True, help="Only name what would be applied.")
 @option("--sql", is_flag=True, help="Only print the SQL that would be run.")
+@option("--roles", is_flag=True, help="Only print SQL that makes roles, for PostgreSQL.")
 @url_option
 @json_option
 @pass_settings
-def migrate(settings: Settings, plan: bool, sql: bool, as_json: bool) -> None:
+def migrate(settings: Settings, plan: bool, sql: bool, roles: bool, as_json: bool) -> None:
     """Bring the store's schema up to date."""
     from fencepost.cli.output import echo_json
 
-    if plan and sql:
-        raise click.UsageError("--plan or --sql, not both")
+    if plan + sql + roles > 1:
+        raise click.UsageError("--plan, --sql or --roles, not two of them")
+    if roles:
+        click.echo(roles_script(settings), nl=False)
+        return
     pending = pending_migrations(settings)
     if sql:
         for name, text in pending:
@@ -58,3 +64,12 @@ def pending_migrations(settings: Settings) -> list[tuple[str, str]]:
             connection.close()
     except sqlite3.Error as error:
         raise StoreUnavailableError(f"cannot read {path}: {error}") from error
+
+
+def roles_script(settings: Settings) -> str:
+    """Return SQL that makes an owner, a runtime and a read-only role; it asks no server."""
+    if urlsplit(settings.url).scheme not in ("postgresql", "postgres"):
+        raise click.UsageError("--roles is for a store in PostgreSQL; name one with --url")
+    from fencepost.store.postgres import schema
+
+    return schema.roles()

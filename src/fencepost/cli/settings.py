@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from fencepost.core.shown import shown_url
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,8 +32,11 @@ class Settings:
     debug: bool = False
 
     def say(self, *words: str) -> str:
-        """Return a command to type next, for the same store."""
-        start = ["fencepost"] if self.url == DEFAULT_URL else ["fencepost", "--url", self.url]
+        """Return a command to type next, for the same store; it shows no password."""
+        unsaid = os.environ.get("FENCEPOST_URL") or os.environ.get("DATABASE_URL") or DEFAULT_URL
+        start = ["fencepost"]
+        if self.url != unsaid:
+            start += ["--url", shown_url(self.url)]
         return shlex.join([*start, *words])
 
     @contextmanager

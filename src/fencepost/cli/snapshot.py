@@ -9,6 +9,7 @@ import msgspec
 
 from fencepost.core.job import Job
 from fencepost.core.lifecycle import State
+from fencepost.core.shown import shown_url
 from fencepost.store.replies import QueueView
 from fencepost.store.requests import WorkerInfo
 
@@ -43,7 +44,7 @@ def take(app: App) -> Snapshot:
         for state, count in queue.counts.items():
             counts[state] += count
     return Snapshot(
-        url=app.url,
+        url=shown_url(app.url),
         at=app.session.clock.now(),
         counts=counts,
         queues=queues,

@@ -17,7 +17,8 @@ from fencepost.core.limits import (
     INTERRUPT_GRACE,
     PROCESSES_MAX,
 )
-from fencepost.errors import ConfigurationError
+from fencepost.core.shown import shown_url
+from fencepost.errors import ConfigurationError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from fencepost.app import App
@@ -105,25 +106,33 @@ def _run(
         parse_queues(queues), concurrency=concurrency, lease_ttl=lease_ttl, grace=grace
     )
     if lifeline is None:
-        announce(settings, app, made.id)
+        announce(settings, app, made.id, is_patient=not burst)
     else:
         _end_with_parent(made, app, lifeline, grace)
     made.run(until_idle=burst)
     app.close()
 
 
-def announce(settings: Settings, app: App, name: str) -> None:
-    """Say what starts, and how durable its store is."""
-    findings = app.store.run(app.store.inspect())
-    durability = next((f.text for f in findings if f.code == "durability"), "durability unknown")
+def announce(settings: Settings, app: App, name: str, *, is_patient: bool) -> None:
+    """Say what starts, and how durable its store is; a patient worker may start without one."""
+    store = shown_url(app.url)
+    try:
+        findings = app.store.run(app.store.inspect())
+    except StoreUnavailableError as error:
+        if not is_patient:
+            raise
+        durability = f"waiting for the store: {error}"
+    else:
+        texts = (finding.text for finding in findings if finding.code == "durability")
+        durability = next(texts, "durability unknown")
     if settings.log_json:
         from fencepost.observe import names
         from fencepost.observe.log import log
 
-        log(names.STORE_OPENED, worker=name, store=app.url, durability=durability)
+        log(names.STORE_OPENED, worker=name, store=store, durability=durability)
         return
     types = ", ".join(sorted(app.session.tasks))
-    click.echo(f"fencepost worker {name} on {app.url}", err=True)
+    click.echo(f"fencepost worker {name} on {store}", err=True)
     click.echo(f"  {durability}", err=True)
     click.echo(f"  types: {types}", err=True)
 
@@ -153,7 +162,7 @@ def _supervise(
         lease_ttl=options["lease_ttl"],
         grace=options["grace"],
     )
-    announce(settings, app, f"supervisor of {processes} processes")
+    announce(settings, app, f"supervisor of {processes} processes", is_patient=not options["burst"])
     app.close()
     del options["lifeline"]
     Supervisor(

@@ -1,10 +1,13 @@
-"""What every measurement is given: sizes, a place on the disk, a clock, and somebody to tell."""
+"""What every measurement is given: the ground it stands on, sizes, a clock, and somebody to tell.
+
+A ground is one kind of store: it makes new stores to be measured and takes them away again.
+"""
 
 from __future__ import annotations
 
-import os
-import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -39,40 +42,19 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
 
 
-class Bench:
-    """The workbench: databases are made under ``folder``, which the caller removes."""
+class Bench(ABC):
+    """The workbench; its subclasses are the grounds. Files go under ``folder``, which the caller
+    removes."""
 
-    def __init__(
-        self, folder: Path, *, sizes: Sizes, durability: str, clock: Clock, progress: Progress
-    ) -> None:
+    def __init__(self, folder: Path, *, sizes: Sizes, clock: Clock, progress: Progress) -> None:
         self.folder = folder
         self.sizes = sizes
-        self.durability = durability
         self.clock = clock
         self._progress = progress
-        self._made = 0
 
-    def new_path(self) -> Path:
-        """Return a path where no database has been yet."""
-        self._made += 1
-        return self.folder / f"bench-{self._made}.db"
-
-    def url(self, path: Path) -> str:
-        return f"sqlite:///{path}?durability={self.durability}"
-
-    def copy_of(self, path: Path) -> Path:
-        """Return a copy of a closed database, on the disk, so that no flush of it disturbs."""
-        copy = self.new_path()
-        shutil.copyfile(path, copy)
-        with copy.open("rb+") as file:
-            os.fsync(file.fileno())
-        return copy
-
-    def remove(self, path: Path) -> None:
-        """Remove a database and everything beside it."""
-        for suffix in ("", "-wal", "-shm", "-lock"):
-            Path(f"{path}{suffix}").unlink(missing_ok=True)
-        shutil.rmtree(f"{path}.d", ignore_errors=True)
+    @abstractmethod
+    def new_store(self) -> AbstractContextManager[str]:
+        """Give the URL of a new and empty store, which is removed at the end of the context."""
 
     def tell(self, what: str) -> None:
         self._progress.step(what)

@@ -10,8 +10,9 @@ import os
 import resource
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -27,6 +28,7 @@ CONCURRENCY = 100
 # Not sys.stdin: a thread that waits in its buffer breaks the end of the interpreter.
 STDIN = 0
 READ = 64
+TENTHS = 10
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -46,6 +48,15 @@ class Report(msgspec.Struct, frozen=True):
     cpu_seconds: float
     resident_before: int
     resident_after: int
+    tenths: list[float] = []
+    """Jobs a second in each tenth of the jobs; fewer where several fell into one settlement."""
+
+
+class Mark(NamedTuple):
+    """How many jobs had been settled by when."""
+
+    settled: int
+    at: float
 
 
 class Stopwatch:
@@ -60,6 +71,7 @@ class Stopwatch:
         self.settled = 0
         self.began = self.ended = store.clock.monotonic()
         self._has_begun = False
+        self.marks: list[Mark] = []
         self.worker: Worker | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -79,8 +91,19 @@ class Stopwatch:
             return  # what is released after the stop does not count
         self.settled += count
         self.ended = self._store.clock.monotonic()
+        self.marks.append(Mark(self.settled, self.ended))
         if self._limit is not None and self.settled >= self._limit and self.worker is not None:
             self.worker.stop()
+
+
+def tenths(marks: list[Mark]) -> list[float]:
+    """Return the rates between the marks nearest to each tenth of the jobs."""
+    edges = marks[:1]
+    for mark in marks[1:]:
+        passed = edges[-1].settled * TENTHS // marks[-1].settled
+        if mark.settled * TENTHS // marks[-1].settled > passed and mark.at > edges[-1].at:
+            edges.append(mark)
+    return [(b.settled - a.settled) / (b.at - a.at) for a, b in pairwise(edges)]
 
 
 def cpu_seconds() -> float:
@@ -117,6 +140,7 @@ def work(order: Order) -> Report:
             cpu_seconds=cpu_seconds() - cpu_before,
             resident_before=before,
             resident_after=resident(),
+            tenths=tenths([Mark(0, stopwatch.began), *stopwatch.marks]),
         )
 
 

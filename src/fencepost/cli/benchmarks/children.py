@@ -6,7 +6,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,17 @@ class Child:
             process.wait()
 
 
-def run_all(orders: Sequence[Order], *, folder: Path, clock: Clock) -> list[Report]:
-    """Start a process for each order, let them go at the same time, return what they did."""
+def run_all(
+    orders: Sequence[Order],
+    *,
+    folder: Path,
+    clock: Clock,
+    at_start: Callable[[], None] = lambda: None,
+) -> list[Report]:
+    """Start a process for each order, let them go at the same time, return what they did.
+
+    *at_start* is called when all are ready and none has begun.
+    """
     with ExitStack() as stack:
         children = [
             stack.enter_context(Child(order, log=folder / f"child-{number}.log", clock=clock))
@@ -107,6 +116,14 @@ def run_all(orders: Sequence[Order], *, folder: Path, clock: Clock) -> list[Repo
         ]
         for child in children:
             child.wait_until_ready()
+        at_start()
         for child in children:
             child.go()
         return [child.report() for child in children]
+
+
+def rate(reports: list[Report]) -> float:
+    """Return the jobs a second, from the first claim of any process to the last settlement."""
+    busy = [report for report in reports if report.settled]
+    began, ended = min(report.began for report in busy), max(report.ended for report in busy)
+    return sum(report.settled for report in busy) / (ended - began)

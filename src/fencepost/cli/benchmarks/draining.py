@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from fencepost.cli.benchmarks.bench import Bench, Measurement
+from fencepost.cli.benchmarks.bench import Measurement
 from fencepost.cli.benchmarks.child import Order, Report, cpu_seconds
-from fencepost.cli.benchmarks.children import ChildFailedError, run_all
+from fencepost.cli.benchmarks.children import ChildFailedError, rate, run_all
 from fencepost.cli.benchmarks.figures import Figure, Target, pair
 from fencepost.cli.benchmarks.filling import filled
 from fencepost.cli.benchmarks.raw import RawDatabase
+from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
 
 PROCESSES = 4
 
@@ -24,7 +25,7 @@ BACKLOG_TARGET = Target("ratio", at_least=0.95)
 RAW, ONE, FOUR, BIG = "drain: raw", "drain: 1 process", "drain: 4 processes", "drain: backlog"
 
 
-def measure(bench: Bench, names: AbstractSet[str]) -> list[Figure]:
+def measure(bench: SqliteBench, names: AbstractSet[str]) -> list[Figure]:
     """Return the figures among *names*; all are measured in the same rounds."""
     drains = Drains(bench)
     small = filled(bench, bench.sizes.jobs)
@@ -44,7 +45,7 @@ class Drains:
     The cost hardly depends on what else the machine does, so that it shows what a rate hides.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: SqliteBench) -> None:
         self._bench = bench
         self.raw_cost: list[float] = []
         self.cost: list[float] = []
@@ -68,7 +69,7 @@ class Drains:
         self._bench.remove(path)
         if processes == 1:
             self.cost.append(reports[0].cpu_seconds / reports[0].settled)
-        return _rate(reports)
+        return rate(reports)
 
     def part(self, path: Path) -> float:
         """Drain, by one process, as many jobs of a long line as the small drain has.
@@ -76,7 +77,7 @@ class Drains:
         The next round goes on where this one ended: a line of a million is hardly shorter for it.
         """
         order = Order(self._bench.url(path), limit=self._bench.sizes.jobs)
-        return _rate(self._run(order, 1))
+        return rate(self._run(order, 1))
 
     def _run(self, order: Order, processes: int) -> list[Report]:
         bench = self._bench
@@ -87,13 +88,7 @@ class Drains:
         return reports
 
 
-def _rate(reports: list[Report]) -> float:
-    busy = [report for report in reports if report.settled]
-    began, ended = min(report.began for report in busy), max(report.ended for report in busy)
-    return sum(report.settled for report in busy) / (ended - began)
-
-
-def _figures(bench: Bench, found: dict[str, list[float]], drains: Drains) -> list[Figure]:
+def _figures(bench: SqliteBench, found: dict[str, list[float]], drains: Drains) -> list[Figure]:
     figures = []
     if RAW in found:
         drained = pair(found[ONE], found[RAW])

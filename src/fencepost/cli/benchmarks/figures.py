@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-Unit = Literal["jobs/s", "ms", "MB"]
+Unit = Literal["jobs/s", "ms", "MB", "µs", "bytes", "jobs"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -15,6 +15,7 @@ class Target(msgspec.Struct, frozen=True):
     of: Literal["value", "ratio"]
     at_least: float | None = None
     below: float | None = None
+    at_most: float | None = None
 
     def is_met(self, figure: Figure) -> bool | None:
         """Tell whether *figure* keeps to this; None if it has no such number."""
@@ -22,6 +23,8 @@ class Target(msgspec.Struct, frozen=True):
         if number is None:
             return None
         if self.at_least is not None and number < self.at_least:
+            return False
+        if self.at_most is not None and number > self.at_most:
             return False
         return self.below is None or number < self.below
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.noop import BenchApp
 from fencepost.cli.benchmarks.raw import COLUMNS, SCHEDULED
+from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
 
 SEED_MAX = 1_000
 STEP = 50_000
@@ -24,7 +24,7 @@ from jobs, (select 1 from jobs limit ?) where seq <= ? limit ?
 RECOUNT = f"update counters set count = (select count(*) from jobs) where state = {SCHEDULED}"
 
 
-def filled(bench: Bench, count: int) -> Path:
+def filled(bench: SqliteBench, count: int) -> Path:
     """Return a closed database in which *count* jobs of the noop task wait."""
     bench.tell(f"storing {count:,} jobs")
     path = bench.new_path()

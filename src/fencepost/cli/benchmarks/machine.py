@@ -27,11 +27,23 @@ class Machine(msgspec.Struct, frozen=True):
     fdatasync_ms: float
     """How long the disk takes to confirm a page, in the median."""
 
+    @property
+    def lines(self) -> list[str]:
+        found = [
+            f"{self.cores} cores, {self.system}, Python {self.python}, SQLite {self.sqlite}, "
+            f"{self.file_system}, fdatasync {self.fdatasync_ms:.2f} ms"
+        ]
+        if self.file_system == "tmpfs":
+            found.append(
+                "tmpfs is memory: durability costs nothing here; choose a --path on a disk"
+            )
+        return found
+
 
 def look(folder: Path, clock: Clock) -> Machine:
     """Return the machine, with the disk under *folder*."""
     return Machine(
-        cores=_cores(),
+        cores=cores(),
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
         system=f"{platform.system()} {platform.machine()}",
@@ -40,7 +52,7 @@ def look(folder: Path, clock: Clock) -> Machine:
     )
 
 
-def _cores() -> int:
+def cores() -> int:
     """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.child import Order
 from fencepost.cli.benchmarks.children import run_all
 from fencepost.cli.benchmarks.figures import Figure
 from fencepost.cli.benchmarks.noop import BenchApp
+from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
 from fencepost.core.limits import BULK_MAX
 
 PER = 100_000
@@ -18,7 +18,7 @@ BULK = min(20_000, BULK_MAX)
 MB = 1e6
 
 
-def measure(bench: Bench, _: AbstractSet[str]) -> list[Figure]:
+def measure(bench: SqliteBench, _: AbstractSet[str]) -> list[Figure]:
     """Return bytes on the disk, and how much a worker grows that has so many jobs before it."""
     stored = bench.sizes.stored
     bench.tell(f"memory: storing {stored:,} jobs")
@@ -47,7 +47,7 @@ def measure(bench: Bench, _: AbstractSet[str]) -> list[Figure]:
     ]
 
 
-def _stored(bench: Bench, path: Path, count: int) -> tuple[int, int]:
+def _stored(bench: SqliteBench, path: Path, count: int) -> tuple[int, int]:
     """Submit *count* jobs; return the sizes of the database and of its log while it is open."""
     with BenchApp(bench.url(path)) as app:
         for start in range(0, count, BULK):

@@ -22,7 +22,7 @@ from fencepost.clock import Clock
 from fencepost.core.lifecycle import State
 from fencepost.store.sqlite import schema
 from fencepost.store.sqlite.database import CACHE_KIB, CHECKPOINT_PAGES
-from fencepost.store.sqlite.states import NUMBER
+from fencepost.store.states import NUMBER
 
 BATCH = 200
 """Jobs of one claim and of one completion."""

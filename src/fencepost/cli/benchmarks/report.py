@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from rich.console import Console
@@ -11,16 +11,24 @@ from rich.table import Table
 
 from fencepost.cli.benchmarks.bench import Sizes
 from fencepost.cli.benchmarks.figures import Failed, Figure, Target, Unit
-from fencepost.cli.benchmarks.machine import Machine
 
 PIPED_WIDTH = 120
 """Columns of a table that goes into a file: folded lines are no use there."""
 
 
+class Described(Protocol):
+    """What was measured: a machine, or a server. A struct, of which JSON shows the fields."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Say it in a few lines."""
+        ...
+
+
 class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
     """One run on one machine."""
 
-    machine: Machine
+    machine: Described
     durability: str
     sizes: Sizes
     figures: list[Figure]
@@ -38,9 +46,8 @@ def plain(report: BenchReport) -> dict[str, Any]:
 def show(report: BenchReport) -> None:
     """Print the report on standard output."""
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
-    console.print(_machine_line(report), style="dim")
-    if report.machine.file_system == "tmpfs":
-        console.print("tmpfs is memory: durability costs nothing here; choose a --path on a disk")
+    for line in _opening(report):
+        console.print(line, style="dim", markup=False)
     console.print(_table(report.figures))
     for figure in report.figures:
         if figure.note:
@@ -51,14 +58,12 @@ def show(report: BenchReport) -> None:
         )
 
 
-def _machine_line(report: BenchReport) -> str:
-    machine = report.machine
-    return (
-        f"{machine.cores} cores, {machine.system}, Python {machine.python}, "
-        f"SQLite {machine.sqlite}, {machine.file_system}, "
-        f"fdatasync {machine.fdatasync_ms:.2f} ms, durability {report.durability}\n"
-        f"rounds: {report.sizes.rounds}; a line shows the one with the median ratio"
-    )
+def _opening(report: BenchReport) -> list[str]:
+    return [
+        *report.machine.lines,
+        f"durability {report.durability}; rounds: {report.sizes.rounds}; "
+        f"a line shows the one with the median ratio",
+    ]
 
 
 def _table(figures: list[Figure]) -> Table:
@@ -88,6 +93,10 @@ def shown(value: float, unit: Unit) -> str:
             return f"{value:.2f} ms"
         case "MB":
             return f"{value:.1f} MB"
+        case "µs":
+            return f"{value:.1f} µs"
+        case "bytes" | "jobs":
+            return f"{value:,.0f} {unit}"
 
 
 def _beside(figure: Figure) -> str:
@@ -109,5 +118,7 @@ def _ratio(figure: Figure) -> str:
 def _target(target: Target, unit: Unit) -> str:
     if target.at_least is not None:
         return f"≥ {target.at_least:g}"
+    if target.at_most is not None:
+        return f"≤ {target.at_most:g} {unit}"
     assert target.below is not None
     return f"< {target.below:g} {unit}"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from functools import partial
 
-from fencepost.cli.benchmarks.bench import Bench
+from fencepost.cli.benchmarks.calling import CALLERS, bulk, callers, one_by_one, rate
 from fencepost.cli.benchmarks.figures import Figure, Target, pair
-from fencepost.cli.benchmarks.noop import BenchApp
 from fencepost.cli.benchmarks.raw import RawDatabase
+from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
 
-CALLERS = 100
 BULK_TARGET = Target("ratio", at_least=0.3)
 
 
-def measure(bench: Bench, names: AbstractSet[str]) -> list[Figure]:
+def measure(bench: SqliteBench, names: AbstractSet[str]) -> list[Figure]:
     """Return the figures among *names*, each beside its own raw limit."""
     figures: list[Figure] = []
     if "submit" in names:
@@ -28,7 +26,7 @@ def measure(bench: Bench, names: AbstractSet[str]) -> list[Figure]:
     return figures
 
 
-def _one_by_one(bench: Bench) -> Figure:
+def _one_by_one(bench: SqliteBench) -> Figure:
     count = bench.sizes.singles
     found = bench.in_turns(
         {
@@ -48,7 +46,7 @@ def _one_by_one(bench: Bench) -> Figure:
     )
 
 
-def _from_many_callers(bench: Bench) -> list[Figure]:
+def _from_many_callers(bench: SqliteBench) -> list[Figure]:
     lone = bench.sizes.singles
     each = max(bench.sizes.jobs // CALLERS, 1)
     total = each * CALLERS
@@ -89,7 +87,7 @@ def _from_many_callers(bench: Bench) -> list[Figure]:
     ]
 
 
-def _bulk(bench: Bench) -> Figure:
+def _bulk(bench: SqliteBench) -> Figure:
     count = bench.sizes.jobs
     found = bench.in_turns(
         {
@@ -110,10 +108,7 @@ def _bulk(bench: Bench) -> Figure:
     )
 
 
-# The two sides.
-
-
-def rate_raw(bench: Bench, count: int, *, group: int) -> float:
+def rate_raw(bench: SqliteBench, count: int, *, group: int) -> float:
     """Return the jobs a second of plain inserts, *group* a transaction."""
     path = bench.new_path()
     raw = RawDatabase(path, durability=bench.durability, clock=bench.clock)
@@ -128,33 +123,3 @@ def rate_raw(bench: Bench, count: int, *, group: int) -> float:
     raw.close()
     bench.remove(path)
     return count / seconds
-
-
-def rate(bench: Bench, count: int, submit: Callable[[BenchApp], None]) -> float:
-    """Return the jobs a second of *submit*, which stores *count* in a new database."""
-    path = bench.new_path()
-    with BenchApp(bench.url(path)) as app:
-        app.noop.submit(0)  # opens the store, and makes the lane and the policy
-        seconds = bench.seconds(partial(submit, app))
-    bench.remove(path)
-    return count / seconds
-
-
-def one_by_one(app: BenchApp, count: int) -> None:
-    for number in range(count):
-        app.noop.submit(number)
-
-
-async def callers(app: BenchApp, count: int, each: int) -> None:
-    """Have *count* coroutines submit *each* jobs, one after the other."""
-    submit = app.noop.aio.submit
-
-    async def caller() -> None:
-        for number in range(each):
-            await submit(number)
-
-    await asyncio.gather(*(caller() for _ in range(count)))
-
-
-def bulk(app: BenchApp, count: int) -> None:
-    app.noop.submit_many(range(count))

@@ -1,24 +1,27 @@
-"""All figures, by the name that ``--only`` takes, and the modules that measure them."""
+"""The figures of SQLite, by the name that ``--only`` takes, and the modules that measure them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from fencepost.cli.benchmarks import draining, memory, pickup, starting, submitting
 from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.figures import Failed, Figure
+from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
+
+B = TypeVar("B", bound=Bench)
 
 
-class Group(NamedTuple):
-    """Figures that are measured together."""
+class Group(NamedTuple, Generic[B]):
+    """Figures that are measured together, on one ground."""
 
     names: tuple[str, ...]
-    measure: Callable[[Bench, AbstractSet[str]], list[Figure]]
+    measure: Callable[[B, AbstractSet[str]], list[Figure]]
 
 
-GROUPS = (
+GROUPS: tuple[Group[SqliteBench], ...] = (
     Group(("submit", "submit-async", "submit-many"), submitting.measure),
     Group(("drain", "drain-4", "backlog"), draining.measure),
     Group(("pickup",), pickup.measure),
@@ -27,11 +30,13 @@ GROUPS = (
 )
 
 
-def run(bench: Bench, only: Sequence[str] = ()) -> tuple[list[Figure], list[Failed]]:
+def run(
+    bench: B, groups: Sequence[Group[B]], only: Sequence[str] = ()
+) -> tuple[list[Figure], list[Failed]]:
     """Measure the figures named in *only*, or all; one that fails does not cost the others."""
     figures: list[Figure] = []
     failed: list[Failed] = []
-    for group in GROUPS:
+    for group in groups:
         wanted = tuple(name for name in group.names if not only or name in only)
         if not wanted:
             continue

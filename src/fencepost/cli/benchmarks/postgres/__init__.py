@@ -1,0 +1,17 @@
+"""The measurements of the PostgreSQL store, beside what the same server does without it."""
+
+NAMES = (
+    "submit",
+    "submit-async",
+    "submit-many",
+    "drain",
+    "drain-2",
+    "backlog",
+    "wal",
+    "cpu",
+    "snapshot",
+    "pickup",
+    "pickup-busy",
+    "limit",
+)
+"""What ``--only`` takes; here, because the modules that measure need the driver."""

@@ -1,0 +1,466 @@
+"""``fencepost move``: nothing is lost, nothing is changed, and nothing can be run twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.support import ROOT, Command, end, wait_until
+from tests.servers.fixtures import postgres_sources
+
+from fencepost import App
+from fencepost.cli.mover import MOVED, MOVING
+from fencepost.clock import SystemClock
+from fencepost.core.filter import JobFilter
+from fencepost.core.idempotency import Key
+from fencepost.core.job import JobRecord, NewJob
+from fencepost.core.lifecycle import State
+from fencepost.errors import UnknownOutcomeError
+from fencepost.store.opening import open_store
+from fencepost.store.protocol import Store
+from fencepost.store.requests import ClaimRequest, Scope, WorkerInfo
+from fencepost.store.sqlite.store import SqliteStore
+from fencepost.testing.clock import FakeClock
+from fencepost.testing.conformance.harness import Colour, Harness
+from fencepost.testing.conformance.moving import dump, fill
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Harness]:
+    """Open a store with shorthands around it, under the real clock."""
+
+    def make(_: FakeClock) -> Store:
+        store = open_store(url)
+        store.migrate()
+        return store
+
+    harness = Harness(make, colour=Colour.SYNC, is_durable=True)
+    yield harness
+    harness.close()
+
+
+def records(url: str) -> list[JobRecord]:
+    with opened(url) as h:
+        return dump(h)
+
+
+def counts(url: str) -> dict[str, Any]:
+    with opened(url) as h:
+        store = h.store
+        return {
+            "types": [(t.name, t.counts, t.is_paused) for t in store.run(store.types())],
+            "queues": [
+                (q.name, q.counts, q.max_running)
+                for q in store.run(store.queues())
+                if not q.name.startswith("fencepost:")
+            ],
+            "limit": store.run(store.app_limit()),
+        }
+
+
+def pauses(url: str) -> set[str]:
+    with App(url) as app:
+        return {queue.name for queue in app.queues.list() if queue.is_paused}
+
+
+def submit(url: str, count: int = 1, **fields: Any) -> None:
+    with opened(url) as h:
+        h.submit_many(count, **fields)
+
+
+@pytest.fixture
+def filled(command: Command) -> str:
+    """Return the URL of a SQLite store with jobs of every kind, and settings."""
+
+    def make(clock: FakeClock) -> Store:
+        return SqliteStore(str(command.folder / "jobs.db"), clock=clock)
+
+    h = Harness(make, colour=Colour.SYNC, is_durable=True)
+    h.advance(SystemClock().now() - h.now - timedelta(days=1))
+    fill(h)
+    h.run(h.store.pause(Scope.QUEUE, "other"))
+    h.run(h.store.pause(Scope.TYPE, "edited"))
+    h.run(h.store.limit(Scope.QUEUE, "default", 7))
+    h.run(h.store.limit(Scope.APP, "", 70))
+    h.close()
+    return command.url
+
+
+@pytest.fixture
+def elsewhere(command: Command) -> Callable[[str], str]:
+    return lambda name: f"sqlite:///{command.folder}/{name}.db"
+
+
+@pytest.fixture
+def sqlite_url(elsewhere: Callable[[str], str]) -> str:
+    return elsewhere("new")
+
+
+def test_there_and_back_every_record_is_the_same(
+    command: Command, filled: str, postgres_url: str, elsewhere: Callable[[str], str]
+) -> None:
+    before, settings = records(filled), counts(filled)
+    assert {record.job.state for record in before} == set(State) - {State.PENDING, State.RUNNING}
+    answer = json.loads(command.ok("move", filled, postgres_url, "--migrate", "--json"))
+    assert (answer["moved"], answer["present"]) == (len(before), 0)
+    assert records(postgres_url) == before
+    assert counts(postgres_url) == settings
+    assert pauses(postgres_url) == {"other"}
+    home = elsewhere("home")
+    text = command.ok("move", postgres_url, home, "--batch", "7")
+    assert f"moved {len(before)} jobs" in text
+    assert records(home) == before
+    assert counts(home) == settings
+    assert pauses(home) == {"other"}
+    assert records(filled) == before
+
+
+def test_from_sqlite_to_sqlite(
+    command: Command, filled: str, elsewhere: Callable[[str], str]
+) -> None:
+    command.ok("move", filled, elsewhere("new"))
+    assert records(elsewhere("new")) == records(filled)
+
+
+def test_from_postgres_to_postgres(
+    command: Command, filled: str, postgres_url: str, fresh_postgres: Callable[[str], str]
+) -> None:
+    with opened(postgres_url) as source, opened(filled) as h:
+        source.run(source.store.load(dump(h)))
+    other = fresh_postgres(postgres_sources()[0])
+    command.ok("move", postgres_url, other, "--migrate")
+    assert records(other) == records(postgres_url) == records(filled)
+
+
+def test_the_source_is_kept_paused_and_marked(
+    command: Command, filled: str, elsewhere: Callable[[str], str]
+) -> None:
+    result = command("move", filled, elsewhere("new"))
+    assert "paused in sqlite:" in result.stderr
+    assert {"default", "other"} < pauses(filled)
+    assert any(name.startswith(MOVED) for name in pauses(filled))
+    findings = {finding["code"]: finding for finding in command.json("doctor")}
+    assert findings["moved"]["level"] == "warn"
+    with opened(filled) as h:
+        assert h.claim(1_000).jobs == []
+
+
+def test_a_worker_of_the_new_store_runs_what_was_moved(command: Command, postgres_url: str) -> None:
+    ids = [command.submit("add", f'{{"a": {n}, "b": 1}}') for n in range(20)]
+    command.ok("move", command.url, postgres_url, "--migrate")
+    command.ok("worker", "--burst", "--url", postgres_url)
+    with App(postgres_url) as app:
+        assert [app.jobs.get(job_id).state for job_id in ids] == [State.COMPLETED] * 20
+    with App(command.url) as app:
+        assert app.jobs.count(state=State.SCHEDULED) == 20
+
+
+@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url"])
+def test_a_move_that_was_killed_is_repeated(
+    command: Command, where: str, request: pytest.FixtureRequest
+) -> None:
+    """kill -9 between two batches, of which there are far more than it gets to."""
+    new = request.getfixturevalue(where)
+    submit(command.url, 3_000)
+    before = records(command.url)
+    with opened(new) as target:
+        child = command.start("move", command.url, new, "--batch", "1")
+        wait_until(lambda: target.run(target.store.count(JobFilter())) > 20, "some jobs")
+        end(child, signal.SIGKILL)
+        arrived = target.run(target.store.count(JobFilter()))
+    assert 20 < arrived < len(before)
+    assert MOVING in pauses(command.url)
+    codes = {finding["code"] for finding in command.json("doctor")}
+    assert "moved" in codes
+    answer = json.loads(command.ok("move", command.url, new, "--json"))
+    assert answer["present"] == arrived
+    assert answer["moved"] == len(before) - arrived
+    assert records(new) == before
+    assert pauses(new) == set()
+
+
+def test_a_move_that_broke_off_keeps_the_pauses_there_were(
+    command: Command, filled: str, elsewhere: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second try must not take the pauses of the first for the operator's."""
+
+    def explode(*_: object) -> None:
+        raise OSError("out of luck")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("fencepost.cli.mover.Mover.copy", explode)
+        assert command("move", filled, elsewhere("new")).exit_code == 1
+    assert "default" in pauses(filled)
+    command.ok("move", filled, elsewhere("new"))
+    assert pauses(elsewhere("new")) == {"other"}
+
+
+def test_a_move_can_be_given_up(
+    command: Command, filled: str, elsewhere: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object) -> None:
+        raise OSError("out of luck")
+
+    monkeypatch.setattr("fencepost.cli.mover.Mover.copy", explode)
+    assert command("move", filled, elsewhere("new")).exit_code == 1
+    assert "default" in command.ok("move", filled, elsewhere("new"), "--abandon")
+    assert pauses(filled) == {"other"}
+    again = command("move", filled, elsewhere("new"), "--abandon")
+    assert (again.exit_code, "no move" in again.stderr) == (1, True)
+
+
+def test_a_complete_move_cannot_be_given_up(
+    command: Command, filled: str, elsewhere: Callable[[str], str]
+) -> None:
+    command.ok("move", filled, elsewhere("new"))
+    result = command("move", filled, elsewhere("new"), "--abandon")
+    assert result.exit_code == 1
+    assert "would run twice" in result.stderr
+
+
+def test_jobs_that_come_late_are_moved_by_another_move(
+    command: Command, elsewhere: Callable[[str], str]
+) -> None:
+    """What has been moved, run and pruned is not moved again."""
+    new = elsewhere("new")
+    submit(command.url, 3, type="early")
+    command.ok("move", command.url, new)
+    with opened(new) as h:
+        for _ in range(3):
+            h.succeed(h.take())
+    command.ok("prune", "--older-than", "0s", "--url", new)
+    submit(command.url, 2, type="late")
+    assert "moved 2 jobs" in command.ok("move", command.url, new)
+    assert [record.job.type for record in records(new)] == ["late", "late"]
+    assert "moved 0 jobs" in command.ok("move", command.url, new)
+
+
+def test_a_job_that_came_late_with_a_key_that_is_held_can_be_cancelled(
+    command: Command, sqlite_url: str
+) -> None:
+    submit(command.url)
+    command.ok("move", command.url, sqlite_url)
+    submit(sqlite_url, 1, key=Key("k"))
+    submit(command.url, 1, key=Key("k"))
+    late = records(command.url)[-1].job.id
+    result = command("move", command.url, sqlite_url)
+    assert (result.exit_code, "(duplicate_key)" in result.stderr) == (1, True)
+    command.ok("jobs", "cancel", late)
+    command.ok("move", command.url, sqlite_url)
+    assert records(sqlite_url)[-1].job.id == late
+
+
+def test_a_live_job_that_cannot_be_read_does_not_arrive_as_another(
+    command: Command, sqlite_url: str
+) -> None:
+    """A job that has ended badly may: there is nothing left to run."""
+    submit(command.url, 2)
+    broken = records(command.url)[0].job.id
+    with closing(sqlite3.connect(command.folder / "jobs.db")) as connection, connection:
+        connection.execute("update jobs set payload = 'no blob' where seq = 1")
+    result = command("move", command.url, sqlite_url)
+    assert result.exit_code == 1
+    assert f"job {broken} cannot be read" in result.stderr
+    command.ok("jobs", "cancel", broken)
+    assert "moved 2 jobs" in command.ok("move", command.url, sqlite_url)
+
+
+def test_a_store_that_goes_away_is_no_reason_to_begin_anew(
+    command: Command, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(command.url)
+
+    def lose(*_: object) -> None:
+        raise UnknownOutcomeError("the connection was lost at commit")
+
+    monkeypatch.setattr("fencepost.cli.mover.Mover.compare", lose)
+    result = command("move", command.url, sqlite_url)
+    assert result.exit_code == 1
+    assert "goes on where it broke off" in result.stderr
+
+
+def test_a_person_sees_a_bar(command: Command, sqlite_url: str) -> None:
+    submit(command.url, 50)
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fencepost", "move", command.url, sqlite_url, "--batch", "5"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "140"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    written, _ = child.communicate(timeout=60)
+    seen = os.read(ours, 1 << 20).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert b"moved 50 jobs" in written
+    assert "copying" in seen
+    assert "comparing" in seen
+    assert "50/50" in seen
+
+
+def test_jobs_that_come_during_a_move_are_missed(
+    command: Command, elsewhere: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fencepost.cli.mover import Mover
+
+    new = elsewhere("new")
+    submit(command.url)
+    copy = Mover.copy
+
+    def copy_and_submit(self: Mover, bar: Any) -> None:
+        copy(self, bar)
+        submit(command.url)
+
+    with monkeypatch.context() as busy:
+        busy.setattr(Mover, "copy", copy_and_submit)
+        result = command("move", command.url, new)
+    assert result.exit_code == 1
+    assert "1 jobs have come to" in result.stderr
+    assert "moved 1 jobs" in command.ok("move", command.url, new)
+    assert records(new) == records(command.url)
+
+
+def test_a_job_that_changed_during_a_move_is_noticed(
+    command: Command, elsewhere: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fencepost.cli.mover import Mover
+
+    submit(command.url, 2)
+    copy = Mover.copy
+
+    def copy_and_cancel(self: Mover, bar: Any) -> None:
+        copy(self, bar)
+        self.source.run(self.source.cancel([records(command.url)[0].job.id]))
+
+    monkeypatch.setattr(Mover, "copy", copy_and_cancel)
+    result = command("move", command.url, elsewhere("new"))
+    assert result.exit_code == 1
+    assert "1 jobs are not in" in result.stderr
+
+
+def test_a_live_worker_refuses(command: Command, elsewhere: Callable[[str], str]) -> None:
+    submit(command.url)
+    info = WorkerInfo(
+        id="w7",
+        host="barn",
+        pid=7,
+        queues=None,
+        types=("mail",),
+        concurrency=1,
+        started_at=SystemClock().now(),
+    )
+    with opened(command.url) as h:
+        h.run(h.store.announce(info))
+    result = command("move", command.url, elsewhere("new"))
+    assert result.exit_code == 1
+    assert "w7 (pid 7 on barn)" in result.stderr
+    assert pauses(command.url) == set()
+
+
+def test_a_running_job_refuses(command: Command, elsewhere: Callable[[str], str]) -> None:
+    submit(command.url, 2)
+    with opened(command.url) as h:
+        claimed = h.take("w9")
+    result = command("move", command.url, elsewhere("new"))
+    assert result.exit_code == 1
+    assert "1 jobs run on sqlite:" in result.stderr
+    assert f"{claimed.id} on w9 until" in result.stderr
+    assert pauses(command.url) == set()
+
+
+def test_an_expired_lease_is_taken_back_first(
+    command: Command, elsewhere: Callable[[str], str]
+) -> None:
+    submit(command.url)
+    past = FakeClock(SystemClock().now() - timedelta(hours=1))
+    store = SqliteStore(str(command.folder / "jobs.db"), clock=past)
+    # Claimed by a clock that is an hour behind: by now the lease has run out.
+    [claimed] = store.run(store.claim(ClaimRequest(worker="w", limit=1, lease_ttl=1.0))).jobs
+    store.close()
+    answer = json.loads(command.ok("move", command.url, elsewhere("new"), "--json"))
+    assert (answer["moved"], answer["recovered"]) == (1, 1)
+    [record] = records(elsewhere("new"))
+    assert (record.job.id, record.job.state) == (claimed.id, State.RETRYING)
+    assert len(record.attempts) == 1
+
+
+def test_a_target_with_jobs_of_its_own_refuses(
+    command: Command, elsewhere: Callable[[str], str]
+) -> None:
+    submit(command.url)
+    submit(elsewhere("new"))
+    result = command("move", command.url, elsewhere("new"))
+    assert result.exit_code == 1
+    assert "has jobs of its own" in result.stderr
+    assert pauses(command.url) == set()
+
+
+def test_a_target_that_was_moved_away_refuses(
+    command: Command, elsewhere: Callable[[str], str]
+) -> None:
+    """Its jobs are old copies, and would be taken for the newest."""
+    submit(command.url)
+    command.ok("move", command.url, elsewhere("new"))
+    result = command("move", elsewhere("new"), command.url)
+    assert result.exit_code == 1
+    assert "were moved away" in result.stderr
+
+
+def test_a_key_is_held_in_the_new_store(command: Command, postgres_url: str) -> None:
+    submit(command.url, 1, key=Key("k"))
+    command.ok("move", command.url, postgres_url, "--migrate")
+    with opened(postgres_url) as h:
+        [reply] = h.enqueue(NewJob(type="mail", key=Key("k")))
+        assert reply.job_id == records(command.url)[0].job.id
+
+
+def test_a_database_without_schema_is_not_migrated_unasked(
+    command: Command, postgres_url: str
+) -> None:
+    submit(command.url)
+    result = command("move", command.url, postgres_url)
+    assert result.exit_code == 1
+    assert "no schema yet" in result.stderr
+    assert "--migrate" in result.stderr
+    assert pauses(command.url) == set()
+
+
+def test_two_names_of_one_database_are_noticed(command: Command, postgres_url: str) -> None:
+    submit(postgres_url)
+    mark = "&" if "?" in postgres_url else "?"
+    result = command("move", postgres_url, f"{postgres_url}{mark}application_name=other")
+    assert result.exit_code == 1
+    assert "the same store" in result.stderr
+    assert pauses(postgres_url) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "code", "text"),
+    [
+        ("memory://", "sqlite:///new.db", 2, "one process"),
+        ("sqlite:///jobs.db", "memory://", 2, "one process"),
+        ("sqlite:///jobs.db", "sqlite:///./jobs.db", 2, "the same store"),
+        ("sqlite:///none.db", "sqlite:///new.db", 1, "there is no database at none.db"),
+        ("sqlite:///jobs.db", "nonsense", 1, "is not a store URL"),
+    ],
+)
+def test_what_cannot_be_moved_is_refused(
+    command: Command, source: str, target: str, code: int, text: str
+) -> None:
+    submit(command.url)
+    result = command("move", source, target)
+    assert result.exit_code == code, result.output
+    assert text in result.stderr
+    assert not Path("new.db").exists()
+    assert not Path("none.db").exists()
