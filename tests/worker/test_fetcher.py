@@ -61,7 +61,7 @@ def test_nothing_is_claimed_ahead_until_jobs_are_known_to_be_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "ahead"), [(0.025, 20), (0.01, 50), (0.001, PREFETCH_MAX), (0.0, PREFETCH_MAX)]
+    ("seconds", "ahead"), [(0.025, 20), (0.01, 50), (0.001, 500), (0.0, PREFETCH_MAX)]
 )
 def test_short_jobs_are_claimed_ahead_as_far_as_the_slots_work_within_the_horizon(
     seconds: float, ahead: int

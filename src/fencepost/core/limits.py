@@ -53,7 +53,7 @@ FRESH_CLAIM: Final = 0.25
 """A prefetched job not confirmed for this long is confirmed before it starts (S3-10)."""
 
 # Batches.
-CLAIM_MAX: Final = 500
+CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
 PREFETCH_MAX: Final = 1_000
 RECOVER_BATCH: Final = 200

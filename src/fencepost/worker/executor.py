@@ -27,8 +27,9 @@ from fencepost.worker.context import CancelReason, Context
 from fencepost.worker.stepping import rest_of
 from fencepost.worker.threads import Threads
 
-RELAY_MAX = 32
-"""How many handlers run in one task, one after another, before the loop gets its turn."""
+TURN = 0.005
+"""Seconds for which handlers run in each other's tasks before the loop gets its turn: what it has
+to do meanwhile, such as to hand out what a claim has brought, waits for so long."""
 ARM_AFTER = 0.05
 """Attempts shorter than this get no timer of their own."""
 ARMED_AT_ONCE = 2 * ARM_AFTER
@@ -58,6 +59,8 @@ class Executor:
         self._children = Children(store.url, counters)
         # Attempts are started from within others that have just ended; none inherits of another.
         self._context = contextvars.copy_context()
+        self._turn_ends_at: float | None = None
+        """Until when tasks are passed on in this turn of the loop, which began with the first."""
         self._passing: asyncio.Task[Any] | None = None
         """The task of a handler that has just ended, for the next one to run in."""
         self._taken: Attempt | None = None
@@ -120,8 +123,11 @@ class Executor:
         task = asyncio.current_task()
         assert task is not None
         context = contextvars.copy_context()
-        for left in reversed(range(RELAY_MAX)):
-            may_pass_on = left > 0
+        if self._turn_ends_at is None:
+            self._turn_ends_at = self._clock.monotonic() + TURN
+            self._loop.call_soon(self._end_turn)
+        while True:
+            may_pass_on = self._turn_ends_at is None or attempt.started_at < self._turn_ends_at
             try:
                 args, kwargs = _arguments(attempt)
                 called = attempt.task.function(*args, **kwargs)
@@ -154,6 +160,9 @@ class Executor:
             if self._taken is None:
                 return
             attempt, self._taken = self._taken, None
+
+    def _end_turn(self) -> None:
+        self._turn_ends_at = None
 
     # Timing out.
 

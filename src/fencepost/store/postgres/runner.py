@@ -112,7 +112,6 @@ class _Lane:
         self._count = count
         self._posted: deque[Posted] = deque()
         self._news: SimpleQueue[None] = SimpleQueue()
-        self._loops_to_tell: set[asyncio.AbstractEventLoop] = set()
         self._mutex = threading.Lock()
         self._is_stopping = False
         self._threads: list[threading.Thread] = []
@@ -126,16 +125,10 @@ class _Lane:
             self._posted.append(Posted(operation, future, loop))
             if not self._threads:
                 self._start()
-        # A thread is woken once for all that this turn of the loop posts, so that two settles of
-        # one moment share a commit instead of each waking a thread.
-        if loop not in self._loops_to_tell:
-            self._loops_to_tell.add(loop)
-            loop.call_soon(self._tell, loop)
-        return future
-
-    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loops_to_tell.discard(loop)
+        # At once, although what else this turn of the loop posts may then go to another thread: a
+        # turn that runs handlers takes milliseconds.
         self._news.put(None)
+        return future
 
     def _start(self) -> None:
         self._threads = [

@@ -31,6 +31,7 @@ create table fencepost.policy(
   lease_ttl bigint
 );
 create unique index policy_body on fencepost.policy(md5(body));
+create index policy_lease_ttl on fencepost.policy(policy) where lease_ttl is not null;
 
 create sequence fencepost.seq;
 
@@ -396,8 +397,10 @@ set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
 set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_low timestamptz;
+  has_own_ttls boolean;
 begin
-  select low into v_low from fencepost.lane where lane = p_lane;
+  select low, exists (select 1 from fencepost.policy where lease_ttl is not null)
+  into v_low, has_own_ttls from fencepost.lane where lane = p_lane;
   perform 1 from fencepost.ready where lane = p_lane and run_at >= v_low limit 1;
   if not found then
     popped := '';
@@ -413,9 +416,10 @@ begin
   ), chosen as materialized (
     select taken.*, job.id, job.policy, job.max_attempts, job.encoding, job.payload,
       job.payload_bytes, job.key, job.tags, job.correlation_id,
-      coalesce(policy.lease_ttl, p_ttl) as ttl
+      case when has_own_ttls then coalesce(
+        (select lease_ttl from fencepost.policy where policy.policy = job.policy), p_ttl)
+      else p_ttl end as ttl
     from taken join fencepost.job on job.seq = taken.seq
-    left join fencepost.policy on policy.policy = job.policy
     order by taken.run_at, taken.seq
   ), leased as (
     insert into fencepost.lease
@@ -484,12 +488,15 @@ declare
   v_part integer := 1;
   v_left integer;
   v_wanted integer;
+  v_before integer;
   v_room integer;
   v_popped record;
   p record;
   g record;
   q integer;
   is_merged boolean := false;
+  -- So many jobs of a lease fit into a page with the rest of its row.
+  v_most constant integer := 400;
 begin
   m := fencepost.marks();
   -- One look at everything that could come in between.
@@ -542,13 +549,16 @@ begin
     -- Most apps: one type of one queue at one priority.
     v_wanted := least(v_left, coalesce(v_rooms[1], v_left));
     v_left := 0;
-    if v_wanted > 0 and (v_paused is null or p_lanes[1] <> all (v_paused)) then
+    while v_wanted > 0 and (v_paused is null or p_lanes[1] <> all (v_paused)) loop
       select * into v_popped from fencepost.pop(
-        t, p_lanes[1], v_wanted, p_worker, p_secret, v_part, p_ttl);
-      if v_popped.count > 0 then
-        v_jobs := '[' || p_lanes[1] || ',[' || v_popped.popped || ']]';
-      end if;
-    end if;
+        t, p_lanes[1], least(v_wanted, v_most), p_worker, p_secret, v_part, p_ttl);
+      exit when v_popped.count = 0;
+      v_jobs := v_jobs || case when v_jobs = '' then '[' else ',[' end || p_lanes[1] || ',['
+        || v_popped.popped || ']]';
+      v_part := v_part + 1000;
+      exit when v_popped.count < v_most;
+      v_wanted := v_wanted - v_popped.count;
+    end loop;
   end if;
   -- First everybody's share, then what others left over.
   for round in 1..2 loop
@@ -564,18 +574,21 @@ begin
         where queue = q and (v_paused is null or lane <> all (v_paused))
         group by priority order by priority
       loop
-        exit when v_wanted <= 0;
-        for p in select * from fencepost.split(g.lanes, v_wanted) loop
-          select * into v_popped from fencepost.pop(
-            t, p.lane, p.count, p_worker, p_secret, v_part, p_ttl);
-          continue when v_popped.count = 0;
-          is_merged := is_merged or v_jobs <> '';
-          v_jobs := v_jobs || case when v_jobs = '' then '[' else ',[' end || p.lane || ',['
-            || v_popped.popped || ']]';
-          v_part := v_part + 1000;
-          v_wanted := v_wanted - v_popped.count;
-          v_left := v_left - v_popped.count;
-          v_taken[q] := v_taken[q] + v_popped.count;
+        while v_wanted > 0 loop
+          v_before := v_wanted;
+          for p in select * from fencepost.split(g.lanes, least(v_wanted, v_most)) loop
+            select * into v_popped from fencepost.pop(
+              t, p.lane, p.count, p_worker, p_secret, v_part, p_ttl);
+            continue when v_popped.count = 0;
+            is_merged := is_merged or v_jobs <> '';
+            v_jobs := v_jobs || case when v_jobs = '' then '[' else ',[' end || p.lane || ',['
+              || v_popped.popped || ']]';
+            v_part := v_part + 1000;
+            v_wanted := v_wanted - v_popped.count;
+            v_left := v_left - v_popped.count;
+            v_taken[q] := v_taken[q] + v_popped.count;
+          end loop;
+          exit when v_before - v_wanted < least(v_before, v_most);
         end loop;
       end loop;
     end loop;
@@ -689,7 +702,6 @@ declare
   v_seqs bigint[];
   v_results text[];
   v_done bigint[];
-  v_rest bigint[];
   v_lost json[];
   v_count integer;
 begin
@@ -702,23 +714,24 @@ begin
     if v_parts[3] <> 'null' then
       v_results := array(select value::text from json_array_elements(v_parts[3]::json));
     end if;
-    v_rest := v_seqs;
     for e in
       select * from fencepost.lease where secret = v_secret and expires_at > t
       order by part for update
     loop
-      v_count := cardinality(v_rest);
-      exit when v_count = 0;
-      if e.seqs[1:v_count] = v_rest and v_count = cardinality(v_seqs) then
+      exit when v_seqs = '{}';
+      v_count := least(cardinality(v_seqs), cardinality(e.seqs));
+      if e.seqs[1:v_count] = v_seqs[1:v_count] then
         -- As they were claimed, so they end: nearly always.
         insert into fencepost.done(
           seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
           worker, result)
         select x.seq, t, e.started_at, x.scheduled_at, v_secret, coalesce(x.attempt, 1),
           coalesce(x.version, 1), 5, 0, e.worker, coalesce(x.result, 'null')
-        from unnest(v_rest, e.attempts[1:v_count], e.versions[1:v_count],
-          e.scheduled_ats[1:v_count], v_results) as x(seq, attempt, version, scheduled_at, result);
-        v_rest := '{}';
+        from unnest(v_seqs[1:v_count], e.attempts[1:v_count], e.versions[1:v_count],
+          e.scheduled_ats[1:v_count], v_results[1:v_count])
+          as x(seq, attempt, version, scheduled_at, result);
+        v_seqs := v_seqs[v_count + 1:];
+        v_results := v_results[v_count + 1:];
         if v_count = cardinality(e.seqs) then
           delete from fencepost.lease where secret = e.secret and part = e.part;
         else
@@ -743,7 +756,10 @@ begin
         v_count := coalesce(cardinality(v_done), 0);
         if v_count > 0 then
           perform fencepost.shrink(e, v_done);
-          v_rest := array(select x from unnest(v_rest) as x where x <> all (v_done));
+          select coalesce(array_agg(x.seq order by x.n), '{}'), array_agg(x.result order by x.n)
+          into v_seqs, v_results
+          from unnest(v_seqs, v_results) with ordinality as x(seq, result, n)
+          where x.seq <> all (v_done);
         end if;
       end if;
       if v_count > 0 then
@@ -751,8 +767,8 @@ begin
         values (e.lane, 3, -v_count), (e.lane, 5, v_count);
       end if;
     end loop;
-    if v_rest <> '{}' then
-      v_lost := v_lost || array(select json_build_array(v_secret, x) from unnest(v_rest) as x);
+    if v_seqs <> '{}' then
+      v_lost := v_lost || array(select json_build_array(v_secret, x) from unnest(v_seqs) as x);
     end if;
   end loop;
   return array_to_json(v_lost);
