@@ -21,7 +21,7 @@ from fencepost.observe.counters import Counters
 from fencepost.store.observed import observed
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
-from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
+from fencepost.store.replies import Duplicate, EnqueueReply
 
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
@@ -139,8 +139,6 @@ class Session:
 
 def accepted(reply: EnqueueReply) -> EnqueueReply:
     """Return *reply*, or raise if it is a duplicate that asked to be rejected."""
-    match reply:
-        case Duplicate(job_id, type_, key, _, True):
-            raise DuplicateJobError(type=type_, key=key, existing_id=job_id)
-        case Enqueued() | Duplicate():
-            return reply
+    if isinstance(reply, Duplicate) and reply.is_rejected:
+        raise DuplicateJobError(type=reply.type, key=reply.key, existing_id=reply.job_id)
+    return reply

@@ -167,7 +167,7 @@ class TaskHandle(_Handle, Generic[P, R]):
         jobs = self._prepare_many(arguments)
         with naming_existing(self._session):
             replies = self._session.submit_all(jobs, self._options.conn)
-        return [cast("JobHandle[R]", handle(self._session, accepted(r))) for r in replies]
+        return cast("list[JobHandle[R]]", [handle(self._session, accepted(r)) for r in replies])
 
     def pause(self) -> None:
         """Hand out no more jobs of this type; those running go on."""

@@ -65,12 +65,13 @@ class Signature:
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
         """Return the payload of a call, or raise InvalidPayloadError if the handler refuses it."""
         try:
-            sole = self._sole_bytes(args, kwargs)
+            sole = self._sole_bytes(args, kwargs) if len(self.parameters) == 1 else None
             if sole is not None:
                 body = Body(sole, Encoding.BINARY)
             else:
                 arguments = self._bind(args, kwargs)
-                self._refuse_text(arguments)
+                if self._binary:
+                    self._refuse_text(arguments)
                 body = encode_json(arguments)
             self._read(body)
         except TypeError as error:
@@ -81,7 +82,7 @@ class Signature:
 
     def _sole_bytes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:
         """Return the one argument of a handler of one parameter, if it is binary."""
-        if len(self.parameters) != 1 or len(args) + len(kwargs) != 1:
+        if len(args) + len(kwargs) != 1:
             return None
         parameter = self.parameters[0]
         if args:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from fencepost.core.idempotency import OnDuplicate
-from fencepost.core.ids import id_text
+from fencepost.core.ids import id_of_digits, id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.errors import DuplicateJobError
@@ -28,73 +27,90 @@ _encoder = msgspec.json.Encoder()
 _replies = msgspec.json.Decoder(list[tuple[int, str | None]])
 
 
-class _Drawn(NamedTuple):
-    """A new job with its id and its numbers."""
+class _Batch:
+    """Jobs that share a statement, their ids, and payloads if they are as plain as most."""
 
-    job: NewJob
-    id_: bytes
-    lane: int
-    policy: int
-    payload: str | None
-    """Its payload, if it is as plain as most; None for a job that is enqueued singly."""
+    def __init__(self, first: NewJob, lane: int, policy: int, *, is_plain: bool) -> None:
+        self.first = first
+        self.lane = lane
+        self.policy = policy
+        self.is_plain = is_plain
+        self.jobs: list[NewJob] = []
+        self.ids: list[bytes] = []
+        self.payloads: list[str] = []
 
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """What jobs have in common that share a statement."""
-        job = self.job
-        return (self.payload is None, self.lane, self.policy, job.delay, job.run_at)
+    def takes(self, job: NewJob, *, is_plain: bool) -> bool:
+        """Tell whether *job* can share the statement. Jobs of one call share most objects."""
+        first = self.first
+        return (
+            is_plain is self.is_plain
+            and len(self.jobs) < CHUNK
+            and (job.policy is first.policy or job.policy == first.policy)
+            and job.type == first.type
+            and job.queue == first.queue
+            and job.priority is first.priority
+            and job.delay == first.delay
+            and job.run_at == first.run_at
+        )
 
 
 def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
     """Store *jobs* in their order, each unless its key is held."""
     numbers = yield from env.catalog.number(jobs)
-    drawn: list[_Drawn] = []
+    batches: list[_Batch] = []
     for job, id_ in zip(jobs, env.clock.new_ids(len(jobs)), strict=True):
-        lane, policy = numbers.of(job)
-        is_plain = job.key is None and not job.tags and job.correlation_id is None
-        payload = plain_json(job.payload) if is_plain else None
-        drawn.append(_Drawn(job, id_, lane, policy, payload))
-    groups = [list(group) for _, group in groupby(drawn, key=lambda each: each.kind)]
-    chunks = [g[n : n + CHUNK] for g in groups for n in range(0, len(g), CHUNK)]
+        payload = None
+        if job.key is None and not job.tags and job.correlation_id is None:
+            payload = plain_json(job.payload)
+        is_plain = payload is not None
+        if not batches or not batches[-1].takes(job, is_plain=is_plain):
+            batches.append(_Batch(job, *numbers.of(job), is_plain=is_plain))
+        batch = batches[-1]
+        batch.jobs.append(job)
+        batch.ids.append(id_)
+        if payload is not None:
+            batch.payloads.append(payload)
     replies: list[EnqueueReply] = []
-    for chunk in chunks:
+    for batch in batches:
         # A statement that is all there is to do needs no transaction around it.
-        alone = len(chunks) == 1 and not atomic
-        if chunk[0].payload is None:
-            replies += yield from _enqueue_each(env, chunk, atomic=atomic, alone=alone)
+        alone = len(batches) == 1 and not atomic
+        if batch.is_plain:
+            replies += yield from _enqueue_alike(env, batch, alone=alone)
         else:
-            replies += yield from _enqueue_alike(env, chunk, alone=alone)
+            replies += yield from _enqueue_each(env, batch, atomic=atomic, alone=alone)
     return replies
 
 
-def _enqueue_alike(env: Env, chunk: Sequence[_Drawn], *, alone: bool) -> Plan[list[EnqueueReply]]:
-    job, _, lane, policy, _ = chunk[0]
+def _enqueue_alike(env: Env, batch: _Batch, *, alone: bool) -> Plan[list[EnqueueReply]]:
+    job = batch.first
+    digits = [id_.hex() for id_ in batch.ids]
     params = (
         env.now,
-        lane,
-        policy,
+        batch.lane,
+        batch.policy,
         job.policy.max_attempts,
         seconds_to_us(job.delay),
         job.run_at,
         seconds_to_us(job.policy.lifetime),
-        "{" + ",".join([each.id_.hex() for each in chunk]) + "}",
-        "[" + ",".join([each.payload or "" for each in chunk]) + "]",
+        "{" + ",".join(digits) + "}",
+        "[" + ",".join(batch.payloads) + "]",
     )
     ((number,),) = yield Statement(ENQUEUE, params, alone=alone)
-    state = BY_NUMBER[number]
-    return [Enqueued(id_text(each.id_), job.type, state) for each in chunk]
+    type_, state = job.type, BY_NUMBER[number]
+    return [Enqueued(id_of_digits(each), type_, state) for each in digits]
 
 
 def _enqueue_each(
-    env: Env, chunk: Sequence[_Drawn], *, atomic: bool, alone: bool
+    env: Env, batch: _Batch, *, atomic: bool, alone: bool
 ) -> Plan[list[EnqueueReply]]:
-    fields = _encoder.encode([_fields(each) for each in chunk]).decode()
-    ((text,),) = yield Statement(ENQUEUE_EACH, (env.now, fields), alone=alone)
+    given = list(zip(batch.jobs, batch.ids, strict=True))
+    fields = [_fields(job, id_, batch.lane, batch.policy) for job, id_ in given]
+    params = (env.now, _encoder.encode(fields).decode())
+    ((text,),) = yield Statement(ENQUEUE_EACH, params, alone=alone)
     replies: list[EnqueueReply] = []
-    for each, (number, holder) in zip(chunk, _replies.decode(text), strict=True):
-        job = each.job
+    for (job, id_), (number, holder) in zip(given, _replies.decode(text), strict=True):
         if holder is None:
-            replies.append(Enqueued(id_text(each.id_), job.type, BY_NUMBER[number]))
+            replies.append(Enqueued(id_text(id_), job.type, BY_NUMBER[number]))
             continue
         assert job.key is not None
         is_rejected = job.key.on_duplicate is OnDuplicate.REJECT
@@ -104,14 +120,14 @@ def _enqueue_each(
     return replies
 
 
-def _fields(drawn: _Drawn) -> dict[str, Any]:
-    job, key = drawn.job, drawn.job.key
+def _fields(job: NewJob, id_: bytes, lane: int, policy: int) -> dict[str, Any]:
+    key = job.key
     encoding, payload, data = body_fields(job.payload)
     return {
-        "id": drawn.id_.hex(),
-        "lane": drawn.lane,
+        "id": id_.hex(),
+        "lane": lane,
         "type": job.type,
-        "policy": drawn.policy,
+        "policy": policy,
         "max_attempts": job.policy.max_attempts,
         "delay": seconds_to_us(job.delay),
         "run_at": job.run_at,

@@ -95,6 +95,7 @@ def _gains(found: dict[str, list[float]]) -> list[Figure]:
             beside_what="1 async caller",
             ratio=awaiting.ratio,
             spread=awaiting.spread,
+            target=GAIN_TARGET,
         ),
     ]
 

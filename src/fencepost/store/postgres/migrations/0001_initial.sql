@@ -280,18 +280,20 @@ declare
   t timestamptz;
   due timestamptz;
   v_state smallint;
+  v_expires_at timestamptz;
 begin
   -- The transaction has its number before it reads the clock: `tidy` relies on it.
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
   due := greatest(coalesce(p_run_at, t + p_delay * interval '1 microsecond'), t);
   v_state := case when due <= t then 1 else 2 end;
+  v_expires_at := t + p_lifetime * interval '1 microsecond';
   if v_state = 1 then
     with j as (
       insert into fencepost.job(
         seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload)
-      select nextval('fencepost.seq'), x.id, t, due, t + p_lifetime * interval '1 microsecond',
-        p_lane, p_policy, p_max_attempts, x.payload::text
+      select nextval('fencepost.seq'), x.id, t, due, v_expires_at, p_lane, p_policy,
+        p_max_attempts, x.payload::text
       from rows from (unnest(p_ids), json_array_elements(p_payloads)) as x(id, payload)
       returning seq
     )
@@ -300,8 +302,8 @@ begin
     with j as (
       insert into fencepost.job(
         seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload)
-      select nextval('fencepost.seq'), x.id, t, due, t + p_lifetime * interval '1 microsecond',
-        p_lane, p_policy, p_max_attempts, x.payload::text
+      select nextval('fencepost.seq'), x.id, t, due, v_expires_at, p_lane, p_policy,
+        p_max_attempts, x.payload::text
       from rows from (unnest(p_ids), json_array_elements(p_payloads)) as x(id, payload)
       returning seq
     )
