@@ -30,7 +30,6 @@ from fencepost.store.postgres.moving import (
     placed,
     put,
 )
-from fencepost.store.postgres.rows import encode_json
 from fencepost.store.replies import (
     CancelReply,
     Conflict,
@@ -47,6 +46,7 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Edit, RetryRequest, Scope
 from fencepost.store.states import BY_NUMBER
+from fencepost.store.texts import encode_json
 from fencepost.store.wanted import wanted_ids
 
 A = TypeVar("A")

@@ -10,16 +10,10 @@ from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.rows import (
-    JOB_COLUMNS,
-    decode_attempt,
-    decode_body,
-    decode_job,
-    decode_tags,
-    utc,
-)
+from fencepost.store.postgres.rows import JOB_COLUMNS, decode_attempt, decode_body, decode_job, utc
 from fencepost.store.records import fitting, unreadable
 from fencepost.store.replies import Dump
+from fencepost.store.texts import decode_tags
 
 # The length of a long value is known without reading it.
 SIZES = """

@@ -16,10 +16,10 @@ from fencepost.errors import ConfigurationError, FencepostError
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, Statement
 from fencepost.store.postgres.ringer import NOTIFY
-from fencepost.store.postgres.rows import encode_json
 from fencepost.store.postgres.tokens import NOWHERE, read_token
 from fencepost.store.replies import Fate
 from fencepost.store.requests import Joined
+from fencepost.store.texts import encode_json
 
 T = TypeVar("T")
 

@@ -14,10 +14,11 @@ from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.control import HOLD_MARKS, HOLDER
-from fencepost.store.postgres.rows import body_fields, encode_failure, encode_json
+from fencepost.store.postgres.rows import body_fields
 from fencepost.store.records import loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
 from fencepost.store.states import NUMBER
+from fencepost.store.texts import encode_failure, encode_json
 
 # Numbered after they are sorted, so that jobs due at the same time keep their order. Whatever is
 # put below a mark lowers it, as `fencepost.put` does; there are marks here that it need not lower.

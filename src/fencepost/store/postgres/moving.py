@@ -13,8 +13,9 @@ from fencepost.core.lifecycle import DEAD, State
 from fencepost.core.outcome import Decision
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.rows import body_fields, encode_failure
+from fencepost.store.postgres.rows import body_fields
 from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.texts import encode_failure
 
 STANDING = """
 select seq, id::text, lane, policy, state, attempt, max_attempts, version, run_at::text,

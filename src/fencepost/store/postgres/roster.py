@@ -10,9 +10,9 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.limits import WORKER_SILENCE
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.rows import encode_json
 from fencepost.store.replies import Term
 from fencepost.store.requests import WorkerInfo
+from fencepost.store.texts import encode_json
 
 # A statement cannot delete a row and update it too, so that a worker that had long been silent
 # itself is left to the update.

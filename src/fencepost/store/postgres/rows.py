@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
@@ -13,27 +12,20 @@ from fencepost.core.job import (
     Attempt,
     AttemptOutcome,
     Body,
-    Category,
     DeadLetter,
     Encoding,
-    Failure,
     Job,
     Ownership,
-    Progress,
 )
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
 from fencepost.store.plan import Row
 from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS
+from fencepost.store.texts import UNREADABLE, decode_failure, decode_progress, readable_tags
 
-_failures = msgspec.json.Decoder(Failure)
-_progress = msgspec.json.Decoder(Progress)
-_tags = msgspec.json.Decoder(dict[str, str])
-_encoder = msgspec.json.Encoder()
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
-UNREADABLE = Failure(Category.SYSTEM, "the stored failure cannot be read", code="corrupt")
 
 _PRIORITIES = {int(priority): priority for priority in Priority}
 
@@ -78,10 +70,10 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         payload=decode_body(encoding, payload, payload_bytes) or EMPTY,
         result=decode_body(result_encoding, result, result_bytes),
         failure=decode_failure(failure),
-        progress=_decode_progress(progress),
+        progress=decode_progress(progress),
         checkpoint=decode_body(checkpoint_encoding, checkpoint, checkpoint_bytes),
         key=key,
-        tags=_decode_tags_or_none(tags),
+        tags=readable_tags(tags),
         correlation_id=correlation_id,
         replay_of=replay_of,
     )
@@ -126,44 +118,6 @@ def decode_body(encoding: int | None, text: str | None, data: bytes | None) -> B
     if encoding not in (0, 1) or (text is None and data is None):
         return None
     return Body(text.encode() if text is not None else bytes(data or b""), ENCODINGS[encoding])
-
-
-def encode_failure(failure: Failure | None) -> str | None:
-    return None if failure is None else encode_json(failure)
-
-
-def decode_failure(text: str | None) -> Failure | None:
-    """Return a failure; one that cannot be read is still a failure."""
-    if text is None:
-        return None
-    try:
-        return _failures.decode(text)
-    except (msgspec.DecodeError, TypeError):
-        return UNREADABLE
-
-
-def encode_json(value: Any) -> str:
-    """Return the text of a small value."""
-    return _encoder.encode(value).decode()
-
-
-def _decode_progress(text: str | None) -> Progress | None:
-    try:
-        return None if text is None else _progress.decode(text)
-    except (msgspec.DecodeError, TypeError):
-        return None
-
-
-def decode_tags(text: str | None) -> dict[str, str]:
-    """Return tags, or raise msgspec.DecodeError if they are corrupt."""
-    return _tags.decode(text) if text else {}
-
-
-def _decode_tags_or_none(text: str | None) -> dict[str, str]:
-    try:
-        return decode_tags(text)
-    except (msgspec.DecodeError, TypeError):
-        return {}
 
 
 def decode_attempt(job_id: str, row: Row) -> Attempt:

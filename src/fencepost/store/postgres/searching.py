@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.lifecycle import TERMINAL, State
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.rows import encode_json
 from fencepost.store.states import NUMBER
+from fencepost.store.texts import encode_json
 
 WALK = 5_000
 FEW = 5_000

@@ -16,7 +16,7 @@ from fencepost.core.payload import NULL
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.moving import LIFT_LEASED, Ending, end, lifted
-from fencepost.store.postgres.rows import body_fields, encode_json, plain_json
+from fencepost.store.postgres.rows import body_fields, plain_json
 from fencepost.store.postgres.tokens import NOWHERE, Fence, read_token
 from fencepost.store.replies import (
     AlreadySettled,
@@ -30,6 +30,7 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Beat, Save
 from fencepost.store.states import BY_NUMBER
+from fencepost.store.texts import encode_json
 from fencepost.store.wanted import wanted_ids
 
 COMPLETE = "select fencepost.complete(%s, %s)::text"

@@ -37,9 +37,9 @@ from fencepost.store.sqlite.enqueueing import (
     write_tags,
 )
 from fencepost.store.sqlite.looking import get
-from fencepost.store.sqlite.rows import decode_tags, encode_json
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.texts import encode_json, readable_tags
 from fencepost.store.wanted import wanted_ids
 
 A = TypeVar("A")
@@ -200,19 +200,12 @@ def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
     ((fresh_seq,),) = yield Statement(INSERT_ONE, values_)
     if key is not None:
         yield from take_key(type_, key, fresh_seq, key_window, now)
-    yield from write_tags(fresh_seq, _readable_tags(tags))
+    yield from write_tags(fresh_seq, readable_tags(tags))
     yield Statement(RECORD_SUCCESSOR, (seq,))
     tally = Tally()
     tally.move(lane, None, state)
     yield from tally.write()
     return Replayed(id_text(id_), id_text(fresh), type_, state)
-
-
-def _readable_tags(text: str | None) -> dict[str, str]:
-    try:
-        return decode_tags(text)
-    except ValueError:
-        return {}
 
 
 def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
@@ -240,7 +233,7 @@ def _edit(env: Env, item: Edit) -> Plan[EditReply]:
             return Conflict(item.job_id, state)
         yield Statement(SET_PRIORITY, (int(item.priority), seq))
     if item.tags is not None:
-        for name, value in _readable_tags(tags).items():
+        for name, value in readable_tags(tags).items():
             yield Statement(DROP_TAGS, (name, value, seq))
         yield Statement(SET_TAGS, (encode_json(item.tags) if item.tags else None, seq))
         yield from write_tags(seq, item.tags)

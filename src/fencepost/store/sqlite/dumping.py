@@ -12,13 +12,8 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.records import fitting, unreadable
 from fencepost.store.replies import Dump
 from fencepost.store.sqlite.catalog import Env, Lane, numbers_json
-from fencepost.store.sqlite.rows import (
-    JOB_COLUMNS,
-    decode_attempt,
-    decode_body,
-    decode_job,
-    decode_tags,
-)
+from fencepost.store.sqlite.rows import JOB_COLUMNS, decode_attempt, decode_body, decode_job
+from fencepost.store.texts import decode_tags
 
 # The length of a blob is known without reading it.
 SIZES = """

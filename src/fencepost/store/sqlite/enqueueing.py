@@ -14,9 +14,9 @@ from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.sqlite.catalog import Env, Tally
-from fencepost.store.sqlite.rows import encode_json
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, NUMBER
+from fencepost.store.texts import encode_json
 
 COLUMNS = """
 id, lane, policy, priority, state, max_attempts, run_at, created_at, updated_at, scheduled_at,

@@ -29,10 +29,11 @@ from fencepost.store.replies import Moved
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.catalog import Env, Lane, Tally, numbers_json
 from fencepost.store.sqlite.endings import Ending, Standing, end
-from fencepost.store.sqlite.rows import decode_body, decode_tags
+from fencepost.store.sqlite.rows import decode_body
 from fencepost.store.sqlite.settling import make_token
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import ENCODINGS, RUNNING
+from fencepost.store.texts import decode_tags
 
 INLINE_PAYLOAD_MAX = 8_192
 CLAIM = f"""

@@ -16,9 +16,10 @@ from fencepost.store.replies import Loaded, LoadReply, Present
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.endings import RECORD
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, find_holder
-from fencepost.store.sqlite.rows import encode_body, encode_failure, encode_json
+from fencepost.store.sqlite.rows import encode_body
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import ENCODING_NUMBER, NUMBER
+from fencepost.store.texts import encode_failure, encode_json
 
 PRESENT = "select id from jobs where id in ({values})"
 LAST = "select coalesce(max(seq), 0) from jobs"

@@ -10,7 +10,7 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Term
 from fencepost.store.requests import WorkerInfo
 from fencepost.store.sqlite.catalog import Env
-from fencepost.store.sqlite.rows import encode_json
+from fencepost.store.texts import encode_json
 
 ANNOUNCE = """
 insert into workers(id, seen_at, info) values (?, ?, ?)

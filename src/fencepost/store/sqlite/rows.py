@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from fencepost.core.ids import attempt_id, id_text, previous_attempt_id
 from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import (
@@ -13,12 +9,9 @@ from fencepost.core.job import (
     Attempt,
     AttemptOutcome,
     Body,
-    Category,
     DeadLetter,
-    Failure,
     Job,
     Ownership,
-    Progress,
 )
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import DEFAULT_POLICY, Policy
@@ -26,15 +19,10 @@ from fencepost.core.priority import Priority
 from fencepost.store.plan import Row
 from fencepost.store.sqlite.catalog import Lane
 from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS
-
-_failures = msgspec.json.Decoder(Failure)
-_progress = msgspec.json.Decoder(Progress)
-_tags = msgspec.json.Decoder(dict[str, str])
-_encoder = msgspec.json.Encoder()
+from fencepost.store.texts import UNREADABLE, decode_failure, decode_progress, readable_tags
 
 _PRIORITIES = {int(priority): priority for priority in Priority}
 
-UNREADABLE = Failure(Category.SYSTEM, "the stored failure cannot be read", code="corrupt")
 
 JOB_COLUMNS = """
 seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version,
@@ -74,10 +62,10 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         payload=decode_body(payload, payload_encoding) or EMPTY,
         result=decode_body(result, result_encoding),
         failure=decode_failure(failure),
-        progress=_decode_progress(progress),
+        progress=decode_progress(progress),
         checkpoint=decode_body(checkpoint, checkpoint_encoding),
         key=key,
-        tags=_decode_tags_or_none(tags),
+        tags=readable_tags(tags),
         correlation_id=correlation_id,
         replay_of=None if replay_of is None else id_text(replay_of),
     )
@@ -97,45 +85,6 @@ def decode_body(data: bytes | None, encoding: int | None) -> Body | None:
 def encode_body(body: Body | None) -> tuple[bytes | None, int | None]:
     """Return the two columns of a body."""
     return (None, None) if body is None else (body.data, ENCODING_NUMBER[body.encoding])
-
-
-def decode_failure(text: str | None) -> Failure | None:
-    """Return a failure; one that cannot be read is still a failure."""
-    if text is None:
-        return None
-    try:
-        return _failures.decode(text)
-    except (msgspec.DecodeError, TypeError):
-        return UNREADABLE
-
-
-def encode_failure(failure: Failure | None) -> str | None:
-    """Return the column of a failure."""
-    return None if failure is None else _encoder.encode(failure).decode()
-
-
-def _decode_progress(text: str | None) -> Progress | None:
-    try:
-        return None if text is None else _progress.decode(text)
-    except (msgspec.DecodeError, TypeError):
-        return None
-
-
-def encode_json(value: Any) -> str:
-    """Return the text of a small value."""
-    return _encoder.encode(value).decode()
-
-
-def decode_tags(text: str | None) -> dict[str, str]:
-    """Return tags, or raise msgspec.DecodeError if they are corrupt."""
-    return _tags.decode(text) if text else {}
-
-
-def _decode_tags_or_none(text: str | None) -> dict[str, str]:
-    try:
-        return decode_tags(text)
-    except (msgspec.DecodeError, TypeError):
-        return {}
 
 
 def decode_attempt(job_id: str, row: Row) -> Attempt:

@@ -39,9 +39,10 @@ from fencepost.store.sqlite.endings import (
     end,
     standing,
 )
-from fencepost.store.sqlite.rows import encode_body, encode_json
+from fencepost.store.sqlite.rows import encode_body
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import BY_NUMBER, NUMBER, RUNNING
+from fencepost.store.texts import encode_json
 
 Reply = TypeVar("Reply")
 
