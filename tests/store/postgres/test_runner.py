@@ -72,9 +72,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     trips: Asked = []
     ask = Session.ask
 
-    def record(self: Session, statements: list[Statement]) -> Any:
+    def record(self: Session, statements: list[Statement], *postscript: Any) -> Any:
         trips.append(list(statements))
-        return ask(self, statements)
+        return ask(self, statements, *postscript)
 
     monkeypatch.setattr(Session, "ask", record)
     return trips

@@ -11,12 +11,14 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 import psycopg
 
 from fencepost.errors import FencepostError
-from fencepost.store.plan import Statement
+from fencepost.store.plan import Operation, Statement
 from fencepost.store.postgres.bell import CHANNELS
 from fencepost.store.postgres.connections import Connections
 from fencepost.store.postgres.transaction import RELAX
@@ -35,12 +37,40 @@ class Ringer:
         self._connections = connections
         self._news = threading.Condition()
         self._untold: set[Topic] = set()
+        self._told: set[int] = set()
+        """Operations whose news went out behind their commit."""
+        self._told_at = -SPACING
         self._is_telling = False
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def ring(self, topics: AbstractSet[Topic]) -> None:
-        """Have *topics* told soon."""
+    def postscript(self, operations: Sequence[Operation[Any]]) -> Sequence[Statement]:
+        """Return what tells of *operations* behind their commit, if that is due.
+
+        Only of submissions, which nearly always make jobs claimable.
+        """
+        told = {id(operation) for operation in operations if operation.name == "enqueue"}
+        if not told:
+            return ()
+        with self._news:
+            self._told -= told  # what an earlier try told was of nothing
+            now = self._connections.clock.monotonic()
+            if now < self._told_at + SPACING:
+                return ()
+            self._told_at = now
+            self._told |= told
+        return (RELAX, NOTIFY[Topic.READY])
+
+    def forget(self, operation: Operation[Any]) -> None:
+        """Note that *operation* has failed."""
+        with self._news:
+            self._told.discard(id(operation))
+
+    def ring(self, operation: Operation[Any], topics: AbstractSet[Topic]) -> None:
+        """Have *topics* told soon, as far as they were not told behind the commit."""
+        if id(operation) in self._told:
+            self.forget(operation)
+            topics = topics - {Topic.READY}
         if not topics:
             return
         with self._news:
@@ -78,6 +108,7 @@ class Ringer:
                     return
                 topics, self._untold = self._untold, set()
                 self._is_telling = True
+                self._told_at = self._connections.clock.monotonic()
             try:
                 with self._connections.lend() as session:
                     session.ask([RELAX, *(NOTIFY[topic] for topic in topics)])

@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
@@ -40,6 +41,14 @@ from fencepost.store.posting import Answer, Posted, deliver, drain
 
 T = TypeVar("T")
 
+Postscript = Callable[[Sequence[Operation[Any]]], Sequence[Statement]]
+"""What to execute after the commit of operations, in the same round trip."""
+
+
+def _nothing(_: Sequence[Operation[Any]]) -> Sequence[Statement]:
+    return ()
+
+
 CONFLICTS_MAX = 5
 """How often an operation is done again because it met another."""
 CONFLICT_PAUSE = 0.005
@@ -55,8 +64,10 @@ class Runner:
         self,
         connections: Connections,
         lend: Callable[[], AbstractContextManager[Session]] | None = None,
+        postscript: Postscript = _nothing,
     ) -> None:
         self._lend = lend or connections.lend
+        self._postscript = postscript
         self._clock = connections.clock
         self._where = connections.address.shown
 
@@ -66,7 +77,7 @@ class Runner:
         has_changed_session = False
         while True:
             with self._lend() as session:
-                run = Run(session, operation)
+                run = Run(session, operation, partial(self._postscript, [operation]))
                 try:
                     return run.perform()
                 except psycopg.Error as error:
@@ -85,10 +96,16 @@ class Runner:
 class GroupRunner:
     """Runs awaited operations on threads, many to a commit; reads apart from the rest."""
 
-    def __init__(self, connections: Connections, *, threads: int = WRITERS_DEFAULT) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        *,
+        threads: int = WRITERS_DEFAULT,
+        postscript: Postscript = _nothing,
+    ) -> None:
         self._connections = connections
-        self._writing = _Lane(connections, "fencepost-postgres-write", threads)
-        self._reading = _Lane(connections, "fencepost-postgres-read", 1)
+        self._writing = _Lane(connections, "fencepost-postgres-write", threads, postscript)
+        self._reading = _Lane(connections, "fencepost-postgres-read", 1, _nothing)
 
     async def run(self, operation: Operation[T]) -> T:
         """Post *operation* and wait for its answer; one cancelled before it starts is not run."""
@@ -106,8 +123,11 @@ class GroupRunner:
 class _Lane:
     """A queue of posted operations, and the threads that take from it."""
 
-    def __init__(self, connections: Connections, name: str, count: int) -> None:
+    def __init__(
+        self, connections: Connections, name: str, count: int, postscript: Postscript
+    ) -> None:
         self._connections = connections
+        self._postscript = postscript
         self._name = name
         self._count = count
         self._posted: deque[Posted] = deque()
@@ -147,7 +167,7 @@ class _Lane:
             thread.join()
 
     def _work(self) -> None:
-        crew = _Crew(self._connections)
+        crew = _Crew(self._connections, self._postscript)
         try:
             while True:
                 self._news.get()
@@ -168,10 +188,11 @@ class _Started(NamedTuple):
 class _Crew:
     """What one thread serves groups with: a connection of its own."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, postscript: Postscript) -> None:
         self._own = connections.dedicated()
         self._where = connections.address.shown
-        self._runner = Runner(connections, self._own.lend)
+        self._postscript = postscript
+        self._runner = Runner(connections, self._own.lend, postscript)
 
     def close(self) -> None:
         self._own.close()
@@ -205,7 +226,11 @@ class _Crew:
             return group
         try:
             with self._own.lend() as session:
-                rows = session.ask([*_relaxing(together), *(s.statement for s in together)])
+                done = [s.posted.operation for s in together if not s.statement.prepares]
+                rows = session.ask(
+                    [*_relaxing(together), *(s.statement for s in together)],
+                    self._postscript(done),
+                )
         except (psycopg.Error, FencepostError) as error:
             return self._explain(together, error) + apart
         return self._finish(together, rows[-len(together) :]) + apart

@@ -94,10 +94,10 @@ class PostgresStore(Store):
         self.clock = clock or SystemClock()
         self._env = Env(self.clock, Catalog())
         self._connections = Connections(address, clock=self.clock, patience=patience)
-        self._runner = Runner(self._connections)
-        self._group = GroupRunner(self._connections)
-        self._bell = Bell(self._connections)
         self._ringer = Ringer(self._connections)
+        self._runner = Runner(self._connections, postscript=self._ringer.postscript)
+        self._group = GroupRunner(self._connections, postscript=self._ringer.postscript)
+        self._bell = Bell(self._connections)
         self._is_checked = False
         self._is_joined = False
         self._places: set[joining.Place] = set()
@@ -108,15 +108,23 @@ class PostgresStore(Store):
 
     def run(self, operation: Operation[T]) -> T:
         self._check_schema()
-        result = self._runner.run(operation)
-        self._ringer.ring(topics_of(operation, result))
+        try:
+            result = self._runner.run(operation)
+        except BaseException:
+            self._ringer.forget(operation)
+            raise
+        self._ringer.ring(operation, topics_of(operation, result))
         return result
 
     async def run_async(self, operation: Operation[T]) -> T:
         if not self._is_checked:
             await asyncio.to_thread(self._check_schema)
-        result = await self._group.run(operation)
-        self._ringer.ring(topics_of(operation, result))
+        try:
+            result = await self._group.run(operation)
+        except BaseException:
+            self._ringer.forget(operation)
+            raise
+        self._ringer.ring(operation, topics_of(operation, result))
         return result
 
     # In a caller's own transaction.

@@ -6,6 +6,7 @@ whose ``begin`` travels with the first statement.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -33,8 +34,14 @@ def relaxing(effect: Effect) -> list[Statement]:
 class Run(Generic[T]):
     """One run of an operation's plan on one session, and what is known of it should it break."""
 
-    def __init__(self, session: Session, operation: Operation[T]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        operation: Operation[T],
+        postscript: Callable[[], Sequence[Statement]] = tuple,
+    ) -> None:
         self._session = session
+        self._postscript = postscript
         self._effect = operation.effect
         self._start = operation.start
         self._failure: psycopg.Error | None = None
@@ -71,7 +78,8 @@ class Run(Generic[T]):
     def _ask_alone(self, statement: Statement) -> list[Row]:
         is_writing = self._effect is not Effect.READ and not statement.prepares
         try:
-            rows = self._session.ask([*relaxing(self._effect), statement])[-1]
+            postscript = () if statement.prepares else self._postscript()
+            rows = self._session.ask([*relaxing(self._effect), statement], postscript)[-1]
         except psycopg.Error as error:
             self.is_open_ended = is_writing and is_loss(error)
             raise

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import select
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -84,16 +85,22 @@ class Session(psycopg.Connection[Row]):
             pq.TransactionStatus.INERROR,
         )
 
-    def ask(self, statements: Sequence[Statement]) -> list[list[Row]]:
+    def ask(
+        self, statements: Sequence[Statement], postscript: Sequence[Statement] = ()
+    ) -> list[list[Row]]:
         """Execute *statements* in one round trip; return the rows of each.
 
         Raises the server's error, after which nothing of this round trip is committed (a commit
         that was itself asked for aside), or an OperationalError without a code if the connection
-        broke and nobody knows.
+        broke and nobody knows. The *postscript* is a transaction of its own, in the same round
+        trip but after the commit; nobody is told what becomes of it.
         """
         commands = [self._dump_all(statement) for statement in statements]  # raises before it sends
+        further = [command for statement in postscript for command in self._dump_all(statement)]
         try:
-            results = iter(self._exchange([command for each in commands for command in each]))
+            results = iter(
+                self._exchange([command for each in commands for command in each], further)
+            )
         except BaseException as error:
             is_told = isinstance(error, psycopg.Error) and error.sqlstate is not None
             if not is_told or self.pgconn.status != pq.ConnStatus.OK:
@@ -120,7 +127,9 @@ class Session(psycopg.Connection[Row]):
         dumped = transformer.dump_sequence(params, _formats(len(params)))
         return _Command(sql, dumped, transformer.types or (), transformer.formats)
 
-    def _exchange(self, commands: Sequence[_Command]) -> list[PGresult]:
+    def _exchange(
+        self, commands: Sequence[_Command], further: Sequence[_Command]
+    ) -> list[PGresult]:
         pgconn = self.pgconn
         if pgconn.status != pq.ConnStatus.OK:
             raise psycopg.OperationalError("the connection is closed")
@@ -129,11 +138,18 @@ class Session(psycopg.Connection[Row]):
         for command in commands:
             self._send(command, preparing)
         pgconn.pipeline_sync()
+        if further:
+            for command in further:
+                pgconn.send_query_params(*command)
+            pgconn.pipeline_sync()
         self._flush()
         results, failure = self._collect(len(preparing))
         if failure is not None:
             for key in filter(None, preparing[len(results) :]):
                 self._names[key] = None  # the server did not come to prepare it
+        if further:
+            with suppress(psycopg.OperationalError):
+                self._collect(len(further))
         if pgconn.status == pq.ConnStatus.OK:
             pgconn.exit_pipeline_mode()
         if failure is not None:

@@ -1,0 +1,104 @@
+"""Telling of news: behind the commit where that is due, and never of less than there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from tests.store.postgres.conftest import Admin
+
+from fencepost.core.idempotency import Key, OnDuplicate
+from fencepost.core.job import NewJob
+from fencepost.errors import DuplicateJobError
+from fencepost.store.plan import Statement
+from fencepost.store.postgres.connections import Connections
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.postgres.transaction import RELAX
+from fencepost.testing.clock import FakeClock
+
+JOB = NewJob(type="mail")
+NEWS = "fencepost_ready"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Stands still, so that only the first news are sent behind a commit."""
+    return FakeClock()
+
+
+@pytest.fixture
+def store(postgres_url: str, clock: FakeClock) -> Iterator[PostgresStore]:
+    store = PostgresStore(postgres_url, clock=clock)
+    store.migrate()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def heard(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"listen {NEWS}".encode())
+        yield connection
+
+
+def count(heard: psycopg.Connection, wanted: int) -> int:
+    """Wait for so many notifications, and a moment for one too many."""
+    found = len(list(heard.notifies(timeout=20.0, stop_after=wanted)))
+    return found + len(list(heard.notifies(timeout=0.2)))
+
+
+def test_a_submission_is_told_once(
+    store: PostgresStore, heard: psycopg.Connection, clock: FakeClock
+) -> None:
+    """S2-31: also the first of its type, which is numbered before; and the next, soon after."""
+    for _ in range(3):
+        store.run(store.enqueue([JOB]))
+        assert count(heard, 1) == 1
+    clock.advance(1.0)
+    store.run(store.enqueue([JOB]))
+    assert count(heard, 1) == 1
+
+
+def test_a_submission_that_failed_takes_nobody_elses_news(
+    store: PostgresStore, heard: psycopg.Connection, clock: FakeClock
+) -> None:
+    keyed = NewJob(type="mail", key=Key("k", on_duplicate=OnDuplicate.REJECT))
+    store.run(store.enqueue([keyed]))
+    assert count(heard, 1) == 1
+    for _ in range(20):
+        clock.advance(1.0)
+        with pytest.raises(DuplicateJobError):
+            store.run(store.enqueue([JOB, keyed], atomic=True))
+    list(heard.notifies(timeout=0.2))
+    store.run(store.enqueue([JOB]))
+    assert count(heard, 1) == 1
+
+
+def test_a_postscript_follows_the_commit_and_its_failure_is_nobodys(
+    connections: Connections, admin: Admin
+) -> None:
+    write = Statement("insert into note values (%s)", ("kept",))
+    for postscript in (
+        [RELAX, Statement("insert into note values ('after')")],
+        [Statement("select 1 / 0")],
+        [Statement("select pg_terminate_backend(pg_backend_pid())")],
+    ):
+        with connections.lend() as session:
+            session.ask([write], postscript)
+    assert admin.execute("select text, count(*) from note group by 1 order by 1").fetchall() == [
+        ("after", 1),
+        ("kept", 3),
+    ]
+    with connections.lend() as session:
+        assert session.ask([Statement("select 1")]) == [[(1,)]]
+
+
+def test_a_failed_statement_does_not_hide_behind_its_postscript(
+    connections: Connections, admin: Admin
+) -> None:
+    bad = [Statement("insert into note values ('lost')"), Statement("select 1 / 0")]
+    with connections.lend() as session:
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            session.ask(bad, [Statement("insert into note values ('after')")])
+        assert session.ask([Statement("select text from note")]) == [[("after",)]]
