@@ -211,7 +211,10 @@ create table fencepost.pulse(
   due_mark timestamptz not null default '-infinity',
   lifetime_mark timestamptz not null default '-infinity'
 ) with (fillfactor = 20);
+insert into fencepost.pulse(at, next_xid)
+values ('-infinity', pg_snapshot_xmax(pg_current_snapshot()));
 
+-- The one row of pulse, which is made again should somebody have emptied all tables.
 create function fencepost.marks() returns fencepost.pulse language plpgsql as $$
 declare
   m fencepost.pulse;

@@ -1,0 +1,43 @@
+"""Claims beside each other: none waits for another's rows, and none gets them."""
+
+from __future__ import annotations
+
+import psycopg
+
+from fencepost.core.job import Category, Failure, NewJob
+from fencepost.core.outcome import Failed, Settlement, decide
+from fencepost.store.postgres.runner import run_in
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.requests import ClaimRequest
+
+
+def test_claimers_do_not_block_each_other(postgres_url: str) -> None:
+    """S2-21: what an uncommitted claim has locked is passed over at once, and not given twice."""
+    store = PostgresStore(postgres_url)
+    store.migrate()
+    ids = {reply.job_id for reply in store.run(store.enqueue([NewJob(type="mail")] * 6))}
+    with psycopg.connect(postgres_url) as other:
+        held = run_in(other, store.claim(ClaimRequest(worker="w1", limit=4)))
+        # Were it to wait for the other, it would fail by its lock timeout.
+        rest = store.run(store.claim(ClaimRequest(worker="w2", limit=4)))
+        assert (len(held.jobs), len(rest.jobs)) == (4, 2)
+        assert {job.id for job in [*held.jobs, *rest.jobs]} == ids
+        other.rollback()
+    again = store.run(store.claim(ClaimRequest(worker="w2", limit=6)))
+    assert {job.id for job in again.jobs} == {job.id for job in held.jobs}
+    store.close()
+
+
+def test_a_failure_may_hold_any_text(postgres_url: str) -> None:
+    """S1-80: also what PostgreSQL's own text cannot hold."""
+    store = PostgresStore(postgres_url)
+    store.migrate()
+    store.run(store.enqueue([NewJob(type="mail")]))
+    [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    failure = Failure(Category.PERMANENT, 'a\0b \\ " 🦊', traceback="\0")
+    decision = decide(job, Failed(failure), store.clock.rng)
+    store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+    [seen] = store.run(store.get([job.id]))
+    assert seen is not None
+    assert seen.failure == failure
+    store.close()
