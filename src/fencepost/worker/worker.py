@@ -276,7 +276,7 @@ class Worker:
         beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]
         try:
             replies = await self._store.run_async(self._store.heartbeat(beats))
-        except StoreError:
+        except Exception:  # noqa: BLE001 - whatever it is, or no slot would ever be filled again
             await self._clock.sleep_async(FRESH_CLAIM)
         else:
             self._heartbeater.apply(batch, replies, sent_at)
