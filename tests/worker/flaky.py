@@ -25,6 +25,8 @@ class FlakyStore:
         self.inner = store
         self.is_away: Rule = nothing
         """Operations that fail and have surely not been done."""
+        self.error: type[Exception] = StoreUnavailableError
+        """How they fail."""
         self.loses_reply: Rule = nothing
         """Operations that are done, and whose caller does not hear of it."""
         self.refused: list[str] = []
@@ -43,7 +45,7 @@ class FlakyStore:
     def _refuse(self, operation: Operation[T]) -> None:
         if self.is_away(operation.name):
             self.refused.append(operation.name)
-            raise StoreUnavailableError("the store is away")
+            raise self.error("the store is away")
 
     def _reply(self, operation: Operation[T], result: T) -> T:
         if self.loses_reply(operation.name):

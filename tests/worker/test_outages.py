@@ -205,10 +205,15 @@ async def test_an_outage_shorter_than_the_lease_interrupts_nobody(
     assert job.refresh().attempt == 1
 
 
+@pytest.mark.parametrize("error", [StoreUnavailableError, RuntimeError])
 async def test_prefetched_jobs_wait_while_the_store_cannot_confirm_them(
-    app: App, store: FlakyStore
+    app: App, store: FlakyStore, error: type[Exception]
 ) -> None:
-    """S3-10: a job that may have been cancelled meanwhile is not started on suspicion."""
+    """S3-10: a job that may have been cancelled meanwhile is not started on suspicion.
+
+    Whatever the store raises: a worker that gave up would fill no slot again.
+    """
+    store.error = error
     runs: list[int] = []
 
     @app.task
