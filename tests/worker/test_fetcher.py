@@ -8,11 +8,18 @@ import pytest
 from tests.worker.flaky import FlakyStore, Times
 
 from fencepost import NewJob
-from fencepost.core.limits import CLAIM_MAX, POLL_INTERVAL, PREFETCH_HORIZON, PREFETCH_MAX
+from fencepost.core.limits import (
+    CLAIM_MAX,
+    POLL_INTERVAL,
+    PREFETCH_HORIZON,
+    PREFETCH_MAX,
+    UNSETTLED_MAX,
+)
 from fencepost.observe.counters import Counters
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Claim
+from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.fetcher import Fetcher
 from fencepost.worker.hand import Hand
@@ -50,6 +57,23 @@ def test_a_worker_asks_for_as_many_jobs_as_it_has_free_slots() -> None:
     """S2-38."""
     fetcher = Rig(concurrency=10).fetcher
     assert [fetcher.wanted(occupied) for occupied in (0, 4, 9, 10, 12)] == [10, 6, 1, 0, 0]
+
+
+def test_nothing_is_claimed_while_too_much_is_not_yet_recorded() -> None:
+    """S0-30: a worker that ended jobs faster than they are recorded would hold ever more."""
+    rig = Rig(concurrency=10)
+    store = rig.store.inner
+    for _ in range(2):
+        rig.submit(UNSETTLED_MAX)
+        claim = store.run(store.claim(ClaimRequest(worker="w", limit=UNSETTLED_MAX)))
+        rig.hand.take(claim.jobs, asked_at=0.0, heard_at=0.0)
+    rig.hand.waiting.clear()  # all of them have been started
+    assert len(rig.hand) == 2 * UNSETTLED_MAX
+    assert (rig.fetcher.wanted(10), rig.fetcher.is_held_up) == (0, True)
+    for held in rig.hand.everything()[: UNSETTLED_MAX - 9]:
+        rig.hand.drop(held.job.id, held.job.lease.token)
+    assert (rig.fetcher.wanted(8), rig.fetcher.is_held_up) == (0, True)
+    assert (rig.fetcher.wanted(9), rig.fetcher.is_held_up) == (1, False)
 
 
 def test_nothing_is_claimed_ahead_until_jobs_are_known_to_be_short() -> None:

@@ -23,6 +23,7 @@ from tests.worker.support import (
 )
 
 from fencepost import App, Context, Retry, State
+from fencepost.core.limits import CLAIM_MAX, UNSETTLED_MAX
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
@@ -78,6 +79,30 @@ async def test_a_worker_survives_an_outage_and_finishes_everything(
     assert sorted(runs) == list(range(60))
     assert app.session.counters.get("store.unavailable", during="claim") >= 1
     assert app.session.counters.get("store.unavailable", during="settle") >= 1
+
+
+async def test_a_worker_that_cannot_record_outcomes_stops_claiming(
+    app: App, store: FlakyStore
+) -> None:
+    """S0-30: what has ended and is not recorded would run again, were the process to die."""
+    runs: list[int] = []
+
+    @app.task
+    async def work(x: int) -> int:
+        runs.append(x)
+        return x
+
+    count = 3 * (UNSETTLED_MAX + CLAIM_MAX)
+    jobs = work.submit_many(range(count))
+    store.is_away = lambda name: name == "settle"
+    async with working(app, concurrency=50):
+        await eventually(lambda: len(runs) > UNSETTLED_MAX, "too much to be recorded")
+        await eventually(lambda: store.refused.count("settle") >= 4, "patience")
+        assert len(runs) <= UNSETTLED_MAX + CLAIM_MAX + 50
+        store.is_away = nothing
+        assert await jobs[-1].aio.result(LONG) == count - 1
+        await eventually(lambda: len(runs) == count)
+    assert sorted(runs) == list(range(count))
 
 
 async def test_a_worker_may_start_before_its_store_is_there(app: App, store: FlakyStore) -> None:

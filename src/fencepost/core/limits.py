@@ -56,6 +56,8 @@ FRESH_CLAIM: Final = 0.25
 CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
 PREFETCH_MAX: Final = 1_000
+UNSETTLED_MAX: Final = 1_000
+"""Jobs that have ended but are not yet recorded; a worker with more of them claims none."""
 RECOVER_BATCH: Final = 200
 PROMOTE_BATCH: Final = 1_000
 EXPIRE_BATCH: Final = 200

@@ -10,6 +10,7 @@ from fencepost.core.limits import (
     POLL_INTERVAL,
     PREFETCH_HORIZON,
     PREFETCH_MAX,
+    UNSETTLED_MAX,
 )
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
@@ -53,6 +54,8 @@ class Fetcher:
         self._mean_duration: float | None = None
         self._turn = 0
         self._low_mark = 0
+        self.is_held_up = False
+        """Whether settlements have to be written before more is claimed."""
 
     def note_duration(self, seconds: float) -> None:
         """Learn how long attempts take, which decides how far to claim ahead."""
@@ -82,6 +85,10 @@ class Fetcher:
         waiting = len(self._hand.waiting)
         free = self._concurrency - occupied - waiting
         self._low_mark = prefetch // 2
+        # Jobs that have ended but are not recorded would all run again if this process died.
+        self.is_held_up = len(self._hand) - waiting - occupied > UNSETTLED_MAX
+        if self.is_held_up:
+            return 0
         if free <= 0 and waiting > self._low_mark:
             return 0
         return min(max(free + prefetch, 0), CLAIM_MAX)

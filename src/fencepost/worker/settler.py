@@ -97,6 +97,7 @@ class Settler:
             self._news.set()
             return
         self._hand.drop_all(batch)
+        self._on_written(())  # whoever waits for room has it
         self._counters.add(names.SETTLE_FAILED)
         log(names.SETTLE_FAILED, level=logging.ERROR, id=batch[0].job_id, error=repr(error))
 

@@ -345,10 +345,14 @@ class Worker:
             self._wake.set()
 
     def _settlements_written(self, settlements: Sequence[Settlement]) -> None:
-        """Look again if a job will come back, maybe before the next poll, or if all is done."""
-        if (self._until_idle and not self._hand) or any(
-            s.decision.event is not Event.SUCCEED and not s.decision.state.is_terminal
-            for s in settlements
+        """Look again if a claim waited for this, if a job will come back, or if all is done."""
+        if (
+            self._fetcher.is_held_up
+            or (self._until_idle and not self._hand)
+            or any(
+                s.decision.event is not Event.SUCCEED and not s.decision.state.is_terminal
+                for s in settlements
+            )
         ):
             self._wake.set()
 

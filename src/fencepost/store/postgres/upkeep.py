@@ -32,10 +32,12 @@ from fencepost.store.states import BY_NUMBER, NUMBER
 
 # Locked, so that nobody can reopen one with a new lifetime before it is lifted. The subquery is one
 # that cannot become a join: the few jobs past the mark are looked up, and `done` is never scanned.
+# The time is one too: a clock that is asked for each row bounds no index, and all of `job` would be
+# read.
 OUTLIVED = """
 select seq from fencepost.job
 where expires_at >= (select lifetime_mark from fencepost.marks())
-  and expires_at <= coalesce(%s::timestamptz, clock_timestamp())
+  and expires_at <= (select coalesce(%s::timestamptz, clock_timestamp()))
   and (select done.state from fencepost.done where done.seq = job.seq) is null
 order by expires_at, seq limit %s for no key update skip locked
 """
