@@ -1,0 +1,1 @@
+"""The reliability lab: suites that try to break the promises, and say what they saw."""
