@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from tests.worker.flaky import FlakyStore, nothing
@@ -16,6 +16,7 @@ from fencepost.core.policy import Policy
 from fencepost.observe.counters import Counters
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed
+from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
@@ -166,6 +167,29 @@ def test_a_handler_is_interrupted_the_moment_its_lease_ends(ttl: float) -> None:
     while not rig.lost:
         rig.clock.advance(rig.heart.step())
     assert ttl <= rig.lost_at <= ttl + 0.03
+
+
+def test_a_lease_lasts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S2-32: the store counts from when the beat came, and its answer may be long on its way."""
+    rig = Rig()
+    run = rig.store.run
+
+    def run_slowly(operation: Operation[Any]) -> Any:
+        reply = run(operation)
+        rig.clock.advance(TTL / 3)
+        return reply
+
+    monkeypatch.setattr(rig.store, "run", run_slowly)
+    rig.clock.advance(TTL / 3)
+    rig.heart.step()
+    assert rig.expires_in(rig.jobs[0]) == timedelta(seconds=TTL * 2 / 3)
+    rig.store.is_away = lambda name: name == "heartbeat"
+    rig.clock.advance(TTL * 2 / 3 - 0.001)
+    rig.heart.step()
+    assert rig.lost == []
+    rig.clock.advance(0.001)
+    rig.heart.step()
+    assert rig.lost == [(rig.jobs[0].id, "lease_lost")]
 
 
 def test_after_a_short_outage_the_lease_is_extended_as_before() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fencepost.core.limits import (
     CLAIM_MAX,
@@ -17,8 +16,12 @@ from fencepost.observe.counters import Counters
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest
-from fencepost.worker.hand import Hand
+from fencepost.worker.context import CancelReason
+from fencepost.worker.hand import Hand, Held
 from fencepost.worker.patience import Patience
+from fencepost.worker.shielding import shielded
+
+OnLost = Callable[[Held, CancelReason], None]
 
 SMOOTHING = 0.05
 """The weight of the newest attempt in the running mean of durations."""
@@ -40,6 +43,7 @@ class Fetcher:
         concurrency: int,
         prefetch: int | None,
         may_block: bool = False,
+        on_lost: OnLost = lambda _, __: None,
     ) -> None:
         self._store = store
         self._hand = hand
@@ -51,6 +55,7 @@ class Fetcher:
         self._concurrency = concurrency
         self._fixed_prefetch = prefetch
         self._may_block = may_block
+        self._on_lost = on_lost
         self._mean_duration: float | None = None
         self._turn = 0
         self._low_mark = 0
@@ -113,14 +118,17 @@ class Fetcher:
                 claim = self._store.run(self._store.claim(request))
             else:
                 # Shielded: leased jobs must reach the hand, also when we are being stopped.
-                claim = await asyncio.shield(self._store.run_async(self._store.claim(request)))
+                claim = await shielded(self._store.run_async(self._store.claim(request)))
         except StoreError as error:
             await self._store.clock.sleep_async(self._patience.failed(error))
             return None
         self._patience.succeeded()
         self._turn += len(claim.jobs)
         heard_at = self._store.clock.monotonic()
-        self._hand.take(claim.jobs, asked_at=asked_at, heard_at=heard_at)
+        # Whoever was stopped for longer than a lease may be given its own job anew. No heartbeat
+        # would tell the old attempt, which is out of hand: it has to stop, so it is told here.
+        for held in self._hand.take(claim.jobs, asked_at=asked_at, heard_at=heard_at):
+            self._on_lost(held, "lease_lost")
         return claim
 
     def pause_after(self, claim: Claim) -> float:

@@ -45,15 +45,18 @@ class Hand:
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, jobs: Sequence[ClaimedJob], *, asked_at: float, heard_at: float) -> None:
-        """Hold freshly claimed jobs."""
+    def take(self, jobs: Sequence[ClaimedJob], *, asked_at: float, heard_at: float) -> list[Held]:
+        """Hold freshly claimed jobs; return what was held of them under leases that are over."""
         fresh = [Held(job, asked_at, heard_at) for job in jobs]
+        lost: list[Held] = []
         with self._mutex:
             for held in fresh:
                 if held.job.id in self._held:
-                    self._held[held.job.id].is_dropped = True  # its lease was lost to ourselves
+                    lost.append(self._held[held.job.id])  # lost to ourselves
+                    lost[-1].is_dropped = True
                 self._held[held.job.id] = held
         self.waiting.extend(fresh)
+        return lost
 
     def drop(self, job_id: str, token: str) -> Held | None:
         """Let go of a job, if it is still held under this very lease."""

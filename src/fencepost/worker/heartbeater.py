@@ -2,17 +2,23 @@
 
 A beat that reports a lost lease interrupts that handler at once. If the store cannot be reached for
 so long that a lease must have run out, the handler is interrupted just the same (S2-32).
+
+A pass is a script of store operations, which a thread drives, blocking. A simulation drives the
+same script on a loop of simulated time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
 from fencepost.observe.counters import Counters
+from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Extended, Fate, HeartbeatReply
 from fencepost.store.requests import Beat, Joined
@@ -22,8 +28,16 @@ from fencepost.worker.patience import Patience
 
 BEATS_PER_TTL = 3
 WATCH_INTERVAL = 0.25
+STOP_WAIT = 2.0
+"""Seconds for which a stop waits for the last pass: a store that hangs may keep it for a minute."""
 
 OnLost = Callable[[Held, CancelReason], None]
+
+T = TypeVar("T")
+
+
+Beating = Generator[Operation[Any], Any, T]
+"""Yields what the store is to do next, and is sent its reply, or thrown its error."""
 
 
 class Heartbeater:
@@ -47,10 +61,15 @@ class Heartbeater:
         self._thread.start()
 
     def stop(self) -> None:
+        """Make no more passes; one that waits for the store ends by itself, a little later."""
         self._is_stopping = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOP_WAIT)
+
+    async def stop_async(self) -> None:
+        """Stop without holding up the loop: the last pass may wait for the store."""
+        await asyncio.to_thread(self.stop)
 
     def expect(self, lease_ttl: float) -> None:
         """Say that a job with this TTL has come, in case that is sooner than the next pass."""
@@ -62,6 +81,22 @@ class Heartbeater:
             self._pause = self.step()
             self._wake.wait(self._pause)
             self._wake.clear()
+
+    def step(self) -> float:
+        """Make one pass over what is due; return how long to wait until the next."""
+        beating = self.beating()
+        try:
+            operation = next(beating)
+            while True:
+                try:
+                    reply = self._store.run(operation)
+                except Exception as error:  # noqa: BLE001 - the script decides what it means
+                    operation = beating.throw(error)
+                else:
+                    operation = beating.send(reply)
+        except StopIteration as stop:
+            pause: float = stop.value
+            return pause
 
     async def watch(self) -> None:
         """Let go of what runs out while the store neither answers nor refuses; forever.
@@ -76,8 +111,8 @@ class Heartbeater:
                 self._lose_expired()
             seen = self._asking_since
 
-    def step(self) -> float:
-        """Make one pass over what is due; return how long to wait until the next."""
+    def beating(self) -> Beating[float]:
+        """Return the script of ``step``."""
         now = self._store.clock.monotonic()
         held = self._hand.everything()
         due = [each for each in held if now >= each.confirmed_at + _interval(each)]
@@ -85,7 +120,8 @@ class Heartbeater:
             batch = due[start : start + SETTLE_MAX]
             self._asking_since = now
             try:
-                self.beat(self._without_joined(batch))
+                rest = yield from self._without_joined(batch)
+                yield from self._beat(rest)
             except Exception as error:  # noqa: BLE001 - or every lease in hand would run out
                 self._lose_expired()
                 return max(min(self._patience.failed(error), self._time_left()), 0.01)
@@ -96,7 +132,7 @@ class Heartbeater:
         waits = [each.confirmed_at + _interval(each) - now for each in self._hand.everything()]
         return max(min([*waits, HEARTBEAT_PAUSE_MAX]), 0.01)
 
-    def _without_joined(self, batch: list[Held]) -> list[Held]:
+    def _without_joined(self, batch: list[Held]) -> Beating[list[Held]]:
         """Return *batch* without what is being, or was, completed in a handler's transaction.
 
         While that is open it locks the lease: a beat would wait for it, and those of others too.
@@ -114,7 +150,7 @@ class Heartbeater:
         if not joined:
             return batch
         sent_at = self._store.clock.monotonic()
-        fates = self._store.run(self._store.fates(asked))
+        fates = yield self._store.fates(asked)
         for held, fate in zip(joined, fates, strict=True):
             match fate:
                 case Fate.SETTLED:
@@ -125,13 +161,13 @@ class Heartbeater:
                     rest.append(held)
         return rest
 
-    def beat(self, batch: list[Held]) -> None:
+    def _beat(self, batch: list[Held]) -> Beating[None]:
         """Extend the leases of *batch* now; what is lost is let go of and interrupted."""
         if not batch:
             return
         sent_at = self._store.clock.monotonic()
         beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]
-        replies = self._store.run(self._store.heartbeat(beats))
+        replies = yield self._store.heartbeat(beats)
         self.apply(batch, replies, sent_at)
 
     def apply(self, batch: list[Held], replies: list[HeartbeatReply], sent_at: float) -> None:

@@ -20,6 +20,7 @@ from fencepost.observe.log import log
 from fencepost.store.protocol import Store
 from fencepost.worker.hand import Hand
 from fencepost.worker.patience import Patience
+from fencepost.worker.shielding import shielded
 
 
 class Settler:
@@ -71,7 +72,7 @@ class Settler:
         self._in_flight = len(batch)
         try:
             # Shielded: a write that has started must not be torn by a worker that stops.
-            await asyncio.shield(self._store.run_async(self._store.settle(batch)))
+            await shielded(self._store.run_async(self._store.settle(batch)))
         except StoreError as error:
             self._pending.extendleft(reversed(batch))
             self._news.set()

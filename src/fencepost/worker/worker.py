@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.lifecycle import Event
@@ -49,9 +49,15 @@ from fencepost.worker.lag import measure_lag
 from fencepost.worker.presence import announce
 from fencepost.worker.settler import Settler
 
+FAREWELL = 2.0
+"""Seconds for which a worker that has stopped waits for a store that may hang."""
+
 
 class Worker:
     """Runs the jobs of the types it knows. Made by ``app.worker(...)``."""
+
+    heartbeater_class: ClassVar[type[Heartbeater]] = Heartbeater
+    """A simulation puts one in its place that needs no thread."""
 
     def __init__(
         self,
@@ -157,7 +163,7 @@ class Worker:
             self.counters,
             lambda: self._settlements_written(()),
         )
-        self._heartbeater = Heartbeater(
+        self._heartbeater = self.heartbeater_class(
             self._store, self._hand, self.counters, self._lost_elsewhere
         )
         self._executor = Executor(
@@ -178,6 +184,7 @@ class Worker:
             concurrency=self._concurrency,
             prefetch=self._prefetch,
             may_block=owns_loop,
+            on_lost=self._lost,
         )
         self._maintenance = Maintenance(
             self._store, worker=self.id, retention=self._retention, counters=self.counters
@@ -200,11 +207,13 @@ class Worker:
             service.cancel()
         self._concluder.close()
         await asyncio.gather(*services, return_exceptions=True)
-        await asyncio.to_thread(self._heartbeater.stop)
+        await self._heartbeater.stop_async()
         self._executor.close()
-        with suppress(StoreError):
-            await self._store.run_async(self._store.retire(self.id))
-            await self._maintenance.resign()
+        # Both are courtesies: whoever is silent is forgotten, and a term runs out.
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await self._store.run_async(self._store.retire(self.id))
+                await self._maintenance.resign()
         if threading.current_thread() is threading.main_thread():
             assert self._loop is not None
             for number in (signal.SIGTERM, signal.SIGINT):
