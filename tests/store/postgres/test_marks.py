@@ -170,6 +170,22 @@ def test_what_goes_below_the_mark_lowers_it(
     assert [job.id for job in claim(store).jobs] == [returning]
 
 
+def test_a_job_that_is_promoted_late_is_found_below_the_mark(
+    store: PostgresStore, clock: FakeClock, postgres_url: str
+) -> None:
+    """C14: the mark has passed the time at which it was due before anybody looked."""
+    [late] = submit(store, job=NewJob(type="mail", delay=0.5))
+    due = str(clock.now() + timedelta(seconds=0.5))
+    for _ in range(1_000):
+        clock.advance(1.0)
+        submit(store, job=NewJob(type="mail", delay=100_000.0))  # counted, and not in line
+        tidy(store)
+        if low(postgres_url) > due:
+            break
+    assert low(postgres_url) > due
+    assert [job.id for job in claim(store).jobs] == [late]
+
+
 @pytest.mark.parametrize("how", ["released", "promoted", "moved"])
 def test_what_goes_into_line_while_the_mark_moves_is_found(
     store: PostgresStore, other: psycopg.Connection, clock: FakeClock, how: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,6 +98,30 @@ def test_what_somebody_relies_on_is_answered_after_the_disk_has_it(
     assert len(synced) == 2
     asyncio.run(store.run_async(store.claim(ClaimRequest(worker="w", limit=1))))
     assert len(synced) == 2
+
+
+def test_a_write_is_not_answered_before_the_disk_has_confirmed_it(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S0-4: held up there, nobody hears of it; a claim beside it is answered."""
+    is_syncing, may_end = threading.Event(), threading.Event()
+
+    def hold(fd: int) -> None:
+        is_syncing.set()
+        assert may_end.wait(30)
+
+    monkeypatch.setattr(os, "fdatasync", hold)
+
+    async def write() -> bool:
+        writing = asyncio.create_task(store.run_async(store.enqueue([NewJob(type="t")])))
+        assert await asyncio.to_thread(is_syncing.wait, 30)
+        await store.run_async(store.claim(ClaimRequest(worker="w", limit=1)))
+        is_answered = writing.done()
+        may_end.set()
+        await writing
+        return is_answered
+
+    assert not asyncio.run(write())
 
 
 def test_durability_process_does_not_wait_for_the_disk(

@@ -87,8 +87,7 @@ def situation(
 
 def _jobs_ahead(jobs: Jobs, record: Record) -> int:
     lane = jobs.lanes.lane(record.queue, record.type)
-    is_waiting = not record.state.is_terminal and record.state is not State.RUNNING
-    if lane is None or not is_waiting:
+    if lane is None or record.state is not State.SCHEDULED:
         return 0
     return sum(1 for _ in islice(lane.before(record.line_entry), AHEAD_MAX))
 
@@ -100,7 +99,7 @@ def _serves(worker: WorkerInfo, record: Record) -> bool:
 def queue_views(jobs: Jobs, settings: Settings) -> list[QueueView]:
     """Return every queue that has (had) a job or a setting, sorted by name."""
     counts = jobs.counts.by_queue()
-    names = jobs.queue_names | settings.queue_pauses.keys() | settings.queue_limits.keys()
+    names = jobs.queue_names | settings.queue_pauses | settings.queue_limits.keys()
     return [
         QueueView(
             name=name,
@@ -117,5 +116,5 @@ def type_views(jobs: Jobs, settings: Settings) -> list[TypeView]:
     counts = jobs.counts.by_type()
     return [
         TypeView(name=name, is_paused=settings.is_type_paused(name), counts=counts.get(name, {}))
-        for name in sorted(jobs.type_names | settings.type_pauses.keys())
+        for name in sorted(jobs.type_names | settings.type_pauses)
     ]

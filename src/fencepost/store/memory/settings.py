@@ -7,21 +7,21 @@ from fencepost.store.requests import Scope
 
 
 class Settings:
-    """Pauses and limits by name; a name that was ever set stays known."""
+    """Pauses and limits by name; one that is taken back leaves nothing behind."""
 
     def __init__(self) -> None:
         self.app_limit: int | None = None
-        self.queue_limits: dict[str, int | None] = {}
-        self.queue_pauses: dict[str, bool] = {}
-        self.type_pauses: dict[str, bool] = {}
+        self.queue_limits: dict[str, int] = {}
+        self.queue_pauses: set[str] = set()
+        self.type_pauses: set[str] = set()
 
     def pause(self, scope: Scope, name: str, is_paused: bool) -> None:
         """Pause or resume a queue or a type, or raise ConfigurationError."""
         match scope:
             case Scope.QUEUE:
-                self.queue_pauses[name] = is_paused
+                _keep(self.queue_pauses, name, is_paused)
             case Scope.TYPE:
-                self.type_pauses[name] = is_paused
+                _keep(self.type_pauses, name, is_paused)
             case _:
                 raise ConfigurationError(f"a queue or a type can be paused, not {scope!r}")
 
@@ -30,7 +30,9 @@ class Settings:
         _check_limit(max_running)
         match scope:
             case Scope.QUEUE:
-                self.queue_limits[name] = max_running
+                self.queue_limits.pop(name, None)
+                if max_running is not None:
+                    self.queue_limits[name] = max_running
             case Scope.APP:
                 self.app_limit = max_running
             case _:
@@ -40,18 +42,24 @@ class Settings:
         return self.queue_limits.get(queue)
 
     def is_queue_paused(self, queue: str) -> bool:
-        return self.queue_pauses.get(queue, False)
+        return queue in self.queue_pauses
 
     def is_type_paused(self, type: str) -> bool:
-        return self.type_pauses.get(type, False)
+        return type in self.type_pauses
 
     def paused_types(self) -> frozenset[str]:
-        return frozenset(type for type, is_paused in self.type_pauses.items() if is_paused)
+        return frozenset(self.type_pauses)
 
     def has_limits(self) -> bool:
         """Tell whether the end of one job can make room for another."""
-        limits = (self.app_limit, *self.queue_limits.values())
-        return any(limit is not None for limit in limits)
+        return self.app_limit is not None or bool(self.queue_limits)
+
+
+def _keep(paused: set[str], name: str, is_paused: bool) -> None:
+    if is_paused:
+        paused.add(name)
+    else:
+        paused.discard(name)
 
 
 def _check_limit(max_running: int | None) -> None:

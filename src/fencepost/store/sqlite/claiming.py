@@ -77,12 +77,12 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     expired: list[Moved] = []
     promoted: list[Moved] = []
     if _is_due(ahead.lease_expires_at, now):
-        recovered = yield from recover(env, RECOVER_BATCH)
+        recovered = yield from recover(env, RECOVER_BATCH, now)
     if _is_due(ahead.expires_at, now):
-        expired = yield from expire(env, EXPIRE_BATCH)
+        expired = yield from expire(env, EXPIRE_BATCH, now)
     # Recovering may have made jobs due at once.
     if recovered or _is_due(ahead.run_at, now):
-        promoted = yield from promote(env, PROMOTE_BATCH)
+        promoted = yield from promote(env, PROMOTE_BATCH, now)
     if recovered or expired or promoted:
         ahead = yield from _look()
     seqs = yield from _choose(request, ahead, now)

@@ -129,7 +129,8 @@ def lease(
         tally.move(lane, State.SCHEDULED, State.RUNNING, count)
     corrupt = yield from _fail(broken, request, lanes, now, tally)
     yield from tally.write()
-    lease_ends = min((expires_at, *(end for _, end in own_ttl))) if jobs else None
+    # Not the lease_ttl that was asked for: every job of the claim may have one of its own.
+    lease_ends = now + seconds_to_us(min(job.lease_ttl for job in jobs)) if jobs else None
     return jobs, corrupt, lease_ends
 
 

@@ -58,9 +58,10 @@ where jobs.is_dead_letter = 1 and (? is null or lanes.type = ?) and (
 )
 order by jobs.completed_at desc, jobs.seq desc limit ?
 """
+# A lane that was made for a job which was then not stored has no counters.
 COUNTS_BY = """
 select lanes.{column}, counters.state, sum(counters.count)
-from lanes left join counters on counters.lane = lanes.lane
+from lanes join counters on counters.lane = lanes.lane
 group by 1, 2
 """
 PAUSED = "select name from pauses where scope = ?"
@@ -205,7 +206,7 @@ def _counts_by(column: str) -> Plan[dict[str, dict[State, int]]]:
     counts: dict[str, dict[State, int]] = {}
     for name, number, total in rows:
         by_state = counts.setdefault(name, {})
-        if number is not None and total:
+        if total:
             by_state[BY_NUMBER[number]] = total
     return counts
 

@@ -7,17 +7,14 @@ good for nothing but the one job and the one claim (INV-2).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from fencepost.core.ids import id_bytes
 from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Settlement
 from fencepost.core.payload import NULL
-from fencepost.errors import JobNotFoundError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import (
     AlreadySettled,
@@ -43,6 +40,7 @@ from fencepost.store.sqlite.rows import encode_body
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import BY_NUMBER, NUMBER, RUNNING
 from fencepost.store.texts import encode_json
+from fencepost.store.wanted import wanted_ids
 
 Reply = TypeVar("Reply")
 
@@ -105,7 +103,10 @@ def read_token(token: str) -> Fence:
         fence = Fence(int(seq, 16), int(lane, 16), secret)
     except ValueError:
         return NOWHERE
-    return fence if 0 < fence.seq < SEQ_END and 0 < fence.lane < SEQ_END else NOWHERE
+    is_possible = 0 < fence.seq < SEQ_END and 0 < fence.lane < SEQ_END
+    # Only as it was written: int() also takes " 1", "0x1" and "1_0". And SQLite no surrogates.
+    is_own = token.isascii() and make_token(*fence) == token
+    return fence if is_possible and is_own else NOWHERE
 
 
 def _locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
@@ -137,18 +138,14 @@ def _is_id(job: Standing, job_id: str) -> bool:
 
 def _with_states(replies: list[Reply]) -> Plan[list[Reply]]:
     """Tell those who lost a lease what has become of their job."""
-    ids = {}
-    for reply in replies:
-        if isinstance(reply, LeaseLost):
-            with suppress(JobNotFoundError):
-                ids[id_bytes(reply.job_id)] = reply.job_id
+    ids = wanted_ids([reply.job_id for reply in replies if isinstance(reply, LeaseLost)])
     states: dict[str, State] = {}
     for sql, params in values(STATES, [(id_,) for id_ in ids]):
         for id_, state in (yield Statement(sql, params)):
             states[ids[id_]] = BY_NUMBER[state]
     for index, reply in enumerate(replies):
         if isinstance(reply, LeaseLost):
-            informed = LeaseLost(reply.job_id, states.get(reply.job_id))
+            informed = LeaseLost(reply.job_id, states.get(reply.job_id.lower()))
             replies[index] = informed  # type: ignore[assignment]  # every Reply includes it
     return replies
 
@@ -177,7 +174,7 @@ def _complete_all(
             digits, _, claim = settlement.token.partition(".")
             seq = int(digits, 16)
             id_ = bytes.fromhex(settlement.job_id.replace("-", ""))
-            if not 0 < seq < SEQ_END:
+            if not 0 < seq < SEQ_END or f"{seq:x}" != digits:
                 return None
             row = (seq, id_, *encode_body(settlement.decision.result or NULL))
             claims.setdefault(claim, []).append(row)

@@ -196,15 +196,15 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def recover(self, limit: int) -> Plan[list[Moved]]:
-        return upkeep.recover(self._env, limit)
+        return upkeep.recover(self._env, limit, self.clock.now_us())
 
     @operation(Effect.LEASE)
     def promote(self, limit: int) -> Plan[list[Moved]]:
-        return upkeep.promote(self._env, limit)
+        return upkeep.promote(self._env, limit, self.clock.now_us())
 
     @operation(Effect.WRITE)
     def expire(self, limit: int) -> Plan[list[Moved]]:
-        return upkeep.expire(self._env, limit)
+        return upkeep.expire(self._env, limit, self.clock.now_us())
 
     @operation(Effect.WRITE)
     def prune(self, request: PruneRequest) -> Plan[Pruned]:

@@ -81,9 +81,8 @@ class _Judged(NamedTuple):
     policy: Policy
 
 
-def recover(env: Env, limit: int) -> Plan[list[Moved]]:
+def recover(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
     """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
-    now = env.clock.now_us()
     rows = yield Statement(EXPIRED_LEASES, (now, max(limit, 0)))
     jobs = [standing(row) for row in rows]
     policies = yield from env.catalog.policies({job.policy for job in jobs})
@@ -96,9 +95,8 @@ def _judged(job: Standing, policies: dict[int, Policy]) -> _Judged:
     return _Judged(job.attempt, job.max_attempts, policy)
 
 
-def expire(env: Env, limit: int) -> Plan[list[Moved]]:
+def expire(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
     """Dead-letter up to *limit* live jobs past their lifetime."""
-    now = env.clock.now_us()
     rows = yield Statement(OUTLIVED, (now, max(limit, 0)))
     endings = []
     for job in map(standing, rows):
@@ -120,9 +118,8 @@ def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
     ]
 
 
-def promote(env: Env, limit: int) -> Plan[list[Moved]]:
+def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
     """Make up to *limit* due jobs claimable."""
-    now = env.clock.now_us()
     rows = yield Statement(DUE, (now, max(limit, 0)))
     if not rows:
         return []

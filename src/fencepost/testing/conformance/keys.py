@@ -124,12 +124,15 @@ class TestKeys:
         assert two == Duplicate(existing, "mail", "k", State.SCHEDULED, True)
         assert isinstance(three, Enqueued)
 
-    def test_an_atomic_batch_is_all_or_nothing(self, h: Harness) -> None:
+    @pytest.mark.parametrize("others", [(), (job("b"),)], ids=["alike", "mixed"])
+    def test_an_atomic_batch_is_all_or_nothing(
+        self, h: Harness, others: tuple[NewJob, ...]
+    ) -> None:
         """S3-12, C15, S0-5: a rejected duplicate stores none, and keys of the batch stay free."""
         existing = h.submit(key=Key("k"))
         before = h.snapshot()
         with pytest.raises(DuplicateJobError) as caught:
-            h.enqueue(keyed(Key("new")), keyed(REJECT), job("b"), atomic=True)
+            h.enqueue(keyed(Key("new")), keyed(REJECT), *others, atomic=True)
         error = caught.value
         assert (error.type, error.key, error.existing_id) == ("mail", "k", existing)
         assert h.snapshot() == before

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest, parse_states
 from fencepost.core.lifecycle import State
+from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
-from fencepost.testing.conformance.harness import NOBODY, REACHABLE, TTL, Harness, ids, job
+from fencepost.testing.conformance.harness import (
+    DONE,
+    NOBODY,
+    REACHABLE,
+    TROUBLE,
+    TTL,
+    Harness,
+    ids,
+    job,
+)
 
 __all__ = ["TestFinding", "TestLooking", "TestSituations", "TestViews"]
 
@@ -158,6 +169,43 @@ class TestViews:
             ),
             TypeView(name="z", counts={State.SCHEDULED: 2}),
         ]
+
+    def test_counts_follow_jobs_that_move_together(self, h: Harness) -> None:
+        """S1-99, S0-8: claimed, settled and recovered several at a time."""
+
+        def counts() -> dict[State, int]:
+            [queue] = h.run(h.store.queues())
+            [type_] = h.run(h.store.types())
+            assert queue.counts == type_.counts
+            return queue.counts
+
+        h.submit_many(9)
+        claimed = h.claim(7).jobs
+        assert counts() == {State.SCHEDULED: 2, State.RUNNING: 7}
+        outcomes: list[Outcome] = [*[Succeeded(DONE)] * 2, *[Failed(TROUBLE)] * 2]
+        for batch in (slice(0, 2), slice(2, 4)):
+            settlements = [
+                Settlement(each.id, each.lease.token, decide(each, outcome, h.clock.rng))
+                for each, outcome in zip(claimed[batch], outcomes[batch], strict=True)
+            ]
+            h.run(h.store.settle(settlements))
+        assert counts() == {
+            State.SCHEDULED: 2,
+            State.RUNNING: 3,
+            State.RETRYING: 2,
+            State.COMPLETED: 2,
+        }
+        h.run(h.store.cancel([claimed[4].id]))
+        h.advance(TTL)
+        assert len(h.run(h.store.recover(10))) == 2
+        assert len(h.run(h.store.promote(10))) == 2
+        assert counts() == {
+            State.SCHEDULED: 4,
+            State.RETRYING: 2,
+            State.COMPLETED: 2,
+            State.CANCELLED: 1,
+        }
+        assert counts() == Counter(each.state for each in h.find())
 
     def test_an_empty_store_has_neither(self, h: Harness) -> None:
         """S0-8."""
