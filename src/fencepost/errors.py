@@ -45,6 +45,9 @@ Duration = float | int | str | timedelta
 """Seconds, a timedelta, or text such as "90s"; read by ``core.duration``."""
 
 
+ID_SHOWN_MAX = 200
+
+
 class FencepostError(Exception):
     """The root of the tree."""
 
@@ -123,7 +126,9 @@ class JobNotFoundError(FencepostError):
     code = "job_not_found"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"no job has the id {job_id}; it never existed or has been pruned")
+        # What is no id at all may be of any length.
+        shown = job_id if len(job_id) <= ID_SHOWN_MAX else f"{job_id[:ID_SHOWN_MAX]}…"
+        super().__init__(f"no job has the id {shown}; it never existed or has been pruned")
         self.job_id = job_id
 
 

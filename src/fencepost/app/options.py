@@ -16,6 +16,7 @@ from fencepost.core.names import check_correlation_id, check_queue, check_tags
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.retry import Retry
+from fencepost.core.shown import shown
 from fencepost.core.task import Task
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
 from fencepost.errors import ConfigurationError, InvalidJobError
@@ -114,7 +115,7 @@ def _policy_changes(given: UsingOptions, timeouts: Timeouts) -> dict[str, Any]:
 def retry_fields(retry: Retry) -> dict[str, Any]:
     """Return the fields of a policy that a Retry decides."""
     if not isinstance(retry, Retry):
-        raise ConfigurationError(f"retry must be a Retry(…), got {retry!r}")
+        raise ConfigurationError(f"retry must be a Retry(…), got {shown(retry)}")
     return {
         "max_attempts": retry.max_attempts,
         "backoff": retry.backoff,
@@ -126,7 +127,7 @@ def retry_fields(retry: Retry) -> dict[str, Any]:
 def _aware(value: datetime) -> datetime:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidJobError(
-            f"run_at must be a datetime with a time zone, got {value!r}; "
+            f"run_at must be a datetime with a time zone, got {shown(value)}; "
             f"write datetime.now(UTC) + timedelta(…), or use delay="
         )
     try:

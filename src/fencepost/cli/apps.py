@@ -9,6 +9,8 @@ import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from fencepost.core.limits import SHOWN_LENGTH_MAX
+from fencepost.core.shown import shown
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -60,10 +62,10 @@ def _load(name: str | None) -> App:
 
 def _checked(module: str, name: str) -> str:
     if module.endswith(".py") or "/" in module:
-        dotted = module.removesuffix(".py").strip("./").replace("/", ".")
-        raise ConfigurationError(f"{name!r} is a file; name its module: `{dotted}:app`")
+        dotted = module.removesuffix(".py").strip("./").replace("/", ".")[:SHOWN_LENGTH_MAX]
+        raise ConfigurationError(f"{shown(name)} is a file; name its module: `{dotted}:app`")
     if not all(part.isidentifier() for part in module.split(".")):
-        raise ConfigurationError(f"{name!r} is not of the form module:attribute")
+        raise ConfigurationError(f"{shown(name)} is not of the form module:attribute")
     return module
 
 
@@ -73,7 +75,7 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise ConfigurationError(
-                f"no module is called {error.name!r}, neither in {os.getcwd()} nor installed"
+                f"no module is called {shown(error.name)}, neither in {os.getcwd()} nor installed"
             ) from error
         raise _import_failed(name, error) from error
     except Exception as error:

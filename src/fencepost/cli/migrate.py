@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 import click
 
 from fencepost.cli.options import json_option, option, pass_settings, url_option
@@ -68,7 +66,7 @@ def pending_migrations(settings: Settings) -> list[tuple[str, str]]:
 
 def roles_script(settings: Settings) -> str:
     """Return SQL that makes an owner, a runtime and a read-only role; it asks no server."""
-    if urlsplit(settings.url).scheme not in ("postgresql", "postgres"):
+    if settings.url.partition(":")[0].lower() not in ("postgresql", "postgres"):
         raise click.UsageError("--roles is for a store in PostgreSQL; name one with --url")
     from fencepost.store.postgres import schema
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
@@ -64,7 +63,7 @@ def move(
 def _check(source: str, target: str) -> None:
     """Refuse what cannot be moved, or not to there."""
     for url in (source, target):
-        if urlsplit(url).scheme == "memory":
+        if url.partition(":")[0].lower() == "memory":
             raise click.UsageError("memory:// lives in one process; it cannot be moved")
     paths = [sqlite_path(url) for url in (source, target)]
     files = [None if path is None else path.resolve() for path in paths]

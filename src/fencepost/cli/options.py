@@ -10,10 +10,12 @@ from click.core import ParameterSource
 
 from fencepost.cli.settings import Settings
 from fencepost.core.duration import parse_duration
+from fencepost.core.shown import shown
 from fencepost.errors import FencepostError
 
 F = TypeVar("F", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")
+PRIORITY_DIGITS_MAX = 3
 
 if TYPE_CHECKING:
     _FloatType = click.ParamType[float]
@@ -55,7 +57,7 @@ class TagType(_PairType):
             return value[0], value[1]
         name, equals, text = str(value).partition("=")
         if not (name and equals):
-            self.fail(f"{value!r} is not of the form name=value", param, ctx)
+            self.fail(f"{shown(value)} is not of the form name=value", param, ctx)
         return name, text
 
 
@@ -72,7 +74,8 @@ def _number_or_text(value: Any) -> Any:
 
 def parse_priority_text(value: str | None) -> int | str | None:
     """Return a priority as its number if it is one; names are read further on."""
-    return int(value) if value is not None and value.isdecimal() and value.isascii() else value
+    is_number = value is not None and len(value) <= PRIORITY_DIGITS_MAX and value.isdecimal()
+    return int(value) if value is not None and is_number and value.isascii() else value
 
 
 # Options that mean the same before the verb and after it; typed after it, they win.

@@ -71,4 +71,5 @@ def sqlite_path(url: str) -> Path | None:
     except ValueError:
         return None
     name = unquote(parts.path).removeprefix("/")
-    return Path(name) if parts.scheme == "sqlite" and name and not parts.netloc else None
+    is_file = parts.scheme == "sqlite" and name and not parts.netloc and "\0" not in name
+    return Path(name) if is_file else None

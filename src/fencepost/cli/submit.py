@@ -69,10 +69,10 @@ def parse_payload(text: str, *, must_be_object: bool) -> Any:
     """Return the value of a JSON argument, or raise a usage error."""
     import msgspec
 
-    data = sys.stdin.buffer.read() if text == "-" else text.encode()
     try:
+        data = sys.stdin.buffer.read() if text == "-" else text.encode()
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise click.BadParameter(f"not valid JSON: {error}", param_hint="JSON") from None
     if must_be_object and not isinstance(value, dict):
         raise click.BadParameter(

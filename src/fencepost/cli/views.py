@@ -36,7 +36,7 @@ def body_view(name: str, body: Body | None) -> dict[str, Any]:
     if body.encoding is Encoding.JSON:
         try:
             return {name: msgspec.json.decode(body.data)}
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # a corrupt row is shown as it is
     return {f"{name}_base64": base64.b64encode(body.data).decode()}
 

@@ -17,12 +17,14 @@ from fencepost.core.limits import (
     INTERRUPT_GRACE,
     PROCESSES_MAX,
 )
-from fencepost.core.shown import shown_url
+from fencepost.core.shown import shown, shown_url
 from fencepost.errors import ConfigurationError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.worker import Worker
+
+WEIGHT_DIGITS_MAX = 3
 
 
 @click.command()
@@ -83,9 +85,9 @@ def parse_queues(texts: tuple[str, ...]) -> dict[str, int] | None:
     weights: dict[str, int] = {}
     for text in texts:
         name, _, weight = text.rpartition("=") if "=" in text else (text, "", "1")
-        if not weight.isdecimal():
+        if not weight.isdecimal() or len(weight) > WEIGHT_DIGITS_MAX:
             raise click.BadParameter(
-                f"{text!r} is not of the form NAME or NAME=WEIGHT", param_hint="--queue"
+                f"{shown(text)} is not of the form NAME or NAME=WEIGHT", param_hint="--queue"
             )
         weights[name] = int(weight)
     return weights or None

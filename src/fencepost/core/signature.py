@@ -18,6 +18,7 @@ import msgspec
 
 from fencepost.core.job import Body, Encoding
 from fencepost.core.payload import BYTES_LIKE, convert, decode, decoder_for, encode_json
+from fencepost.core.shown import shortened
 from fencepost.errors import ConfigurationError, InvalidPayloadError
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -75,9 +76,9 @@ class Signature:
                 body = encode_json(arguments)
             self._read(body)
         except TypeError as error:
-            raise InvalidPayloadError(f"{self.name}(): {error}") from None
+            raise InvalidPayloadError(f"{self.name}(): {shortened(str(error))}") from None
         except _UNREADABLE as error:
-            raise InvalidPayloadError(str(error)) from None
+            raise InvalidPayloadError(shortened(str(error))) from None
         return body
 
     def _sole_bytes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:
@@ -115,7 +116,8 @@ class Signature:
         try:
             arguments, kwargs = self._read(payload)
         except _UNREADABLE as error:
-            raise InvalidPayloadError(f"payload does not fit {self.name}(): {error}") from None
+            why = shortened(str(error))
+            raise InvalidPayloadError(f"payload does not fit {self.name}(): {why}") from None
         if self._is_by_name:
             return [], msgspec.structs.asdict(arguments)
         rest = [] if self._rest is None else getattr(arguments, self._rest)

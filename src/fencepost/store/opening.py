@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.shown import shown_url
+from fencepost.core.shown import shown, shown_url
 from fencepost.errors import ConfigurationError
 from fencepost.store.protocol import Store
 
@@ -48,7 +48,7 @@ def open_store(url: str, *, clock: Clock | None = None, patience: float = PATIEN
         case "redis" | "rediss":
             raise ConfigurationError(f"this version has no {parts.scheme} store yet; use {KNOWN}")
         case _:
-            raise ConfigurationError(f"{shown_url(url)!r} is not a store URL; use {KNOWN}")
+            raise ConfigurationError(f"{shown(shown_url(url))} is not a store URL; use {KNOWN}")
 
 
 def _open_postgres(url: str, clock: Clock, patience: float) -> Store:
@@ -63,22 +63,23 @@ def _open_postgres(url: str, clock: Clock, patience: float) -> Store:
 
 def _split(url: str) -> SplitResult:
     if not isinstance(url, str):
-        raise ConfigurationError(f"a store URL is text, got {url!r}; use {KNOWN}")
+        raise ConfigurationError(f"a store URL is text, got {shown(url)}; use {KNOWN}")
     try:
         return urlsplit(url)
     except ValueError as error:
-        raise ConfigurationError(f"{shown_url(url)!r} is not a URL: {error}") from None
+        raise ConfigurationError(f"{shown(shown_url(url))} is not a URL: {error}") from None
 
 
 def _sqlite_path(netloc: str, path: str, url: str) -> str:
     """Follow SQLAlchemy: three slashes for a relative path, four for an absolute one."""
     if netloc:
         raise ConfigurationError(
-            f"{url!r} names a host; a SQLite URL has three slashes (relative) or four (absolute)"
+            f"{shown(shown_url(url))} names a host; a SQLite URL has three slashes "
+            f"(relative) or four (absolute)"
         )
     name = unquote(path).removeprefix("/")
     if not name or name.endswith("/") or "\0" in name:
-        raise ConfigurationError(f"{url!r} names no file; write sqlite:///jobs.db")
+        raise ConfigurationError(f"{shown(shown_url(url))} names no file; write sqlite:///jobs.db")
     if name == ":memory:":
         raise ConfigurationError("an in-memory SQLite cannot be shared; use memory:// for tests")
     return name
@@ -88,4 +89,6 @@ def _refuse_unknown(options: dict[str, str], known: tuple[str, ...], url: str) -
     unknown = sorted(options.keys() - set(known))
     if unknown:
         allowed = ", ".join(known) or "none"
-        raise ConfigurationError(f"{url!r}: unknown option {unknown[0]!r}; there are: {allowed}")
+        raise ConfigurationError(
+            f"{shown(shown_url(url))}: unknown option {shown(unknown[0])}; there are: {allowed}"
+        )

@@ -40,6 +40,8 @@ def read_token(token: str, job_id: str) -> Fence:
     lane = _lane_of(lane_digits, secret)
     own_end = job_id[-ID_DIGITS:]
     is_own = len(end) == ID_DIGITS and (end == own_end or end == own_end.lower())
+    if f"{seq:x}" != digits:  # int() also takes " 1", "0x1" and "1_0"
+        return NOWHERE
     return Fence(seq, lane, secret) if lane and is_own and 0 < seq < SEQ_END else NOWHERE
 
 
@@ -51,4 +53,4 @@ def _lane_of(digits: str, secret: str) -> int:
     except ValueError:
         return 0
     is_secret = len(secret) == 32 and secret.isalnum() and secret.isascii()
-    return lane if is_secret and 0 < lane < LANE_END else 0
+    return lane if is_secret and 0 < lane < LANE_END and f"{lane:x}" == digits else 0

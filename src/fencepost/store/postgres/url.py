@@ -14,12 +14,13 @@ import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from fencepost.core.shown import MASK, shown_url
+from fencepost.core.shown import MASK, shown, shown_url
 from fencepost.errors import ConfigurationError
 
 POOL_SIZE_DEFAULT = 10
 POOL_SIZE_MAX = 1_000
 PORT_MAX = 65_535
+DIGITS_MAX = 9
 EXAMPLE = "postgresql://user:password@host:5432/database"
 
 _OWN = ("listen", "pool_size")
@@ -88,8 +89,10 @@ def _libpq_options(rest: str, url: str) -> dict[str, str]:
         options = {key: str(value) for key, value in conninfo_to_dict(rest).items()}
     except psycopg.Error as error:
         raise _refusal(url, _without_values(str(error))) from None
+    except UnicodeEncodeError:
+        raise _refusal(url, "it is not valid Unicode") from None
     for port in filter(None, options.get("port", "").split(",")):
-        if not (port.isdecimal() and port.isascii() and 1 <= int(port) <= PORT_MAX):
+        if not _is_number(port, PORT_MAX):
             raise _refusal(url, f"a port is a number from 1 to {PORT_MAX:,}")
     if "," in options.get("host", options.get("hostaddr", "")):
         options.setdefault("target_session_attrs", "read-write")
@@ -107,9 +110,15 @@ def _without_values(text: str) -> str:
 def _pool_size(text: str | None, url: str) -> int:
     if text is None:
         return POOL_SIZE_DEFAULT
-    if text.isdecimal() and text.isascii() and 1 <= int(text) <= POOL_SIZE_MAX:
+    if _is_number(text, POOL_SIZE_MAX):
         return int(text)
     raise _refusal(url, f"pool_size must be from 1 to {POOL_SIZE_MAX:,}")
+
+
+def _is_number(text: str, maximum: int) -> bool:
+    """Tell whether *text* is a number from 1 to *maximum*; int() refuses more than 4,300 digits."""
+    is_short = len(text) <= DIGITS_MAX
+    return is_short and text.isdecimal() and text.isascii() and 1 <= int(text) <= maximum
 
 
 def _listen(url: str | None) -> Address | None:
@@ -122,4 +131,4 @@ def _listen(url: str | None) -> Address | None:
 
 
 def _refusal(url: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{shown_url(url)!r} cannot be used: {why}")
+    return ConfigurationError(f"{shown(shown_url(url))} cannot be used: {why}")
