@@ -1,0 +1,91 @@
+"""A context for tests that call a handler as the function it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fencepost.core.idempotency import Key
+from fencepost.core.job import NewJob
+from fencepost.core.limits import KEY_WINDOW_DEFAULT
+from fencepost.core.names import DEFAULT_QUEUE
+from fencepost.core.payload import encode
+from fencepost.core.policy import DEFAULT_POLICY
+from fencepost.store.plan import Operation
+from fencepost.store.protocol import Store
+from fencepost.store.replies import SaveReply, SettleReply
+from fencepost.store.requests import ClaimRequest
+from fencepost.testing.clock import FakeClock
+from fencepost.testing.lending import BorrowedStore
+from fencepost.worker import Context
+from fencepost.worker.context import CancelReason
+
+
+class FakeContext(Context):
+    """A real context, of a job in a memory store of its own, that remembers what it was told."""
+
+    __slots__ = ("checkpoints", "completions", "progresses")
+
+    def __init__(
+        self,
+        *,
+        type: str = "test",
+        queue: str = DEFAULT_QUEUE,
+        attempt: int = 1,
+        max_attempts: int = DEFAULT_POLICY.max_attempts,
+        last_checkpoint: Any = None,
+        idempotency_key: str | None = None,
+        correlation_id: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        cancel_reason: CancelReason | None = None,
+        clock: FakeClock | None = None,
+    ) -> None:
+        store = BorrowedStore(clock=clock or FakeClock())
+        new = NewJob(
+            type=type,
+            queue=queue,
+            key=None if idempotency_key is None else Key(idempotency_key, KEY_WINDOW_DEFAULT),
+            correlation_id=correlation_id,
+            tags=dict(tags or {}),
+        )
+        store.run(store.enqueue([new]))
+        (claimed,) = store.run(store.claim(ClaimRequest(worker="test", limit=1))).jobs
+        job = msgspec.structs.replace(
+            claimed,
+            attempt=attempt,
+            max_attempts=max_attempts,
+            checkpoint=None if last_checkpoint is None else encode(last_checkpoint),
+            lease=msgspec.structs.replace(claimed.lease, version=attempt),
+        )
+        super().__init__(job, store, store.clock.monotonic())
+        self.checkpoints: list[Any] = []
+        """What was given to ``checkpoint``, in order."""
+        self.progresses: list[tuple[float, str]] = []
+        """What was given to ``progress``, in order."""
+        self.completions: list[Any] = []
+        """The results that were given to ``complete_in``, in order."""
+        if cancel_reason is not None:
+            self.interrupt(cancel_reason)
+
+    # Both faces of a context come by here.
+
+    def _checkpoint(self, value: Any) -> Operation[list[SaveReply]]:
+        operation = super()._checkpoint(value)
+        self.checkpoints.append(value)
+        return operation
+
+    def _progress(self, fraction: float, message: str) -> Operation[list[SaveReply]]:
+        operation = super()._progress(fraction, message)
+        self.progresses.append((fraction, message))
+        return operation
+
+    def _completion(self, result: Any) -> Any:
+        complete = super()._completion(result)
+
+        def remember(store: Store) -> Operation[list[SettleReply]]:
+            self.completions.append(result)
+            return complete(store)
+
+        return remember

@@ -1,0 +1,96 @@
+"""Where functions are found, watched and given back."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from unittest.mock import AsyncMock, Mock
+
+import pytest
+from tests.testing.idempotency.bank import Bank
+
+from fencepost import App, ConfigurationError
+from fencepost.testing import check_idempotent, effect
+
+
+def module_level(order: int) -> None:
+    """A function that handlers call by its global name."""
+
+
+class Courier:
+    def send(self, order: int) -> None: ...
+
+
+def test_functions_are_watched_wherever_the_handler_finds_them(app: App, bank: Bank) -> None:
+    def local(order: int) -> None: ...
+
+    courier = Courier()
+
+    @app.task
+    def pay(order: int) -> None:
+        module_level(order)
+        local(order)
+        Bank.refund(order)
+        Bank.audit(order)
+        courier.send(order)
+        threading.get_ident()
+
+    before = (local, module_level, Bank.__dict__["refund"], vars(courier).copy())
+    name = f"{module_level.__module__}.module_level"
+    report = check_idempotent(
+        pay,
+        7,
+        effects=[module_level, local, effect(Bank, "refund"), effect(Bank, "audit"), Courier.send],
+        report=True,
+    )
+    assert {flaw.effect for flaw in report.doubles} == {
+        "module_level(7)",
+        "local(7)",
+        "refund(7)",
+        "audit(7)",
+        "send(7)",
+    }
+    assert (local, module_level, Bank.__dict__["refund"], vars(courier)) == before
+    by_name = check_idempotent(pay, 7, effects=[name, "threading.get_ident"], report=True)
+    assert {flaw.effect for flaw in by_name.doubles} == {"module_level(7)", "get_ident()"}
+
+
+def test_mocks_are_watched_and_stay_mocks(app: App) -> None:
+    provider = Mock()
+    provider.fetch = AsyncMock(return_value=5)
+    send = Mock()
+
+    @app.task
+    async def pay(order: int) -> None:
+        assert await provider.fetch(order) == 5
+        provider.charge(order)
+        send(order)
+
+    effects = [effect(provider, "charge"), effect(provider, "fetch"), send]
+    report = check_idempotent(pay, 7, effects=effects, report=True)
+    assert {flaw.effect for flaw in report.doubles} == {"fetch(7)", "charge(7)", "Mock(7)"}
+    provider.reset_mock()
+    provider.charge(1)
+    provider.charge.assert_called_once_with(1)
+    calls = check_idempotent(pay, 7, effects=[send.call_args_list], report=True)
+    assert {flaw.effect for flaw in calls.doubles} == {"call(7) in effects[0]"}
+
+
+@pytest.mark.parametrize(
+    ("effects", "message"),
+    [
+        (["no.such.function"], "no function is called 'no.such.function'"),
+        (["fencepost.testing.nothing"], "no function is called"),
+        ([7], "cannot watch 7"),
+        ([lambda: None], "cannot find where"),
+        ([[].append], "give the record that it keeps"),
+        ("charge", "effects must be a list"),
+        ([effect(Bank, "nothing")], "has no 'nothing' to watch"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(app: App, effects: Any, message: str) -> None:
+    @app.task
+    def pay(order: int) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=message):
+        check_idempotent(pay, 7, effects=effects)
