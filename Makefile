@@ -102,6 +102,45 @@ coverage: setup ## Run the suite and say which lines and branches it missed
 bench: $(VENV)/.stamp-package ## Measure speed beside the raw limit (ARGS="--help" for more)
 	@$(VENV)/bin/fencepost bench $(ARGS)
 
+# --- the reliability lab --------------------------------------------------------------------------
+
+HOURS ?= 1
+SEEDS ?= 1..100
+STORE ?= sqlite
+SECONDS ?= 60
+
+.PHONY: lab
+lab: setup ## Try to break every promise: each suite of the lab once, for some minutes
+	$(PY) -m lab.torture --hours 0.25 $(ARGS)
+
+.PHONY: torture
+torture: setup ## The same for HOURS=8, with one report at the end, in build/torture
+	$(PY) -m lab.torture --hours $(HOURS) $(ARGS)
+
+.PHONY: simulate
+simulate: setup ## Run the product in simulated time under SEEDS=1..200; one seed replays
+	$(PY) -m lab.simulation --seeds $(SEEDS) $(ARGS)
+
+.PHONY: nth
+nth: setup ## Let every store call of every scenario fail, before and after it took effect
+	$(PY) -m lab.nth $(ARGS)
+
+.PHONY: mutants
+mutants: setup ## Plant bugs one at a time; fails if one survives
+	$(PY) -m lab.mutants --jobs $(JOBS) $(ARGS)
+
+.PHONY: chaos
+chaos: setup ## Hurt real processes and servers: STORE=sqlite or postgres, SECONDS=60
+	$(PY) -m lab.chaos --store $(STORE) --seconds $(SECONDS) $(ARGS)
+
+.PHONY: formal
+formal: setup ## Check the model of the lease protocol, if spin is installed
+	$(PY) -m lab.formal $(ARGS)
+
+.PHONY: fuzz
+fuzz: setup ## Feed every parser with wild input for SECONDS=60
+	$(PY) -m lab.fuzz --seconds $(SECONDS) $(ARGS)
+
 # --- upkeep ---------------------------------------------------------------------------------------
 
 .PHONY: lock

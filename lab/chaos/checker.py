@@ -1,0 +1,315 @@
+"""The checker: from what a run has left behind to what was broken. Pure; each rule can fail.
+
+Every rule is a function from Evidence to violations, listed in RULES. None asks the product what
+is right: the rules follow from the promises alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+import msgspec
+
+from fencepost.core.lifecycle import TERMINAL, TRANSITIONS, Event, State
+from lab.chaos.dump import Record, Run
+from lab.chaos.evidence import Evidence
+from lab.chaos.windows import Windows
+
+SKEW = 0.05
+"""Seconds by which two readings of one machine's clock may differ."""
+TICK = 0.00001
+"""Seconds by which two times of one store may differ for having been written as fractions."""
+AFTERSHOCK = 3.0
+"""Seconds, beside a TTL, for which a fault of the store is still felt: callers and workers come
+back to it a little later each time."""
+PATIENCE = 60.0
+"""Seconds, beside a TTL, after which a job that has not ended never will."""
+REWIND = 5.0
+"""Seconds that a claim may be old when its handler starts."""
+ZOMBIE = '"zombie"'
+ORDERED = "ordered"
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was not kept."""
+
+    rule: str
+    subject: str
+    """The job, key or process."""
+    detail: str
+
+
+Rule = Callable[[Evidence], Iterator[Violation]]
+
+
+def check(evidence: Evidence, rules: Iterable[Rule] | None = None) -> list[Violation]:
+    """Return everything that is wrong."""
+    return [found for rule in rules or RULES for found in rule(evidence)]
+
+
+# What was acknowledged.
+
+
+def lost(evidence: Evidence) -> Iterator[Violation]:
+    """Every acknowledged job is there, under its key and type."""
+    jobs = {record.id: record for record in evidence.records}
+    for key, ids in evidence.acknowledged.items():
+        for job_id in ids:
+            record = jobs.get(job_id)
+            if record is None:
+                yield Violation("lost", job_id, f"acknowledged for {key}, and not in the store")
+            elif record.key != key or record.type != key.partition("/")[0]:
+                yield Violation("lost", job_id, f"acknowledged for {key}, stored as {record.key}")
+
+
+def one_job_a_key(evidence: Evidence) -> Iterator[Violation]:
+    """A key that was repeated names the same job again, and nothing was stored unasked."""
+    for key, ids in evidence.acknowledged.items():
+        if len(ids) > 1:
+            yield Violation("one_job_a_key", key, f"acknowledged as {sorted(ids)}")
+    stored = Counter(str(record.key) for record in evidence.records)
+    for key, count in stored.items():
+        if count > 1:
+            yield Violation("one_job_a_key", key, f"{count} jobs")
+        if key not in evidence.asked:
+            yield Violation("one_job_a_key", key, "nobody asked for it")
+
+
+def unfinished(evidence: Evidence) -> Iterator[Violation]:
+    """Every job ended, soon after the faults had stopped."""
+    if evidence.calm_at is None:
+        yield Violation("unfinished", "run", "the faults never stopped")
+        return
+    latest = evidence.calm_at + evidence.ttl + PATIENCE
+    for record in evidence.records:
+        if State(record.state) not in TERMINAL:
+            yield Violation("unfinished", record.id, f"still {record.state}")
+        elif record.completed_at is None or record.completed_at > latest:
+            yield Violation("unfinished", record.id, f"ended at {record.completed_at}")
+
+
+# Leases.
+
+
+def overlapping(evidence: Evidence) -> Iterator[Violation]:
+    """A lease begins when the one before has ended, by the store and by the handlers."""
+    forgetful = evidence.forgetful()
+    for record in evidence.records:
+        for before, after in pairwise(record.runs):
+            if before.ended is None or before.ended > after.began:
+                detail = f"lease {before.version} ended at {before.ended}, "
+                detail += f"lease {after.version} began at {after.began}"
+                yield Violation("overlapping", record.id, detail)
+        runs = {run.version: run for run in record.runs}
+        ends = {after.version: before.ended for before, after in pairwise(record.runs)}
+        for run in runs.values():
+            for started in evidence.started.get((record.id, run.version), ())[-1:]:
+                earliest = max(run.began, ends.get(run.version) or 0.0)
+                if started.at < earliest - SKEW and not forgetful.touch(
+                    started.at - REWIND, earliest
+                ):
+                    detail = f"run under lease {run.version} at {started.at}, before {earliest}"
+                    yield Violation("overlapping", record.id, detail)
+
+
+def cut_short(evidence: Evidence) -> Iterator[Violation]:
+    """No lease is taken back before its time: heartbeats make it longer, never shorter."""
+    for record in evidence.records:
+        for run in record.runs:
+            if run.code == "lease_expired" and run.ended is not None:
+                lasted = run.ended - run.began
+                if lasted < evidence.ttl - TICK:
+                    detail = f"lease {run.version} was taken back after {lasted:.6f} s"
+                    yield Violation("cut_short", record.id, detail)
+
+
+def one_run_a_lease(evidence: Evidence) -> Iterator[Violation]:
+    """No lease is run twice, and none that the store does not know.
+
+    A server that dies may forget a claim that nothing depended on: its version is given out again,
+    under another token.
+    """
+    forgetful = evidence.forgetful()
+    known = {(record.id, run.version) for record in evidence.records for run in record.runs}
+    tokens: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for (job, version), starts in evidence.started.items():
+        if (job, version) not in known:
+            yield Violation("one_run_a_lease", job, f"lease {version} is not in the store")
+        for started in starts:
+            if started.token in tokens[job]:
+                yield Violation("one_run_a_lease", job, f"token of lease {version} used twice")
+            tokens[job][started.token] = version
+        in_time = sorted(starts, key=lambda each: each.at)
+        for first, second in pairwise(in_time):
+            if not forgetful.touch(first.at - REWIND, second.at):
+                yield Violation("one_run_a_lease", job, f"lease {version} was run twice")
+
+
+def settled_once(evidence: Evidence) -> Iterator[Violation]:
+    """At most one success, the last; and its result is that of the lease that gave it."""
+    for record in evidence.records:
+        successes = [run for run in record.runs if run.outcome == "succeeded"]
+        is_completed = record.state == State.COMPLETED
+        if len(successes) != is_completed or (successes and successes[0] is not record.runs[-1]):
+            yield Violation("settled_once", record.id, f"{len(successes)} successes")
+        elif is_completed and record.result != str(record.runs[-1].version):
+            detail = f"result {record.result} under lease {record.runs[-1].version}"
+            yield Violation("settled_once", record.id, detail)
+
+
+def stale_accepted(evidence: Evidence) -> Iterator[Violation]:
+    """No write under a lease that had ended was accepted, or left a mark."""
+    for tried in evidence.tried:
+        for each in tried.accepted:
+            yield Violation("stale_accepted", "zombie", each)
+    for record in evidence.records:
+        if ZOMBIE in (record.result, record.checkpoint):
+            yield Violation("stale_accepted", record.id, "it carries the mark of a stale write")
+
+
+def checkpoint_lost(evidence: Evidence) -> Iterator[Violation]:
+    """An attempt begins with the last checkpoint that an earlier one was told is kept."""
+    for (job, version), starts in evidence.started.items():
+        steps = [each.step for each in evidence.kept.get(job, ()) if each.version < version]
+        seen = starts[-1].checkpoint or 0
+        if steps and seen < max(steps):
+            detail = f"lease {version} saw {seen}, though {max(steps)} was kept"
+            yield Violation("checkpoint_lost", job, detail)
+
+
+# The way of a job.
+
+
+def legal(evidence: Evidence) -> Iterator[Violation]:
+    """The attempts and the state are a walk through the table of transitions."""
+    for record in evidence.records:
+        fault = _illegality(record)
+        if fault is not None:
+            yield Violation("legal", record.id, fault)
+
+
+EVENTS = {
+    "succeeded": (Event.SUCCEED,),
+    "failed": (Event.RETRY, Event.REJECT, Event.EXHAUST, Event.EXPIRE),
+    "released": (Event.RELEASE,),
+    "snoozed": (Event.SNOOZE,),
+    "cancelled": (Event.CANCEL,),
+    "running": (),
+}
+
+
+def _illegality(record: Record) -> str | None:
+    """Return what is wrong with the walk of one job."""
+    if [run.version for run in record.runs] != list(range(1, record.version + 1)):
+        return f"leases {[run.version for run in record.runs]}, of {record.version}"
+    states = {State.SCHEDULED}
+    for run in record.runs:
+        if State.SCHEDULED not in _settle_down(states):
+            return f"lease {run.version} on a job that was {sorted(states)}"
+        after = TRANSITIONS[State.RUNNING]
+        states = {after[event] for event in EVENTS[run.outcome]} or {State.RUNNING}
+    reached = _settle_down(states)
+    return None if State(record.state) in reached else f"{record.state} after {sorted(states)}"
+
+
+def _settle_down(states: set[State]) -> set[State]:
+    """Return where a job in one of *states* can be once it has been made ready."""
+    return states | {TRANSITIONS[s][Event.READY] for s in states if Event.READY in TRANSITIONS[s]}
+
+
+def attempts_bounded(evidence: Evidence) -> Iterator[Violation]:
+    """Attempts are counted one by one, crashes too, and are never more than allowed."""
+    for record in evidence.records:
+        expected = 1
+        for run in record.runs:
+            if run.number != expected or run.number > record.max_attempts:
+                detail = f"lease {run.version} is attempt {run.number}, not {expected}"
+                yield Violation("attempts_bounded", record.id, detail)
+            expected = run.number + (run.outcome not in ("released", "snoozed"))
+
+
+def unexplained(evidence: Evidence) -> Iterator[Violation]:
+    """Every attempt beyond the first follows from a fault, a failure or a release."""
+    wide = evidence.wide(evidence.ttl + AFTERSHOCK)
+    for record in evidence.records:
+        for run in record.runs[:-1]:
+            if not _is_explained(evidence, record, run, wide):
+                detail = f"lease {run.version} of {run.worker} ended as {run.outcome} "
+                detail += f"({run.code}) at {run.ended}"
+                yield Violation("unexplained", record.id, detail)
+
+
+def _is_explained(evidence: Evidence, record: Record, run: Run, wide: Windows) -> bool:
+    if run.outcome != "failed":
+        return run.outcome == "released"
+    if run.code != "lease_expired":
+        return (record.id, run.version) in evidence.raised
+    if (record.id, run.version) in evidence.taken:
+        return True
+    assert run.ended is not None
+    if wide.touch(run.began, run.ended):
+        return True
+    pid = evidence.pids.get(run.worker, 0)
+    killed_at = evidence.killed.get(pid)
+    if killed_at is not None and run.began - SKEW <= killed_at <= run.ended + SKEW:
+        return True
+    if any(s.at <= run.ended and s.until >= run.began for s in evidence.stopped.get(pid, ())):
+        return True
+    stalls = evidence.stalled.get(pid, ())
+    return any(s.at - s.seconds <= run.ended and s.at >= run.began for s in stalls)
+
+
+def ordered(evidence: Evidence) -> Iterator[Violation]:
+    """One worker with one slot starts jobs of one queue in the order of their submission.
+
+    But for the time in which the store is hurt: what a foreign transaction has locked is passed by.
+    """
+    hurt = evidence.wide(evidence.ttl)
+    line = [record for record in evidence.records if record.queue == ORDERED]
+    claims = [(record.id, record.runs[0].began) for record in line if record.runs]
+    yield from _out_of_order("claimed", claims, hurt)
+    starts = [
+        (record.id, evidence.started[record.id, 1][-1].at)
+        for record in line
+        if (record.id, 1) in evidence.started
+    ]
+    yield from _out_of_order("started", starts, hurt)
+
+
+def _out_of_order(what: str, times: list[tuple[str, float]], hurt: Windows) -> Iterator[Violation]:
+    for (_, before), (job, after) in pairwise(times):
+        if after < before and not hurt.touch(after, before):
+            yield Violation("ordered", job, f"{what} {before - after:.3f} s before an earlier one")
+
+
+# The store itself.
+
+
+def intact(evidence: Evidence) -> Iterator[Violation]:
+    """The data are whole, and the store's counters count what is there."""
+    if evidence.integrity != "ok":
+        yield Violation("intact", "store", evidence.integrity)
+    counts = Counter(record.state for record in evidence.records)
+    told = {state: count for state, count in evidence.counts.items() if count}
+    if dict(counts) != told:
+        yield Violation("intact", "store", f"it counts {told}, and has {dict(counts)}")
+
+
+RULES: tuple[Rule, ...] = (
+    lost,
+    one_job_a_key,
+    unfinished,
+    overlapping,
+    cut_short,
+    one_run_a_lease,
+    settled_once,
+    stale_accepted,
+    checkpoint_lost,
+    legal,
+    attempts_bounded,
+    unexplained,
+    ordered,
+    intact,
+)

@@ -1,0 +1,146 @@
+"""All that a run has left behind, in the order in which the checker asks for it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.chaos import dump, ledger
+from lab.chaos.dump import Closing, Record
+from lab.chaos.entries import (
+    Acknowledged,
+    Asked,
+    Calm,
+    Doubted,
+    Ended,
+    Entry,
+    Kept,
+    Killed,
+    Stalled,
+    Started,
+    Stopped,
+    Struck,
+    Taken,
+    Tried,
+    Up,
+)
+from lab.chaos.settings import Settings
+from lab.chaos.windows import Windows
+
+Lease = tuple[str, int]
+"""A job and the version of a lease on it."""
+
+FORGETTING = frozenset({"kill_server", "failover", "disk_full"})
+"""Faults by which a PostgreSQL server can forget a claim, which does not wait for its disk."""
+
+
+@dataclass
+class Evidence:
+    """Ledgers, sorted by what they say, and the jobs as the store has them in the end."""
+
+    ttl: float
+    records: list[Record] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    integrity: str = "ok"
+    asked: set[str] = field(default_factory=set)
+    acknowledged: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The jobs that were named in answer to each key."""
+    unknown: int = 0
+    unavailable: int = 0
+    started: dict[Lease, list[Started]] = field(default_factory=lambda: defaultdict(list))
+    raised: set[Lease] = field(default_factory=set)
+    kept: dict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
+    taken: set[Lease] = field(default_factory=set)
+    tried: list[Tried] = field(default_factory=list)
+    pids: dict[str, int] = field(default_factory=dict)
+    """The process of each worker."""
+    killed: dict[int, float] = field(default_factory=dict)
+    stopped: dict[int, list[Stopped]] = field(default_factory=lambda: defaultdict(list))
+    stalled: dict[int, list[Stalled]] = field(default_factory=lambda: defaultdict(list))
+    struck: list[Struck] = field(default_factory=list)
+    slow: list[tuple[float, float]] = field(default_factory=list)
+    """When the store kept a caller waiting for longer than a heartbeat can wait."""
+    is_server: bool = False
+    """Whether the store is a server that can die by itself."""
+    calm_at: float | None = None
+    codes: set[str] = field(default_factory=set)
+    """The folders of the code that workers ran."""
+    counted: dict[str, int] = field(default_factory=lambda: {"killed": 0, "stopped": 0})
+
+    def add(self, entry: Entry) -> None:
+        """Sort one line in."""
+        match entry:
+            case Started(job=job, version=version):
+                self.started[job, version].append(entry)
+            case Ended(job=job, version=version, how=how):
+                if how == "raised":
+                    self.raised.add((job, version))
+            case Asked(keys=keys):
+                self.asked.update(keys)
+            case Acknowledged(keys=keys, jobs=jobs):
+                for key, job in zip(keys, jobs, strict=True):
+                    self.acknowledged[key].add(job)
+                self._note_wait(entry.at, entry.seconds)
+            case Doubted(is_unknown=is_unknown):
+                self.unknown += is_unknown
+                self.unavailable += not is_unknown
+                self._note_wait(entry.at, entry.seconds)
+            case Kept(job=job):
+                self.kept[job].append(entry)
+            case Taken(job=job, version=version):
+                self.taken.add((job, version))
+            case Tried():
+                self.tried.append(entry)
+            case _:
+                self._add_fault(entry)
+
+    def _note_wait(self, at: float, seconds: float) -> None:
+        if seconds > self.ttl / 3:
+            self.slow.append((at - seconds, at))
+
+    def _add_fault(self, entry: Entry) -> None:
+        match entry:
+            case Up(worker=worker, pid=pid, code=code):
+                self.pids[worker] = pid
+                self.codes.add(code)
+            case Killed(at=at, pid=pid):
+                self.counted["killed"] += 1
+                self.killed[pid] = at
+            case Stopped(pid=pid):
+                self.counted["stopped"] += 1
+                self.stopped[pid].append(entry)
+            case Stalled(pid=pid):
+                self.stalled[pid].append(entry)
+            case Struck():
+                self.struck.append(entry)
+            case Calm(at=at):
+                self.calm_at = at
+            case _:
+                pass
+
+    def wide(self, aftershock: float) -> Windows:
+        """Return when everybody had reason to lose a lease; faults are felt a little longer."""
+        hurt = [(each.at, each.until + aftershock) for each in self.struck if each.is_wide]
+        return Windows(hurt + [(began, until + aftershock) for began, until in self.slow])
+
+    def forgetful(self) -> Windows:
+        """Return when the store may have forgotten claims of the moment before."""
+        if not self.is_server:
+            return Windows([])
+        return Windows((each.at, each.until) for each in self.struck if each.kind in FORGETTING)
+
+
+def gather(place: Path, settings: Settings, closing: Closing) -> Evidence:
+    """Read every ledger and the dump."""
+    evidence = Evidence(
+        settings.ttl,
+        counts=closing.counts,
+        integrity=closing.integrity,
+        is_server=settings.store == "postgres",
+    )
+    evidence.records = list(dump.read(place))
+    for path in ledger.paths(place):
+        for entry in ledger.read(path):
+            evidence.add(entry)
+    return evidence

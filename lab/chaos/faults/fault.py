@@ -1,0 +1,46 @@
+"""What a fault is: a name, the stores that can suffer it, and a deed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from fencepost.clock import Clock
+from lab.chaos.crew import Crew
+from lab.chaos.settings import Settings
+from lab.chaos.stage import Stage
+
+BOTH = ("sqlite", "postgres")
+
+
+class NotNow(Exception):
+    """The fault cannot be injected; the message says why."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a fault can lay its hands on."""
+
+    settings: Settings
+    stage: Stage
+    crew: Crew
+    clock: Clock
+    rng: Random
+
+    def wait(self, shortest: float, longest: float) -> None:
+        """Wait for some time between the two."""
+        self.clock.sleep(self.rng.uniform(shortest, longest))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault. ``strike`` returns when it is over and mended, or raises NotNow."""
+
+    name: str
+    strike: Callable[[Scene], None]
+    stores: tuple[str, ...] = BOTH
+    is_wide: bool = False
+    """Whether it hurts the store itself, and so everybody; else single processes only."""
+    weight: int = 1
+    """How often it comes in a round."""

@@ -1,0 +1,133 @@
+"""The app under chaos: one task for every way in which a job can be in somebody's hands.
+
+Also run by a version of Fencepost from the past, so it uses only what every version has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fencepost import App, Context, PermanentError, Retry, TaskHandle, TemporaryError, Timeouts
+from lab.chaos.entries import Effected, Ended, Kept, Started
+from lab.chaos.ledger import Ledger
+from lab.chaos.settings import ATTEMPTS_MAX, Settings
+
+QUEUE = "default"
+ORDERED_QUEUE = "ordered"
+BAIT_QUEUE = "bait"
+"""Served by zombies alone, until a worker finishes what is left in it."""
+
+QUICK = "quick"
+ORDERED = "ordered"
+TYPES = (QUICK, "threaded", "beating", "lasting", "failing", "keeping")
+WEIGHTS = (84, 6, 3, 1, 4, 2)
+
+CHECKPOINTS = 4
+CHECKPOINT_DELAY = 0.1
+RETRY_DELAY = 0.05
+SUBMISSION_TIMEOUT = 5.0
+
+
+def make_app(url: str, settings: Settings) -> App:
+    """Return an app with short leases that tries again soon, and often."""
+    return App(
+        url,
+        retry=Retry(max_attempts=ATTEMPTS_MAX, backoff="constant", initial_delay=RETRY_DELAY),
+        timeouts=Timeouts(lease_ttl=settings.ttl, submission=SUBMISSION_TIMEOUT),
+    )
+
+
+def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandle[[int], int]]:
+    """Add the tasks, by type. Each returns the version of the lease under which it ran."""
+    sleep = ledger.clock.sleep_async
+
+    @contextmanager
+    def noting(ctx: Context, checkpoint: int | None = None) -> Iterator[None]:
+        version = ctx.lease.version
+        ledger.note(
+            Started(
+                ledger.now(),
+                ctx.job_id,
+                ctx.type,
+                version,
+                ctx.attempt,
+                ctx.lease.token,
+                os.getpid(),
+                checkpoint,
+            )
+        )
+        how = "interrupted"
+        try:
+            yield
+            how = "returned"
+        except Exception:
+            how = "raised"
+            raise
+        finally:
+            ledger.note(Ended(ledger.now(), ctx.job_id, version, how))
+
+    def effect(ctx: Context) -> None:
+        ledger.note(Effected(ledger.now(), ctx.job_id, ctx.lease.version))
+
+    @app.task
+    async def quick(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        with noting(ctx):
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.task
+    def threaded(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        with noting(ctx):
+            ledger.clock.sleep(0.01)
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.task(queue=ORDERED_QUEUE)
+    async def ordered(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        with noting(ctx):
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.task
+    async def beating(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        """Live longer than the interval between two heartbeats."""
+        with noting(ctx):
+            await sleep(settings.ttl * 0.5)
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.task
+    async def lasting(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        """Live longer than a lease."""
+        with noting(ctx):
+            await sleep(settings.ttl * 1.6)
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.task
+    async def failing(ctx: Context, number: int) -> int:
+        """Fail for good, or twice and then no more."""
+        with noting(ctx):
+            if number % 4 == 0:
+                raise PermanentError("it never works", code="never")
+            if ctx.attempt <= 2:
+                raise TemporaryError("not yet")
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.task
+    async def keeping(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        """Keep a checkpoint after every step, and begin after the last that was kept."""
+        done = ctx.last_checkpoint
+        with noting(ctx, done):
+            for step in range((done or 0) + 1, CHECKPOINTS + 1):
+                await sleep(CHECKPOINT_DELAY)
+                effect(ctx)
+                await ctx.aio.checkpoint(step)
+                ledger.note(Kept(ledger.now(), ctx.job_id, ctx.lease.version, step))
+        return ctx.lease.version
+
+    tasks = (quick, threaded, ordered, beating, lasting, failing, keeping)
+    return {task.type: task for task in tasks}

@@ -1,0 +1,226 @@
+"""Somebody who writes under leases that have ended, on purpose and by the thousand.
+
+It claims jobs of a queue of its own, and at times of everybody's, and lets their leases run out; it
+reads every token from the workers' ledgers; and it tries to settle, heartbeat and save with those
+of which it knows that they are stale. The result and the checkpoint that it tries to leave are
+marked, so that one that got in would also be found in the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
+from random import Random
+from typing import NamedTuple
+
+from fencepost.core.job import Body
+from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.errors import StoreError
+from fencepost.store.protocol import Store
+from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
+from fencepost.store.requests import Beat, ClaimRequest, Save
+from lab.chaos.entries import Acknowledged, Asked, Started, Taken, Tried
+from lab.chaos.ledger import Follower, Ledger
+from lab.chaos.process import begin
+from lab.chaos.settings import Settings
+from lab.chaos.tasks import BAIT_QUEUE, QUEUE, QUICK, declare, make_app
+
+MARK = Body(b'"zombie"')
+NAME = "zombie"
+TTL = 1.0
+BITE = 4
+"""Jobs that are claimed at once, to be let down: few, so that leases end at many moments."""
+HELD_MAX = 40
+"""Jobs that are held at once."""
+BAIT = 40
+"""Jobs that are submitted to be let down, when no more of them are left."""
+STOLEN_SHARE = 0.1
+"""How often jobs are taken that were meant for workers."""
+SAMPLE = 120
+"""Old tokens that are looked at in a round."""
+INTERVAL = 0.5
+PAUSE = 0.03
+HOT = 0.003
+
+
+class Token(NamedTuple):
+    job: str
+    version: int
+    token: str
+
+
+class _Standing(NamedTuple):
+    """What ``decide`` asks of a job; a success does not depend on it."""
+
+    attempt: int = 1
+    max_attempts: int = 1
+    policy: Policy = DEFAULT_POLICY
+
+
+SUCCESS = decide(_Standing(), Succeeded(MARK), Random(0))
+
+
+class Zombie:
+    """Keeps every token that it has ever seen."""
+
+    def __init__(self, url: str, settings: Settings, ledger: Ledger) -> None:
+        self._app = make_app(url, settings)
+        self._quick = declare(self._app, settings, ledger)[QUICK]
+        self._ledger = ledger
+        self._bait = 0
+        self._workers = Follower(settings.place, "worker-")
+        self._seen: list[Token] = []
+        self._own: list[Taken] = []
+        """Claimed here, and not yet run out."""
+        self._rng = Random(f"{settings.seed} zombie")
+        self._dice = Random(f"{settings.seed} digging")
+        self._is_stopping = False
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())
+
+    @property
+    def _store(self) -> Store:
+        return self._app.store
+
+    def close(self) -> None:
+        self._app.close()
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+
+    def walk(self) -> None:
+        """Go round after round until stopped, whatever becomes of the store meanwhile."""
+        digging = threading.Thread(target=self._dig_on)
+        digging.start()
+        while not self._is_stopping:
+            with suppress(StoreError):  # the next round tries as well
+                self.step()
+            self._rest()
+        digging.join()
+
+    def _dig_on(self) -> None:
+        """Try old tokens, in a thread of its own: that takes longer than a lease is stale."""
+        while not self._is_stopping:
+            with suppress(StoreError):
+                self.dig()
+            self._ledger.clock.sleep(INTERVAL)
+
+    def dig(self) -> None:
+        """Learn what tokens workers have had, and try some of all that were ever seen."""
+        self._seen += [
+            Token(line.job, line.version, line.token)
+            for line in self._workers.news()
+            if isinstance(line, Started)
+        ]
+        self._try(self._surely_stale(), self._dice, is_own=False)
+
+    def _rest(self) -> None:
+        """Wait a little, but not past the end of the next lease.
+
+        Idle workers sleep until just then, and recover it within half a millisecond: to be there
+        before them takes a hot wait at the end.
+        """
+        ends_at = min((each.expires_at for each in self._own), default=math.inf)
+        left = ends_at - self._ledger.now()
+        self._ledger.clock.sleep(max(min(PAUSE, left - HOT), 0.0))
+        while ends_at - HOT <= self._ledger.now() <= ends_at:
+            pass
+
+    def step(self) -> None:
+        """Try what has just run out; if nothing has, take some jobs for later."""
+        now = self._ledger.now()
+        own = [Token(each.job, each.version, each.token) for each in self._own if each.is_over(now)]
+        if own:
+            self._own = [each for each in self._own if not each.is_over(now)]
+            self._seen += own
+            self._try(own, self._rng, is_own=True)
+        elif len(self._own) < HELD_MAX:
+            self._take()
+
+    def _take(self) -> None:
+        queue = QUEUE if self._rng.random() < STOLEN_SHARE else BAIT_QUEUE
+        request = ClaimRequest(
+            worker=NAME, limit=BITE, queues={queue: 1}, types=frozenset({QUICK}), lease_ttl=TTL
+        )
+        jobs = self._store.run(self._store.claim(request)).jobs
+        if not jobs and queue == BAIT_QUEUE and not self._own:
+            self._lay_bait()
+        for job in jobs:
+            expires_at = job.lease.expires_at.timestamp()
+            lease = (job.id, job.lease.version, job.lease.token, NAME, expires_at)
+            taken = Taken(self._ledger.now(), *lease)
+            self._ledger.note(taken)
+            self._own.append(taken)
+
+    def _lay_bait(self) -> None:
+        """Submit jobs as any caller does; what has no answer is submitted again the next time."""
+        numbers = range(self._bait, self._bait + BAIT)
+        keys = [f"{QUICK}/{NAME}/{number}" for number in numbers]
+        task = self._quick.using(queue=BAIT_QUEUE)
+        asked_at = self._ledger.now()
+        self._ledger.note(Asked(asked_at, keys))
+        handles = self._app.submit_many(
+            task.using(key=key).prepare(number) for key, number in zip(keys, numbers, strict=True)
+        )
+        ids = [handle.id for handle in handles]
+        now = self._ledger.now()
+        self._ledger.note(Acknowledged(now, keys, ids, now - asked_at))
+        self._bait += BAIT
+
+    def _surely_stale(self) -> list[Token]:
+        """Return some old tokens whose job has ended, or is under a later lease."""
+        sample = self._dice.sample(self._seen, min(SAMPLE, len(self._seen)))
+        jobs = self._store.run(self._store.get([token.job for token in sample]))
+        return [
+            token
+            for token, job in zip(sample, jobs, strict=True)
+            if job is None or job.state.is_terminal or job.lease_version > token.version
+        ]
+
+    def _try(self, tokens: Sequence[Token], rng: Random, *, is_own: bool) -> None:
+        """Write what must not be written, and note the answers."""
+        if not tokens:
+            return
+        store = self._store
+        writes: list[Callable[[], Iterable[object]]] = [
+            lambda: store.run(store.heartbeat([Beat(t.job, t.token, 60.0) for t in tokens])),
+            lambda: store.run(store.save([Save(t.job, t.token, MARK) for t in tokens])),
+            lambda: store.run(store.settle([Settlement(t.job, t.token, SUCCESS) for t in tokens])),
+        ]
+        rng.shuffle(writes)  # the first has the best chances
+        answers = [reply for write in writes for reply in write()]
+        replies = zip((*tokens, *tokens, *tokens), answers, strict=True)
+        self._ledger.note(tally(self._ledger.now(), replies, is_own=is_own))
+
+
+def tally(now: float, replies: Iterable[tuple[Token, object]], *, is_own: bool) -> Tried:
+    """Count the answers. A token of our own has settled nothing that could be repeated."""
+    count = refused = repeated = 0
+    accepted: list[str] = []
+    for token, reply in replies:
+        count += 1
+        match reply:
+            case LeaseLost():
+                refused += 1
+            case AlreadySettled() if not is_own:
+                repeated += 1
+            case Settled() | Extended() | Saved() | AlreadySettled():
+                accepted.append(f"{type(reply).__name__} for {token}")
+            case _:
+                accepted.append(f"{reply!r} for {token}")
+    return Tried(now, count, refused, repeated, accepted)
+
+
+def main() -> None:
+    settings, url, name = begin()
+    logging.getLogger("fencepost").setLevel(logging.CRITICAL)  # each refusal would be a line
+    with closing(Zombie(url, settings, Ledger(settings.place, name))) as zombie:
+        zombie.walk()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What the command line reads: options, payloads, names of apps, and whole lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+from click.testing import CliRunner, Result
+from hypothesis import strategies as st
+
+from fencepost.cli.apps import find_app
+from fencepost.cli.main import cli
+from fencepost.cli.migrate import roles_script
+from fencepost.cli.move import _check as _check_move
+from fencepost.cli.mover import MOVED, MOVING, mark_of
+from fencepost.cli.options import DURATION, TAG, parse_priority_text
+from fencepost.cli.settings import Settings
+from fencepost.cli.submit import parse_payload
+from fencepost.cli.views import body_view
+from fencepost.cli.worker import parse_queues
+from fencepost.core.job import Body, Encoding
+from fencepost.core.priority import parse_priority
+from fencepost.errors import ConfigurationError, InvalidJobError
+from fencepost.store.replies import QueueView
+from lab.fuzz.core_targets import cursors, duration_texts, names, uuids
+from lab.fuzz.inputs import bent, json_values, raw_bytes, raw_text
+from lab.fuzz.payload_targets import documents
+from lab.fuzz.store_targets import urls
+from lab.fuzz.target import Target
+
+USAGE = (click.UsageError,)
+
+weights = st.builds(lambda name, weight: f"{name}={weight}", names, st.integers(-1, 200)) | names
+payload_texts = json_values.map(lambda value: msgspec.json.encode(value).decode())
+lines = st.one_of(
+    st.tuples(st.just("jobs ls"), st.sampled_from(["--state", "--type", "--queue", "--tag",
+                                                   "--limit", "--after", "--correlation-id"]),
+              bent(names | cursors)),
+    st.tuples(st.just("jobs show"), st.none(), bent(uuids)),
+    st.tuples(st.just("jobs retry"), st.sampled_from(["--delay", "--priority"]), bent(names)),
+    st.tuples(st.just("dlq ls"), st.sampled_from(["--type", "--limit"]), bent(names)),
+    st.tuples(st.just("queues pause"), st.none(), bent(names)),
+    st.tuples(st.just("queues limit"), st.sampled_from(["--app"]), bent(names)),
+    st.tuples(st.just("submit --raw work"), st.none(), bent(payload_texts)),
+    st.tuples(st.just("submit --raw work {}"),
+              st.sampled_from(["--delay", "--key", "--priority", "--queue", "--tag", "--timeout"]),
+              bent(duration_texts | names)),
+    st.tuples(st.just("version"), st.sampled_from(["--url", "--log-level"]), bent(names)),
+)  # fmt: skip
+
+
+def _type(line: tuple[str, str | None, str]) -> Result:
+    verb, option, value = line
+    words = [*verb.split(), *([] if option is None else [option]), value]
+    return CliRunner().invoke(cli, ["--url", "memory://", *words], input="")
+
+
+def _check_line(_: Any, result: Result) -> None:
+    assert result.exit_code in (0, 1, 2), result.exit_code
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "(internal)" not in result.output, result.output[:300]
+
+
+def _priority(text: str) -> Any:
+    number = parse_priority_text(text)
+    return None if number is None else parse_priority(number)
+
+
+def _name_of_app(text: str) -> Any:
+    # A module that is there would be imported, and what it does is not the parser's doing.
+    return find_app(f"fencepost_fuzz_{text}", Settings())
+
+
+def _check_view(_: Body, view: dict[str, Any]) -> None:
+    assert len(view) == 1
+
+
+def _views(given: list[tuple[str, bool]]) -> list[QueueView]:
+    return [QueueView(name=name, is_paused=is_paused) for name, is_paused in given]
+
+
+CLI_TARGETS = (
+    Target("--delay and other durations", lambda text: DURATION.convert(text, None, None),
+           bent(duration_texts), USAGE),
+    Target("--tag", lambda text: TAG.convert(text, None, None), bent(weights), USAGE),
+    Target("--priority", _priority, bent(st.sampled_from(["HIGH", "low", "0", "4"])),
+           (InvalidJobError,)),
+    Target("--queue NAME=WEIGHT", lambda text: parse_queues((text,)), bent(weights), USAGE),
+    Target("JSON of submit", lambda text: parse_payload(f" {text}", must_be_object=False),
+           bent(payload_texts), USAGE),
+    Target("MODULE:ATTRIBUTE", _name_of_app, bent(names), (ConfigurationError,)),
+    Target("mark of a move", lambda given: mark_of(_views(given)),
+           st.lists(st.tuples(bent(st.sampled_from([MOVING, f"{MOVED}12"])), st.booleans()))),
+    Target("stored body, shown", lambda body: body_view("payload", body),
+           st.builds(Body, documents | raw_bytes, st.sampled_from(Encoding)), (), _check_view),
+    Target("URLs of move", lambda given: _check_move(*given), st.tuples(urls, urls), USAGE),
+    Target("URL of migrate --roles", lambda url: roles_script(Settings(url=url)), urls, USAGE),
+    Target("command line", _type, lines | lines.map(lambda line: (*line[:2], "")) |
+           st.tuples(raw_text.filter(str.split), st.none(), raw_text), (), _check_line),
+)  # fmt: skip

@@ -1,0 +1,205 @@
+"""The parsers of ``core`` and of the app: what people write in Python."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from fencepost.app.options import Options, UsingOptions, merge
+from fencepost.core.duration import UNITS, format_duration, parse_duration
+from fencepost.core.filter import decode_cursor, encode_cursor, make_filter, make_page
+from fencepost.core.idempotency import check_key, parse_on_duplicate
+from fencepost.core.ids import id_bytes, id_text
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import DURATION_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, WEIGHT_TOTAL_MAX
+from fencepost.core.names import check_correlation_id, check_queue, check_tags, check_type
+from fencepost.core.payload import parse_max_payload
+from fencepost.core.policy import Policy, decode_policy, encode_policy
+from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.retention import Retention
+from fencepost.core.retry import Retry
+from fencepost.core.shown import shown
+from fencepost.core.timeouts import Timeouts
+from fencepost.core.weights import deal, parse_weights
+from fencepost.errors import (
+    ConfigurationError,
+    InvalidDurationError,
+    InvalidJobError,
+    InvalidKeyError,
+    JobNotFoundError,
+)
+from lab.fuzz.inputs import bent, keywords, objects, raw_text
+from lab.fuzz.target import Target
+
+MEANINGLESS = (ConfigurationError, InvalidJobError)
+
+duration_texts = st.lists(
+    st.builds(
+        lambda number, gap, unit: f"{number}{gap}{unit}",
+        st.integers(0, 10**6) | st.floats(0, 10**4, allow_nan=False).map(lambda x: f"{x:.3f}"),
+        st.sampled_from(["", " "]),
+        st.sampled_from(list(UNITS)),
+    ),
+    min_size=1,
+    max_size=4,
+).map("".join)
+durations = objects | bent(duration_texts)
+cursors = st.integers(0, 10**18 - 1).map(encode_cursor)
+names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=20)
+tags = st.dictionaries(bent(names), bent(names), max_size=3)
+uuids = st.uuids(version=4).map(str)
+
+
+def mostly(valid: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    """Return what is meant, and now and then something else."""
+    return st.integers(0, 4).flatmap(lambda roll: valid if roll else objects)
+
+
+retry_settings = {
+    "max_attempts": mostly(st.integers(0, 12)),
+    "max_retries": mostly(st.integers(-1, 12)),
+    "backoff": mostly(bent(st.sampled_from(["exponential", "linear", "constant"]))),
+    "initial_delay": mostly(duration_texts),
+    "max_delay": mostly(duration_texts),
+    "multiplier": mostly(st.floats(0.5, 1_500)),
+    "jitter": mostly(st.none() | st.just("full") | st.floats(-0.1, 1.1)),
+    "on_timeout": objects,
+    "on_system": objects,
+}
+
+
+def _check_duration(_: Any, seconds: float) -> None:
+    assert math.isfinite(seconds)
+    assert 0 <= seconds <= DURATION_MAX
+    assert abs(parse_duration(format_duration(seconds)) - seconds) <= 0.001
+
+
+def _check_weights(_: Any, weights: dict[str, int]) -> None:
+    assert 1 <= sum(weights.values()) <= WEIGHT_TOTAL_MAX
+    dealt = deal(weights, turn=3, count=2 * sum(weights.values()))
+    assert dealt == {name: 2 * weights[name] for name in dealt}
+
+
+def _check_filter(_: dict[str, Any], made: Any) -> None:
+    assert all(isinstance(state, State) for state in made.states)
+    assert msgspec.json.decode(msgspec.json.encode(made), type=type(made)) == made
+
+
+def _check_page(_: dict[str, Any], page: Any) -> None:
+    assert 1 <= page.limit <= PAGE_MAX
+    assert page.after is None or 0 <= page.after < 10**18
+
+
+def _check_cursor(given: Any, position: int) -> None:
+    assert encode_cursor(position) == given
+
+
+def _check_policy(_: str, policy: Policy) -> None:
+    assert decode_policy(encode_policy(policy)) == policy
+
+
+def _check_retry(_: dict[str, Any], retry: Retry) -> None:
+    policy = Policy(max_attempts=retry.max_attempts, backoff=retry.backoff)
+    _check_policy("", policy)
+
+
+def _check_id(given: str, raw: bytes) -> None:
+    assert id_text(raw) == given.lower()
+
+
+def _check_shown(_: object, text: str) -> None:
+    assert len(text) <= 300
+
+
+def _merge(given: dict[str, Any]) -> Options:
+    return merge(Options(), given, Timeouts())  # type: ignore[arg-type]  # that is the test
+
+
+CORE_TARGETS = (
+    Target("duration", parse_duration, durations, (InvalidDurationError,), _check_duration),
+    Target("cursor", decode_cursor, bent(cursors) | objects, (ConfigurationError,), _check_cursor),
+    Target(
+        "page",
+        lambda given: make_page(**given),
+        st.fixed_dictionaries(
+            {
+                "limit": mostly(st.integers(0, PAGE_MAX + 1)),
+                "after": mostly(st.none() | bent(cursors)),
+            }
+        ),
+        (ConfigurationError,),
+        _check_page,
+    ),
+    Target(
+        "filter",
+        lambda given: make_filter(**given),
+        keywords("state", "type", "queue", "tags", "correlation_id")
+        | keywords("state", values=bent(st.sampled_from(list(State))))
+        | keywords("state", values=st.lists(bent(st.sampled_from(list(State)))))
+        | keywords("type", "queue", "correlation_id", values=bent(names))
+        | keywords("tags", values=tags),
+        MEANINGLESS,
+        _check_filter,
+    ),
+    Target(
+        "queue weights",
+        parse_weights,
+        objects
+        | st.lists(bent(names), max_size=4)
+        | st.dictionaries(bent(names), st.integers(-1, 120) | objects, max_size=4),
+        MEANINGLESS,
+        _check_weights,
+    ),
+    Target("priority", parse_priority, objects | bent(st.sampled_from([p.name for p in Priority])),
+           (InvalidJobError,)),
+    Target("key", check_key, objects | bent(names), (InvalidKeyError,)),
+    Target("on_duplicate", parse_on_duplicate,
+           objects | bent(st.sampled_from(["return", "reject"])), (ConfigurationError,)),
+    Target("type", check_type, objects | bent(names), (InvalidJobError,)),
+    Target("queue", check_queue, objects | bent(names), (InvalidJobError,)),
+    Target("correlation id", check_correlation_id, objects | bent(names), (InvalidJobError,)),
+    Target("tags", check_tags, objects | tags, (InvalidJobError,)),
+    Target("job id", id_bytes, objects | bent(uuids), (JobNotFoundError,), _check_id),
+    Target("max_payload", parse_max_payload, mostly(st.integers(0, 2 * PAYLOAD_BYTES_MAX)),
+           (ConfigurationError,)),
+    Target(
+        "retention",
+        lambda given: Retention(**given).by_state(),
+        keywords("completed", "cancelled", "failed", "dead_letter", values=durations),
+        (InvalidDurationError,),
+    ),
+    Target(
+        "timeouts",
+        lambda given: Timeouts(**given),
+        keywords("execution", "lease_ttl", "visibility", "lifetime", "submission",
+                 values=durations),
+        (ConfigurationError,),
+    ),
+    Target(
+        "retry",
+        lambda given: Retry(**given),
+        st.fixed_dictionaries({}, optional=retry_settings),
+        (ConfigurationError,),
+        _check_retry,
+    ),
+    Target(
+        "options of using()",
+        _merge,
+        keywords(*UsingOptions.__annotations__)
+        | keywords("delay", "key_window", "timeout", "lease_ttl", "lifetime", values=durations)
+        | keywords("id", "", "run_at"),
+        MEANINGLESS,
+    ),
+    Target(
+        "stored policy",
+        decode_policy,
+        bent(st.builds(encode_policy, st.builds(Policy, max_attempts=st.integers(1, 99)))),
+        (ValueError, RecursionError),
+        _check_policy,
+    ),
+    Target("shown value", shown, objects | raw_text, (), _check_shown),
+)  # fmt: skip

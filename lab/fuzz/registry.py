@@ -1,0 +1,11 @@
+"""Every parser that is fuzzed. A new one is a line here, or in one of the files named here."""
+
+from __future__ import annotations
+
+from lab.fuzz.cli_targets import CLI_TARGETS
+from lab.fuzz.core_targets import CORE_TARGETS
+from lab.fuzz.payload_targets import PAYLOAD_TARGETS
+from lab.fuzz.store_targets import STORE_TARGETS
+from lab.fuzz.target import Target
+
+TARGETS: tuple[Target, ...] = (*CORE_TARGETS, *PAYLOAD_TARGETS, *STORE_TARGETS, *CLI_TARGETS)

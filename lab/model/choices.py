@@ -1,0 +1,153 @@
+"""What sequences are made of: few names and few numbers, so that things meet."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from fencepost.core.filter import JobFilter
+from fencepost.core.idempotency import Key, OnDuplicate
+from fencepost.core.job import Body, Category, Encoding, Failure, NewJob, Progress
+from fencepost.core.lifecycle import State
+from fencepost.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded
+from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
+from fencepost.core.retry import Backoff
+from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.testing.clock import START
+
+INSTANT = timedelta(microseconds=1)
+TYPES = ("mail", "report")
+QUEUES = ("default", "bulk", "slow")
+WORKERS = ("w1", "w2")
+NAMES = (*QUEUES, *TYPES, "unheard of")
+
+POLICIES = (
+    Policy(max_attempts=1),
+    Policy(max_attempts=2, backoff=Backoff("constant", 2.0)),
+    Policy(max_attempts=3, backoff=Backoff("exponential", 1.0, max_delay=3.0), lease_ttl=4.0),
+    Policy(max_attempts=3, backoff=Backoff("linear", 0.0)),
+    Policy(max_attempts=5, on_system=False, lifetime=20.0),
+    Policy(
+        max_attempts=4,
+        backoff=Backoff("custom", delays=(0.5, 10.0)),
+        on_timeout=False,
+        lifetime=6.0,
+    ),
+)
+BODIES = (
+    Body(b"{}"),
+    Body(b'{"n":1,"text":"\\u0000 \xc3\xa9"}'),
+    Body(b"\x00\xff{", Encoding.BINARY),
+    Body(b"", Encoding.BINARY),
+    Body(b'"x"'),
+    Body(b"null"),
+)
+FAILURES = (
+    Failure(Category.TEMPORARY, "trouble", code="503", exception="pkg.Trouble", traceback="…"),
+    Failure(Category.PERMANENT, "never 'again' \x00 \\ %s", code=None),
+    Failure(Category.TIMEOUT, "too slow", code="execution_timeout"),
+    Failure(Category.SYSTEM, "process died"),
+)
+TAGS: tuple[dict[str, str], ...] = ({}, {"team": "a"}, {"team": "b", "größe": "'; %s"})
+
+jobs = st.integers(0, 9)
+"""Which of the jobs, newest first, round and round."""
+strangers = st.sampled_from(("unknown", "malformed", "upper"))
+"""Ids that are none, and one that is written otherwise."""
+references = st.lists(st.one_of(jobs, jobs, jobs, jobs, strangers), min_size=1, max_size=3)
+grips = st.integers(0, 5)
+"""Which of the leases that were ever given, newest first."""
+counts = st.sampled_from((1, 2, 3, 10, 0))
+limits = st.sampled_from((100, 1, 2, 0))
+ttls = st.sampled_from((5.0, 1.0, 30.0))
+offsets = st.sampled_from((0, -1, 1))
+"""Instants before or after a time at which something happens."""
+steps = st.sampled_from((0.000001, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0, 3600.0))
+delays = st.sampled_from((0.0, 0.0, 1.0, 5.0))
+priorities = st.sampled_from(Priority)
+bodies = st.sampled_from(BODIES)
+tags = st.sampled_from(TAGS)
+types = st.sampled_from(TYPES)
+queues = st.sampled_from(QUEUES)
+workers = st.sampled_from(WORKERS)
+names = st.sampled_from(NAMES)
+scopes = st.sampled_from((Scope.QUEUE, Scope.TYPE, Scope.APP))
+bounds = st.sampled_from((None, 1, 2, 3, 0))
+maybe_types = st.sampled_from((None, None, frozenset(TYPES[:1]), frozenset(TYPES[1:]), frozenset()))
+maybe_queues = st.sampled_from(
+    (None, None, {"default": 1}, {"bulk": 3, "default": 1}, {"slow": 2, "bulk": 4, "default": 2})
+)
+keeps = st.sampled_from(
+    (
+        dict.fromkeys((State.COMPLETED, State.CANCELLED, State.FAILED, State.DEAD_LETTER), 0.0),
+        {State.COMPLETED: 1.0, State.CANCELLED: 5.0},
+        {State.FAILED: 2.0, State.DEAD_LETTER: 0.0},
+    )
+)
+progresses = st.sampled_from((None, Progress(0.5), Progress(1.0, "done \x00")))
+maybe_bodies = st.one_of(st.none(), bodies)
+
+keys = st.builds(
+    Key,
+    st.sampled_from(("a", "b")),
+    st.sampled_from((None, 3.0, 30.0)),
+    st.sampled_from(OnDuplicate),
+)
+
+
+def _new_job(values: dict[str, Any]) -> NewJob:
+    run_in = values.pop("run_in")
+    run_at = None if run_in is None else START + timedelta(seconds=run_in)
+    return NewJob(run_at=run_at, **values)
+
+
+new_jobs = st.fixed_dictionaries(
+    {
+        "type": types,
+        "payload": bodies,
+        "queue": queues,
+        "priority": priorities,
+        "policy": st.sampled_from(POLICIES),
+        "delay": delays,
+        "run_in": st.sampled_from((None, None, None, -5.0, 3.0, 100.0)),
+        "key": st.one_of(st.none(), keys),
+        "tags": tags,
+        "correlation_id": st.sampled_from((None, "c1")),
+    }
+).map(_new_job)
+sturdy_jobs = st.builds(
+    NewJob, type=types, queue=queues, priority=priorities, policy=st.sampled_from(POLICIES[1:4])
+)
+"""Jobs that can be claimed at once, and again after a failure."""
+submissions = st.lists(new_jobs, min_size=1, max_size=4)
+
+outcomes: st.SearchStrategy[Outcome] = st.one_of(
+    st.builds(Succeeded, bodies),
+    st.builds(Failed, st.sampled_from(FAILURES), st.sampled_from((None, 7.0))),
+    st.builds(Snoozed, st.sampled_from((0.0, 2.0, 50.0))),
+    st.just(Released()),
+)
+filters = st.builds(
+    JobFilter,
+    states=st.sampled_from(
+        ((), (State.SCHEDULED,), (State.RUNNING, State.RETRYING), (State.DEAD_LETTER,))
+    ),
+    type=st.one_of(st.none(), types),
+    queue=st.one_of(st.none(), queues),
+    tags=tags,
+    correlation_id=st.sampled_from((None, "c1")),
+)
+worker_infos = st.builds(
+    WorkerInfo,
+    id=workers,
+    host=st.just("host"),
+    pid=st.just(7),
+    queues=maybe_queues,
+    types=st.sampled_from((TYPES, TYPES[:1], ())),
+    concurrency=st.just(4),
+    started_at=st.just(START),
+    running=st.sampled_from((0, 3)),
+)

@@ -1,0 +1,301 @@
+"""The differential test: random sequences, with rules for what random sequences alone miss.
+
+Every rule makes calls on the model and on all stores alike; after each, the answers and what can be
+seen are compared. Four kinds of trouble are rules of their own: a **zombie** writes under a lease
+that ran out, the last call is **repeated**, the stores are **opened again**, and a call is **cut**
+before or after its commit, after which its caller repeats it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+from msgspec.structs import replace
+
+from fencepost.core.filter import JobFilter
+from fencepost.core.job import Body, NewJob, Progress
+from fencepost.core.lifecycle import State
+from fencepost.core.outcome import Outcome
+from fencepost.core.priority import Priority
+from fencepost.store.requests import (
+    Beat,
+    ClaimRequest,
+    Edit,
+    RetryRequest,
+    Save,
+    Scope,
+    WorkerInfo,
+)
+from lab.model import choices
+from lab.model.acting import Acting, Fault, Reference
+from lab.model.calls import Call
+from lab.model.choices import INSTANT
+
+
+class StoresAgree(Acting):
+    """One sequence on every store."""
+
+    # The way of the data.
+
+    @rule(jobs=choices.submissions, is_atomic=st.booleans())
+    def submit(self, jobs: list[NewJob], is_atomic: bool) -> None:
+        self.do("enqueue", jobs, is_atomic=is_atomic)
+
+    @rule(job=choices.sturdy_jobs)
+    def submit_and_claim(self, job: NewJob) -> None:
+        self.do("enqueue", [job], is_atomic=False)
+        queues = {job.queue: 1}
+        self.do("claim", ClaimRequest(worker="w2", limit=2, queues=queues, lease_ttl=5.0))
+
+    @rule(
+        worker=choices.workers,
+        limit=choices.counts,
+        queues=choices.maybe_queues,
+        types=choices.maybe_types,
+        turn=st.integers(0, 7),
+        lease_ttl=choices.ttls,
+    )
+    def claim(self, **given: Any) -> None:
+        self.do("claim", ClaimRequest(**given))
+
+    @rule(limit=choices.counts)
+    def claim_anything(self, limit: int) -> None:
+        self.do("claim", ClaimRequest(worker="w1", limit=limit, lease_ttl=5.0))
+
+    @precondition(lambda self: self.grips)
+    @rule(numbers=st.lists(choices.grips, min_size=1, max_size=3), lease_ttl=choices.ttls)
+    def heartbeat(self, numbers: list[int], lease_ttl: float) -> None:
+        held = [self._grip(number) for number in numbers]
+        self.do("heartbeat", [Beat(grip.id, grip.lease.token, lease_ttl) for grip in held])
+
+    @precondition(lambda self: self.grips)
+    @rule(
+        endings=st.lists(st.tuples(choices.grips, choices.outcomes), min_size=1, max_size=3),
+    )
+    def settle(self, endings: list[tuple[int, Outcome]]) -> None:
+        """Settle a batch; of one job under one lease only, see ``reference``."""
+        batch = [self._settlement(self._grip(number), outcome) for number, outcome in endings]
+        first: dict[str, str] = {}
+        for each in batch:
+            first.setdefault(each.job_id, each.token)
+        self.do("settle", [each for each in batch if each.token == first[each.job_id]])
+
+    @precondition(lambda self: self.grips)
+    @rule(outcome=choices.outcomes)
+    def settle_newest(self, outcome: Outcome) -> None:
+        self._settle(self.grips[0], outcome)
+
+    @precondition(lambda self: self.grips)
+    @rule(number=choices.grips, checkpoint=choices.maybe_bodies, progress=choices.progresses)
+    def save(self, number: int, checkpoint: Body | None, progress: Progress | None) -> None:
+        grip = self._grip(number)
+        self.do("save", [Save(grip.id, grip.lease.token, checkpoint, progress)])
+
+    @precondition(lambda self: self.grips)
+    @rule(
+        reference=st.one_of(choices.jobs, choices.strangers),
+        number=choices.grips,
+        nonsense=st.sampled_from((None, None, "", "nonsense", "1.2.3", "1.1.x.y")),
+        outcome=choices.outcomes,
+    )
+    def write_with_a_wrong_token(
+        self, reference: Reference, number: int, nonsense: str | None, outcome: Outcome
+    ) -> None:
+        grip = self._grip(number)
+        job_id = self._job_id(reference)
+        token = grip.lease.token if nonsense is None else nonsense
+        self.do("heartbeat", [Beat(job_id, token, 5.0), Beat(job_id.lower(), token, 5.0)])
+        self.do("save", [Save(job_id, token, Body(b'"stolen"'))])
+        settlement = replace(self._settlement(grip, outcome), job_id=job_id, token=token)
+        self.do("settle", [settlement, replace(settlement, job_id=job_id.lower())])
+
+    # Control.
+
+    @rule(references=choices.references)
+    def cancel(self, references: list[Reference]) -> None:
+        self.do("cancel", self._job_ids(references))
+
+    @rule(
+        references=choices.references,
+        reset_attempts=st.booleans(),
+        delay=choices.delays,
+        priority=st.one_of(st.none(), choices.priorities),
+    )
+    def retry(
+        self,
+        references: list[Reference],
+        reset_attempts: bool,
+        delay: float,
+        priority: Priority | None,
+    ) -> None:
+        ids = self._job_ids(references)
+        self.do("retry", [RetryRequest(each, reset_attempts, delay, priority) for each in ids])
+
+    @rule(references=choices.references)
+    def replay(self, references: list[Reference]) -> None:
+        self.do("replay", self._job_ids(references))
+
+    @rule(references=choices.references)
+    def discard(self, references: list[Reference]) -> None:
+        self.do("discard", self._job_ids(references))
+
+    @rule(
+        references=choices.references,
+        priority=st.one_of(st.none(), choices.priorities),
+        tags=st.one_of(st.none(), choices.tags),
+    )
+    def edit(
+        self, references: list[Reference], priority: Priority | None, tags: dict[str, str] | None
+    ) -> None:
+        self.do("edit", [Edit(each, priority, tags) for each in self._job_ids(references)])
+
+    @rule(what=st.sampled_from(("pause", "resume")), scope=choices.scopes, name=choices.names)
+    def pause_or_resume(self, what: str, scope: Scope, name: str) -> None:
+        self.do(what, scope, name)
+
+    @rule(scope=choices.scopes, name=choices.names, bound=choices.bounds)
+    def limit(self, scope: Scope, name: str, bound: int | None) -> None:
+        self.do("limit", scope, name, bound)
+
+    # Upkeep.
+
+    @rule(limit=choices.limits)
+    def recover(self, limit: int) -> None:
+        self.do("recover", limit)
+
+    @rule(limit=choices.limits)
+    def promote(self, limit: int) -> None:
+        self.do("promote", limit)
+
+    @rule(limit=choices.limits)
+    def expire(self, limit: int) -> None:
+        self.do("expire", limit)
+
+    @rule(keep=choices.keeps, limit=st.sampled_from((1, 2, 100)))
+    def prune(self, keep: dict[State, float], limit: int) -> None:
+        self.do("prune", keep, limit)
+
+    @rule()
+    def tidy(self) -> None:
+        self.comparison.tidy()
+        self.comparison.look()
+
+    # Looking.
+
+    @rule(filter=choices.filters, limit=st.sampled_from((1, 2, 1000)))
+    def find(self, filter: JobFilter, limit: int) -> None:
+        self.do("find", filter, limit)
+        self.do("count", filter)
+
+    @rule(
+        type=st.one_of(st.none(), choices.types),
+        limit=st.sampled_from((1, 2, 1000)),
+        reference=choices.strangers,
+    )
+    def look_around(self, type: str | None, limit: int, reference: Reference) -> None:
+        self.do("dead_letters", type, limit)
+        self.do("dump", limit)
+        self.do("get", [self._job_id(reference)])
+        self.do("attempts", self._job_id(reference))
+        self.do("situation", self._job_id(reference))
+
+    # Moving, workers, leading.
+
+    @precondition(lambda self: self.comparison.model.world.jobs)
+    @rule(
+        numbers=st.lists(choices.jobs, min_size=1, max_size=3),
+        is_known=st.booleans(),
+        has_key=st.booleans(),
+    )
+    def load(self, numbers: list[int], is_known: bool, has_key: bool) -> None:
+        """Load jobs as they are here, under their own ids (which changes nothing) or new ones."""
+        records = {record.job.id: record for record in Call("dump", (1000,)).ask(self._ask_model)}
+        ids = self._job_ids(numbers)
+        if is_known:
+            chosen = [records[job_id] for job_id in ids]
+        else:  # each but once: no dump has two jobs that hold one key
+            chosen = [self._copy(records[job_id], has_key=has_key) for job_id in dict.fromkeys(ids)]
+        self.do("load", chosen)
+
+    @rule(worker=choices.worker_infos)
+    def announce(self, worker: WorkerInfo) -> None:
+        self.do("announce", worker)
+
+    @rule(worker=choices.workers)
+    def retire(self, worker: str) -> None:
+        self.do("retire", worker)
+
+    @rule(worker=choices.workers, ttl=choices.ttls)
+    def lead(self, worker: str, ttl: float) -> None:
+        self.do("lead", "chores", worker, ttl)
+
+    @rule(worker=choices.workers)
+    def resign(self, worker: str) -> None:
+        self.do("resign", "chores", worker)
+
+    # Time.
+
+    @rule(step=choices.steps)
+    def wait(self, step: float) -> None:
+        self._advance_to(self.comparison.now + timedelta(seconds=step))
+
+    @rule(number=st.integers(0, 3), offset=choices.offsets)
+    def wait_until_something_happens(self, number: int, offset: int) -> None:
+        """Go to one of the next times at which something begins or ends, or just beside it."""
+        ahead = [at for at in self.comparison.model.world.instants() if at > self.comparison.now]
+        if ahead:
+            self._advance_to(ahead[number % len(ahead)] + offset * INSTANT)
+
+    # Trouble.
+
+    @rule(
+        job=choices.sturdy_jobs,
+        offset=choices.offsets,
+        outcome=choices.outcomes,
+        is_recovered=st.booleans(),
+    )
+    def zombie(self, job: NewJob, offset: int, outcome: Outcome, is_recovered: bool) -> None:
+        """Let a lease run out, or nearly; its job is claimed again; then use the old token."""
+        self.do("enqueue", [job], is_atomic=False)
+        request = ClaimRequest(worker="zombie", limit=1, queues={job.queue: 1}, lease_ttl=2.0)
+        claimed = self.do("claim", request).jobs
+        if not claimed:  # it is paused, or its queue is full
+            return
+        self.ledger.zombies += 1
+        (grip,) = claimed
+        self._advance_to(grip.lease.expires_at + offset * INSTANT)
+        if is_recovered:
+            self.do("recover", 100)
+        again = self.comparison.model.world.jobs[grip.id].job
+        if again.state is State.RETRYING:
+            self._advance_to(again.run_at)
+        self.do("claim", replace(request, worker="heir", limit=10))
+        self._write_everything(grip, outcome)
+
+    @precondition(lambda self: self.grips)
+    @rule(number=choices.grips, outcome=choices.outcomes)
+    def write_everything(self, number: int, outcome: Outcome) -> None:
+        self._write_everything(self._grip(number), outcome)
+
+    @precondition(lambda self: self.last is not None)
+    @rule(times=st.integers(1, 2))
+    def repeat(self, times: int) -> None:
+        last = self.last
+        assert last is not None
+        for _ in range(times):
+            self.do(last.name, *last.arguments, is_atomic=last.is_atomic)
+
+    @rule(number=st.integers(0, 5))
+    def reopen(self, number: int) -> None:
+        """Open the stores again; now and then, since connecting and planning anew takes time."""
+        if number == 0:
+            self.comparison.reopen()
+            self.comparison.look()
+
+    @rule(fault=st.sampled_from(Fault))
+    def strike(self, fault: Fault) -> None:
+        """Let the next call that writes meet with a fault."""
+        self.fault = fault

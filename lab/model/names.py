@@ -1,0 +1,115 @@
+"""One sequence, many stores: each gives its own ids and tokens to what the model calls by name.
+
+The model's ids and tokens are the names. A store's own are learnt from the first answer in which
+one stands where the model's answer has a name that the store has not been heard of yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from fencepost.core.job import Attempt, DeadLetter, Job, JobRecord, NewJob
+from fencepost.core.why import Situation
+from fencepost.store.replies import QueueView, TypeView
+from fencepost.store.requests import WorkerInfo
+
+Rename = Callable[[str], str]
+
+
+def renamed(value: Any, rename: Rename) -> Any:
+    """Return *value* with every text in it renamed."""
+    if isinstance(value, str):
+        return rename(value) if type(value) is str else value
+    if isinstance(value, msgspec.Struct):
+        return _renamed_struct(value, rename)
+    if isinstance(value, (list, tuple)):
+        return type(value)([renamed(each, rename) for each in value])
+    return value
+
+
+# Where names can stand in the values that come by the thousand; elsewhere every field is looked at.
+NAMED_FIELDS: dict[type, tuple[str, ...]] = {
+    Job: ("id", "replay_of"),
+    Attempt: ("id", "job_id", "previous_id"),
+    JobRecord: ("job", "attempts"),
+    Situation: ("job",),
+    DeadLetter: ("job_id",),
+    NewJob: (),
+    QueueView: (),
+    TypeView: (),
+    WorkerInfo: (),
+}
+
+
+def _renamed_struct(value: msgspec.Struct, rename: Rename) -> msgspec.Struct:
+    changes = {}
+    for name in NAMED_FIELDS.get(type(value), value.__struct_fields__):
+        old = getattr(value, name)
+        if old is None or isinstance(old, (int, float, bytes)):
+            continue
+        new = renamed(old, rename)
+        if new is not old and new != old:
+            changes[name] = new
+    return msgspec.structs.replace(value, **changes) if changes else value
+
+
+class Names:
+    """A store's ids and tokens by the model's name, and back."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, str] = {}
+        self._name: dict[str, str] = {}
+
+    def are_known(self, names: Iterable[str]) -> bool:
+        """Tell whether the store has been heard of all of *names*."""
+        return all(name in self._own for name in names)
+
+    def own(self, name: str) -> str:
+        """Return what the store calls *name*; other text is meant as it is."""
+        known = self._own.get(name)
+        if known is not None:
+            return known
+        lowered = self._own.get(name.lower())
+        if lowered is not None:
+            return lowered.upper()
+        return self._of_attempt(name, self._own)
+
+    def name(self, own: str) -> str:
+        """Return the model's name for what the store calls *own*; other text is left as it is."""
+        known = self._name.get(own) or self._name.get(own.lower())
+        return known if known is not None else self._of_attempt(own, self._name)
+
+    def learn(self, expected: Any, answered: Any) -> None:
+        """Learn names from an answer that ought to be equal to the model's."""
+        if type(expected) is not type(answered):
+            return
+        if isinstance(expected, str):
+            if expected.startswith(NAMED) and "." not in expected and len(answered) >= OWN_LENGTH:
+                self._learn(expected, answered)
+        elif isinstance(expected, msgspec.Struct):
+            kind = type(expected)
+            for field in NAMED_FIELDS.get(kind, expected.__struct_fields__):
+                self.learn(getattr(expected, field), getattr(answered, field))
+        elif isinstance(expected, (list, tuple)):
+            for one, other in zip(expected, answered, strict=False):
+                self.learn(one, other)
+
+    def _learn(self, name: str, own: str) -> None:
+        if name not in self._own and own not in self._name:
+            self._own[name] = own
+            self._name[own] = name
+
+    @staticmethod
+    def _of_attempt(text: str, known: dict[str, str]) -> str:
+        """Return the id of an attempt, which is a job's with a number behind it, renamed."""
+        job_id, dot, number = text.rpartition(".")
+        return f"{known[job_id]}.{number}" if dot and job_id in known else text
+
+
+NAMED = ("abcdef00-0000-4000-8000-", "token ")
+"""How the model's names begin."""
+OWN_LENGTH = 16
+"""No id or token of a store is shorter."""

@@ -1,0 +1,265 @@
+"""The reference: what every operation of a store does and answers, as an executable specification.
+
+Plain dictionaries and rules, written to be read: ``workings`` is the way of the data, ``steering``
+what operators do, and this file what can be seen, and who works and leads. It shares no code with
+any store, is slow, and knows nothing of transactions: an operation that must leave no trace puts a
+copy back. Method by method it is ``store.protocol.Store``, but that a method answers at once
+instead of returning an operation. Whoever uses it sets ``now``.
+
+Left open, as stores may differ there: the order of jobs whose leases ran out in the same instant,
+and of dead letters that died in the same instant; the ``run_at`` of a job that has ended; whether a
+prune that deleted its fill says that the end was reached; whether a batch that settles a job calls
+a settlement under an older lease of it, in the same batch, repeated or lost; and how the turns fall
+that a claim deals to queues with nothing to give when it names none, or beyond the app's limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import Attempt, DeadLetter, Job, JobRecord
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import WORKER_SILENCE
+from fencepost.core.why import Situation
+from fencepost.errors import DuplicateJobError, StateConflictError
+from fencepost.store.replies import (
+    DeadLetterPage,
+    Dump,
+    JobPage,
+    Loaded,
+    LoadReply,
+    Present,
+    QueueView,
+    Term,
+    TypeView,
+)
+from fencepost.store.requests import Scope, WorkerInfo
+from lab.model import rules
+from lab.model.rules import has_come, seconds
+from lab.model.steering import Steering
+from lab.model.world import Held, Holding, Kept
+
+AHEAD_MAX = 1_000
+"""Jobs ahead of one are counted up to this many."""
+
+
+class Reference(Steering):
+    """The whole store."""
+
+    # Looking at jobs.
+
+    def get(self, job_ids: Sequence[str]) -> list[Job | None]:
+        found = [self.world.get(job_id) for job_id in job_ids]
+        return [None if kept is None else kept.shown(self.now) for kept in found]
+
+    def find(self, filter: JobFilter, page: PageRequest) -> JobPage:
+        newest_first = [
+            kept
+            for kept in reversed(self.world.jobs.values())
+            if _matches(kept.job, filter) and (page.after is None or kept.number < page.after)
+        ]
+        shown, rest = newest_first[: page.limit], newest_first[page.limit :]
+        return JobPage([kept.shown(self.now) for kept in shown], shown[-1].number if rest else None)
+
+    def count(self, filter: JobFilter) -> int:
+        return sum(_matches(kept.job, filter) for kept in self.world.jobs.values())
+
+    def attempts(self, job_id: str) -> list[Attempt] | None:
+        kept = self.world.get(job_id)
+        return None if kept is None else list(kept.attempts)
+
+    def situation(self, job_id: str) -> Situation | None:
+        kept = self.world.get(job_id)
+        if kept is None:
+            return None
+        job, world = kept.job, self.world
+        return Situation(
+            job=kept.shown(self.now),
+            now=self.now,
+            is_type_paused=world.is_paused(Scope.TYPE, job.type),
+            is_queue_paused=world.is_paused(Scope.QUEUE, job.queue),
+            queue_limit=world.limits.get(job.queue),
+            queue_running=world.running(self.now, job.queue),
+            app_limit=self.app_limit(),
+            app_running=world.running(self.now),
+            jobs_ahead=self._jobs_ahead(kept),
+            has_worker=any(
+                job.type in worker.types and (worker.queues is None or job.queue in worker.queues)
+                for worker in self.workers()
+            ),
+        )
+
+    def _jobs_ahead(self, kept: Kept) -> int:
+        """Count those that come first; one that runs or has ended stands in no line."""
+        if kept.job.state is not State.SCHEDULED:
+            return 0
+        line = self.world.claimable(kept.job.queue, kept.job.type)
+        return min(sum(other.place < kept.place for other in line), AHEAD_MAX)
+
+    def dead_letters(self, type: str | None, page: PageRequest) -> DeadLetterPage:
+        dead = [self.world.jobs[job_id] for job_id in reversed(self.world.dead)]
+        found = [
+            kept
+            for kept in dead
+            if type in (None, kept.job.type)
+            and (page.after is None or kept.number in _numbers_after(dead, page.after))
+        ]
+        shown, rest = found[: page.limit], found[page.limit :]
+        letters = [_letter(kept.job) for kept in shown]
+        return DeadLetterPage(letters, shown[-1].number if rest else None)
+
+    # Looking at queues and settings.
+
+    def queues(self) -> list[QueueView]:
+        world = self.world
+        paused = {name for scope, name in world.paused if scope is Scope.QUEUE}
+        return [
+            QueueView(
+                name=name,
+                is_paused=world.is_paused(Scope.QUEUE, name),
+                max_running=world.limits.get(name),
+                counts=dict(
+                    Counter(
+                        kept.job.state for kept in world.jobs.values() if kept.job.queue == name
+                    )
+                ),
+            )
+            for name in sorted((world.queues | paused | world.limits.keys()) - {""})
+        ]
+
+    def types(self) -> list[TypeView]:
+        world = self.world
+        paused = {name for scope, name in world.paused if scope is Scope.TYPE}
+        return [
+            TypeView(
+                name=name,
+                is_paused=world.is_paused(Scope.TYPE, name),
+                counts=dict(
+                    Counter(kept.job.state for kept in world.jobs.values() if kept.job.type == name)
+                ),
+            )
+            for name in sorted(world.types | paused)
+        ]
+
+    def app_limit(self) -> int | None:
+        return self.world.limits.get("")
+
+    # Moving to another store.
+
+    def dump(self, after: int, limit: int) -> Dump:
+        found = [kept for kept in self.world.jobs.values() if kept.number > after][:limit]
+        return Dump([self._record(kept) for kept in found], found[-1].number if found else after)
+
+    def _record(self, kept: Kept) -> JobRecord:
+        holding = self.holding(kept)
+        return JobRecord(
+            job=kept.shown(self.now),
+            attempts=kept.attempts,
+            key_window=kept.key_window,
+            holds_key=holding is not None,
+            key_ends_at=None if holding is None else holding.until,
+            is_dead_letter=kept.id in self.world.dead,
+        )
+
+    def load(self, records: Sequence[JobRecord]) -> list[LoadReply]:
+        for record in records:
+            if record.job.state in (State.RUNNING, State.PENDING):
+                raise StateConflictError("only a job that nobody runs can move")
+        before = self.world.copy()
+        try:
+            replies = [self._load(record) for record in records]
+        except DuplicateJobError:
+            self.world = before
+            raise
+        by_death = sorted(self.world.dead, key=self._death)
+        self.world.dead = dict.fromkeys(by_death)
+        return replies
+
+    def _load(self, record: JobRecord) -> LoadReply:
+        job, world = record.job, self.world
+        if world.get(job.id) is not None:
+            return Present(job.id)
+        holder = None if job.key is None else self._holder(job.type, job.key)
+        if holder is not None and record.holds_key and job.state not in rules.ENDED:
+            assert job.key is not None
+            raise DuplicateJobError(type=job.type, key=job.key, existing_id=holder.id)
+        world.submitted += 1
+        world.jobs[job.id] = Kept(
+            number=world.submitted,
+            job=job,
+            key_window=record.key_window,
+            attempts=record.attempts,
+        )
+        world.queues.add(job.queue)
+        world.types.add(job.type)
+        if job.key is not None and record.holds_key and holder is None:
+            world.keys[job.type, job.key] = Holding(job.id, record.key_ends_at)
+        if record.is_dead_letter:
+            world.dead[job.id] = None
+        return Loaded(job.id)
+
+    def _death(self, job_id: str) -> tuple[float, int]:
+        kept = self.world.jobs[job_id]
+        assert kept.job.completed_at is not None
+        return kept.job.completed_at.timestamp(), kept.number
+
+    # Workers and leading.
+
+    def announce(self, worker: WorkerInfo) -> None:
+        self.world.workers[worker.id] = replace(worker, seen_at=self.now)
+
+    def retire(self, worker_id: str) -> None:
+        self.world.workers.pop(worker_id, None)
+
+    def workers(self) -> list[WorkerInfo]:
+        return [
+            worker
+            for _, worker in sorted(self.world.workers.items())
+            if worker.seen_at and not has_come(worker.seen_at + seconds(WORKER_SILENCE), self.now)
+        ]
+
+    def lead(self, name: str, worker: str, ttl: float) -> Term | None:
+        held = self.world.terms.get(name)
+        if held is not None and held.worker != worker and not has_come(held.until, self.now):
+            return None
+        self.world.terms[name] = Held(worker, self.now + seconds(ttl))
+        return Term(name, worker, self.now + seconds(ttl))
+
+    def resign(self, name: str, worker: str) -> None:
+        held = self.world.terms.get(name)
+        if held is not None and held.worker == worker:
+            del self.world.terms[name]
+
+
+def _matches(job: Job, filter: JobFilter) -> bool:
+    return (
+        (not filter.states or job.state in filter.states)
+        and filter.type in (None, job.type)
+        and filter.queue in (None, job.queue)
+        and filter.correlation_id in (None, job.correlation_id)
+        and all(job.tags.get(name) == value for name, value in filter.tags.items())
+    )
+
+
+def _numbers_after(dead: Sequence[Kept], number: int) -> set[int]:
+    """Return who stands on the list behind the one that a page ended with."""
+    numbers = [kept.number for kept in dead]
+    return set(numbers[numbers.index(number) + 1 :])
+
+
+def _letter(job: Job) -> DeadLetter:
+    assert job.failure is not None
+    assert job.completed_at is not None
+    return DeadLetter(
+        job_id=job.id,
+        type=job.type,
+        queue=job.queue,
+        state=job.state,
+        attempts=job.attempt,
+        failure=job.failure,
+        dead_at=job.completed_at,
+    )

@@ -1,0 +1,149 @@
+"""The rules that a job lives by, stated again without a look at how any store follows them.
+
+A bug in ``core`` would be shared by every store; here it meets another opinion. So nothing in this
+file calls ``core``: it only takes its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from fencepost.core.job import AttemptOutcome, Body, Category, Failure
+from fencepost.core.lifecycle import Event, State
+from fencepost.core.outcome import Decision, Failed, Outcome, Released, Snoozed, Succeeded
+from fencepost.core.policy import Policy
+
+ENDED = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
+"""Only an operator moves a job that is in one of these."""
+DEAD = frozenset({State.FAILED, State.DEAD_LETTER})
+"""The ends that somebody should look at."""
+WAITING_FOR_TIME = frozenset({State.DELAYED, State.RETRYING})
+
+NEXT: Mapping[State, frozenset[State]] = {
+    State.SCHEDULED: frozenset({State.RUNNING, State.CANCELLED, State.DEAD_LETTER}),
+    State.DELAYED: frozenset({State.SCHEDULED, State.CANCELLED, State.DEAD_LETTER}),
+    State.RETRYING: frozenset({State.SCHEDULED, State.CANCELLED, State.DEAD_LETTER}),
+    State.RUNNING: ENDED | {State.SCHEDULED, State.DELAYED, State.RETRYING},
+    State.COMPLETED: frozenset(),
+    State.FAILED: frozenset({State.SCHEDULED, State.DELAYED}),
+    State.DEAD_LETTER: frozenset({State.SCHEDULED, State.DELAYED}),
+    State.CANCELLED: frozenset({State.SCHEDULED, State.DELAYED}),
+}
+"""Where a job can go from where it is."""
+
+AFTER: Mapping[Event, State] = {
+    Event.SUCCEED: State.COMPLETED,
+    Event.REJECT: State.FAILED,
+    Event.RETRY: State.RETRYING,
+    Event.EXHAUST: State.DEAD_LETTER,
+    Event.RELEASE: State.SCHEDULED,
+    Event.SNOOZE: State.DELAYED,
+}
+"""What becomes of a running job whose attempt ended so."""
+
+CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
+LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
+LEASE_EXPIRED = Failure(Category.SYSTEM, "lease expired", code="lease_expired")
+
+
+def has_come(instant: datetime, now: datetime) -> bool:
+    """Tell whether *instant* is over: leases, lifetimes, windows and terms end at equality."""
+    return now >= instant
+
+
+def is_held(*, is_live: bool, until: datetime | None, now: datetime) -> bool:
+    """Tell whether a key keeps others out: its job has not ended, or its window has not."""
+    return is_live or (until is not None and not has_come(until, now))
+
+
+def decision(*, attempt: int, max_attempts: int, policy: Policy, outcome: Outcome) -> Decision:
+    """Return what a running job's attempt number *attempt* leads to."""
+    match outcome:
+        case Succeeded(result):
+            return _decision(Event.SUCCEED, AttemptOutcome.SUCCEEDED, result=result)
+        case Snoozed(delay):
+            return _decision(Event.SNOOZE, AttemptOutcome.SNOOZED, delay=delay, is_counted=False)
+        case Released():
+            return _decision(Event.RELEASE, AttemptOutcome.RELEASED, is_counted=False)
+        case Failed(failure, least_delay):
+            pass
+    if not _may_be_tried_again(failure.category, policy):
+        return _decision(Event.REJECT, AttemptOutcome.FAILED, failure=failure)
+    if attempt >= max_attempts:  # every attempt that was started counts, the first included
+        return _decision(Event.EXHAUST, AttemptOutcome.FAILED, failure=failure)
+    delay = max(backoff(policy, attempt), least_delay or 0.0)
+    return _decision(Event.RETRY, AttemptOutcome.FAILED, failure=failure, delay=delay)
+
+
+def _decision(
+    event: Event,
+    outcome: AttemptOutcome,
+    *,
+    delay: float = 0.0,
+    result: Body | None = None,
+    failure: Failure | None = None,
+    is_counted: bool = True,
+) -> Decision:
+    return Decision(event, AFTER[event], outcome, delay, result, failure, is_counted)
+
+
+def _may_be_tried_again(category: Category, policy: Policy) -> bool:
+    return {
+        Category.TEMPORARY: True,
+        Category.TIMEOUT: policy.on_timeout,
+        Category.SYSTEM: policy.on_system,
+        Category.PERMANENT: False,
+        Category.CANCELLED: False,
+    }[category]
+
+
+def backoff(policy: Policy, attempt: int) -> float:
+    """Return the seconds to wait after failed attempt *attempt*; jitter has no place in a model."""
+    how = policy.backoff
+    assert not how.jitter
+    planned = {
+        "constant": lambda: how.initial_delay,
+        "linear": lambda: how.initial_delay * attempt,
+        "exponential": lambda: how.initial_delay * how.multiplier ** (attempt - 1),
+        "custom": lambda: (how.delays[attempt - 1 :] or how.delays[-1:])[0],
+    }[how.strategy]()
+    return min(planned, how.max_delay)
+
+
+def turns(weights: Mapping[str, int]) -> list[str]:
+    """Return one row of turns: a queue of weight w comes up at the odd (2w)ths of the row."""
+    # Weights that are multiples of a lesser row repeat it; the turns come in the same order.
+    names = list(weights)
+    marks = [
+        ((2 * turn + 1) / (2 * weight), names.index(name), name)
+        for name, weight in weights.items()
+        for turn in range(weight)
+    ]
+    return [name for _, _, name in sorted(marks)]
+
+
+def shares(
+    weights: Mapping[str, int], room: Mapping[str, int], *, turn: int, limit: int
+) -> dict[str, int]:
+    """Return how many jobs each queue gives to a claim of *limit*, in the order of their turns.
+
+    A queue first gives what its turns entitle it to, as far as its *room* goes; what is left goes
+    to the others, the next in turn first.
+    """
+    row = turns(weights)
+    order = [row[(turn + step) % len(row)] for step in range(len(row))]
+    given = dict.fromkeys(order, 0)
+    for step in range(limit):
+        queue = row[(turn + step) % len(row)]
+        if given[queue] < room[queue]:
+            given[queue] += 1
+    for queue in given:
+        spare = limit - sum(given.values())
+        given[queue] += min(spare, room[queue] - given[queue])
+    return given
+
+
+def seconds(amount: float) -> timedelta:
+    """Return a duration."""
+    return timedelta(seconds=amount)

@@ -1,0 +1,202 @@
+"""What operators do to jobs, to queues and to what is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost.core.job import AttemptOutcome, Job
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import PRUNE_SCAN
+from fencepost.errors import ConfigurationError
+from fencepost.store.replies import (
+    CancelReply,
+    Conflict,
+    Discarded,
+    DiscardReply,
+    Duplicate,
+    Edited,
+    EditReply,
+    Moved,
+    NotFound,
+    Pruned,
+    Replayed,
+    ReplayReply,
+    RetryReply,
+)
+from fencepost.store.requests import Edit, PruneRequest, RetryRequest, Scope
+from lab.model import rules
+from lab.model.rules import has_come, seconds
+from lab.model.workings import Workings
+from lab.model.world import Kept
+
+
+class Steering(Workings):
+    """Cancel, retry, replay, discard, edit; pause and limit; prune."""
+
+    def cancel(self, job_ids: Sequence[str]) -> list[CancelReply]:
+        return [self._cancel(job_id) for job_id in job_ids]
+
+    def _cancel(self, job_id: str) -> CancelReply:
+        kept = self.world.get(job_id)
+        if kept is None:
+            return NotFound(job_id)
+        if kept.job.state in rules.ENDED:
+            return Conflict(job_id, kept.job.state)
+        return self._end(kept, State.CANCELLED, rules.CANCELLED, AttemptOutcome.CANCELLED)
+
+    # Again.
+
+    def retry(self, requests: Sequence[RetryRequest]) -> list[RetryReply]:
+        return [self._retry(request) for request in requests]
+
+    def _retry(self, request: RetryRequest) -> RetryReply:
+        kept = self.world.get(request.job_id)
+        if kept is None:
+            return NotFound(request.job_id)
+        was = kept.job.state
+        if was not in rules.ENDED or was is State.COMPLETED:
+            return Conflict(request.job_id, was)
+        if taken := self._key_taken(kept):
+            return taken
+        job = kept.job
+        changes: dict[str, object] = {
+            "run_at": self.now + seconds(request.delay),
+            "expires_at": self.now + seconds(job.policy.lifetime),
+            "priority": job.priority if request.priority is None else request.priority,
+            "attempt": 0 if request.reset_attempts else job.attempt,
+            "max_attempts": job.policy.max_attempts if request.reset_attempts else job.attempt + 1,
+            "completed_at": None,
+            "failure": None,
+            "result": None,
+        }
+        if not request.delay:
+            changes["scheduled_at"] = self.now
+        state = State.DELAYED if request.delay else State.SCHEDULED
+        reopened = self._move(kept, state, **changes)
+        self.world.dead.pop(kept.id, None)
+        self._take_key(reopened)
+        return Moved(job.id, job.type, state, was)
+
+    def replay(self, job_ids: Sequence[str]) -> list[ReplayReply]:
+        return [self._replay(job_id) for job_id in job_ids]
+
+    def _replay(self, job_id: str) -> ReplayReply:
+        dead = self.world.get(job_id)
+        if dead is None or dead.id not in self.world.dead:
+            return NotFound(job_id)
+        if taken := self._key_taken(dead):
+            return taken
+        fresh = Job(
+            id=self.new_id(),
+            type=dead.job.type,
+            queue=dead.job.queue,
+            priority=dead.job.priority,
+            state=State.SCHEDULED,
+            attempt=0,
+            max_attempts=dead.job.policy.max_attempts,
+            created_at=self.now,
+            updated_at=self.now,
+            run_at=self.now,
+            expires_at=self.now + seconds(dead.job.policy.lifetime),
+            scheduled_at=self.now,
+            policy=dead.job.policy,
+            payload=dead.job.payload,
+            key=dead.job.key,
+            tags=dict(dead.job.tags),
+            correlation_id=dead.job.correlation_id,
+            replay_of=dead.id,
+        )
+        self._add(fresh, dead.key_window)
+        del self.world.dead[dead.id]
+        return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
+
+    def _key_taken(self, kept: Kept) -> Duplicate | None:
+        """Return who else holds the job's key, if anybody does."""
+        job = kept.job
+        holder = None if job.key is None else self._holder(job.type, job.key)
+        if job.key is None or holder is None or holder.id == job.id:
+            return None
+        return Duplicate(holder.id, job.type, job.key, holder.job.state, is_rejected=True)
+
+    def discard(self, job_ids: Sequence[str]) -> list[DiscardReply]:
+        return [self._discard(job_id) for job_id in job_ids]
+
+    def _discard(self, job_id: str) -> DiscardReply:
+        if job_id.lower() not in self.world.dead:
+            return NotFound(job_id)
+        del self.world.dead[job_id.lower()]
+        return Discarded(job_id)
+
+    # Settings.
+
+    def edit(self, edits: Sequence[Edit]) -> list[EditReply]:
+        return [self._edit(edit) for edit in edits]
+
+    def _edit(self, edit: Edit) -> EditReply:
+        kept = self.world.get(edit.job_id)
+        if kept is None:
+            return NotFound(edit.job_id)
+        job = kept.job
+        if edit.priority is not None and (job.state is State.RUNNING or job.state in rules.ENDED):
+            return Conflict(edit.job_id, job.state)
+        changed = self._change(
+            kept,
+            priority=job.priority if edit.priority is None else edit.priority,
+            tags=job.tags if edit.tags is None else dict(edit.tags),
+        )
+        return Edited(changed.shown(self.now))
+
+    def pause(self, scope: Scope, name: str) -> None:
+        self._pause(scope, name, is_paused=True)
+
+    def resume(self, scope: Scope, name: str) -> None:
+        self._pause(scope, name, is_paused=False)
+
+    def _pause(self, scope: Scope, name: str, *, is_paused: bool) -> None:
+        if scope is Scope.APP:
+            raise ConfigurationError("a queue or a type can be paused")
+        if is_paused:
+            self.world.paused.add((scope, name))
+        else:
+            self.world.paused.discard((scope, name))
+
+    def limit(self, scope: Scope, name: str, max_running: int | None) -> None:
+        if scope is Scope.TYPE or (max_running is not None and max_running < 1):
+            raise ConfigurationError("a queue or the app can be limited, to one or more")
+        limited = "" if scope is Scope.APP else name
+        self.world.limits.pop(limited, None)
+        if max_running is not None:
+            self.world.limits[limited] = max_running
+
+    # What is over.
+
+    def prune(self, request: PruneRequest) -> Pruned:
+        later = [kept for kept in self.world.jobs.values() if kept.number > request.after]
+        pruned = 0
+        seen = request.after
+        for looked, kept in enumerate(later):
+            if looked == PRUNE_SCAN or pruned >= request.limit:
+                return Pruned(pruned, seen)
+            seen = kept.number
+            if self._is_old(kept, request):
+                self._remove(kept)
+                pruned += 1
+        return Pruned(pruned, None)
+
+    def _is_old(self, kept: Kept, request: PruneRequest) -> bool:
+        job = kept.job
+        if job.state not in rules.ENDED or job.state not in request.keep:
+            return False
+        assert job.completed_at is not None
+        holding = self.holding(kept)
+        # The job is what a later submission under the same key is answered with.
+        ends = [job.completed_at + seconds(request.keep[job.state])]
+        ends += [holding.until] if holding and holding.until else []
+        return all(has_come(end, self.now) for end in ends)
+
+    def _remove(self, kept: Kept) -> None:
+        """Delete a job and everything of it."""
+        if self.holding(kept) and kept.job.key is not None:
+            del self.world.keys[kept.job.type, kept.job.key]
+        self.world.dead.pop(kept.id, None)
+        del self.world.jobs[kept.id]

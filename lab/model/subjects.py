@@ -1,0 +1,282 @@
+"""The stores under test: how each is opened, emptied, opened again, and cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+import psycopg
+from tests.servers.wiping import wipe_through
+from tests.store.postgres.cutting import Proxy
+
+from fencepost.core.instants import to_us
+from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.memory.store import MemoryStore
+from fencepost.store.plan import Operation, Plan, Statement
+from fencepost.store.postgres.catalog import Catalog, Env
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.protocol import Store
+from fencepost.store.sqlite.store import SqliteStore
+from fencepost.testing.clock import FakeClock
+from lab.model.names import Names
+
+T = TypeVar("T")
+
+
+class StoppedClock(FakeClock):
+    """A clock that is set; a store that sleeps on it, to wait for its engine, moves no time."""
+
+    def set(self, now: datetime) -> None:
+        with self._lock:
+            self._now_us = to_us(now)
+
+    def sleep(self, seconds: float) -> None:
+        """Return at once: what is waited for goes by real time, not by this clock's."""
+
+
+class Subject(ABC):
+    """One store, and the names that it has given."""
+
+    title: str
+    has_wire = False
+    """Whether the store can be cut off from its engine in mid-call."""
+    aside: ThreadPoolExecutor | None = None
+    """Where to ask it, if it is worth the while to do something else until it answers."""
+
+    def __init__(self) -> None:
+        self.clock = StoppedClock()
+        self.names = Names()
+        self.is_async = False
+        self._loop = asyncio.new_event_loop()
+        self.store = self.open()
+
+    @abstractmethod
+    def open(self) -> Store:
+        """Open the store as a process would that starts."""
+
+    @abstractmethod
+    def empty(self) -> None:
+        """Remove all that the store holds."""
+
+    def reset(self, *, is_async: bool) -> None:
+        """Begin again with nothing, to be run in one colour."""
+        self.is_async = is_async
+        self.names = Names()
+        self.clear()
+
+    def clear(self) -> None:
+        """Become as a new store."""
+        self.close_store()
+        self.empty()
+        self.store = self.open()
+
+    def reopen(self) -> None:
+        """Close the store and open it again: what it had in memory is gone."""
+        self.close_store()
+        self.store = self.open()
+
+    def close_store(self) -> None:
+        self.store.close()
+
+    def close(self) -> None:
+        self.close_store()
+        self._loop.close()
+
+    # Running.
+
+    def run(self, operation: Operation[T]) -> T:
+        if self.is_async:
+            return self._loop.run_until_complete(self.store.run_async(operation))
+        return self.store.run(operation)
+
+    def fail(self, operation: Operation[Any]) -> None:
+        """Let the operation do all that it does, and fail just before its commit."""
+        try:
+            self.run(_undone(operation))
+        except CutError:
+            return
+        raise AssertionError(f"{self.title} swallowed the failure of {operation.name}")
+
+    def lose(self, make: Callable[[Store], Operation[Any]], *, is_heard: bool) -> bool | None:
+        """Cut the way to the engine in mid-call; tell whether it was done, None if unknown."""
+        raise NotImplementedError
+
+
+class CutError(Exception):
+    """What the plan of an operation raises that must not be committed."""
+
+
+def _undone(operation: Operation[Any]) -> Operation[Any]:
+    def start() -> Plan[Any]:
+        plan = operation.start()
+        try:
+            statement = next(plan)
+            while True:
+                try:
+                    rows = yield _in_transaction(statement)
+                except Exception as error:  # noqa: BLE001 - the plan decides what an error means
+                    statement = plan.throw(error)
+                else:
+                    statement = plan.send(rows)
+        except StopIteration:
+            raise CutError(operation.name) from None
+
+    return msgspec.structs.replace(operation, start=start)
+
+
+def _in_transaction(statement: Statement) -> Statement:
+    """What commits by itself could not be taken back, so it must not."""
+    return statement if statement.prepares else msgspec.structs.replace(statement, alone=False)
+
+
+# One assignment each in the memory store: nothing could fail after it.
+ATOMS = ("pause", "resume", "limit", "announce", "retire", "lead", "resign")
+
+
+class MemorySubject(Subject):
+    title = "memory"
+
+    def fail(self, operation: Operation[Any]) -> None:
+        if operation.name not in ATOMS:
+            super().fail(operation)
+
+    def open(self) -> Store:
+        return MemoryStore(clock=self.clock)
+
+    def empty(self) -> None:
+        """Do nothing: the next store is another."""
+
+    def reopen(self) -> None:
+        """Do nothing: what a memory store held would be gone."""
+
+
+class SqliteSubject(Subject):
+    title = "sqlite"
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="fencepost-model-", dir=_quick_folder())
+        self._path = os.path.join(self._folder.name, "jobs.db")
+        super().__init__()
+
+    def open(self) -> Store:
+        return SqliteStore(self._path, clock=self.clock, durability="process")
+
+    def empty(self) -> None:
+        for name in os.listdir(self._folder.name):
+            path = os.path.join(self._folder.name, name)
+            if os.path.isfile(path):
+                os.unlink(path)
+
+    def close(self) -> None:
+        super().close()
+        self._folder.cleanup()
+
+
+def _quick_folder() -> str | None:
+    """Return a folder in memory, if the system has one: no test here is about the disk."""
+    return "/dev/shm" if os.path.isdir("/dev/shm") else None
+
+
+# The tables are next to empty: to plan a question takes ten times as long as to answer it.
+QUICK = "options=-c%20plan_cache_mode%3Dforce_generic_plan%20-c%20jit%3Doff"
+
+
+class PostgresSubject(Subject):
+    title = "postgres"
+    has_wire = True
+    store: PostgresStore
+
+    def __init__(self, url: str) -> None:
+        self._url = f"{url}{'&' if '?' in url else '?'}{QUICK}"
+        self._admin = psycopg.connect(url, autocommit=True)
+        self._proxy = Proxy(url)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fencepost-model")
+        self.aside = self._thread
+        self._wired: PostgresStore | None = None
+        """Another process's store, as it were, which reaches the server through the proxy."""
+        super().__init__()
+        self.store.migrate()
+
+    def open(self) -> PostgresStore:
+        return PostgresStore(self._url, clock=self.clock)
+
+    def empty(self) -> None:
+        wipe_through(self._admin)
+
+    def clear(self) -> None:
+        """Empty the tables, and forget what was in them; a new connection would take 40 ms."""
+        self.empty()
+        for store in (self.store, self._wired):
+            if store is not None:
+                store._env = Env(self.clock, Catalog())
+
+    def close_store(self) -> None:
+        super().close_store()
+        if self._wired is not None:
+            self._wired.close()
+            self._wired = None
+
+    def close(self) -> None:
+        super().close()
+        self._thread.shutdown()
+        self._proxy.close()
+        self._admin.close()
+
+    def lose(self, make: Callable[[Store], Operation[Any]], *, is_heard: bool) -> bool | None:
+        if self._wired is None:
+            self._wired = PostgresStore(f"{self._proxy.url}?{QUICK}", clock=self.clock)
+        self._wired.run(self._wired.app_limit())  # so that it is connected
+        if is_heard:
+            self._proxy.cut_next_answer()
+        else:
+            self._proxy.cut_next_request()
+        try:
+            self._wired.run(make(self._wired))
+        except StoreUnavailableError:
+            return False
+        except UnknownOutcomeError:
+            return None
+        finally:
+            self._disarm(self._wired)
+        return True
+
+    def _disarm(self, store: Store) -> None:
+        """Cut something else, should the call have had nothing to ask of the server."""
+        if self._proxy.is_about_to_cut:
+            with suppress(StoreError):
+                store.run(store.app_limit())
+
+
+SUBJECTS = ("memory", "sqlite", "postgres")
+
+
+@contextmanager
+def subjects(titles: tuple[str, ...], postgres_url: str | None) -> Iterator[list[Subject]]:
+    """Open the stores that are named; *postgres_url* is a database that may be emptied."""
+    with ExitStack() as stack:
+        opened: list[Subject] = []
+        for title in titles:
+            opened.append(_subject(title, postgres_url))
+            stack.callback(opened[-1].close)
+        yield opened
+
+
+def _subject(title: str, postgres_url: str | None) -> Subject:
+    match title:
+        case "memory":
+            return MemorySubject()
+        case "sqlite":
+            return SqliteSubject()
+        case "postgres":
+            assert postgres_url is not None
+            return PostgresSubject(postgres_url)
+        case _:
+            raise ValueError(f"no store is called {title!r}; there are {', '.join(SUBJECTS)}")

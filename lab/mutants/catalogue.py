@@ -1,0 +1,21 @@
+"""Every mutant, by name."""
+
+from __future__ import annotations
+
+from lab.mutants import catalogue_memory, catalogue_postgres, catalogue_sqlite, catalogue_worker
+from lab.mutants.mutant import Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    *catalogue_memory.MUTANTS,
+    *catalogue_sqlite.MUTANTS,
+    *catalogue_postgres.MUTANTS,
+    *catalogue_worker.MUTANTS,
+)
+
+
+def mutant(name: str) -> Mutant:
+    """Return the mutant of this name."""
+    for each in MUTANTS:
+        if each.name == name:
+            return each
+    raise KeyError(f"no mutant is called {name!r}")

@@ -1,0 +1,251 @@
+"""Mutants of the PostgreSQL store: of its functions in the database, and of what calls them."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+STORE = "fencepost.store.postgres"
+SQL = f"{STORE}.migrations/0001_initial.sql"
+
+
+def _sql(name: str, about: str, old: str, new: str, *tests: str) -> Mutant:
+    return Mutant(f"postgres-{name}", about, Place.POSTGRES, (Patch(SQL, old, new),), tests)
+
+
+def _python(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    patches = (Patch(f"{STORE}.{module}", old, new),)
+    return Mutant(f"postgres-{name}", about, Place.POSTGRES, patches, tests)
+
+
+LEASES = (
+    _sql(
+        "success-ignores-the-secret",
+        "a success is recorded under whatever lease the job has",
+        "where secret = v_secret and expires_at > t",
+        "where seqs && v_seqs and expires_at > t",
+        "TestZombies",
+        "TestFencing",
+    ),
+    _sql(
+        "success-lives-at-its-expiry",
+        "`>=` for `>`: a success is recorded at the instant its lease ends",
+        "where secret = v_secret and expires_at > t",
+        "where secret = v_secret and expires_at >= t",
+        "TestZombies",
+    ),
+    _sql(
+        "heartbeat-revives",
+        "a heartbeat extends a lease that has run out",
+        "where secret = b.secret and expires_at > t",
+        "where secret = b.secret",
+        "TestLeases",
+    ),
+    _sql(
+        "failure-needs-no-valid-lease",
+        "a failure is recorded under a lease that has run out",
+        "where secret = g.secret and expires_at > t",
+        "where secret = g.secret",
+        "TestZombies",
+        "TestFencing",
+    ),
+    _sql(
+        "stale-checkpoint-is-kept",
+        "a worker that lost its lease can still save",
+        "where secret = p_secret and expires_at > t and p_seq = any (seqs) for update",
+        "where p_seq = any (seqs) for update",
+        "TestZombies",
+    ),
+    _sql(
+        "ended-jobs-keep-their-lease",
+        "a job that was taken back or cancelled stands in its old lease too",
+        "  perform fencepost.shrink(e, p_seqs);\n  return query\n",
+        "  return query\n",
+        "TestRecovering",
+        "TestCancelling",
+    ),
+    _python(
+        "recovery-is-not-counted",
+        "a lease that ran out costs no attempt",
+        "upkeep",
+        "endings = [Ending(job, decide(_judged(job, policies), LEASE_EXPIRED, env.rng)) "
+        "for job in jobs]",
+        "endings = [Ending(job._replace(attempt=job.attempt - 1), "
+        "decide(_judged(job, policies), LEASE_EXPIRED, env.rng)) for job in jobs]",
+        "TestRecovering",
+    ),
+    _sql(
+        "recovery-waits-an-instant",
+        "`<` for `<=`: at its expiry a lease is not yet taken back",
+        "where expires_at >= v_mark and expires_at <= t",
+        "where expires_at >= v_mark and expires_at < t",
+        "TestRecovering",
+        "TestLeases",
+    ),
+    _python(
+        "token-is-good-for-another-job",
+        "a token is taken whatever job it is sent for",
+        "tokens",
+        "if lane and is_own and 0 < seq < SEQ_END",
+        "if lane and 0 < seq < SEQ_END",
+        "TestFencing",
+    ),
+    _python(
+        "repeat-is-called-settled",
+        "the repeat of a settlement is answered as the first was",
+        "settling",
+        "        AlreadySettled(reply.job_id, states[reply.job_id.lower()])\n",
+        '        Settled(reply.job_id, "", states[reply.job_id.lower()])\n',
+        "TestRepeating",
+    ),
+    _python(
+        "snooze-is-counted",
+        "a snooze or a release uses up an attempt",
+        "moving",
+        "job.attempt if decision.is_counted else job.attempt - 1",
+        "job.attempt",
+        "TestSettling",
+    ),
+    _sql(
+        "release-goes-to-the-end-of-the-line",
+        "a job that is given back loses its place",
+        "case when x.delay is null then x.run_at",
+        "case when x.is_in_line then t when x.delay is null then x.run_at",
+        "TestSettling",
+        "TestOrdering",
+    ),
+)
+
+JOBS = (
+    _sql(
+        "limit-without-the-lock",
+        "two claims at once count the running jobs at once",
+        "perform pg_advisory_xact_lock(1178947155, lock.number) from (",
+        "perform lock.number from (",
+        "TestLimits",
+        "TestConcurrency",
+    ),
+    _sql(
+        "claims-wait-for-each-other",
+        "a claim waits for jobs that another is about to take",
+        "order by r.run_at, r.seq limit p_limit for update skip locked",
+        "order by r.run_at, r.seq limit p_limit for update",
+        "tests/store/postgres/test_claiming.py",
+    ),
+    _sql(
+        "key-is-taken-from-a-live-job",
+        "a key can be taken over while its job is live",
+        "        exists (select 1 from fencepost.done where done.seq = held.seq)\n        and (",
+        "        (",
+        "TestKeys",
+    ),
+    _sql(
+        "key-window-is-forgotten",
+        "a key is released when its job ends, though its window lasts",
+        "        and (held.window_ends_at is null or held.window_ends_at <= t)\n",
+        "",
+        "TestKeys",
+    ),
+    _sql(
+        "promotes-too-early",
+        "a job becomes claimable a second before it is due",
+        "where d.run_at >= v_mark and d.run_at <= t",
+        "where d.run_at >= v_mark and d.run_at <= t + interval '1 second'",
+        "TestPromoting",
+    ),
+    _sql(
+        "pause-of-a-type-is-ignored",
+        "a paused type is served",
+        "or (pause.scope = 'type' and pause.name = lane.type)",
+        "",
+        "TestPausing",
+    ),
+    _sql(
+        "claims-expire-nothing",
+        "a claim hands out jobs past their lifetime",
+        "elsif ahead.has_outlived then",
+        "elsif false then",
+        "TestExpiring",
+    ),
+    _sql(
+        "claim-is-not-counted",
+        "a claim takes no job off the counter of those in line",
+        "values (p_lane, 1, -pop.count), (p_lane, 3, pop.count);",
+        "values (p_lane, 3, pop.count);",
+        "TestViews",
+        "TestLooking",
+    ),
+    _sql(
+        "priority-is-inverted",
+        "the least urgent job comes first",
+        "group by priority order by priority\n",
+        "group by priority order by priority desc\n",
+        "TestOrdering",
+    ),
+    _python(
+        "replay-leaves-the-record",
+        "a dead letter that was replayed can be replayed again",
+        "control",
+        "    yield Statement(RECORD_SUCCESSOR, (seq,))\n",
+        "",
+        "TestReplaying",
+    ),
+    _python(
+        "retry-adds-no-attempt",
+        "a job that is opened again without a reset has no attempt left",
+        "control",
+        "if request.reset_attempts else attempt + 1",
+        "if request.reset_attempts else attempt",
+        "TestReopening",
+    ),
+    _python(
+        "refused-batch-is-half-stored",
+        "a batch that is to be stored whole or not at all has no transaction",
+        "enqueueing",
+        "alone = len(batches) == 1 and not atomic",
+        "alone = len(batches) == 1",
+        "TestEnqueueing",
+        "TestKeys",
+    ),
+    _python(
+        "prune-takes-held-keys",
+        "pruning deletes a job whose key is still held",
+        "upkeep",
+        "      and held.window_ends_at > (select now from given)\n",
+        "      and false\n",
+        "TestPruning",
+    ),
+)
+
+MARKS = (
+    _sql(
+        "mark-waits-for-nobody",
+        "the mark moves over what an open transaction may still put into line",
+        "v_until := case when pg_snapshot_xmin(pg_current_snapshot()) >= m.next_xid then m.at end;",
+        "v_until := m.at;",
+        "tests/store/postgres/test_marks.py",
+    ),
+    _sql(
+        "mark-moves-too-far",
+        "the mark moves over jobs that stand in line",
+        "v_low := least(coalesce(v_until, l.low), v_first);",
+        "v_low := coalesce(v_until, l.low);",
+        "tests/store/postgres/test_marks.py",
+    ),
+    _sql(
+        "promoted-below-the-mark",
+        "a job that is promoted to a place below the mark does not lower it",
+        "where lane.lane = first.lane and lane.low > first.run_at",
+        "where lane.lane = first.lane and false",
+        "tests/store/postgres/test_marks.py",
+    ),
+    _python(
+        "writes-ride-with-leases",
+        "a write that shares a commit with a claim does not wait for the disk",
+        "runner",
+        "if effects == {Effect.LEASE} else []",
+        "if Effect.LEASE in effects else []",
+        "tests/store/postgres/test_runner.py",
+    ),
+)
+
+MUTANTS = (*LEASES, *JOBS, *MARKS)

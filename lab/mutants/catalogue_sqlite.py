@@ -1,0 +1,278 @@
+"""Mutants of the SQLite store."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+STORE = "fencepost.store.sqlite"
+
+
+def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    patches = (Patch(f"{STORE}.{module}", old, new),)
+    return Mutant(f"sqlite-{name}", about, Place.SQLITE, patches, tests)
+
+
+LEASES = (
+    _mutant(
+        "success-ignores-the-token",
+        "a success is recorded under any token that was once the job's",
+        "settling",
+        "  and jobs.lease_token = ? and jobs.lease_expires_at > ?",
+        "  and ? is not null and jobs.lease_expires_at > ?",
+        "TestZombies",
+        "TestFencing",
+    ),
+    _mutant(
+        "success-lives-at-its-expiry",
+        "`>=` for `>`: a success is recorded at the instant its lease ends",
+        "settling",
+        "  and jobs.lease_token = ? and jobs.lease_expires_at > ?",
+        "  and jobs.lease_token = ? and jobs.lease_expires_at >= ?",
+        "TestZombies",
+    ),
+    _mutant(
+        "failure-ignores-the-token",
+        "heartbeats, checkpoints and failures are taken under any token",
+        "settling",
+        "        and job.lease_token == secret\n",
+        "",
+        "TestZombies",
+        "TestFencing",
+    ),
+    _mutant(
+        "heartbeat-revives",
+        "a heartbeat extends a lease that has run out",
+        "settling",
+        "_is_valid(job, beat.job_id, secret, now)",
+        "_is_valid(job, beat.job_id, secret, 0)",
+        "TestLeases",
+    ),
+    _mutant(
+        "heartbeat-shortens",
+        "a heartbeat sets the expiry, also to an earlier time",
+        "settling",
+        "expires_at = max(job.lease_expires_at, now + seconds_to_us(beat.lease_ttl))",
+        "expires_at = now + seconds_to_us(beat.lease_ttl)",
+        "TestLeases",
+    ),
+    _mutant(
+        "recovery-is-not-counted",
+        "a lease that ran out costs no attempt",
+        "upkeep",
+        "jobs = [standing(row) for row in rows]",
+        "jobs = [standing((*row[:4], row[4] - 1, *row[5:])) for row in rows]",
+        "TestRecovering",
+    ),
+    _mutant(
+        "recovery-waits-an-instant",
+        "`<` for `<=`: at its expiry a lease is not yet taken back",
+        "upkeep",
+        "where state = 3 and lease_expires_at <= ? order by",
+        "where state = 3 and lease_expires_at < ? order by",
+        "TestRecovering",
+        "TestLeases",
+    ),
+    _mutant(
+        "token-is-not-renewed",
+        "all claims hand out the same secret",
+        "leasing",
+        "secret = env.clock.new_token()",
+        'secret = "secret"',
+        "TestZombies",
+        "TestFencing",
+    ),
+    Mutant(
+        "sqlite-ended-jobs-keep-their-lease",
+        "whoever lost a job to a cancellation can still complete it",
+        Place.SQLITE,
+        (
+            Patch(
+                f"{STORE}.endings",
+                "updated_at = ended.now, lease_token = null, lease_expires_at = null, worker",
+                "updated_at = ended.now, worker",
+            ),
+            Patch(
+                f"{STORE}.settling",
+                "and jobs.state = {RUNNING} and jobs.lane = ?",
+                "and jobs.lane = ?",
+            ),
+        ),
+        ("TestCancelling", "TestZombies"),
+    ),
+    _mutant(
+        "repeat-is-called-stale",
+        "the repeat of a settlement is told that the lease was lost",
+        "settling",
+        "return AlreadySettled(job_id, job.state)",
+        "return LeaseLost(job_id)",
+        "TestRepeating",
+    ),
+    _mutant(
+        "stale-batch-is-half-taken-back",
+        "a batch with one stale success keeps the others, and looks at them again",
+        "settling",
+        'yield Statement("rollback to complete_all")',
+        'yield Statement("select 1")',
+        "TestRepeating",
+        "TestFencing",
+        "tests/store/sqlite/test_settling.py",
+    ),
+    _mutant(
+        "stale-checkpoint-is-kept",
+        "a worker that lost its lease can still save",
+        "settling",
+        "        if not _is_valid(job, item.job_id, secret, now):\n",
+        "        if job is None:\n",
+        "TestZombies",
+    ),
+    _mutant(
+        "snooze-is-counted",
+        "a snooze or a release uses up an attempt",
+        "endings",
+        "job.attempt if decision.is_counted else job.attempt - 1,",
+        "job.attempt,",
+        "TestSettling",
+    ),
+    _mutant(
+        "release-goes-to-the-end-of-the-line",
+        "a job that is given back loses its place",
+        "endings",
+        "        run_at = job.run_at\n",
+        "        run_at = now if state is State.SCHEDULED else job.run_at\n",
+        "TestSettling",
+        "TestOrdering",
+    ),
+)
+
+JOBS = (
+    _mutant(
+        "key-is-taken-from-a-running-job",
+        "a key can be taken over while its job runs",
+        "enqueueing",
+        "is_live=not state.is_terminal",
+        "is_live=not state.is_terminal and state is not State.RUNNING",
+        "TestKeys",
+    ),
+    _mutant(
+        "key-window-is-forgotten",
+        "a key is released when its job ends, though its window lasts",
+        "enqueueing",
+        "window_ends_us=window_ends_at",
+        "window_ends_us=None",
+        "TestKeys",
+    ),
+    _mutant(
+        "promotes-too-early",
+        "a job becomes claimable a second before it is due",
+        "upkeep",
+        "where state in (2, 4) and run_at <= ? order by",
+        "where state in (2, 4) and run_at <= ? + 1000000 order by",
+        "TestPromoting",
+    ),
+    _mutant(
+        "pause-of-a-type-is-ignored",
+        "a paused type is served",
+        "claiming",
+        "where scope = '{Scope.TYPE}' and name = lanes.type",
+        "where scope = '{Scope.TYPE}' and name = lanes.queue",
+        "TestPausing",
+    ),
+    _mutant(
+        "claims-expire-nothing",
+        "a claim hands out jobs past their lifetime",
+        "claiming",
+        "if _is_due(ahead.expires_at, now):",
+        "if False:",
+        "TestExpiring",
+    ),
+    _mutant(
+        "limit-counts-nobody",
+        "running jobs of a queue are not counted against its limit",
+        "claiming",
+        "running: dict[str, int] = dict(rows)",
+        "running: dict[str, int] = {}",
+        "TestLimits",
+    ),
+    _mutant(
+        "prune-ignores-retention",
+        "an ended job is deleted at once",
+        "upkeep",
+        "return completed_at + seconds_to_us(keep) <= now",
+        "return completed_at <= now",
+        "TestPruning",
+    ),
+    _mutant(
+        "replay-leaves-the-record",
+        "a dead letter that was replayed can be replayed again",
+        "control",
+        "    yield Statement(RECORD_SUCCESSOR, (seq,))\n",
+        "",
+        "TestReplaying",
+    ),
+    _mutant(
+        "retry-adds-no-attempt",
+        "a job that is opened again without a reset has no attempt left",
+        "control",
+        "else attempt + 1,",
+        "else attempt,",
+        "TestReopening",
+    ),
+    _mutant(
+        "priority-is-inverted",
+        "the least urgent job of several lanes comes first",
+        "claiming",
+        '" order by 1, 2, 3 limit ?"',
+        '" order by 1 desc, 2, 3 limit ?"',
+        "TestOrdering",
+    ),
+    _mutant(
+        "refused-batch-is-half-stored",
+        "what a transaction did before it failed is committed",
+        "database",
+        '            if connection.in_transaction:\n                connection.execute("rollback")',
+        '            if connection.in_transaction:\n                connection.execute("commit")',
+        "TestEnqueueing",
+        "TestKeys",
+    ),
+    _mutant(
+        "claim-is-counted-once",
+        "a claim of several jobs moves the counters by one",
+        "leasing",
+        "tally.move(lane, State.SCHEDULED, State.RUNNING, count)",
+        "tally.move(lane, State.SCHEDULED, State.RUNNING, 1)",
+        "TestViews",
+        "TestLooking",
+    ),
+)
+
+FILE = (
+    _mutant(
+        "writes-without-the-lock",
+        "a write does not wait for the side-car lock",
+        "database",
+        "            self._lock.acquire(self._patience)\n"
+        "            try:\n                yield\n            finally:\n"
+        "                self._lock.release()\n",
+        "            yield\n",
+        "tests/store/sqlite/test_lock.py",
+    ),
+    _mutant(
+        "answers-before-the-disk",
+        "an awaited write is answered before it is safe",
+        "writer",
+        "early = [a for a in answers if a.error or a.posted.operation.effect is not Effect.WRITE]",
+        "early = list(answers)",
+        "tests/store/sqlite/test_group_commit.py",
+    ),
+    _mutant(
+        "answers-before-the-commit",
+        "an awaited operation is answered before its transaction is committed",
+        "database",
+        '            connection.execute("commit")\n        except BaseException:',
+        '            connection.execute("rollback")\n        except BaseException:',
+        "TestDurability",
+        "TestEnqueueing",
+    ),
+)
+
+MUTANTS = (*LEASES, *JOBS, *FILE)

@@ -1,0 +1,41 @@
+"""What a mutant is: a named bug, made by replacing text of the product that occurs exactly once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Place(StrEnum):
+    """What a mutant spoils, which decides the tests that are asked to notice."""
+
+    MEMORY = "memory"
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+    WORKER = "worker"
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """Some text of a module, or of a file of SQL, and what stands there instead."""
+
+    target: str
+    """A module (``fencepost.store.sqlite.writer``), or a folder of SQL and a file in it
+    (``fencepost.store.postgres.migrations/0001_initial.sql``)."""
+    old: str
+    new: str
+
+    @property
+    def is_sql_file(self) -> bool:
+        return self.target.endswith(".sql")
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One planted bug."""
+
+    name: str
+    about: str
+    place: Place
+    patches: tuple[Patch, ...]
+    tests: tuple[str, ...]
+    """Classes of the conformance suite, or paths of other tests, in which it should show."""

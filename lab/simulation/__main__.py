@@ -1,0 +1,57 @@
+"""``python -m lab.simulation``: run seeds, print what they say, fail if a promise was broken."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable
+
+import click
+import msgspec
+
+from lab.simulation.running import live, run
+from lab.simulation.world import Plan
+
+
+def parse_seeds(text: str) -> Iterable[int]:
+    """Return the seeds that *text* names: ``7``, ``1..200``, ``3,5,8``."""
+    first, dots, last = text.partition("..")
+    if dots:
+        return range(int(first), int(last) + 1)
+    return [int(seed) for seed in text.split(",")]
+
+
+@click.command()
+@click.option("--seeds", default="1..20", show_default=True, help="One, 1..200, or 3,5,8.")
+@click.option("--hours", type=float, help="From the first seed on, until so much was simulated.")
+@click.option("--seconds", type=float, default=300.0, show_default=True, help="Of faults a seed.")
+@click.option("--workers", type=int, default=3, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--trace", is_flag=True, help="Print all that happens under each seed.")
+def main(
+    seeds: str, hours: float | None, seconds: float, workers: int, as_json: bool, trace: bool
+) -> None:
+    """Simulate callers, workers and maintenance, with everything going wrong."""
+    plan = Plan(seconds=seconds, workers=workers)
+    chosen = parse_seeds(seeds)
+    if trace:
+        for seed in chosen:
+            lived = live(seed, plan)
+            for event in lived.history:
+                click.echo(event)
+            for violation in lived.verdict.violations:
+                click.echo(violation)
+            click.echo(f"seed {seed}, digest {lived.digest}")
+        return
+    if hours is not None:
+        chosen = itertools.count(next(iter(chosen)))
+    report = run(chosen, plan=plan, hours=hours)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
+    else:
+        click.echo("\n".join(report.lines()))
+    sys.exit(1 if report.failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The store's side: the product's own memory store, and a record of every change in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.core.outcome import Settlement
+from fencepost.errors import FencepostError
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.journal import Journal
+from fencepost.store.memory.record import NOWHERE, Place, Record
+from fencepost.store.memory.store import MemoryStore
+from fencepost.store.plan import Operation
+from fencepost.store.replies import LeaseLost
+from fencepost.store.requests import Scope
+from lab.simulation.clock import SimulatedClock
+from lab.simulation.history import Asked, History, Limited, Operated, Snapshot
+
+UNDER_LEASE = frozenset({"settle", "heartbeat", "save"})
+
+
+class WatchedJobs(Jobs):
+    """Tells of every change, in order, as it is made."""
+
+    def __init__(self, journal: Journal, on_change: Callable[[Snapshot], None]) -> None:
+        super().__init__(journal)
+        self._on_change = on_change
+
+    def _file(self, record: Record, new: Place) -> None:
+        super()._file(record, new)
+        self._on_change(snapshot(record, is_removed=new is NOWHERE))
+
+
+def snapshot(record: Record, *, is_removed: bool = False) -> Snapshot:
+    """Return what the checker has to know of a job."""
+    saved = ""
+    if record.checkpoint is not None or record.progress is not None:
+        saved = f"{record.checkpoint} {record.progress}"
+    return Snapshot(
+        record.id,
+        record.type,
+        record.queue,
+        record.state.value,
+        record.attempt,
+        record.max_attempts,
+        record.lease_version,
+        record.token,
+        record.worker,
+        record.lease_expires_at,
+        record.settled_token,
+        record.key,
+        record.holds_key,
+        record.expires_at,
+        saved,
+        is_removed,
+    )
+
+
+class Server:
+    """Executes what the network delivers."""
+
+    def __init__(
+        self,
+        clock: SimulatedClock,
+        history: History,
+        make: Callable[[SimulatedClock], MemoryStore] = lambda clock: MemoryStore(clock=clock),
+    ) -> None:
+        self.clock = clock
+        self.store = make(clock)
+        self._history = history
+        self._changes: list[Snapshot] = []
+        self.store._jobs = WatchedJobs(self.store._journal, self._changes.append)
+
+    def execute(self, operation: Operation[Any], process: str, *, is_late: bool = False) -> Any:
+        """Do it, and return or raise what the store does."""
+        self._changes.clear()
+        now = self.clock.now_us()
+        try:
+            reply = self.store.run(operation)
+        except FencepostError as error:
+            self._note(operation, process, is_late, now, None, error.code)
+            raise
+        self._note(operation, process, is_late, now, reply, "")
+        return reply
+
+    def live_count(self) -> int:
+        """Return how many jobs have not ended."""
+        cells = self.store._jobs.counts.cells()
+        return sum(number for _, _, state, number in cells if not state.is_terminal)
+
+    def _note(
+        self,
+        operation: Operation[Any],
+        process: str,
+        is_late: bool,
+        now: int,
+        reply: Any,
+        error: str,
+    ) -> None:
+        name = operation.name
+        at = self.clock.monotonic()
+        if name == "limit" and not error:
+            scope, queue, max_running = operation.given
+            self._history.add(Limited(at, "" if scope is Scope.APP else queue, max_running))
+        asked: tuple[Asked, ...] = ()
+        if name in UNDER_LEASE and reply is not None:
+            asked = tuple(map(_asked, operation.given[0], reply))
+        # What an operation that failed had done was undone; the checker need not see that.
+        changes = () if error else tuple(self._changes)
+        if asked or changes or error:
+            self._history.add(Operated(at, now, process, name, is_late, asked, changes, error))
+
+
+def _asked(request: Any, reply: Any) -> Asked:
+    answer = type(reply).__name__
+    if isinstance(reply, LeaseLost):
+        answer = f"LeaseLost {reply.state}"
+    event = request.decision.event.name if isinstance(request, Settlement) else ""
+    return Asked(request.job_id, request.token, answer, event)

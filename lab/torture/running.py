@@ -1,0 +1,89 @@
+"""Gives every suite its part of the time, slice by slice, and keeps what each slice said."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lab.torture.suites import Slice, Suite
+
+ROOT = Path(__file__).parent.parent.parent
+SLICE_TIMEOUT = 3_600.0
+LAST_WORDS = 2_000
+CLEAN, FOUND = 0, 1
+"""How a suite ends that has something to report: without findings, or with some."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Record:
+    """What one suite has said so far."""
+
+    suite: Suite
+    reports: list[Any] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    """Slices that ended without a report: each is a failure of the run."""
+    seconds: float = 0.0
+    slices: int = 0
+
+
+def run(suites: Sequence[Suite], *, seconds: float, tell: Tell) -> list[Record]:
+    """Run *suites* for about *seconds*; a slice that has begun is always finished."""
+    end = time.monotonic() + seconds
+    records = [Record(suite) for suite in suites]
+    for record in records:
+        if record.suite.weight is None:
+            _slice(record, seconds, tell)
+    recurring = [record for record in records if record.suite.weight is not None]
+    total = sum(_weight(record) for record in recurring)
+    span = max(end - time.monotonic(), 0.0)
+    while recurring:
+        # Whoever had least of its due goes next; everybody goes once, however short the time.
+        record = min(recurring, key=lambda each: each.seconds / _weight(each))
+        left = end - time.monotonic()
+        if record.slices and left <= 0:
+            break
+        _slice(record, max(span * _weight(record) / total - record.seconds, 0.0), tell)
+    return records
+
+
+def _weight(record: Record) -> float:
+    assert record.suite.weight is not None
+    return record.suite.weight
+
+
+def _slice(record: Record, seconds: float, tell: Tell) -> None:
+    suite = record.suite
+    command = suite.command(Slice(record.slices, seconds))
+    tell(f"{suite.name}: {' '.join(command[2:])}")
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, timeout=SLICE_TIMEOUT, check=False
+        )
+        trouble = _hear(record, done)
+    except subprocess.TimeoutExpired:
+        trouble = f"was still running after {SLICE_TIMEOUT:,.0f} s"
+    record.seconds += time.monotonic() - began
+    record.slices += 1
+    if trouble is not None:
+        record.troubles.append(f"{' '.join(command[2:])} {trouble}")
+        tell(record.troubles[-1])
+
+
+def _hear(record: Record, done: subprocess.CompletedProcess[bytes]) -> str | None:
+    """Keep the report; return what is wrong if there is none."""
+    if done.returncode in (CLEAN, FOUND):
+        try:
+            record.reports.append(msgspec.json.decode(done.stdout, type=record.suite.report))
+        except msgspec.DecodeError as error:
+            return f"printed no report: {error}"
+        return None
+    return f"ended with {done.returncode}: {done.stderr.decode(errors='replace')[-LAST_WORDS:]}"

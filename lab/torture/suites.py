@@ -1,0 +1,82 @@
+"""What can be run, how to run a slice of it, and how its time compares with the others'."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab.chaos.report import Report as ChaosReport
+from lab.formal.check import Report as FormalReport
+from lab.fuzz.suite import Report as FuzzReport
+from lab.model.running import Report as ModelReport
+from lab.mutants.suite import Report as MutantsReport
+from lab.nth.suite import Report as NthReport
+from lab.simulation.report import Report as SimulationReport
+
+SEEDS_A_SLICE = 20
+OPERATIONS_A_SLICE = 4_000
+FUZZ_SECONDS = 60.0
+CHAOS_SECONDS_MIN = 30.0
+CHAOS_SECONDS_MAX = 1_200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a suite's time."""
+
+    number: int
+    """From 0; other slices use other seeds."""
+    seconds: float
+    """How much is left for this suite; 0 if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One suite: a slice of it is one child process that prints its report as JSON."""
+
+    name: str
+    module: str
+    report: type[Any]
+    arguments: Callable[[Slice], Sequence[str]] = lambda _: ()
+    weight: float | None = None
+    """Its part of the time; None if one run of it tells all, which is then made first."""
+
+    def command(self, part: Slice) -> list[str]:
+        return [sys.executable, "-m", self.module, *self.arguments(part), "--json"]
+
+
+def _simulation(part: Slice) -> Sequence[str]:
+    first = part.number * SEEDS_A_SLICE + 1
+    return "--seeds", f"{first}..{first + SEEDS_A_SLICE - 1}"
+
+
+def _model(part: Slice) -> Sequence[str]:
+    return "--operations", str(OPERATIONS_A_SLICE), "--seed", str(part.number)
+
+
+def _fuzz(part: Slice) -> Sequence[str]:
+    seconds = min(max(part.seconds, 1.0), FUZZ_SECONDS)
+    return "--seconds", f"{seconds:.0f}", "--seed", str(part.number * 1_000)
+
+
+def _chaos(store: str) -> Callable[[Slice], Sequence[str]]:
+    def arguments(part: Slice) -> Sequence[str]:
+        # The rest goes to starting, to letting the last jobs end, and to checking.
+        faults = min(max(part.seconds * 0.8, CHAOS_SECONDS_MIN), CHAOS_SECONDS_MAX)
+        return "--store", store, "--seconds", f"{faults:.0f}", "--seed", str(part.number)
+
+    return arguments
+
+
+SUITES = (
+    Suite("formal", "lab.formal", FormalReport),
+    Suite("nth", "lab.nth", NthReport),
+    Suite("mutants", "lab.mutants", MutantsReport),
+    Suite("simulation", "lab.simulation", SimulationReport, _simulation, weight=2),
+    Suite("model", "lab.model", ModelReport, _model, weight=3),
+    Suite("fuzz", "lab.fuzz", FuzzReport, _fuzz, weight=1),
+    Suite("chaos-sqlite", "lab.chaos", ChaosReport, _chaos("sqlite"), weight=4),
+    Suite("chaos-postgres", "lab.chaos", ChaosReport, _chaos("postgres"), weight=5),
+)

@@ -1,0 +1,330 @@
+"""The reference model, and a share of the sequences that compare every store with it.
+
+``python -m lab.model --operations 100000`` runs more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from fencepost.core.filter import PageRequest
+from fencepost.core.idempotency import Key, OnDuplicate
+from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, NewJob
+from fencepost.core.lifecycle import TRANSITIONS, State
+from fencepost.core.outcome import Decision, Failed, Outcome, Released, Settlement, Snoozed
+from fencepost.core.outcome import Succeeded as Success
+from fencepost.core.policy import Policy
+from fencepost.core.retry import Backoff
+from fencepost.core.weights import deal
+from fencepost.errors import DuplicateJobError
+from fencepost.store.protocol import Store
+from fencepost.store.replies import (
+    AlreadySettled,
+    Duplicate,
+    Enqueued,
+    Extended,
+    LeaseLost,
+    Moved,
+    Settled,
+)
+from fencepost.store.requests import Beat, ClaimRequest, RetryRequest, Scope
+from fencepost.store.sqlite import settling
+from fencepost.store.sqlite.endings import Standing
+from fencepost.store.states import RUNNING
+from fencepost.testing.clock import START
+from lab.model import rules
+from lab.model.acting import Ledger
+from lab.model.calls import Call
+from lab.model.comparison import Comparison, Difference
+from lab.model.machine import StoresAgree
+from lab.model.reference import Reference
+from lab.model.running import compare
+from lab.model.subjects import SUBJECTS, MemorySubject, SqliteSubject, Subject, subjects
+
+INSTANT = timedelta(microseconds=1)
+DONE = Success(Body(b'"done"'))
+TROUBLE = Failed(Failure(Category.TEMPORARY, "trouble"))
+
+
+# The stores and the model, side by side.
+
+
+def machine_of(opened: Sequence[Subject]) -> type[StoresAgree]:
+    members = {"subjects": opened, "ledger": Ledger()}
+    return type("StoresAgreeHere", (StoresAgree,), members)
+
+
+def test_every_store_answers_as_the_model_does(postgres_url: str) -> None:
+    with subjects(SUBJECTS, postgres_url) as opened:
+        machine = machine_of(opened)
+        assert compare(machine, seed=None, sequences=15, steps=30) == []
+    assert machine.ledger.operations > 250
+
+
+def test_memory_and_sqlite_answer_as_the_model_does() -> None:
+    """More sequences than PostgreSQL has time for."""
+    with subjects(("memory", "sqlite"), None) as opened:
+        machine = machine_of(opened)
+        assert compare(machine, seed=None, sequences=40) == []
+    assert machine.ledger.operations > 1_000
+
+
+def test_a_store_that_ignores_the_token_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random calls alone miss it: it takes a worker that comes back after its lease ran out."""
+
+    def is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
+        return job is not None and job.number == RUNNING
+
+    monkeypatch.setattr(settling, "_is_valid", is_valid)
+    with subjects(("sqlite",), None) as opened:
+        found = compare(machine_of(opened), seed=None, sequences=60, is_shortened=False)
+    assert found
+    assert "sqlite differs from the model in" in found[0]
+    assert "after:\n" in found[0]
+
+
+@pytest.fixture
+def sqlite() -> Iterator[Comparison]:
+    subject = SqliteSubject()
+    yield Comparison([subject], is_async=False)
+    subject.close()
+
+
+@pytest.fixture
+def memory() -> Iterator[Comparison]:
+    subject = MemorySubject()
+    yield Comparison([subject], is_async=False)
+    subject.close()
+
+
+def test_the_comparison_tells_what_differs(memory: Comparison) -> None:
+    memory.do(Call("enqueue", ([NewJob(type="mail")],)))
+    memory.subjects[0].clock.set(START + timedelta(days=8))
+    with pytest.raises(
+        Difference, match=r"model says \[\], the store \[Moved.*\nafter:\n  enqueue"
+    ):
+        memory.do(Call("expire", (1,)))
+
+
+# What the sequences found.
+
+
+def test_sqlite_waits_for_the_leases_that_it_gave(sqlite: Comparison) -> None:
+    """It told when leases of the length asked for would end, though each job had its own."""
+    policy = Policy(lease_ttl=4.0)
+    sqlite.do(Call("enqueue", ([NewJob(type="mail", policy=policy)],)))
+    claim = sqlite.do(Call("claim", (ClaimRequest(worker="w", limit=1, lease_ttl=2.0),)))
+    assert claim.wait == 4.0
+
+
+def test_sqlite_lists_no_queue_that_never_had_a_job(sqlite: Comparison) -> None:
+    """It listed that of a job which was not stored, because its key was held."""
+    jobs = [NewJob(type="mail", queue=queue, key=Key("k")) for queue in ("first", "second")]
+    sqlite.do(Call("enqueue", (jobs,)))
+    assert [view.name for view in sqlite.do(Call("queues"))] == ["first"]
+
+
+def test_sqlite_tells_the_state_however_an_id_is_written(sqlite: Comparison) -> None:
+    """It told it to one only of two who wrote the same id in capitals and not."""
+    (enqueued,) = sqlite.do(Call("enqueue", ([NewJob(type="mail")],)))
+    ids = (enqueued.job_id, enqueued.job_id.upper())
+    lost = sqlite.do(Call("heartbeat", ([Beat(job_id, "stale", 1.0) for job_id in ids],)))
+    assert [reply.state for reply in lost] == [State.SCHEDULED, State.SCHEDULED]
+
+
+def test_memory_forgets_a_setting_that_is_taken_back(memory: Comparison) -> None:
+    """It went on listing a queue or a type that had been paused or limited once."""
+    for call in (
+        Call("pause", (Scope.QUEUE, "q")),
+        Call("resume", (Scope.QUEUE, "q")),
+        Call("limit", (Scope.QUEUE, "q", 1)),
+        Call("limit", (Scope.QUEUE, "q", None)),
+        Call("resume", (Scope.TYPE, "t")),
+    ):
+        memory.do(call)
+    assert memory.do(Call("queues")) == memory.do(Call("types")) == []
+
+
+def test_memory_counts_nobody_ahead_of_a_job_that_is_not_in_line(memory: Comparison) -> None:
+    """It counted those who would be, once the job had become claimable."""
+    _, late = memory.do(Call("enqueue", ([NewJob(type="t"), NewJob(type="t", delay=5.0)],)))
+    assert memory.do(Call("situation", (late.job_id,))).jobs_ahead == 0
+
+
+# The rules, against those of the product.
+
+
+def test_the_model_and_the_table_of_transitions_agree() -> None:
+    for state, events in TRANSITIONS.items():
+        if state is not State.PENDING:
+            assert set(events.values()) == rules.NEXT[state]
+
+
+@pytest.mark.parametrize("weights", [{"a": 1}, {"a": 3, "b": 1}, {"a": 4, "b": 2, "c": 2}])
+@pytest.mark.parametrize("turn", [0, 1, 5])
+def test_the_model_deals_turns_as_the_product_does(weights: dict[str, int], turn: int) -> None:
+    room = dict.fromkeys(weights, 100)
+    for limit in range(12):
+        assert rules.shares(weights, room, turn=turn, limit=limit) == deal(weights, turn, limit)
+
+
+def test_what_a_queue_cannot_give_the_next_in_turn_gives() -> None:
+    shares = rules.shares({"a": 1, "b": 1, "c": 1}, {"a": 0, "b": 9, "c": 9}, turn=1, limit=4)
+    assert shares == {"b": 3, "c": 1, "a": 0}
+
+
+def test_attempts_are_bounded() -> None:
+    def after(attempt: int, category: Category, policy: Policy) -> State:
+        outcome = Failed(Failure(category, "trouble"))
+        given = {"max_attempts": policy.max_attempts, "policy": policy, "outcome": outcome}
+        return rules.decision(attempt=attempt, **given).state  # type: ignore[arg-type]
+
+    policy = Policy(max_attempts=2, on_system=False)
+    assert after(1, Category.TEMPORARY, policy) is State.RETRYING
+    assert after(2, Category.TEMPORARY, policy) is State.DEAD_LETTER
+    assert after(1, Category.PERMANENT, policy) is State.FAILED
+    assert after(1, Category.SYSTEM, policy) is State.FAILED
+
+
+# The model itself, where it is subtle.
+
+
+class Acting:
+    """The model, and shorthands."""
+
+    def __init__(self) -> None:
+        self.model = Reference(START)
+
+    def wait(self, seconds: float) -> None:
+        self.model.now += timedelta(seconds=seconds)
+
+    def go_to(self, instant: datetime) -> None:
+        self.model.now = instant
+
+    def enqueue(self, *jobs: NewJob) -> list[str]:
+        replies = self.model.enqueue(jobs or [NewJob(type="mail")])
+        return [reply.job_id for reply in replies]
+
+    def claim(self, limit: int = 1) -> list[ClaimedJob]:
+        return self.model.claim(ClaimRequest(worker="w", limit=limit, lease_ttl=10.0)).jobs
+
+    def settle(self, job: ClaimedJob, outcome: Outcome = DONE) -> object:
+        (reply,) = self.model.settle([Settlement(job.id, job.lease.token, decided(job, outcome))])
+        return reply
+
+    def state(self, job_id: str) -> State:
+        (job,) = self.model.get([job_id])
+        assert job is not None
+        return job.state
+
+
+def decided(job: ClaimedJob, outcome: Outcome) -> Decision:
+    return rules.decision(
+        attempt=job.attempt, max_attempts=job.max_attempts, policy=job.policy, outcome=outcome
+    )
+
+
+@pytest.fixture
+def acting() -> Acting:
+    return Acting()
+
+
+def test_a_lease_is_over_at_its_very_end(acting: Acting) -> None:
+    acting.enqueue()
+    (job,) = acting.claim()
+    acting.go_to(job.lease.expires_at - INSTANT)
+    assert acting.model.recover(1) == []
+    beat = Beat(job.id, job.lease.token, 0.0)
+    assert acting.model.heartbeat([beat]) == [Extended(job.id, job.lease.expires_at)]
+    acting.go_to(job.lease.expires_at)
+    assert acting.model.heartbeat([beat]) == [LeaseLost(job.id, State.RUNNING)]
+    assert acting.settle(job) == LeaseLost(job.id, State.RUNNING)
+    assert acting.model.recover(1) == [Moved(job.id, "mail", State.RETRYING, State.RUNNING)]
+
+
+def test_a_repeated_settlement_is_told_apart_from_a_stale_one(acting: Acting) -> None:
+    acting.enqueue(NewJob(type="mail", policy=Policy(backoff=Backoff("constant", 0.0))))
+    (first,) = acting.claim()
+    assert acting.settle(first, TROUBLE) == Settled(first.id, "mail", State.RETRYING)
+    (second,) = acting.claim()
+    assert acting.settle(first, TROUBLE) == AlreadySettled(first.id, State.RUNNING)
+    acting.go_to(second.lease.expires_at)
+    acting.model.recover(1)
+    # The lost lease settled nothing, so the first is still the last that did.
+    assert acting.settle(second) == LeaseLost(first.id, State.RETRYING)
+    assert acting.settle(first) == AlreadySettled(first.id, State.RETRYING)
+
+
+def test_what_is_not_counted_gives_the_attempt_back(acting: Acting) -> None:
+    (job_id,) = acting.enqueue(NewJob(type="mail", policy=Policy(max_attempts=1)))
+    for outcome in (Released(), Snoozed(0.0)):
+        (job,) = acting.claim()
+        assert (job.attempt, job.max_attempts) == (1, 1)
+        acting.settle(job, outcome)
+    (job,) = acting.claim()
+    assert job.lease.version == 3
+    acting.settle(job, TROUBLE)
+    assert acting.state(job_id) is State.DEAD_LETTER
+    attempts = acting.model.attempts(job_id)
+    assert attempts is not None
+    outcomes = [attempt.outcome for attempt in attempts]
+    assert outcomes == [AttemptOutcome.RELEASED, AttemptOutcome.SNOOZED, AttemptOutcome.FAILED]
+
+
+def test_a_key_is_held_while_its_job_lives_and_for_its_window(acting: Acting) -> None:
+    new = NewJob(type="mail", key=Key("k", 20.0, OnDuplicate.REJECT))
+    (first,) = acting.enqueue(new)
+    (job,) = acting.claim()
+    acting.settle(job)
+    acting.go_to(START + timedelta(seconds=20) - INSTANT)
+    expected = Duplicate(first, "mail", "k", State.COMPLETED, is_rejected=True)
+    assert acting.model.enqueue([new]) == [expected]
+    with pytest.raises(DuplicateJobError):
+        acting.model.enqueue([NewJob(type="other"), new], atomic=True)
+    assert [view.name for view in acting.model.types()] == ["mail"]
+    acting.wait(0.000001)
+    (second,) = acting.model.enqueue([new])
+    assert isinstance(second, Enqueued)
+
+
+def test_a_key_without_a_window_is_released_at_the_end(acting: Acting) -> None:
+    new = NewJob(type="mail", key=Key("k", None))
+    (first,) = acting.enqueue(new)
+    acting.model.cancel([first])
+    (second,) = acting.enqueue(new)
+    assert second != first
+    (reply,) = acting.model.retry([RetryRequest(first)])
+    assert isinstance(reply, Duplicate)
+    assert reply.job_id == second
+
+
+def test_a_dead_letter_that_is_replayed_hands_its_key_on(acting: Acting) -> None:
+    (dead,) = acting.enqueue(NewJob(type="t", key=Key("k", 99.0), policy=Policy(max_attempts=1)))
+    (job,) = acting.claim()
+    acting.settle(job, TROUBLE)
+    (replayed,) = acting.model.replay([dead])
+    (again,) = acting.model.enqueue([NewJob(type="t", key=Key("k"))])
+    assert isinstance(again, Duplicate)
+    assert again.job_id == replayed.job_id
+    assert acting.model.dead_letters(None, PageRequest()).letters == []
+    assert acting.state(dead) is State.DEAD_LETTER
+
+
+def test_a_limit_counts_no_lease_that_ran_out(acting: Acting) -> None:
+    acting.enqueue(NewJob(type="t"), NewJob(type="t"))
+    acting.model.limit(Scope.QUEUE, "default", 1)
+    (first,) = acting.claim(5)
+    assert acting.claim(5) == []
+    acting.go_to(first.lease.expires_at)
+    (second,) = acting.claim(5)
+    assert second.id != first.id
+
+
+def test_the_reference_has_every_operation_of_a_store() -> None:
+    others = {"run", "run_async", "run_in", "run_in_async", "mark", "fates", "close", "listen"}
+    others |= {"migrate", "pending_migrations", "tidy", "inspect"}
+    public = {name for name in vars(Store) if not name.startswith("_")} - others
+    assert {name for name in public if callable(getattr(Store, name))} <= set(dir(Reference))

@@ -1,0 +1,37 @@
+"""The fault at the N-th store call: a share of it; `python -m lab.nth` runs it all."""
+
+from __future__ import annotations
+
+import pytest
+from tests.servers.fixtures import FreshPostgres, postgres_sources
+
+from lab.nth.scenarios import SCENARIOS
+from lab.nth.suite import Report, run
+
+
+def check(report: Report, *, faults: int) -> None:
+    """See that every promise held, and that it was put to the test."""
+    assert report.failures == []
+    assert report.faults >= faults
+
+
+def test_there_are_enough_scenarios() -> None:
+    assert len(SCENARIOS) >= 6
+
+
+@pytest.mark.parametrize("offset", range(4))
+def test_any_call_may_fail_on_the_memory_store(offset: int) -> None:
+    """Every call of every scenario, before it took effect and after; in four parts."""
+    check(run(stores=["memory"], stride=4, offset=offset), faults=180)
+
+
+@pytest.mark.parametrize("offset", range(2))
+def test_any_call_may_fail_on_sqlite(offset: int) -> None:
+    check(run(stores=["sqlite"], stride=8, offset=4 * offset), faults=80)
+
+
+@pytest.mark.parametrize("source", postgres_sources())
+def test_any_call_may_fail_on_postgresql(source: str, fresh_postgres: FreshPostgres) -> None:
+    offset = 11 + 3 * postgres_sources().index(source)
+    url = fresh_postgres(source)
+    check(run(stores=["postgres"], stride=60, offset=offset, postgres_url=url), faults=20)
