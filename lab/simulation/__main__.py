@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Iterable
 
@@ -26,10 +27,17 @@ def parse_seeds(text: str) -> Iterable[int]:
 @click.option("--hours", type=float, help="From the first seed on, until so much was simulated.")
 @click.option("--seconds", type=float, default=300.0, show_default=True, help="Of faults a seed.")
 @click.option("--workers", type=int, default=3, show_default=True)
+@click.option("--jobs", type=int, default=os.cpu_count() or 1, help="Seeds at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--trace", is_flag=True, help="Print all that happens under each seed.")
 def main(
-    seeds: str, hours: float | None, seconds: float, workers: int, as_json: bool, trace: bool
+    seeds: str,
+    hours: float | None,
+    seconds: float,
+    workers: int,
+    jobs: int,
+    as_json: bool,
+    trace: bool,
 ) -> None:
     """Simulate callers, workers and maintenance, with everything going wrong."""
     plan = Plan(seconds=seconds, workers=workers)
@@ -45,7 +53,7 @@ def main(
         return
     if hours is not None:
         chosen = itertools.count(next(iter(chosen)))
-    report = run(chosen, plan=plan, hours=hours)
+    report = run(chosen, plan=plan, hours=hours, jobs=jobs)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:

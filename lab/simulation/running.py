@@ -1,13 +1,17 @@
-"""Runs seeds one after the other and adds up what they say."""
+"""Runs seeds, in several processes if asked to, and adds up what they say."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
 
 import msgspec
 
@@ -56,52 +60,106 @@ def live(seed: int, plan: Plan | None = None, make_store: MakeStore | None = Non
     )
 
 
+class Told(msgspec.Struct, frozen=True):
+    """What one seed adds to a report; small enough to be sent by a process."""
+
+    seed: int
+    simulated_seconds: float
+    cpu_seconds: float
+    callbacks: int
+    digest: str
+    faults: dict[str, int]
+    sums: dict[str, int]
+    recoveries: list[float]
+    violations: list[str]
+
+
+def tell(seed: int, plan: Plan | None = None, make_store: MakeStore | None = None) -> Told:
+    """Live one seed through, and keep only what counts."""
+    started_at = time.process_time()
+    lived = live(seed, plan, make_store)
+    verdict = lived.verdict
+    return Told(
+        seed,
+        lived.simulated_seconds,
+        time.process_time() - started_at,
+        lived.callbacks,
+        lived.digest,
+        Counter(event.kind for event in lived.history if isinstance(event, Fault)),
+        {name: getattr(verdict, name) for name in SUMMED},
+        verdict.recoveries,
+        [str(each) for each in verdict.violations],
+    )
+
+
 def run(
     seeds: Iterable[int],
     *,
     plan: Plan | None = None,
     hours: float | None = None,
     make_store: MakeStore | None = None,
+    jobs: int = 1,
 ) -> Report:
-    """Live all of *seeds* through or, with *hours*, as many as make so many simulated hours."""
+    """Live all of *seeds* through or, with *hours*, as many as make so many simulated hours.
+
+    Seeds do not know of each other: so many *jobs* at once give the same report, sooner.
+    """
     clock = SystemClock()
-    started_at, cpu_started_at = clock.monotonic(), time.process_time()
-    faults: Counter[str] = Counter()
-    sums: Counter[str] = Counter()
-    recoveries: list[float] = []
-    failures: list[Failure] = []
-    digest = hashlib.sha256()
+    started_at = clock.monotonic()
+    all_told: list[Told] = []
     simulated = 0.0
-    for seed in seeds:
-        lived = live(seed, plan, make_store)
-        simulated += lived.simulated_seconds
-        digest.update(lived.digest.encode())
-        faults.update(event.kind for event in lived.history if isinstance(event, Fault))
-        verdict = lived.verdict
-        sums["seeds"] += 1
-        sums["callbacks"] += lived.callbacks
-        for name in SUMMED:
-            sums[name] += getattr(verdict, name)
-        recoveries += verdict.recoveries
-        if verdict.violations:
-            violations = [str(each) for each in verdict.violations]
-            failures.append(Failure(seed, violations, _command(seed, plan or Plan())))
+    for told in _in_order(seeds, partial(tell, plan=plan, make_store=make_store), jobs):
+        all_told.append(told)
+        simulated += told.simulated_seconds
         if hours is not None and simulated >= hours * 3600:
             break
+    return _report(all_told, plan or Plan(), clock.monotonic() - started_at)
+
+
+def _in_order(seeds: Iterable[int], work: Callable[[int], Told], jobs: int) -> Iterator[Told]:
+    if jobs <= 1:
+        yield from map(work, seeds)
+        return
+    # Fresh processes: what a fork would inherit of this one must not matter to a seed.
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        rest = iter(seeds)
+        ahead = deque(pool.submit(work, seed) for seed in islice(rest, 2 * jobs))
+        try:
+            while ahead:
+                told = ahead.popleft().result()
+                ahead.extend(pool.submit(work, seed) for seed in islice(rest, 1))
+                yield told
+        finally:
+            for future in ahead:
+                future.cancel()
+
+
+def _report(all_told: Sequence[Told], plan: Plan, real_seconds: float) -> Report:
+    faults: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
+    for told in all_told:
+        faults.update(told.faults)
+        sums.update(told.sums)
+    recoveries = [each for told in all_told for each in told.recoveries]
+    digests = "".join(told.digest for told in all_told)
     return Report(
-        seeds=sums["seeds"],
-        callbacks=sums["callbacks"],
-        simulated_seconds=simulated,
-        real_seconds=clock.monotonic() - started_at,
-        cpu_seconds=time.process_time() - cpu_started_at,
+        seeds=len(all_told),
+        callbacks=sum(told.callbacks for told in all_told),
+        simulated_seconds=sum(told.simulated_seconds for told in all_told),
+        real_seconds=real_seconds,
+        cpu_seconds=sum(told.cpu_seconds for told in all_told),
         faults=dict(faults),
         **{name: sums[name] for name in SUMMED},
         recoveries=len(recoveries),
         recovery_p50=percentile(recoveries, 0.5),
         recovery_p99=percentile(recoveries, 0.99),
         recovery_max=max(recoveries, default=0.0),
-        failures=failures,
-        digest=digest.hexdigest(),
+        failures=[
+            Failure(told.seed, told.violations, _command(told.seed, plan))
+            for told in all_told
+            if told.violations
+        ],
+        digest=hashlib.sha256(digests.encode()).hexdigest(),
     )
 
 

@@ -41,7 +41,9 @@ class Suite:
     report: type[Any]
     arguments: Callable[[Slice], Sequence[str]] = lambda _: ()
     weight: float | None = None
-    """Its part of the time; None if one run of it tells all, which is then made first."""
+    """Its part of its lane's time; None if one run of it tells all, which is then made first."""
+    is_timed: bool = False
+    """Whether it measures how long real things take: only one such suite runs at a time."""
 
     def command(self, part: Slice) -> list[str]:
         return [sys.executable, "-m", self.module, *self.arguments(part), "--json"]
@@ -75,8 +77,8 @@ SUITES = (
     Suite("nth", "lab.nth", NthReport),
     Suite("mutants", "lab.mutants", MutantsReport),
     Suite("simulation", "lab.simulation", SimulationReport, _simulation, weight=2),
-    Suite("model", "lab.model", ModelReport, _model, weight=3),
+    Suite("model", "lab.model", ModelReport, _model, weight=6),
     Suite("fuzz", "lab.fuzz", FuzzReport, _fuzz, weight=1),
-    Suite("chaos-sqlite", "lab.chaos", ChaosReport, _chaos("sqlite"), weight=4),
-    Suite("chaos-postgres", "lab.chaos", ChaosReport, _chaos("postgres"), weight=5),
+    Suite("chaos-sqlite", "lab.chaos", ChaosReport, _chaos("sqlite"), weight=4, is_timed=True),
+    Suite("chaos-postgres", "lab.chaos", ChaosReport, _chaos("postgres"), 5, is_timed=True),
 )

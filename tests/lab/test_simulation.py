@@ -67,6 +67,13 @@ def test_a_seed_replays_bit_for_bit_in_any_process() -> None:
     assert run([8], plan=Plan(seconds=40.0)).digest != first.digest
 
 
+def test_seeds_in_two_processes_say_what_they_say_in_one() -> None:
+    plan = Plan(seconds=20.0)
+    one, two = (run(range(5, 9), plan=plan, jobs=jobs) for jobs in (1, 2))
+    assert (one.digest, one.seeds, one.faults) == (two.digest, two.seeds, two.faults)
+    assert run(range(5, 100), plan=plan, hours=0.001, jobs=2).seeds == 1
+
+
 # Planted bugs: each is found within a few seeds, by a rule that says what it is.
 
 
