@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ import msgspec
 
 from fencepost import __version__
 from lab.torture.markdown import render
-from lab.torture.running import ROOT, run
+from lab.torture.running import ROOT, Record, run
 from lab.torture.suites import SUITES
 from lab.torture.summary import Summary, summarise
 
@@ -32,15 +33,22 @@ def main(hours: float, only: tuple[str, ...], skip: tuple[str, ...], to: Path) -
     """Run every suite of the lab, each for its part of the time. Ends with 1 if anything broke."""
     chosen = [s for s in SUITES if (not only or s.name in only) and s.name not in skip]
     began = time.monotonic()
-    records = run(chosen, seconds=hours * 3600, tell=lambda text: click.echo(text, err=True))
-    summary = summarise(
-        {record.suite.name: record.reports for record in records},
-        [trouble for record in records for trouble in record.troubles],
-        machine=_machine(),
-        version=__version__,
-        seconds=time.monotonic() - began,
-    )
-    _write(summary, to)
+
+    def sum_up(records: Sequence[Record]) -> Summary:
+        summary = summarise(
+            {record.suite.name: record.reports for record in records},
+            [trouble for record in records for trouble in record.troubles],
+            machine=_machine(),
+            version=__version__,
+            seconds=time.monotonic() - began,
+        )
+        _write(summary, to)
+        return summary
+
+    def tell(text: str) -> None:
+        click.echo(text, err=True)
+
+    summary = sum_up(run(chosen, seconds=hours * 3600, tell=tell, keep=sum_up))
     click.echo(f"{to / 'report.md'}: " + ("clean" if summary.is_clean else "NOT clean"))
     for finding in summary.findings:
         click.echo(f"- {finding}")

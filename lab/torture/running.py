@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,24 +36,41 @@ class Record:
     slices: int = 0
 
 
-def run(suites: Sequence[Suite], *, seconds: float, tell: Tell) -> list[Record]:
+Take = Callable[[Record, float], None]
+
+
+def run(
+    suites: Sequence[Suite],
+    *,
+    seconds: float,
+    tell: Tell,
+    keep: Callable[[Sequence[Record]], object] = lambda _: None,
+) -> list[Record]:
     """Run *suites* for about *seconds*; a slice that has begun is always finished.
 
-    What hurts real processes has a lane of its own, with the others beside it.
+    What hurts real processes has a lane of its own, with the others beside it. After each slice
+    *keep* is given all that was said so far, lest hours be lost with a machine.
     """
     records = [Record(suite) for suite in suites]
+    mutex = threading.Lock()
+
+    def take(record: Record, seconds: float) -> None:
+        _slice(record, seconds, tell)
+        with mutex:
+            keep(records)
+
     lanes = [[r for r in records if r.suite.is_timed is is_timed] for is_timed in (True, False)]
     with ThreadPoolExecutor(len(lanes)) as pool:
-        for done in [pool.submit(_run_lane, lane, seconds, tell) for lane in lanes]:
+        for done in [pool.submit(_run_lane, lane, seconds, take) for lane in lanes]:
             done.result()
     return records
 
 
-def _run_lane(records: Sequence[Record], seconds: float, tell: Tell) -> None:
+def _run_lane(records: Sequence[Record], seconds: float, take: Take) -> None:
     end = time.monotonic() + seconds
     for record in records:
         if record.suite.weight is None:
-            _slice(record, seconds, tell)
+            take(record, seconds)
     recurring = [record for record in records if record.suite.weight is not None]
     total = sum(_weight(record) for record in recurring)
     span = max(end - time.monotonic(), 0.0)
@@ -61,7 +79,7 @@ def _run_lane(records: Sequence[Record], seconds: float, tell: Tell) -> None:
         record = min(recurring, key=lambda each: each.seconds / _weight(each))
         if record.slices and time.monotonic() >= end:
             break
-        _slice(record, max(span * _weight(record) / total - record.seconds, 0.0), tell)
+        take(record, max(span * _weight(record) / total - record.seconds, 0.0))
 
 
 def _weight(record: Record) -> float:

@@ -56,12 +56,24 @@ def test_every_suite_goes_once_however_short_the_time() -> None:
     assert not any(record.troubles for record in records)
 
 
+def test_what_was_said_is_kept_after_every_slice() -> None:
+    kept: list[int] = []
+    suites = [suite("once", SAYS), suite("a", SAYS, weight=1)]
+    run(
+        suites,
+        seconds=0.0,
+        tell=lambda _: None,
+        keep=lambda records: kept.append(sum(len(each.reports) for each in records)),
+    )
+    assert kept == [1, 2]
+
+
 def test_who_had_least_of_its_due_goes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     order: list[str] = []
     monkeypatch.setattr("lab.torture.running.time.monotonic", lambda: now[0])
 
-    def spend(record: Any, seconds: float, tell: Any) -> None:
+    def spend(record: Any, _: float, __: Any) -> None:
         order.append(record.suite.name)
         record.slices += 1
         record.seconds += 10.0
