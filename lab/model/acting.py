@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from fencepost.core.job import Body, ClaimedJob, JobRecord, Progress
 from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
 from fencepost.store.replies import Claim
-from fencepost.store.requests import Beat, ClaimRequest, Save
+from fencepost.store.requests import Beat, Save
 from lab.model import choices, rules
 from lab.model.calls import Call
 from lab.model.comparison import Comparison, Difference
@@ -166,8 +166,6 @@ class Acting(RuleBasedStateMachine):
         match call.name, call.arguments:
             case "recover", (limit,):
                 return replace(call, arguments=(self._settled_limit(limit),))
-            case "claim", (request,):
-                return replace(call, arguments=(self._settled_request(request),))
         return call
 
     def _settled_limit(self, limit: int) -> int:
@@ -175,16 +173,6 @@ class Acting(RuleBasedStateMachine):
         ends = sorted(lease.expires_at for lease in self.comparison.model.world.leases())
         is_tie = 0 < limit < len(ends) and ends[limit - 1] == ends[limit]
         return 100 if is_tie else limit
-
-    def _settled_request(self, request: ClaimRequest) -> ClaimRequest:
-        """Leave no choice between queues where it is not settled whose turn it is."""
-        if request.queues is not None and len(request.queues) == 1:
-            return request
-        if request.limit > 1 and self.comparison.model.app_limit() is not None:
-            request = replace(request, limit=1)
-        if request.queues is not None:
-            return request
-        return replace(request, turn=0, limit=request.limit if request.limit <= 1 else 100)
 
     # Longer acts.
 

@@ -76,12 +76,19 @@ class StoresAgree(Acting):
         endings=st.lists(st.tuples(choices.grips, choices.outcomes), min_size=1, max_size=3),
     )
     def settle(self, endings: list[tuple[int, Outcome]]) -> None:
-        """Settle a batch; of one job under one lease only, see ``reference``."""
-        batch = [self._settlement(self._grip(number), outcome) for number, outcome in endings]
-        first: dict[str, str] = {}
-        for each in batch:
-            first.setdefault(each.job_id, each.token)
-        self.do("settle", [each for each in batch if each.token == first[each.job_id]])
+        grips = [(self._grip(number), outcome) for number, outcome in endings]
+        self.do("settle", [self._settlement(grip, outcome) for grip, outcome in grips])
+
+    @precondition(lambda self: self.grips)
+    @rule(number=choices.grips, outcomes=st.lists(choices.outcomes, min_size=2, max_size=5))
+    def settle_every_lease_of_a_job(self, number: int, outcomes: list[Outcome]) -> None:
+        """Settle one job in one batch under the leases it ever had, the newest one somewhere."""
+        of_job = [grip for grip in self.grips if grip.id == self._grip(number).id]
+        batch = [
+            self._settlement(of_job[(number + index) % len(of_job)], outcome)
+            for index, outcome in enumerate(outcomes)
+        ]
+        self.do("settle", batch)
 
     @precondition(lambda self: self.grips)
     @rule(outcome=choices.outcomes)

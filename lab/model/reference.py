@@ -7,10 +7,8 @@ copy back. Method by method it is ``store.protocol.Store``, but that a method an
 instead of returning an operation. Whoever uses it sets ``now``.
 
 Left open, as stores may differ there: the order of jobs whose leases ran out in the same instant,
-and of dead letters that died in the same instant; the ``run_at`` of a job that has ended; whether a
-prune that deleted its fill says that the end was reached; whether a batch that settles a job calls
-a settlement under an older lease of it, in the same batch, repeated or lost; and how the turns fall
-that a claim deals to queues with nothing to give when it names none, or beyond the app's limit.
+and of dead letters that died in the same instant; the ``run_at`` of a job that has ended; and
+whether a prune that deleted its fill says that the end was reached.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ LEASES = (
         "repeat-is-called-settled",
         "the repeat of a settlement is answered as the first was",
         "settling",
-        "        AlreadySettled(reply.job_id, states[reply.job_id.lower()])\n",
-        '        Settled(reply.job_id, "", states[reply.job_id.lower()])\n',
+        "replies[index] = AlreadySettled(job_id, states[job_id.lower()])\n",
+        'replies[index] = Settled(job_id, "", states[job_id.lower()])\n',
         "TestRepeating",
     ),
     _python(

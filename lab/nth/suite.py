@@ -150,7 +150,7 @@ def _quietly() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with patch.object(Worker, "heartbeater_class", LoopHeartbeater):
+        with patch.object(Worker, "_heartbeater_class", LoopHeartbeater):
             yield
     finally:
         logger.setLevel(level)

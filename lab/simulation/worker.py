@@ -87,4 +87,4 @@ class SimulatedHeartbeater(Heartbeater):
 class SimulatedWorker(Worker):
     """The product's worker, with that heart."""
 
-    heartbeater_class = SimulatedHeartbeater
+    _heartbeater_class = SimulatedHeartbeater

@@ -11,7 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.core.filter import (
+    DEAD_LETTERS,
+    JOBS,
     JobFilter,
+    Listing,
     PageRequest,
     decode_cursor,
     encode_cursor,
@@ -88,12 +91,24 @@ def test_only_states_or_a_configuration_error_come_out(value: Any) -> None:
         assert set(parse_states(value)) <= set(State)
 
 
-@given(POSITIONS)
-def test_a_cursor_leads_back_to_its_position(position: int) -> None:
+@pytest.mark.parametrize("listing", [JOBS, DEAD_LETTERS])
+@given(st.data())
+def test_a_cursor_leads_back_to_its_position(listing: Listing, data: st.DataObject) -> None:
     """S3-24: pages of a list."""
-    cursor = encode_cursor(position)
-    assert decode_cursor(cursor) == position
+    position = data.draw(st.integers(0, 10**listing.digits_max - 1))
+    cursor = encode_cursor(position, listing)
+    assert decode_cursor(cursor, listing) == position
     assert cursor.replace("-", "").replace("_", "").isalnum()
+
+
+def test_a_cursor_of_another_list_is_refused() -> None:
+    """S3-24: a position on one says nothing about the other."""
+    with pytest.raises(ConfigurationError, match="is not a cursor"):
+        make_page(limit=1, after=encode_cursor(7, DEAD_LETTERS))
+    with pytest.raises(ConfigurationError, match="is not a cursor"):
+        make_page(limit=1, after=encode_cursor(7), of=DEAD_LETTERS)
+    cursor = encode_cursor(10**30, DEAD_LETTERS)
+    assert make_page(limit=1, after=cursor, of=DEAD_LETTERS) == PageRequest(1, 10**30)
 
 
 @given(

@@ -15,7 +15,7 @@ from fencepost.app.job import (
 )
 from fencepost.app.script import Script
 from fencepost.app.session import Session
-from fencepost.core.filter import PageRequest, encode_cursor, make_page
+from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make_page
 from fencepost.core.job import DeadLetter
 from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.names import check_type
@@ -41,10 +41,10 @@ def list_page(
 ) -> Script[DeadLetters]:
     """Return a page of dead letters."""
     wanted = None if type is None else check_type(type)
-    page: DeadLetterPage = yield session.store.dead_letters(
-        wanted, make_page(limit=limit, after=after)
-    )
-    return DeadLetters(page.letters, None if page.next is None else encode_cursor(page.next))
+    asked = make_page(limit=limit, after=after, of=DEAD_LETTERS)
+    page: DeadLetterPage = yield session.store.dead_letters(wanted, asked)
+    following = None if page.next is None else encode_cursor(page.next, DEAD_LETTERS)
+    return DeadLetters(page.letters, following)
 
 
 def replay(session: Session, job_id: str) -> Script[Replayed]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +15,6 @@ from fencepost.core.names import check_correlation_id, check_queue, check_tags, 
 from fencepost.core.shown import shown
 from fencepost.errors import ConfigurationError
 
-CURSOR_PREFIX = b"j1:"
 _STATES = f"there are {', '.join(State)}"
 
 
@@ -26,6 +26,18 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     tags: dict[str, str] = {}
     correlation_id: str | None = None
+
+
+class Listing(NamedTuple):
+    """A list that is read page by page; the cursors of one are none of another."""
+
+    prefix: bytes
+    digits_max: int
+    """So many digits has a position of this list at the most."""
+
+
+JOBS = Listing(b"j1:", 18)
+DEAD_LETTERS = Listing(b"d1:", 37)
 
 
 class PageRequest(msgspec.Struct, frozen=True):
@@ -70,26 +82,29 @@ def parse_states(value: State | str | Iterable[State | str] | None) -> tuple[Sta
     return tuple(dict.fromkeys(states))
 
 
-def make_page(*, limit: object, after: str | None) -> PageRequest:
+def make_page(*, limit: object, after: str | None, of: Listing = JOBS) -> PageRequest:
     """Check a page's size and cursor, or raise ConfigurationError."""
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= PAGE_MAX:
         raise ConfigurationError(f"limit must lie between 1 and {PAGE_MAX}, got {shown(limit)}")
-    return PageRequest(limit, None if after is None else decode_cursor(after))
+    return PageRequest(limit, None if after is None else decode_cursor(after, of))
 
 
-def encode_cursor(position: int) -> str:
+def encode_cursor(position: int, of: Listing = JOBS) -> str:
     """Return an opaque mark for the job at *position*."""
-    return base64.urlsafe_b64encode(CURSOR_PREFIX + str(position).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(of.prefix + str(position).encode()).decode().rstrip("=")
 
 
-def decode_cursor(text: str) -> int:
+def decode_cursor(text: str, of: Listing = JOBS) -> int:
     """Return the position behind a cursor, or raise ConfigurationError."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        digits = raw.removeprefix(CURSOR_PREFIX)
-        if not digits.isdigit() or len(digits) > 18 or encode_cursor(int(digits)) != text:
+        digits = raw.removeprefix(of.prefix)
+        if not digits.isdigit() or len(digits) > of.digits_max:
             raise ValueError(text)
-        return int(digits)
+        position = int(digits)
+        if encode_cursor(position, of) != text:
+            raise ValueError(text)
+        return position
     except (ValueError, TypeError, binascii.Error):
         raise ConfigurationError(
             f"{shown(text)} is not a cursor; pass the `next` of an earlier page"

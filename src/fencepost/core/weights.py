@@ -59,16 +59,21 @@ def _row_of_turns(weights: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
     return tuple(name for _, _, name in sorted(turns))
 
 
+def turns_from(weights: Mapping[str, int], turn: int) -> tuple[str, ...]:
+    """Return one full row of turns, beginning with turn number *turn*."""
+    row = row_of_turns(weights)
+    start = turn % len(row)
+    return row[start:] + row[:start]
+
+
 def deal(weights: Mapping[str, int], turn: int, count: int) -> dict[str, int]:
     """Return how many of the *count* turns after turn number *turn* each queue gets.
 
     The dictionary is in the order in which the queues come up, which is also the order in which
     turns that a short queue leaves over are offered to the others.
     """
-    row = row_of_turns(weights)
-    start = turn % len(row)
+    row = turns_from(weights, turn)
     rounds, rest = divmod(count, len(row))
-    part = Counter(row[(start + offset) % len(row)] for offset in range(rest))
-    order = dict.fromkeys(row[start:] + row[:start])
+    part = Counter(row[:rest])
     whole = Counter(row)
-    return {name: rounds * whole[name] + part[name] for name in order}
+    return {name: rounds * whole[name] + part[name] for name in dict.fromkeys(row)}

@@ -56,7 +56,7 @@ FAREWELL = 2.0
 class Worker:
     """Runs the jobs of the types it knows. Made by ``app.worker(...)``."""
 
-    heartbeater_class: ClassVar[type[Heartbeater]] = Heartbeater
+    _heartbeater_class: ClassVar[type[Heartbeater]] = Heartbeater
     """A simulation puts one in its place that needs no thread."""
 
     def __init__(
@@ -163,7 +163,7 @@ class Worker:
             self.counters,
             lambda: self._settlements_written(()),
         )
-        self._heartbeater = self.heartbeater_class(
+        self._heartbeater = self._heartbeater_class(
             self._store, self._hand, self.counters, self._lost_elsewhere
         )
         self._executor = Executor(

@@ -15,7 +15,7 @@ from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVE
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
-from fencepost.core.weights import deal
+from fencepost.core.weights import turns_from
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env, Lane
 from fencepost.store.postgres.moving import LIFT_LEASED, Ending, end, lifted
@@ -25,7 +25,7 @@ from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.states import ENCODINGS
 
-CLAIM = f"select fencepost.claim({', '.join(['%s'] * 13)})"
+CLAIM = f"select fencepost.claim({', '.join(['%s'] * 14)})"
 BOTH_CHORES, EXPIRE_ONLY, NO_CHORES = 2, 1, 0
 PRIORITIES = tuple(Priority)
 CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
@@ -105,13 +105,15 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
 def _params(env: Env, request: ClaimRequest, secret: str, chores: int) -> tuple[Any, ...]:
     known = env.catalog.known_lanes()
     lanes = [lane for lane in known if _is_wanted(lane, request)]
-    queues = request.queues
-    if queues is None:
-        queues = dict.fromkeys(sorted({lane.queue for lane in lanes}), 1)
     limit = max(min(request.limit, CLAIM_MAX), 0)
-    shares = deal(queues, request.turn, limit) if queues else {}
-    places = {queue: place for place, queue in enumerate(shares, 1)}
+    if request.queues is None:
+        row = tuple(sorted({lane.queue for lane in lanes}))
+    else:
+        row = turns_from(request.queues, request.turn) if request.queues else ()
+    places = {queue: place for place, queue in enumerate(dict.fromkeys(row), 1)}
     lanes.sort(key=lambda lane: (places[lane.queue], lane.priority, lane.number))
+    # Which of several queues have something to give, and so a turn, only the server knows.
+    is_open = request.queues is None and len(places) > 1
     return (
         env.now,
         request.worker,
@@ -123,8 +125,9 @@ def _params(env: Env, request: ClaimRequest, secret: str, chores: int) -> tuple[
         _array(lane.number for lane in lanes),
         _array(lane.priority for lane in lanes),
         _array(places[lane.queue] for lane in lanes),
-        list(shares),
-        _array(shares.values()),
+        list(places),
+        None if is_open else _array(places[queue] for queue in row[:limit]),
+        request.turn,
         limit,
     )
 

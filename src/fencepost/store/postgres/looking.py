@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.instants import from_us, to_us
 from fencepost.core.job import Attempt, AttemptOutcome, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
 from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.positions import pack, unpack
 from fencepost.store.postgres import searching
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.roster import workers
@@ -78,7 +80,7 @@ where {conditions}
 order by d.ended_at desc, d.seq desc limit %s
 """
 OF_TYPE = "l.type = %s"
-OLDER = "(d.ended_at, d.seq) < ((select ended_at from fencepost.done where seq = %s), %s)"
+OLDER = "(d.ended_at, d.seq) < (%s, %s)"
 # A lane that was made for a job which was then not stored has no row in tally.
 COUNTS_BY = """
 select l.{column}, t.state, sum(t.count)::bigint
@@ -188,11 +190,15 @@ def dead_letters(env: Env, type: str | None, page: PageRequest) -> Plan[DeadLett
         params.append(type)
     if page.after is not None:
         conditions.append(OLDER)
-        params += [page.after, page.after]
+        ended_us, seq = unpack(page.after)
+        params += [from_us(ended_us), seq]
     sql = DEAD_LETTERS.format(conditions=" and ".join(conditions))
     rows = yield Statement(sql, (*params, page.limit + 1))
     letters = [decode_dead_letter(row[1:]) for row in rows[: page.limit]]
-    return DeadLetterPage(letters, rows[page.limit - 1][0] if len(rows) > page.limit else None)
+    if len(rows) <= page.limit:
+        return DeadLetterPage(letters)
+    seq, *_, ended_at = rows[page.limit - 1]
+    return DeadLetterPage(letters, pack(to_us(utc(ended_at)), seq))
 
 
 def _counts_by(column: str) -> Plan[dict[str, dict[State, int]]]:

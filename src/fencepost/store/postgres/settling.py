@@ -13,6 +13,7 @@ from fencepost.core.job import Body
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Settlement
 from fencepost.core.payload import NULL
+from fencepost.store.batches import told_in_order
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.moving import LIFT_LEASED, Ending, end, lifted
@@ -37,13 +38,17 @@ COMPLETE = "select fencepost.complete(%s, %s)::text"
 HEARTBEAT = "select fencepost.heartbeat(%s, %s)::text"
 SAVE = "select fencepost.save(%s, %s, %s, %s, %s, %s, %s)"
 STATES = "select id::text, state from fencepost.jobs where id = any (%s::uuid[])"
-# Whether a settlement that is refused now is the last that was recorded.
+# Whether a settlement that is refused now is the last that was recorded; that of the same batch,
+# if it comes later there, does not count.
 REPEATED = """
-select given.seq from unnest(%s::bigint[], %s::uuid[]) as given(seq, secret)
-left join fencepost.done on done.seq = given.seq
+select given.seq, given.secret::text
+from unnest(%s::bigint[], %s::uuid[], %s::uuid[]) as given(seq, secret, later)
+left join fencepost.done
+  on done.seq = given.seq and done.secret is distinct from given.later
 where given.secret = coalesce(done.secret, (
   select attempt.secret from fencepost.attempt
   where attempt.seq = given.seq and attempt.secret is not null
+    and attempt.secret is distinct from given.later
   order by attempt.version desc limit 1
 ))
 """
@@ -69,17 +74,21 @@ def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply
         lost |= yield from _settle_each(env, others)
     lanes = yield from env.catalog.lanes({fence.lane for fence in first})
     replies: list[SettleReply] = []
+    settled: set[Fence] = set()
     for fence, settlement in zip(fences, settlements, strict=True):
-        job_id, state = settlement.job_id, settlement.decision.state
+        job_id = settlement.job_id
         if fence is NOWHERE or fence in lost:
             replies.append(LeaseLost(job_id))
-        elif first[fence] is not settlement:
+        elif fence in settled:
             replies.append(AlreadySettled(job_id, first[fence].decision.state))
         else:
-            replies.append(Settled(job_id, lanes[fence.lane].type, state))
+            settled.add(fence)
+            replies.append(Settled(job_id, lanes[fence.lane].type, settlement.decision.state))
     if lost:
-        replies = yield from _with_repeats(replies, fences, lost)
-    return (yield from _with_states(replies))
+        replies = yield from _with_repeats(replies, fences)
+    if len(settled) < len(replies):
+        replies = told_in_order((yield from _with_states(replies)))
+    return replies
 
 
 def _is_plain_success(settlement: Settlement) -> bool:
@@ -134,21 +143,31 @@ def _settle_each(env: Env, others: dict[Fence, Settlement]) -> Plan[set[Fence]]:
     return others.keys() - held.keys()
 
 
-def _with_repeats(
-    replies: list[SettleReply], fences: Sequence[Fence], lost: set[Fence]
-) -> Plan[list[SettleReply]]:
+def _with_repeats(replies: list[SettleReply], fences: Sequence[Fence]) -> Plan[list[SettleReply]]:
     """Tell a repeat of a settlement, which is safe, from a stale worker."""
-    asked = sorted(lost)
-    params = ([fence.seq for fence in asked], [fence.secret for fence in asked])
-    repeated = {row[0] for row in (yield Statement(REPEATED, params))}
-    ids = [r.job_id for r, fence in zip(replies, fences, strict=True) if fence.seq in repeated]
-    states = yield from _states(ids)
-    return [
-        AlreadySettled(reply.job_id, states[reply.job_id.lower()])
-        if fence in lost and fence.seq in repeated
-        else reply
-        for reply, fence in zip(replies, fences, strict=True)
-    ]
+    lost: dict[int, Fence] = {}
+    settled: dict[int, str] = {}
+    for index, (reply, fence) in enumerate(zip(replies, fences, strict=True)):
+        if isinstance(reply, Settled):
+            settled[fence.seq] = fence.secret
+        # Once the job has been settled, no older lease is the last under which it was.
+        elif isinstance(reply, LeaseLost) and fence is not NOWHERE and fence.seq not in settled:
+            lost[index] = fence
+    asked = sorted(set(lost.values()))
+    params = (
+        [fence.seq for fence in asked],
+        [fence.secret for fence in asked],
+        [settled.get(fence.seq) for fence in asked],
+    )
+    found = yield Statement(REPEATED, params)
+    repeats = {(seq, UUID(secret).hex) for seq, secret in found}
+    repeated = [index for index, each in lost.items() if (each.seq, each.secret) in repeats]
+    states = yield from _states(replies[index].job_id for index in repeated)
+    for index in repeated:
+        job_id = replies[index].job_id
+        if job_id.lower() in states:  # a token holds but the end of an id
+            replies[index] = AlreadySettled(job_id, states[job_id.lower()])
+    return replies
 
 
 def _states(job_ids: Iterable[str]) -> Plan[dict[str, State]]:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 SEQ_END = 1 << 63
 LANE_END = 1 << 31
 ID_DIGITS = 12
+SECRET_DIGITS = 32
+HEX_DIGITS = frozenset("0123456789abcdef")
 
 
 class Fence(NamedTuple):
@@ -52,5 +54,6 @@ def _lane_of(digits: str, secret: str) -> int:
         lane = int(digits, 16)
     except ValueError:
         return 0
-    is_secret = len(secret) == 32 and secret.isalnum() and secret.isascii()
+    # PostgreSQL reads capitals too, but answers in small letters; and it refuses what is no digit.
+    is_secret = len(secret) == SECRET_DIGITS and HEX_DIGITS.issuperset(secret)
     return lane if is_secret and 0 < lane < LANE_END and f"{lane:x}" == digits else 0

@@ -11,6 +11,7 @@ from fencepost.core.job import Attempt, AttemptOutcome, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
 from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.positions import pack, unpack
 from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.requests import Scope
 from fencepost.store.sqlite.catalog import Env
@@ -53,8 +54,7 @@ DEAD_LETTERS = """
 select jobs.completed_at, jobs.seq, jobs.id, jobs.lane, jobs.state, jobs.attempt, jobs.failure
 from jobs indexed by jobs_dead join lanes on lanes.lane = jobs.lane
 where jobs.is_dead_letter = 1 and (? is null or lanes.type = ?) and (
-  ? is null
-  or (jobs.completed_at, jobs.seq) < (select completed_at, seq from jobs where seq = ?)
+  ? is null or (jobs.completed_at, jobs.seq) < (?, ?)
 )
 order by jobs.completed_at desc, jobs.seq desc limit ?
 """
@@ -195,10 +195,12 @@ def _has_worker(env: Env, job: Job) -> Plan[bool]:
 
 def dead_letters(env: Env, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
     """Return one page of dead letters, the most recently dead first."""
-    rows = yield Statement(DEAD_LETTERS, (type, type, page.after, page.after, page.limit + 1))
+    after = (None, None) if page.after is None else unpack(page.after)
+    rows = yield Statement(DEAD_LETTERS, (type, type, after[0], *after, page.limit + 1))
     lanes = yield from env.catalog.lanes({row[3] for row in rows})
     letters = [decode_dead_letter((*row[2:], row[0]), lanes) for row in rows[: page.limit]]
-    return DeadLetterPage(letters, rows[page.limit - 1][1] if len(rows) > page.limit else None)
+    has_more = len(rows) > page.limit
+    return DeadLetterPage(letters, pack(*rows[page.limit - 1][:2]) if has_more else None)
 
 
 def _counts_by(column: str) -> Plan[dict[str, dict[State, int]]]:

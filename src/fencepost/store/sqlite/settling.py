@@ -15,6 +15,7 @@ from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Settlement
 from fencepost.core.payload import NULL
+from fencepost.store.batches import told_in_order
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import (
     AlreadySettled,
@@ -219,14 +220,15 @@ def _settle_each(env: Env, settlements: Sequence[Settlement], now: int) -> Plan[
         seq, _, secret = read_token(settlement.token)
         job = jobs.get(seq)
         if job is None or not _is_valid(job, job_id, secret, now):
-            replies.append(_refusal(job, job_id, secret))
+            # Once the job has been settled, no older lease is the last under which it was.
+            replies.append(_refusal(None if seq in accepted else job, job_id, secret))
         elif seq in accepted:
             replies.append(AlreadySettled(job_id, accepted[seq].decision.state))
         else:
             accepted[seq] = Ending(job, decision, secret)
             replies.append(Settled(job_id, lanes[job.lane].type, decision.state))
     yield from _write(list(accepted.values()), now)
-    return (yield from _with_states(replies))
+    return told_in_order((yield from _with_states(replies)))
 
 
 def _refusal(job: Standing | None, job_id: str, secret: str) -> AlreadySettled | LeaseLost:

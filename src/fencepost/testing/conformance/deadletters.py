@@ -13,6 +13,7 @@ from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.store.replies import Discarded, Duplicate, NotFound, Replayed
+from fencepost.store.requests import PruneRequest
 from fencepost.testing.conformance.harness import (
     DEAD,
     NOBODY,
@@ -72,6 +73,39 @@ class TestDeadLetters:
             seen += [letter.job_id for letter in page.letters]
             after = page.next
         assert (seen, after) == (expected, None)
+
+    @pytest.mark.parametrize("fate", ["retried", "replayed", "discarded", "pruned"])
+    def test_a_page_goes_on_where_its_last_letter_was(self, h: Harness, fate: str) -> None:
+        """S3-24: whatever has become of that letter, those behind it are listed, and once."""
+        letters = [h.job_in(State.FAILED)]
+        h.advance(1.0)
+        letters.append(h.job_in(State.DEAD_LETTER))
+        h.advance(1.0)
+        letters.append(h.job_in(State.FAILED))
+        page = h.run(h.store.dead_letters(None, PageRequest(2)))
+        assert [letter.job_id for letter in page.letters] == [letters[2], letters[1]]
+        match fate:
+            case "retried":
+                h.retry(letters[1])
+            case "replayed":
+                h.replay(letters[1])
+            case "discarded":
+                h.run(h.store.discard([letters[1]]))
+            case "pruned":
+                prune = PruneRequest(keep={State.DEAD_LETTER: 0.0}, limit=10)
+                assert h.run(h.store.prune(prune)).count == 1
+        assert len(h.letters()) == 2
+        rest = h.run(h.store.dead_letters(None, PageRequest(2, page.next)))
+        assert [letter.job_id for letter in rest.letters] == letters[:1]
+        assert rest.next is None
+
+    @pytest.mark.parametrize("position", [0, 7, 10**18 - 1, 10**37 - 1])
+    def test_a_position_that_no_page_gave_out_is_no_error(self, h: Harness, position: int) -> None:
+        """S3-24: what it shows is on the list, if it shows anything."""
+        h.job_in(State.FAILED)
+        page = h.run(h.store.dead_letters(None, PageRequest(1, position)))
+        assert page.letters in ([], h.letters())
+        assert page.next is None
 
     def test_the_list_can_be_read_type_by_type(self, h: Harness) -> None:
         """S3-22, S3-24."""

@@ -113,6 +113,15 @@ LOSSES: dict[Callable[[Harness, ClaimedJob], None], State] = {
 }
 
 
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "in-capitals": str.upper,
+    "its-secret-in-capitals": lambda token: ".".join(
+        part.upper() if len(part) == 32 else part for part in token.split(".")
+    ),
+    "with-a-letter-that-is-no-digit": lambda token: token.replace("a", "g"),
+}
+
+
 class TestZombies:
     @every_write
     @pytest.mark.parametrize("lose", list(LOSSES), ids=lambda each: each.__name__.strip("_"))
@@ -169,6 +178,23 @@ class TestFencing:
         assert WRITES[write](h, with_token(owner, token)) == LeaseLost(owner.id, State.RUNNING)
         assert h.snapshot() == before
         assert h.succeed(owner) == Settled(owner.id, "mail", State.COMPLETED)
+
+    @pytest.mark.parametrize("spell", SPELLINGS.values(), ids=list(SPELLINGS))
+    def test_a_token_is_good_only_as_it_was_given(
+        self, h: Harness, spell: Callable[[str], str]
+    ) -> None:
+        """S0-40, S0-77: no other spelling of it is a token, before its end or after."""
+        h.submit_many(20)
+        for owner in h.claim(20).jobs:
+            other = with_token(owner, spell(owner.lease.token))
+            if other == owner:  # a token need not have letters
+                continue
+            for write in WRITES.values():
+                assert write(h, other) == LeaseLost(owner.id, State.RUNNING)
+            h.succeed(owner)
+            for write in WRITES.values():
+                assert write(h, other) == LeaseLost(owner.id, State.COMPLETED)
+            break
 
     @every_write
     def test_a_token_owns_no_job_but_its_own(self, h: Harness, write: str) -> None:

@@ -310,3 +310,38 @@ class TestRepeating:
         h.fail(claimed)
         h.cancel(job_id)
         assert h.fail(claimed) == AlreadySettled(job_id, State.CANCELLED)
+
+    @pytest.mark.parametrize("event", list(OUTCOMES), ids=lambda each: each.name)
+    def test_a_batch_is_judged_in_its_order(self, h: Harness, event: Event) -> None:
+        """C38: an older lease is the last that was settled, until a newer one of the batch is."""
+        job_id = h.submit()
+        oldest = h.take()
+        h.release(oldest)
+        older = h.take()
+        h.release(older)
+        claimed = h.take()
+        order = (oldest, older, claimed, older, claimed, oldest)
+        batch = [settlement(h, each, OUTCOMES[event]) for each in order]
+        settled = batch[2].decision.state
+        assert h.run(h.store.settle(batch)) == [
+            LeaseLost(job_id, State.RUNNING),
+            AlreadySettled(job_id, State.RUNNING),
+            Settled(job_id, "mail", settled),
+            LeaseLost(job_id, settled),
+            AlreadySettled(job_id, settled),
+            LeaseLost(job_id, settled),
+        ]
+        assert h.run(h.store.settle([batch[1], batch[2], batch[2]])) == [
+            LeaseLost(job_id, settled),
+            AlreadySettled(job_id, settled),
+            AlreadySettled(job_id, settled),
+        ]
+
+    def test_the_very_same_settlement_twice_in_a_batch_is_recorded_once(self, h: Harness) -> None:
+        """S0-34, C38."""
+        job_id = h.submit()
+        given = settlement(h, h.take(), Succeeded(DONE))
+        assert h.run(h.store.settle([given, given])) == [
+            Settled(job_id, "mail", State.COMPLETED),
+            AlreadySettled(job_id, State.COMPLETED),
+        ]

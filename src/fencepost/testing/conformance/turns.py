@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fencepost.core.priority import Priority
 from fencepost.store.requests import Scope
 from fencepost.testing.conformance.harness import TTL, Harness, ids
@@ -53,6 +55,52 @@ class TestTurns:
         c = h.submit_many(1, queue="c")
         assert ids(h.claim(3).jobs) == [a[0], b[0], c[0]]
         assert ids(h.claim(4).jobs) == a[1:] + b[1:]
+
+    @pytest.mark.parametrize("why", ["empty", "paused", "foreign", "delayed"])
+    def test_without_names_a_queue_with_nothing_to_give_has_no_turn(
+        self, h: Harness, why: str
+    ) -> None:
+        """C14: the turns fall to the queues that have claimable jobs, wherever they stand."""
+        a = h.submit("foreign" if why == "foreign" else "mail", queue="a")
+        b = h.submit_many(4, queue="b")
+        c = h.submit_many(4, queue="c")
+        types = frozenset({"mail"}) if why == "foreign" else None
+        match why:
+            case "empty":
+                assert h.take(queues={"a": 1}).id == a
+            case "paused":
+                h.run(h.store.pause(Scope.QUEUE, "a"))
+            case "delayed":
+                h.snooze(h.take(queues={"a": 1}), 60.0)
+        assert ids(h.claim(2, types=types).jobs) == [b[0], c[0]]
+        assert ids(h.claim(3, types=types, turn=3).jobs) == [c[1], c[2], b[1]]
+        assert ids(h.claim(9, types=types, turn=4).jobs) == [*b[2:], c[3]]
+
+    @pytest.mark.parametrize("weights", [None, {"a": 1, "b": 1, "c": 1}], ids=["all", "named"])
+    def test_turns_are_dealt_for_the_room_under_the_limit_of_the_app(
+        self, h: Harness, weights: dict[str, int] | None
+    ) -> None:
+        """S4-3, S2-17: not for what was asked for, or the first in the row would take it all."""
+        a = h.submit_many(4, queue="a")
+        b = h.submit_many(4, queue="b")
+        c = h.submit_many(4, queue="c")
+        h.run(h.store.limit(Scope.APP, "", 3))
+        first = h.claim(10, queues=weights, turn=1).jobs
+        assert ids(first) == [b[0], c[0], a[0]]
+        for claimed in first[:2]:
+            h.succeed(claimed)
+        assert ids(h.claim(10, queues=weights, turn=2).jobs) == [c[1], a[1]]
+
+    def test_weights_hold_for_the_room_under_the_limit_of_the_app(self, h: Harness) -> None:
+        """S4-3, S2-17: also when it is less than one row, or more."""
+        mail = h.submit_many(9, queue="mail")
+        bulk = h.submit_many(9, queue="bulk")
+        h.run(h.store.limit(Scope.APP, "", 6))
+        first = h.claim(100, queues=WEIGHTS).jobs
+        assert ids(first) == mail[:5] + bulk[:1]
+        for claimed in first[:2]:
+            h.succeed(claimed)
+        assert ids(h.claim(3, queues=WEIGHTS, turn=2).jobs) == [bulk[1], mail[5]]
 
     def test_a_paused_queue_leaves_its_turns_to_the_others(self, h: Harness) -> None:
         """S4-3, S3-19."""

@@ -471,12 +471,14 @@ end $$;
 -- One answer to a claim, as JSON: {"todo": …} when something else must come first, or
 -- {"now": …, "jobs": [[lane, [job, …]], …], "order": [seq, …] or null, "promoted": n, "wait": …}.
 -- p_lanes are the lanes to serve, by queue and then by priority; p_queues says which queue each
--- belongs to, p_names names the queues, and p_shares is what each may take first. p_known is how
--- many lanes the caller knows, p_chores what it can still do: 2 recover and expire, 1 expire.
+-- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
+-- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
+-- the order of p_names and from turn number p_turn on. p_known is how many lanes the caller knows,
+-- p_chores what it can still do: 2 recover and expire, 1 expire.
 create function fencepost.claim(
   p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_known integer,
   p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
-  p_queues integer[], p_names text[], p_shares integer[], p_limit integer
+  p_queues integer[], p_names text[], p_turns integer[], p_turn bigint, p_limit integer
 ) returns text language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
@@ -487,6 +489,9 @@ declare
   v_limit integer := p_limit;
   v_rooms integer[];
   v_paused integer[];
+  v_turns integer[] := p_turns;
+  v_order integer[];
+  v_shares integer[];
   v_taken integer[];
   v_jobs text := '';
   v_seqs bigint[];
@@ -548,9 +553,8 @@ begin
       order by n
     );
   end if;
-  v_taken := array_fill(0, array[coalesce(cardinality(p_shares), 0)]);
   v_left := greatest(v_limit, 0);
-  if cardinality(p_lanes) = 1 and cardinality(p_shares) = 1 then
+  if cardinality(p_lanes) = 1 and cardinality(p_names) = 1 then
     -- Most apps: one type of one queue at one priority.
     v_wanted := least(v_left, coalesce(v_rooms[1], v_left));
     v_left := 0;
@@ -565,14 +569,28 @@ begin
       v_wanted := v_wanted - v_popped.count;
     end loop;
   end if;
+  if v_left > 0 then
+    v_taken := array_fill(0, array[cardinality(p_names)]);
+    v_shares := v_taken;
+    if v_turns is null then
+      v_turns := fencepost.open_queues(p_lanes, p_queues, v_paused, p_turn);
+      v_order := v_turns;
+    end if;
+    for turn in 1..cardinality(v_turns) loop
+      q := v_turns[turn];
+      v_shares[q] := v_shares[q] + v_left / cardinality(v_turns)
+        + case when turn <= v_left % cardinality(v_turns) then 1 else 0 end;
+    end loop;
+  end if;
   -- First everybody's share, then what others left over.
   for round in 1..2 loop
     exit when v_left <= 0;
-    for q in 1..coalesce(cardinality(p_shares), 0) loop
+    for place in 1..coalesce(cardinality(v_order), cardinality(p_names)) loop
       exit when v_left <= 0;
+      q := coalesce(v_order[place], place);
       v_room := coalesce(v_rooms[q], v_left + v_taken[q]) - v_taken[q];
-      v_wanted := least(case round when 1 then p_shares[q] else v_left end, v_room, v_left);
-      continue when v_wanted <= 0 or (round = 2 and v_taken[q] < p_shares[q]);
+      v_wanted := least(case round when 1 then v_shares[q] else v_left end, v_room, v_left);
+      continue when v_wanted <= 0 or (round = 2 and v_taken[q] < v_shares[q]);
       for g in
         select array_agg(lane order by n) as lanes
         from unnest(p_lanes, p_priorities, p_queues) with ordinality as x(lane, priority, queue, n)
@@ -606,7 +624,8 @@ begin
       cross join lateral unnest(e.seqs, e.run_ats) as x(seq, run_at)
       join fencepost.job j on j.seq = x.seq
       where e.secret = p_secret
-      order by l.queue, l.priority, coalesce(x.run_at, j.run_at), x.seq
+      order by coalesce(array_position(v_order, l.queue), l.queue), l.priority,
+        coalesce(x.run_at, j.run_at), x.seq
     );
   end if;
   return '{"now":' || (extract(epoch from t) * 1000000)::bigint
@@ -615,6 +634,30 @@ begin
     || ',"wait":' || coalesce(
       extract(epoch from least(ahead.run_at, ahead.expires_at) - t)::text, 'null')
     || '}';
+end $$;
+
+-- The queues that have something to give, in their order but from turn number p_turn on.
+create function fencepost.open_queues(
+  p_lanes integer[], p_queues integer[], p_paused integer[], p_turn bigint
+) returns integer[] language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off as $$
+declare
+  v_open integer[];
+  v_start integer;
+begin
+  v_open := array(
+    select distinct x.queue from unnest(p_lanes, p_queues) as x(lane, queue)
+    join fencepost.lane l on l.lane = x.lane
+    cross join lateral (
+      select 1 from fencepost.ready r
+      where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
+    ) as first
+    where p_paused is null or x.lane <> all (p_paused)
+    order by x.queue
+  );
+  v_start := p_turn % greatest(cardinality(v_open), 1);
+  return v_open[v_start + 1:] || v_open[:v_start];
 end $$;
 
 -- How many of the first p_limit jobs, by due time, stand in each of several lanes.
