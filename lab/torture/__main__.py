@@ -6,15 +6,15 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
 from fencepost import __version__
+from lab.torture.archive import Archive
 from lab.torture.markdown import render
-from lab.torture.running import ROOT, Record, run
+from lab.torture.running import ROOT, run
 from lab.torture.suites import SUITES
 from lab.torture.summary import Summary, summarise
 
@@ -24,31 +24,45 @@ from lab.torture.summary import Summary, summarise
 @click.option("--only", multiple=True, type=click.Choice([suite.name for suite in SUITES]))
 @click.option("--skip", multiple=True, type=click.Choice([suite.name for suite in SUITES]))
 @click.option(
+    "--resume", is_flag=True, help="Go on with the run whose reports are there, with other seeds."
+)
+@click.option(
     "--to",
     type=click.Path(path_type=Path, file_okay=False),
     default=ROOT / "build" / "torture",
     help="Where report.md and report.json go.",
 )
-def main(hours: float, only: tuple[str, ...], skip: tuple[str, ...], to: Path) -> None:
+def main(
+    hours: float, only: tuple[str, ...], skip: tuple[str, ...], resume: bool, to: Path
+) -> None:
     """Run every suite of the lab, each for its part of the time. Ends with 1 if anything broke."""
-    chosen = [s for s in SUITES if (not only or s.name in only) and s.name not in skip]
-    began = time.monotonic()
+    archive = Archive(to)
+    if not resume:
+        archive.clear()
+    records = archive.load(SUITES)
+    names = {suite.name for suite in SUITES if not only or suite.name in only} - set(skip)
+    began = time.monotonic() - archive.seconds
 
-    def sum_up(records: Sequence[Record]) -> Summary:
+    def sum_up(_: object = None) -> Summary:
+        seconds = time.monotonic() - began
+        archive.save(records, seconds)
         summary = summarise(
             {record.suite.name: record.reports for record in records},
             [trouble for record in records for trouble in record.troubles],
             machine=_machine(),
             version=__version__,
-            seconds=time.monotonic() - began,
+            seconds=seconds,
         )
         _write(summary, to)
         return summary
 
-    def tell(text: str) -> None:
-        click.echo(text, err=True)
-
-    summary = sum_up(run(chosen, seconds=hours * 3600, tell=tell, keep=sum_up))
+    run(
+        [record for record in records if record.suite.name in names],
+        seconds=hours * 3600,
+        tell=lambda text: click.echo(text, err=True),
+        keep=sum_up,
+    )
+    summary = sum_up()
     click.echo(f"{to / 'report.md'}: " + ("clean" if summary.is_clean else "NOT clean"))
     for finding in summary.findings:
         click.echo(f"- {finding}")

@@ -40,18 +40,17 @@ Take = Callable[[Record, float], None]
 
 
 def run(
-    suites: Sequence[Suite],
+    records: Sequence[Record],
     *,
     seconds: float,
     tell: Tell,
     keep: Callable[[Sequence[Record]], object] = lambda _: None,
-) -> list[Record]:
-    """Run *suites* for about *seconds*; a slice that has begun is always finished.
+) -> None:
+    """Add to *records* for about *seconds*; a slice that has begun is always finished.
 
     What hurts real processes has a lane of its own, with the others beside it. After each slice
     *keep* is given all that was said so far, lest hours be lost with a machine.
     """
-    records = [Record(suite) for suite in suites]
     mutex = threading.Lock()
 
     def take(record: Record, seconds: float) -> None:
@@ -63,13 +62,12 @@ def run(
     with ThreadPoolExecutor(len(lanes)) as pool:
         for done in [pool.submit(_run_lane, lane, seconds, take) for lane in lanes]:
             done.result()
-    return records
 
 
 def _run_lane(records: Sequence[Record], seconds: float, take: Take) -> None:
     end = time.monotonic() + seconds
     for record in records:
-        if record.suite.weight is None:
+        if record.suite.weight is None and not record.reports:
             take(record, seconds)
     recurring = [record for record in records if record.suite.weight is not None]
     total = sum(_weight(record) for record in recurring)

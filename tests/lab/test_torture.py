@@ -20,8 +20,9 @@ from lab.mutants.suite import Row, Trial, Verdict
 from lab.nth.suite import Report as NthReport
 from lab.simulation.report import Failure
 from lab.simulation.report import Report as SimulationReport
+from lab.torture.archive import Archive
 from lab.torture.markdown import PAGE, PLACE, render
-from lab.torture.running import run
+from lab.torture.running import Record, run
 from lab.torture.suites import SUITES, Slice, Suite
 from lab.torture.summary import Summary, summarise
 
@@ -32,14 +33,14 @@ class Said(msgspec.Struct, frozen=True):
     text: str
 
 
-def suite(name: str, program: str, weight: float | None = None) -> Suite:
+def suite(name: str, program: str, weight: float | None = None) -> Record:
     """Return a suite whose child runs *program*, with the number of the slice as its argument."""
 
     class Scripted(Suite):
         def command(self, part: Slice) -> list[str]:
             return [sys.executable, "-c", program, str(part.number)]
 
-    return Scripted(name, "", Said, weight=weight)
+    return Record(Scripted(name, "", Said, weight=weight))
 
 
 SAYS = 'import sys; print(\'{"text": "%s"}\' % sys.argv[1])'
@@ -50,8 +51,8 @@ def told(records: list[Any]) -> dict[str, list[str]]:
 
 
 def test_every_suite_goes_once_however_short_the_time() -> None:
-    suites = [suite("once", SAYS), suite("a", SAYS, weight=1), suite("b", SAYS, weight=9)]
-    records = run(suites, seconds=0.0, tell=lambda _: None)
+    records = [suite("once", SAYS), suite("a", SAYS, weight=1), suite("b", SAYS, weight=9)]
+    run(records, seconds=0.0, tell=lambda _: None)
     assert told(records) == {"once": ["0"], "a": ["0"], "b": ["0"]}
     assert not any(record.troubles for record in records)
 
@@ -96,7 +97,8 @@ def test_who_had_least_of_its_due_goes_next(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_a_suite_that_says_nothing_is_trouble(program: str, trouble: str) -> None:
-    [record] = run([suite("a", program)], seconds=0.0, tell=lambda _: None)
+    record = suite("a", program)
+    run([record], seconds=0.0, tell=lambda _: None)
     assert not record.reports
     assert trouble in record.troubles[0]
     summary = summarise({}, record.troubles, machine="m", version="1", seconds=1.0)
@@ -105,8 +107,26 @@ def test_a_suite_that_says_nothing_is_trouble(program: str, trouble: str) -> Non
 
 def test_a_report_of_findings_is_heard() -> None:
     """A suite that found something ends with 1, and its report counts."""
-    [record] = run([suite("a", SAYS + "; sys.exit(1)")], seconds=0.0, tell=lambda _: None)
+    record = suite("a", SAYS + "; sys.exit(1)")
+    run([record], seconds=0.0, tell=lambda _: None)
     assert (record.reports, record.troubles) == ([Said("0")], [])
+
+
+def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
+    """What once was enough is not run again; the others go on with further slices."""
+    archive = Archive(tmp_path)
+    records = [suite("once", SAYS), suite("a", SAYS, weight=1), suite("a-b", SAYS, weight=1)]
+    run(records, seconds=0.0, tell=lambda _: None, keep=lambda each: archive.save(each, 7.5))
+    again = Archive(tmp_path)
+    resumed = again.load([record.suite for record in records])
+    assert again.seconds == 7.5
+    assert told(resumed) == {"once": ["0"], "a": ["0"], "a-b": ["0"]}
+    run(resumed, seconds=0.2, tell=lambda _: None)
+    assert told(resumed)["once"] == ["0"]
+    assert told(resumed)["a"][:2] == ["0", "1"]
+    again.clear()
+    assert told(again.load([records[0].suite])) == {"once": []}
+    assert again.seconds == 0.0
 
 
 def test_the_commands_of_the_suites_name_their_seeds() -> None:
