@@ -31,7 +31,7 @@ def _run(summary: Summary) -> str:
     ]
     if summary.is_clean:
         lines.append(
-            "**Nothing acknowledged was lost, nothing stale was accepted, nothing broke.**\n"
+            "**Nothing acknowledged was lost, nothing stale was accepted, nothing broke.**"
         )
     else:
         lines.append(f"**{len(summary.findings)} findings:**\n")
@@ -128,8 +128,8 @@ def _stores(summary: Summary) -> str:
         rows.append(
             (
                 "fault at the N-th call",
-                f"{nth.faults:,} runs of {nth.scenarios} scenarios on {_and(nth.stores)}, each "
-                "with one store call that fails before or after it took effect",
+                f"{nth.faults:,} runs of {nth.scenarios} scenarios, those of {_and(nth.stores)} "
+                "together, each with one store call that fails before or after it took effect",
                 f"{nth.failures} broken",
             )
         )
