@@ -127,6 +127,7 @@ async def test_one_settlement_that_cannot_be_written_does_not_hold_up_the_others
         await rig.settler.step()
     assert rig.states() == [State.FAILED] * 2 + [State.RUNNING] + [State.FAILED] * 2
     assert (len(rig.hand), rig.counters.get("settle.failed")) == (0, 1)
+    assert 0 in rig.written, "whoever waits for room in hand is told of what was given up, too"
     [record] = [each for each in caplog.records if each.getMessage() == "settle.failed"]
     assert vars(record)["fencepost_fields"]["id"] == poison
     rig.clock.advance("10m")
