@@ -4,7 +4,14 @@
     ├── InvalidJobError            the submission breaks a rule; nothing was stored
     │   ├── InvalidPayloadError    arguments do not fit the signature, or are not JSON or bytes
     │   ├── PayloadTooLargeError   larger than max_payload
-    │   └── InvalidKeyError        an idempotency key that is empty or too long
+    │   ├── InvalidKeyError        an idempotency key that is empty or too long
+    │   └── DependencyError        what a job is to wait for cannot be waited for
+    │       ├── UnknownDependencyError   no job has that id
+    │       ├── DependencyCycleError     jobs that wait for each other, or one for itself
+    │       ├── DependencyDepthError     a way of more than 100 jobs
+    │       ├── DependencyBreadthError   a job that waits for more than 1,000
+    │       ├── NoDependencyError        AFTER_ANY of nothing would wait for ever
+    │       └── DuplicateNodeError       two nodes of a flow have one name
     ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
     │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
     │   └── UnknownTypeError       no task of that name is registered in this app
@@ -84,6 +91,65 @@ class InvalidKeyError(InvalidJobError):
     """An idempotency key that is empty, too long or not text."""
 
     code = "invalid_key"
+
+
+class DependencyError(InvalidJobError):
+    """What a job is to wait for cannot be waited for; nothing was stored, of a flow none of it."""
+
+    code = "dependency"
+
+
+class UnknownDependencyError(DependencyError):
+    """A job is to wait for one that does not exist."""
+
+    code = "dependency_unknown"
+
+    def __init__(self, job_id: str) -> None:
+        shown = job_id if len(job_id) <= ID_SHOWN_MAX else f"{job_id[:ID_SHOWN_MAX]}…"
+        super().__init__(
+            f"no job has the id {shown!r}, so none can wait for it; it never existed or has been "
+            f"pruned"
+        )
+        self.job_id = job_id
+
+
+class DependencyCycleError(DependencyError):
+    """Jobs are to wait for each other, or one for itself."""
+
+    code = "dependency_cycle"
+
+
+class DependencyDepthError(DependencyError):
+    """Too many jobs are to run one after the other."""
+
+    code = "dependency_depth"
+
+    def __init__(self, depth: int) -> None:
+        super().__init__(f"a way of {depth} jobs, one after the other, is too long; 100 may be")
+
+
+class DependencyBreadthError(DependencyError):
+    """One job is to wait for too many."""
+
+    code = "dependency_breadth"
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"a job may wait for 1,000 others, got {count:,}; gather them in stages")
+
+
+class NoDependencyError(DependencyError):
+    """A job is to run after any of no jobs at all."""
+
+    code = "dependency_none"
+
+    def __init__(self) -> None:
+        super().__init__("after_any of no jobs would wait for ever; name one")
+
+
+class DuplicateNodeError(DependencyError):
+    """Two nodes of a flow have the same name."""
+
+    code = "dependency_node"
 
 
 class ConfigurationError(FencepostError):

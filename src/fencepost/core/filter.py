@@ -11,7 +11,13 @@ import msgspec
 
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
-from fencepost.core.names import check_correlation_id, check_queue, check_tags, check_type
+from fencepost.core.names import (
+    check_correlation_id,
+    check_flow,
+    check_queue,
+    check_tags,
+    check_type,
+)
 from fencepost.core.shown import shown
 from fencepost.errors import ConfigurationError
 
@@ -26,6 +32,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     tags: dict[str, str] = {}
     correlation_id: str | None = None
+    flow: str | None = None
 
 
 class Listing(NamedTuple):
@@ -54,6 +61,7 @@ def make_filter(
     queue: str | None = None,
     tags: Mapping[str, str] | None = None,
     correlation_id: str | None = None,
+    flow: str | None = None,
 ) -> JobFilter:
     """Check the conditions that a user gave, or raise ConfigurationError or InvalidJobError."""
     return JobFilter(
@@ -62,6 +70,7 @@ def make_filter(
         queue=None if queue is None else check_queue(queue),
         tags=check_tags(tags),
         correlation_id=check_correlation_id(correlation_id),
+        flow=check_flow(flow),
     )
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from fencepost.core.dependencies import Dependencies, Waits
 from fencepost.core.idempotency import Key
 from fencepost.core.ids import attempt_id, previous_attempt_id
 from fencepost.core.lifecycle import State
@@ -56,6 +57,8 @@ class Failure(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
     exception: str | None = None
     """The qualified name of the exception's class."""
     traceback: str | None = None
+    culprit: str | None = None
+    """The job that failed, when this one only waited for it."""
 
 
 class Progress(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
@@ -79,6 +82,11 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     key: Key | None = None
     tags: dict[str, str] = {}
     correlation_id: str | None = None
+    after: Dependencies | None = None
+    flow: str | None = None
+    """The id of the flow with which it was submitted."""
+    node: str | None = None
+    """Its name there."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):
@@ -106,6 +114,8 @@ class ClaimedJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     correlation_id: str | None = None
     checkpoint: Body | None = None
+    flow: str | None = None
+    has_dependencies: bool = False
 
     @property
     def attempt_id(self) -> str:
@@ -156,6 +166,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None = None
     replay_of: str | None = None
     """The dead letter of which this job is a fresh copy."""
+    waits: Waits | None = None
+    flow: str | None = None
+    node: str | None = None
+
+
+class Dependency(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that another waits for, or waited for."""
+
+    job_id: str
+    type: str
+    state: State
+    node: str | None = None
+    result: Body | None = None
+    """Only when it was asked for, and the job has completed."""
 
 
 class AttemptOutcome(StrEnum):
@@ -198,6 +222,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     key_ends_at: datetime | None = None
     is_dead_letter: bool = False
     """On the list of dead letters, neither replayed nor discarded."""
+    dependencies: tuple[str, ...] = ()
+    """The ids of the jobs that it waits for or waited for, in order, as far as they are kept."""
 
     @property
     def unsuccessful(self) -> tuple[Attempt, ...]:

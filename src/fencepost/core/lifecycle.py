@@ -55,6 +55,7 @@ class Event(StrEnum):
     EXPIRE = "outlive its lifetime"
     REOPEN = "be reopened"
     REOPEN_LATER = "be reopened later"
+    REOPEN_WAITING = "be reopened to wait for others"
 
     __hash__ = str.__hash__
 
@@ -80,10 +81,21 @@ COARSE = {
 _ANY_LIVE = {Event.CANCEL: State.CANCELLED, Event.EXPIRE: State.DEAD_LETTER}
 
 # An operator may reopen what failed or was cancelled; never what succeeded (C36, C37).
-_BY_HAND = {Event.REOPEN: State.SCHEDULED, Event.REOPEN_LATER: State.DELAYED}
+_BY_HAND = {
+    Event.REOPEN: State.SCHEDULED,
+    Event.REOPEN_LATER: State.DELAYED,
+    Event.REOPEN_WAITING: State.PENDING,
+}
 
 TRANSITIONS: dict[State, dict[Event, State]] = {
-    State.PENDING: {Event.READY: State.SCHEDULED, Event.DELAY: State.DELAYED, **_ANY_LIVE},
+    State.PENDING: {
+        Event.READY: State.SCHEDULED,
+        Event.DELAY: State.DELAYED,
+        # What it waited for has ended so (S1-71, S1-72).
+        Event.REJECT: State.FAILED,
+        Event.EXHAUST: State.DEAD_LETTER,
+        **_ANY_LIVE,
+    },
     State.DELAYED: {Event.READY: State.SCHEDULED, **_ANY_LIVE},
     State.SCHEDULED: {Event.CLAIM: State.RUNNING, **_ANY_LIVE},
     State.RUNNING: {

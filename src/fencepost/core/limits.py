@@ -21,6 +21,12 @@ ATTEMPTS_MAX: Final = 10_000
 BULK_MAX: Final = 100_000
 """Jobs in one call of submit_many; larger loads are split by the caller."""
 
+DEPENDENCY_COUNT_MAX: Final = 1_000
+"""Jobs that one job may wait for (S1-67)."""
+DEPENDENCY_DEPTH_MAX: Final = 100
+"""Jobs on the longest way through a graph (S1-66)."""
+NODE_LENGTH_MAX: Final = 100
+
 # What a handler may leave behind.
 RESULT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 MESSAGE_LENGTH_MAX: Final = 4_000

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from fencepost.core.limits import (
     CORRELATION_ID_LENGTH_MAX,
+    NODE_LENGTH_MAX,
     QUEUE_LENGTH_MAX,
     TAG_COUNT_MAX,
     TAG_NAME_LENGTH_MAX,
@@ -44,6 +45,18 @@ def check_correlation_id(value: str | None) -> str | None:
     if value is None:
         return None
     return check_name(value, what="correlation_id", limit=CORRELATION_ID_LENGTH_MAX)
+
+
+def check_flow(value: str | None) -> str | None:
+    """Return *value* if it can be the id of a flow, or raise InvalidJobError."""
+    if value is None:
+        return None
+    return check_name(value, what="flow", limit=CORRELATION_ID_LENGTH_MAX)
+
+
+def check_node(value: object) -> str:
+    """Return *value* if it can name a node of a flow, or raise InvalidJobError."""
+    return check_name(value, what="node", limit=NODE_LENGTH_MAX)
 
 
 def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:

@@ -6,8 +6,9 @@ from datetime import datetime
 
 import msgspec
 
+from fencepost.core.dependencies import Mode
 from fencepost.core.duration import format_duration
-from fencepost.core.job import Job
+from fencepost.core.job import Dependency, Job
 from fencepost.core.lifecycle import State
 
 
@@ -33,6 +34,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """Claimable jobs of the same queue and type that come first; counted up to a bound."""
     has_worker: bool = True
     """True when a live worker serves this type on this queue."""
+    dependencies: tuple[Dependency, ...] = ()
+    """What a PENDING job waits for, in order."""
 
 
 def explain(situation: Situation) -> list[Reason]:
@@ -42,7 +45,26 @@ def explain(situation: Situation) -> list[Reason]:
         return [_explain_end(job)]
     if job.state is State.RUNNING:
         return [_explain_running(situation)]
+    if job.state is State.PENDING:
+        return [_explain_pending(situation)]
     return [*_waiting_for_time(situation), *_obstacles(situation)] or [_in_line(situation)]
+
+
+SHOWN_DEPENDENCIES = 3
+
+
+def _explain_pending(situation: Situation) -> Reason:
+    waits = situation.job.waits
+    open_ = [each for each in situation.dependencies if not each.state.is_terminal]
+    shown = ", ".join(
+        f"{each.node or each.type} {each.job_id} ({each.state})"
+        for each in open_[:SHOWN_DEPENDENCIES]
+    )
+    rest = f" and {len(open_) - SHOWN_DEPENDENCIES} more" if len(open_) > SHOWN_DEPENDENCIES else ""
+    if waits is not None and waits.mode is Mode.ANY:
+        return Reason("pending", f"runs when any one of these has ended: {shown}{rest}")
+    how = "completed" if waits is None or waits.mode is Mode.ALL else "ended"
+    return Reason("pending", f"runs when these have {how}: {shown}{rest}")
 
 
 def _explain_end(job: Job) -> Reason:
@@ -51,6 +73,8 @@ def _explain_end(job: Job) -> Reason:
     if job.state is State.CANCELLED:
         return Reason("cancelled", "cancelled; `retry` runs it again")
     detail = f"{job.failure.category}: {job.failure.message}" if job.failure else "no reason stored"
+    if job.failure is not None and job.failure.culprit is not None:
+        return Reason("dependency_failed", f"never ran: {job.failure.message}")
     if job.state is State.FAILED:
         return Reason("failed", f"failed for good on attempt {job.attempt}; {detail}")
     return Reason(

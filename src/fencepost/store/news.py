@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
-from fencepost.core.lifecycle import State
+from fencepost.core.lifecycle import TERMINAL, State
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim, Moved, Settled
 
 _READY_AFTER = frozenset(
-    {"enqueue", "recover", "promote", "retry", "replay", "resume", "limit", "edit", "load"}
+    {"enqueue", "spawn", "recover", "promote", "retry", "replay"}
+    | {"resume", "limit", "edit", "load"}
 )
 
 
@@ -20,15 +21,17 @@ def topics_of(operation: Operation[Any], result: Any) -> set[Topic]:
     topics: set[Topic] = set()
     if operation.name in _READY_AFTER:
         topics.add(Topic.READY)
-    for reply in _moves(result):
-        if reply.state.is_terminal:
-            topics.add(Topic.SETTLED)
-        elif reply.state is State.SCHEDULED:
-            topics.add(Topic.READY)
+    moves = _moves(result)
+    states = {reply.state for reply in moves}
+    states.update(moved.state for reply in moves for moved in reply.followed)
+    if State.SCHEDULED in states:
+        topics.add(Topic.READY)
+    if not states.isdisjoint(TERMINAL):
+        topics.add(Topic.SETTLED)
     return topics
 
 
-def _moves(result: Any) -> Iterable[Moved | Settled]:
+def _moves(result: Any) -> Sequence[Moved | Settled]:
     if isinstance(result, Claim):
         return [*result.recovered, *result.expired, *result.corrupt]
     if isinstance(result, list):

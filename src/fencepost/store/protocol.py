@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from fencepost.clock import Clock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Job, JobRecord, NewJob
+from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError
@@ -40,6 +40,7 @@ from fencepost.store.replies import (
     RetryReply,
     SaveReply,
     SettleReply,
+    SpawnReply,
     Term,
     TypeView,
 )
@@ -52,6 +53,7 @@ from fencepost.store.requests import (
     RetryRequest,
     Save,
     Scope,
+    Spawn,
     WorkerInfo,
 )
 
@@ -149,7 +151,10 @@ class Store(ABC):
     def enqueue(
         self, jobs: Sequence[NewJob], *, atomic: bool = False
     ) -> Operation[list[EnqueueReply]]:
-        """Store *jobs*. With *atomic*, a rejected duplicate raises and none is stored."""
+        """Store *jobs*. With *atomic*, a rejected duplicate raises and none is stored.
+
+        A job that is to wait for what cannot be waited for raises DependencyError either way.
+        """
 
     @abstractmethod
     def claim(self, request: ClaimRequest) -> Operation[Claim]:
@@ -166,6 +171,13 @@ class Store(ABC):
     @abstractmethod
     def save(self, saves: Sequence[Save]) -> Operation[list[SaveReply]]:
         """Keep checkpoints and progress under valid leases."""
+
+    @abstractmethod
+    def spawn(self, spawns: Sequence[Spawn]) -> Operation[list[SpawnReply]]:
+        """Store jobs under valid leases; whoever gathers what the spawning job does waits for them.
+
+        Raises DependencyError, and nothing at all is stored, if one of them is refused.
+        """
 
     # Control.
 
@@ -231,6 +243,16 @@ class Store(ABC):
     @abstractmethod
     def attempts(self, job_id: str) -> Operation[list[Attempt] | None]:
         """Return the attempts of a job, oldest first; None when there is no such job."""
+
+    @abstractmethod
+    def dependencies(
+        self, job_ids: Sequence[str], *, with_results: bool = False
+    ) -> Operation[list[list[Dependency]]]:
+        """Return what each job waits for or waited for, in order; nothing for an unknown one."""
+
+    @abstractmethod
+    def dependents(self, job_ids: Sequence[str]) -> Operation[list[list[str]]]:
+        """Return the ids of those that wait for each job or waited for it, oldest first."""
 
     @abstractmethod
     def situation(self, job_id: str) -> Operation[Situation | None]:

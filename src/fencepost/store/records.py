@@ -9,15 +9,13 @@ from fencepost.core.lifecycle import State
 from fencepost.core.limits import DUMP_BYTES
 from fencepost.errors import StateConflictError
 
-UNLOADABLE = (State.PENDING, State.RUNNING)
-
 
 def loadable(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
     """Return *records* by id, or raise StateConflictError: a lease is valid in one store only."""
     found: dict[str, JobRecord] = {}
     for record in records:
         job = record.job
-        if job.state in UNLOADABLE:
+        if job.state is State.RUNNING:
             raise StateConflictError(
                 f"job {job.id} is {job.state}; only a job that nobody runs can move",
                 job_id=job.id,

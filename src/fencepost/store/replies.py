@@ -38,6 +38,8 @@ class Moved(msgspec.Struct, gc=False, frozen=True):
     type: str
     state: State
     was: State
+    followed: tuple[Moved, ...] = ()
+    """What became of jobs that waited for it; of several in one batch, told by any one of them."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -76,6 +78,8 @@ class Settled(msgspec.Struct, gc=False, frozen=True):
     job_id: str
     type: str
     state: State
+    followed: tuple[Moved, ...] = ()
+    """What became of jobs that waited for it; of several in one batch, told by any one of them."""
 
 
 class AlreadySettled(msgspec.Struct, gc=False, frozen=True):
@@ -102,6 +106,13 @@ class Saved(msgspec.Struct, gc=False, frozen=True):
     job_id: str
 
 
+class Spawned(msgspec.Struct, frozen=True):
+    """The jobs are stored, or were by an earlier attempt; a reply each."""
+
+    job_id: str
+    replies: tuple[Enqueued | Duplicate, ...]
+
+
 class NotFound(msgspec.Struct, frozen=True):
     """There is no such job, or no such dead letter."""
 
@@ -113,6 +124,8 @@ class Conflict(msgspec.Struct, frozen=True):
 
     job_id: str
     state: State
+    culprit: str | None = None
+    """Set when it is the state of this other job, for which it would have to wait."""
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -211,12 +224,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 EnqueueReply = Enqueued | Duplicate
+SpawnReply = Spawned | LeaseLost
 HeartbeatReply = Extended | LeaseLost
 SettleReply = Settled | AlreadySettled | LeaseLost
 SaveReply = Saved | LeaseLost
 CancelReply = Moved | NotFound | Conflict
 RetryReply = Moved | NotFound | Conflict | Duplicate
-ReplayReply = Replayed | NotFound | Duplicate
+ReplayReply = Replayed | NotFound | Duplicate | Conflict
 DiscardReply = Discarded | NotFound
 EditReply = Edited | NotFound | Conflict
 LoadReply = Loaded | Present

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from fencepost.core.job import Body, Progress
+from fencepost.core.job import Body, NewJob, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import LEASE_TTL_DEFAULT
 from fencepost.core.priority import Priority
@@ -42,6 +42,17 @@ class Save(msgspec.Struct, gc=False, frozen=True):
     token: str
     checkpoint: Body | None = None
     progress: Progress | None = None
+
+
+class Spawn(msgspec.Struct, frozen=True):
+    """New jobs that a running one wants stored, under its lease or not at all.
+
+    Each has a key, by which a later attempt finds what an earlier one has spawned.
+    """
+
+    job_id: str
+    token: str
+    jobs: tuple[NewJob, ...]
 
 
 class Joined(msgspec.Struct, gc=False, frozen=True):

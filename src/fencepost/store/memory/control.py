@@ -71,11 +71,16 @@ def prune(jobs: Jobs, request: PruneRequest, now: int) -> Pruned:
             reached = position
             break
         position, seen = record.seq, seen + 1
-        if _is_old(record, keep, now):
+        if _is_old(record, keep, now) and not _is_needed(jobs, record):
             doomed.append(record)
     for record in doomed:
         jobs.remove(record)
     return Pruned(len(doomed), reached)
+
+
+def _is_needed(jobs: Jobs, record: Record) -> bool:
+    """Tell whether somebody who has not ended may ask for its result."""
+    return any(not child.state.is_terminal for child in jobs.children(record))
 
 
 def _is_old(record: Record, keep: Mapping[State, int], now: int) -> bool:

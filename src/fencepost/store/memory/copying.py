@@ -7,8 +7,10 @@ from itertools import islice
 
 from fencepost.core.instants import from_us_or_none, to_us
 from fencepost.core.job import JobRecord
-from fencepost.errors import DuplicateJobError
+from fencepost.core.lifecycle import State
+from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.moves import judge_again
 from fencepost.store.memory.record import Record
 from fencepost.store.memory.views import attempts_of, job_of
 from fencepost.store.records import fitting, loadable, needs_key
@@ -19,7 +21,7 @@ def dump(jobs: Jobs, after: int, limit: int, now: int) -> Dump:
     """Return the jobs that were submitted after position *after*."""
     found = islice(jobs.roll.after(after), limit)
     numbers = fitting((record.seq, _size(record)) for record in found)
-    records = [_copy_of(jobs.roll[number], now) for number in numbers]
+    records = [_copy_of(jobs, jobs.roll[number], now) for number in numbers]
     return Dump(records, numbers[-1] if numbers else after)
 
 
@@ -28,7 +30,7 @@ def _size(record: Record) -> int:
     return sum(len(body.data) for body in bodies if body is not None)
 
 
-def _copy_of(record: Record, now: int) -> JobRecord:
+def _copy_of(jobs: Jobs, record: Record, now: int) -> JobRecord:
     return JobRecord(
         job=job_of(record, now),
         attempts=tuple(attempts_of(record)),
@@ -36,6 +38,7 @@ def _copy_of(record: Record, now: int) -> JobRecord:
         holds_key=record.holds_key,
         key_ends_at=from_us_or_none(record.key_ends_at) if record.holds_key else None,
         is_dead_letter=record.dead_number is not None,
+        dependencies=tuple(parent.id for parent in jobs.parents(record)),
     )
 
 
@@ -48,11 +51,27 @@ def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
         if jobs.get(job.id) is not None:
             replies.append(Present(job.id))
             continue
-        jobs.add(_record_of(jobs, record, has_key=_takes_key(jobs, record, now)))
+        added = _record_of(jobs, record, has_key=_takes_key(jobs, record, now))
+        jobs.add(added)
+        _link(jobs, added, record.dependencies, now)
         replies.append(Loaded(job.id))
     if any(record.is_dead_letter for record in records):
         _order_dead(jobs)
     return replies
+
+
+def _link(jobs: Jobs, record: Record, dependencies: Sequence[str], now: int) -> None:
+    """Put a job behind those that it waits for: they may have ended here since."""
+    parents = [jobs.get(job_id) for job_id in dependencies]
+    for parent in parents:
+        if parent is not None:
+            jobs.link(record, parent)
+    if record.state is not State.PENDING:
+        return
+    for job_id, parent in zip(dependencies, parents, strict=True):
+        if parent is None:
+            raise UnknownDependencyError(job_id)
+    judge_again(jobs, record, now)
 
 
 def _takes_key(jobs: Jobs, record: JobRecord, now: int) -> bool:
@@ -100,6 +119,9 @@ def _record_of(jobs: Jobs, record: JobRecord, *, has_key: bool) -> Record:
         key_ends_at=to_us(ends_at) if has_key and ends_at is not None else None,
         dead_number=jobs.next_death() if record.is_dead_letter else None,
         past=list(record.attempts),
+        waits=job.waits,
+        flow=job.flow,
+        node=job.node,
     )
 
 

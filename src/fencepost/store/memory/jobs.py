@@ -37,6 +37,9 @@ class Jobs:
         self.type_names: set[str] = set()
         self._by_id: dict[str, Record] = {}
         self._by_key: dict[tuple[str, str], Record] = {}
+        self._parents: dict[int, list[Record]] = {}
+        """What each job that has dependencies waits for or waited for, in order."""
+        self._children: dict[int, list[Record]] = {}
         self._journal = journal
         self._last_seq = 0
         self._last_death = 0
@@ -55,6 +58,14 @@ class Jobs:
         is_live = not record.state.is_terminal
         held = is_held(is_live=is_live, window_ends_us=record.key_ends_at, now_us=now)
         return record if held else None
+
+    def parents(self, record: Record) -> list[Record]:
+        """Return what *record* waits for or waited for, in order."""
+        return self._parents.get(record.seq, [])
+
+    def children(self, record: Record) -> list[Record]:
+        """Return who waits for *record* or waited for it, oldest first."""
+        return sorted(self._children.get(record.seq, []), key=lambda child: child.seq)
 
     def next_seq(self) -> int:
         """Return a higher number than any before; an undone operation leaves a gap."""
@@ -79,8 +90,31 @@ class Jobs:
         self._enter(record)
         self._journal.note(partial(self._strike, record))
 
+    def link(self, child: Record, parent: Record) -> None:
+        """Note that *child* waits for *parent*."""
+        self._parents.setdefault(child.seq, []).append(parent)
+        self._children.setdefault(parent.seq, []).append(child)
+        self._journal.note(partial(self._unlink, child, parent))
+
+    def _unlink(self, child: Record, parent: Record) -> None:
+        self._parents[child.seq].remove(parent)
+        self._children[parent.seq].remove(child)
+
+    def unlink_all(self, record: Record) -> None:
+        """Forget who waited for *record*, and what it waited for."""
+        pairs = [(record, parent) for parent in self.parents(record)]
+        pairs += [(child, record) for child in self.children(record)]
+        for child, parent in pairs:
+            self._unlink(child, parent)
+            self._journal.note(partial(self._relink, child, parent))
+
+    def _relink(self, child: Record, parent: Record) -> None:
+        self._parents[child.seq].append(parent)
+        self._children[parent.seq].append(child)
+
     def remove(self, record: Record) -> None:
         """Delete a job and everything of it."""
+        self.unlink_all(record)
         self._strike(record)
         self._journal.note(partial(self._enter, record))
 

@@ -24,7 +24,7 @@ def extend(jobs: Jobs, beat: Beat, now: int) -> HeartbeatReply:
     """Extend a valid lease; never shorten one, never revive one (C10, C18)."""
     record = jobs.get(beat.job_id)
     if record is None or not record.is_leased_by(beat.token, now):
-        return _lost(record, beat.job_id)
+        return lost(record, beat.job_id)
     assert record.lease_expires_at is not None
     expires_at = max(record.lease_expires_at, now + seconds_to_us(beat.lease_ttl))
     jobs.change(record, lease_expires_at=expires_at)
@@ -37,18 +37,19 @@ def settle(jobs: Jobs, settlement: Settlement, now: int) -> SettleReply:
     if record is None:
         return LeaseLost(settlement.job_id)
     if record.is_leased_by(settlement.token, now):
-        apply(jobs, record, settlement.decision, now=now, settled_token=settlement.token)
-        return Settled(record.id, record.type, record.state)
+        token = settlement.token
+        followed = apply(jobs, record, settlement.decision, now=now, settled_token=token)
+        return Settled(record.id, record.type, record.state, followed)
     if record.settled_token is not None and record.settled_token == settlement.token:
         return AlreadySettled(record.id, record.state)
-    return _lost(record, settlement.job_id)
+    return lost(record, settlement.job_id)
 
 
 def save(jobs: Jobs, save: Save, now: int) -> SaveReply:
     """Keep what a handler wants kept, under a valid lease."""
     record = jobs.get(save.job_id)
     if record is None or not record.is_leased_by(save.token, now):
-        return _lost(record, save.job_id)
+        return lost(record, save.job_id)
     changes: Changes = {}
     if save.checkpoint is not None:
         changes["checkpoint"] = save.checkpoint
@@ -58,5 +59,6 @@ def save(jobs: Jobs, save: Save, now: int) -> SaveReply:
     return Saved(record.id)
 
 
-def _lost(record: Record | None, job_id: str) -> LeaseLost:
+def lost(record: Record | None, job_id: str) -> LeaseLost:
+    """Return what a worker is told whose token does not own the job."""
     return LeaseLost(job_id) if record is None else LeaseLost(record.id, record.state)

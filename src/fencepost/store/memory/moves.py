@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from msgspec.structs import replace
+
+from fencepost.core.dependents import judge, propagated, step
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, ClaimedJob, Failure
 from fencepost.core.lifecycle import DEAD, Event, State, advance
@@ -40,8 +43,8 @@ def lease(jobs: Jobs, record: Record, request: ClaimRequest, *, token: str, now:
 
 def apply(
     jobs: Jobs, record: Record, decision: Decision, *, now: int, settled_token: str | None
-) -> None:
-    """End the running attempt as *decision* says."""
+) -> tuple[Moved, ...]:
+    """End the running attempt as *decision* says; return what became of those that waited."""
     state = advance(record.state, decision.event)
     changes = _effects(record, decision, now)
     if not decision.is_counted:
@@ -49,7 +52,7 @@ def apply(
     if settled_token is not None:
         changes["settled_token"] = settled_token
     _end_attempt(jobs, record, decision.outcome, decision.failure, now)
-    _enter(jobs, record, state, changes, now)
+    return _enter(jobs, record, state, changes, now)
 
 
 def _effects(record: Record, decision: Decision, now: int) -> Changes:
@@ -83,8 +86,8 @@ def recover(jobs: Jobs, limit: int, rng: Random, now: int) -> list[Moved]:
 
     def take_back(record: Record) -> Moved:
         decision = decide(record, LEASE_EXPIRED, rng)
-        apply(jobs, record, decision, now=now, settled_token=None)
-        return Moved(record.id, record.type, record.state, State.RUNNING)
+        followed = apply(jobs, record, decision, now=now, settled_token=None)
+        return Moved(record.id, record.type, record.state, State.RUNNING, followed)
 
     return [take_back(record) for record in _up_to(now, jobs, jobs.leases, limit)]
 
@@ -126,8 +129,8 @@ def _end(
     state = advance(was, event)
     if was is State.RUNNING:
         _end_attempt(jobs, record, outcome, failure, now)
-    _enter(jobs, record, state, {"failure": failure}, now)
-    return Moved(record.id, record.type, state, was)
+    followed = _enter(jobs, record, state, {"failure": failure}, now)
+    return Moved(record.id, record.type, state, was, followed)
 
 
 def _end_attempt(
@@ -136,8 +139,10 @@ def _end_attempt(
     jobs.end_attempt(record, attempt_of(record, outcome, ended_at=now, failure=failure))
 
 
-def _enter(jobs: Jobs, record: Record, state: State, changes: Changes, now: int) -> None:
-    """Put a job that nobody runs any more into *state*."""
+def _enter(
+    jobs: Jobs, record: Record, state: State, changes: Changes, now: int
+) -> tuple[Moved, ...]:
+    """Put a job that nobody runs any more into *state*; let go those that waited for it."""
     if state.is_terminal:
         changes["completed_at"] = now
     if state in DEAD:
@@ -152,3 +157,55 @@ def _enter(jobs: Jobs, record: Record, state: State, changes: Changes, now: int)
         }
     )
     jobs.change(record, **changes)
+    return tuple(follow(jobs, record, now)) if state.is_terminal else ()
+
+
+def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
+    """Let go, or end, the jobs that waited for one that has ended, and those behind them."""
+    for child in jobs.children(ended):
+        if child.state is not State.PENDING:
+            continue
+        assert child.waits is not None
+        missing, doom = step(child.waits.mode, child.waits.missing, ended.state)
+        if doom is not None:
+            decision = propagated(ended.state, ended.failure, ended.id)
+            assert decision.failure is not None
+            moved = _end(jobs, child, decision.event, decision.failure, decision.outcome, now)
+            yield replace(moved, followed=())
+            yield from moved.followed
+        elif missing:
+            jobs.change(child, waits=replace(child.waits, missing=missing))
+        else:
+            yield let_go(jobs, child, now)
+
+
+def let_go(jobs: Jobs, record: Record, now: int) -> Moved:
+    """Let a job that waited for others take its place in line, or wait for its own time."""
+    assert record.waits is not None
+    state = advance(State.PENDING, Event.READY if record.run_at <= now else Event.DELAY)
+    changes: Changes = {
+        "state": state,
+        "run_at": max(record.run_at, now),
+        "updated_at": now,
+        "waits": replace(record.waits, missing=0),
+    }
+    if state is State.SCHEDULED:
+        changes["scheduled_at"] = now
+    jobs.change(record, **changes)
+    return Moved(record.id, record.type, state, State.PENDING)
+
+
+def judge_again(jobs: Jobs, record: Record, now: int) -> None:
+    """Have a job that waits for others do what their states now say."""
+    assert record.waits is not None
+    parents = jobs.parents(record)
+    missing, doom = judge(record.waits.mode, [parent.state for parent in parents])
+    if doom is not None:
+        culprit = parents[doom]
+        decision = propagated(culprit.state, culprit.failure, culprit.id)
+        assert decision.failure is not None
+        _end(jobs, record, decision.event, decision.failure, decision.outcome, now)
+    elif missing:
+        jobs.change(record, waits=replace(record.waits, missing=missing))
+    else:
+        let_go(jobs, record, now)

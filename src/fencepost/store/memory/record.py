@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypedDict
 
+from fencepost.core.dependencies import Waits
 from fencepost.core.job import Attempt, Body, Failure, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
@@ -47,6 +48,8 @@ class Record:
     correlation_id: str | None
     replay_of: str | None
     created_at: int
+    flow: str | None = None
+    node: str | None = None
 
     priority: Priority
     tags: dict[str, str]
@@ -74,6 +77,7 @@ class Record:
     key_ends_at: int | None = None
     """When the window of the key ends; None when it has no window."""
     dead_number: int | None = None
+    waits: Waits | None = None
 
     past: list[Attempt] = field(default_factory=list)
     """The attempts that have ended; the one that runs is in the record itself."""
@@ -120,6 +124,7 @@ class Changes(TypedDict, total=False):
     holds_key: bool
     key_ends_at: int | None
     dead_number: int | None
+    waits: Waits | None
 
 
 def place_of(record: Record) -> Place:

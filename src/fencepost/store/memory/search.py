@@ -7,6 +7,7 @@ from itertools import islice
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.instants import from_us
+from fencepost.core.job import Dependency
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
 from fencepost.store.memory.claiming import Running
@@ -31,7 +32,7 @@ def find(jobs: Jobs, filter: JobFilter, page: PageRequest, now: int) -> JobPage:
 
 def count(jobs: Jobs, filter: JobFilter) -> int:
     """Return how many jobs *filter* means: from counters, unless it asks for tags."""
-    if filter.tags or filter.correlation_id is not None:
+    if filter.tags or filter.correlation_id is not None or filter.flow is not None:
         return sum(1 for _ in _matching(jobs, filter, None))
     return sum(
         number
@@ -52,6 +53,7 @@ def _matches(record: Record, filter: JobFilter) -> bool:
         and filter.type in (None, record.type)
         and filter.queue in (None, record.queue)
         and filter.correlation_id in (None, record.correlation_id)
+        and filter.flow in (None, record.flow)
         and filter.tags.items() <= record.tags.items()
     )
 
@@ -82,7 +84,27 @@ def situation(
         app_running=running.total(),
         jobs_ahead=_jobs_ahead(jobs, record),
         has_worker=any(_serves(worker, record) for worker in workers),
+        dependencies=tuple(dependencies(jobs, record)) if record.state is State.PENDING else (),
     )
+
+
+def dependencies(jobs: Jobs, record: Record | None, with_results: bool = False) -> list[Dependency]:
+    """Return what *record* waits for or waited for."""
+    return [
+        Dependency(
+            job_id=parent.id,
+            type=parent.type,
+            state=parent.state,
+            node=parent.node,
+            result=parent.result if with_results else None,
+        )
+        for parent in (jobs.parents(record) if record is not None else ())
+    ]
+
+
+def dependents(jobs: Jobs, record: Record | None) -> list[str]:
+    """Return who waits for *record* or waited for it."""
+    return [child.id for child in jobs.children(record)] if record is not None else []
 
 
 def _jobs_ahead(jobs: Jobs, record: Record) -> int:

@@ -9,11 +9,20 @@ from typing import TypeVar
 
 from fencepost.clock import Clock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Job, JobRecord, NewJob
+from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
-from fencepost.store.memory import claiming, control, copying, leases, moves, search, submission
+from fencepost.store.memory import (
+    claiming,
+    control,
+    copying,
+    leases,
+    moves,
+    search,
+    spawning,
+    submission,
+)
 from fencepost.store.memory.bells import Bells
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
@@ -41,6 +50,7 @@ from fencepost.store.replies import (
     RetryReply,
     SaveReply,
     SettleReply,
+    SpawnReply,
     Term,
     TypeView,
 )
@@ -52,6 +62,7 @@ from fencepost.store.requests import (
     RetryRequest,
     Save,
     Scope,
+    Spawn,
     WorkerInfo,
 )
 
@@ -138,9 +149,7 @@ class MemoryStore(Store):
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
         yield from ()
         now = self.clock.now_us()
-        return [
-            submission.enqueue(self._jobs, self.clock, new, atomic=atomic, now=now) for new in jobs
-        ]
+        return submission.enqueue(self._jobs, self.clock, jobs, atomic=atomic, now=now)
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
@@ -166,6 +175,12 @@ class MemoryStore(Store):
         yield from ()
         now = self.clock.now_us()
         return [leases.save(self._jobs, save, now) for save in saves]
+
+    @operation(Effect.WRITE)
+    def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [spawning.spawn(self._jobs, self.clock, spawn, now) for spawn in spawns]
 
     # Control.
 
@@ -267,6 +282,20 @@ class MemoryStore(Store):
         yield from ()
         record = self._jobs.get(job_id)
         return None if record is None else attempts_of(record)
+
+    @operation(Effect.READ)
+    def dependencies(
+        self, job_ids: Sequence[str], *, with_results: bool = False
+    ) -> Plan[list[list[Dependency]]]:
+        yield from ()
+        records = [self._jobs.get(job_id) for job_id in job_ids]
+        return [search.dependencies(self._jobs, each, with_results) for each in records]
+
+    @operation(Effect.READ)
+    def dependents(self, job_ids: Sequence[str]) -> Plan[list[list[str]]]:
+        yield from ()
+        records = [self._jobs.get(job_id) for job_id in job_ids]
+        return [search.dependents(self._jobs, each) for each in records]
 
     @operation(Effect.READ)
     def situation(self, job_id: str) -> Plan[Situation | None]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
 from fencepost.clock import Clock
+from fencepost.core.dependencies import Dependencies, Mode, Waits, check_place
+from fencepost.core.dependents import Parent, enter, judge
 from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import Event, State, advance
-from fencepost.errors import DuplicateJobError
+from fencepost.core.lifecycle import DEAD, Event, State, advance
+from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.record import Changes, Record
 from fencepost.store.replies import (
@@ -25,17 +31,82 @@ from fencepost.store.replies import (
 from fencepost.store.requests import RetryRequest
 
 
-def enqueue(jobs: Jobs, clock: Clock, new: NewJob, *, atomic: bool, now: int) -> EnqueueReply:
-    """Store one new job, unless its key is held; with *atomic* a refusal raises."""
+def enqueue(
+    jobs: Jobs, clock: Clock, new: Sequence[NewJob], *, atomic: bool, now: int
+) -> list[EnqueueReply]:
+    """Store new jobs, each unless its key is held; with *atomic* a refusal raises."""
+    replies: list[EnqueueReply] = []
+    stored: list[Record] = []
+    for place, each in enumerate(new):
+        parents = _parents(jobs, each, stored, place)
+        reply, record = _enqueue(jobs, clock, each, parents, atomic=atomic, now=now)
+        replies.append(reply)
+        stored.append(record)
+    return replies
+
+
+def _parents(jobs: Jobs, new: NewJob, stored: Sequence[Record], place: int) -> list[Record]:
+    """Return the jobs that *new* is to wait for, or raise DependencyError."""
+    found: list[Record] = []
+    for on in new.after.on if new.after is not None else ():
+        parent = stored[check_place(on, place)] if isinstance(on, int) else jobs.get(on)
+        if parent is None:
+            raise UnknownDependencyError(str(on))
+        found.append(parent)
+    return found
+
+
+def _enqueue(
+    jobs: Jobs,
+    clock: Clock,
+    new: NewJob,
+    parents: Sequence[Record],
+    *,
+    atomic: bool,
+    now: int,
+) -> tuple[EnqueueReply, Record]:
     holder = jobs.holder(new.type, new.key.value, now) if new.key else None
     if new.key is None or holder is None:
         record = _new_record(jobs, clock, new, now)
-        jobs.add(record)
-        return Enqueued(record.id, record.type, record.state)
+        add_behind(jobs, record, parents, new.after, now)
+        return Enqueued(record.id, record.type, record.state), record
     is_rejected = new.key.on_duplicate is OnDuplicate.REJECT
     if atomic and is_rejected:
         raise DuplicateJobError(type=new.type, key=new.key.value, existing_id=holder.id)
-    return Duplicate(holder.id, new.type, new.key.value, holder.state, is_rejected)
+    reply = Duplicate(holder.id, new.type, new.key.value, holder.state, is_rejected)
+    return reply, holder
+
+
+def add_behind(
+    jobs: Jobs,
+    record: Record,
+    parents: Sequence[Record],
+    after: Dependencies | None,
+    now: int,
+) -> None:
+    """Store a new job behind those that it waits for, if any, or raise DependencyDepthError."""
+    if after is None or not parents:
+        jobs.add(record)
+        return
+    entry = enter(
+        after.mode, record.priority, [as_parent(each) for each in parents], gathers=after.gathers
+    )
+    record.waits, record.priority = entry.waits, entry.priority
+    if entry.decision is not None or entry.waits.missing:
+        record.state, record.scheduled_at = State.PENDING, None
+    if entry.decision is not None:
+        state = entry.decision.state
+        record.state, record.failure, record.completed_at = state, entry.decision.failure, now
+        record.dead_number = jobs.next_death() if state in DEAD else None
+    jobs.add(record)
+    for parent in parents:
+        jobs.link(record, parent)
+
+
+def as_parent(record: Record) -> Parent:
+    """Return *record* as one that waits for it sees it."""
+    depth = 1 if record.waits is None else record.waits.depth
+    return Parent(record.id, record.state, record.priority, depth, record.failure)
 
 
 def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
@@ -65,6 +136,8 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
         scheduled_at=now if is_due else None,
         holds_key=new.key is not None,
         key_ends_at=_window_end(window, now),
+        flow=new.flow,
+        node=new.node,
     )
 
 
@@ -81,17 +154,37 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
         return Conflict(record.id, record.state)
     if duplicate := _key_taken(jobs, record, now):
         return duplicate
+    waits = record.waits
+    if waits is not None:
+        parents = jobs.parents(record)
+        missing, doom = judge(waits.mode, [parent.state for parent in parents])
+        if doom is not None:
+            return Conflict(record.id, parents[doom].state, parents[doom].id)
+        waits = replace(waits, missing=missing)
     was = record.state
     if record.key is not None:
         jobs.vacate_key(record)
-    jobs.change(record, **_reopened(record, request, now))
+    jobs.change(record, **_reopened(record, request, waits, now))
+    _hold_up_again(jobs, record)
     return Moved(record.id, record.type, record.state, was)
 
 
-def _reopened(record: Record, request: RetryRequest, now: int) -> Changes:
+def _hold_up_again(jobs: Jobs, reopened: Record) -> None:
+    """Have those wait again for a job that they had counted as ended."""
+    for child in jobs.children(reopened):
+        waits = child.waits
+        if child.state is State.PENDING and waits is not None and waits.mode is Mode.ENDED:
+            jobs.change(child, waits=replace(waits, missing=waits.missing + 1))
+
+
+def _reopened(record: Record, request: RetryRequest, waits: Waits | None, now: int) -> Changes:
     is_later = request.delay > 0
+    event = Event.REOPEN_LATER if is_later else Event.REOPEN
+    if waits is not None and waits.missing:
+        event = Event.REOPEN_WAITING
     changes: Changes = {
-        "state": advance(record.state, Event.REOPEN_LATER if is_later else Event.REOPEN),
+        "state": advance(record.state, event),
+        "waits": waits,
         "run_at": now + seconds_to_us(request.delay) if is_later else now,
         "expires_at": now + seconds_to_us(record.policy.lifetime),
         "updated_at": now,
@@ -103,7 +196,7 @@ def _reopened(record: Record, request: RetryRequest, now: int) -> Changes:
         "holds_key": record.key is not None,
         "key_ends_at": _window_end(record.key_window, now),
     }
-    if not is_later:
+    if event is Event.REOPEN:
         changes["scheduled_at"] = now
     if request.priority is not None:
         changes["priority"] = request.priority
@@ -120,10 +213,22 @@ def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
         return NotFound(job_id)
     if duplicate := _key_taken(jobs, dead, now):
         return duplicate
+    parents = jobs.parents(dead)
+    if dead.waits is not None:
+        _, doom = judge(dead.waits.mode, [parent.state for parent in parents])
+        if doom is not None:
+            return Conflict(dead.id, parents[doom].state, parents[doom].id)
     fresh = _copy_of(dead, jobs, clock, now)
     jobs.change(dead, dead_number=None)
-    jobs.add(fresh)
+    add_behind(jobs, fresh, parents, _dependencies_of(dead, parents), now)
     return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
+
+
+def _dependencies_of(record: Record, parents: Sequence[Record]) -> Dependencies | None:
+    if record.waits is None:
+        return None
+    on = tuple(parent.id for parent in parents)
+    return Dependencies(on, record.waits.mode, record.waits.gathers)
 
 
 def _copy_of(dead: Record, jobs: Jobs, clock: Clock, now: int) -> Record:
@@ -149,6 +254,8 @@ def _copy_of(dead: Record, jobs: Jobs, clock: Clock, now: int) -> Record:
         scheduled_at=now,
         holds_key=dead.key is not None,
         key_ends_at=_window_end(dead.key_window, now),
+        flow=dead.flow,
+        node=dead.node,
     )
 
 

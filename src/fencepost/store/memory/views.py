@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from fencepost.core.dependencies import Waits
 from fencepost.core.ids import attempt_id, previous_attempt_id
 from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import (
@@ -47,7 +50,18 @@ def job_of(record: Record, now: int) -> Job:
         tags=dict(record.tags),
         correlation_id=record.correlation_id,
         replay_of=record.replay_of,
+        waits=waits_of(record),
+        flow=record.flow,
+        node=record.node,
     )
+
+
+def waits_of(record: Record) -> Waits | None:
+    """Return what the job waits for; one that is not PENDING misses nothing."""
+    waits = record.waits
+    if waits is None or record.state is State.PENDING:
+        return waits
+    return replace(waits, missing=0)
 
 
 def _ownership_of(record: Record, now: int) -> Ownership | None:
@@ -80,6 +94,8 @@ def claimed_job_of(record: Record, lease_ttl: float) -> ClaimedJob:
         tags=dict(record.tags),
         correlation_id=record.correlation_id,
         checkpoint=record.checkpoint,
+        flow=record.flow,
+        has_dependencies=record.waits is not None,
     )
 
 

@@ -69,6 +69,7 @@ from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
+from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
 from fencepost.testing.conformance.editing import TestEditing
 from fencepost.testing.conformance.enqueueing import TestEnqueueing, TestPayloads
@@ -85,13 +86,20 @@ from fencepost.testing.conformance.looking import (
     TestViews,
 )
 from fencepost.testing.conformance.moving import TestMoving
+from fencepost.testing.conformance.moving_graphs import TestMovingGraphs
 from fencepost.testing.conformance.ordering import TestOrdering
 from fencepost.testing.conformance.pausing import TestPausing
 from fencepost.testing.conformance.pruning import TestPruning
 from fencepost.testing.conformance.recovering import TestRecovering
+from fencepost.testing.conformance.refusing import TestRefusedDependencies
 from fencepost.testing.conformance.reopening import TestReopening
+from fencepost.testing.conformance.reopening_graphs import (
+    TestRacingDependencies,
+    TestReopenedDependencies,
+)
 from fencepost.testing.conformance.saving import TestSaving
 from fencepost.testing.conformance.settling import TestFailing, TestRepeating, TestSettling
+from fencepost.testing.conformance.spawning import TestSpawning
 from fencepost.testing.conformance.turns import TestTurns
 from fencepost.testing.conformance.upkeep import TestExpiring, TestPromoting
 from fencepost.testing.conformance.waking import TestWaking
@@ -103,6 +111,7 @@ __all__ = [
     "TestClaiming",
     "TestConcurrency",
     "TestDeadLetters",
+    "TestDependencies",
     "TestDurability",
     "TestEditing",
     "TestEnqueueing",
@@ -117,18 +126,23 @@ __all__ = [
     "TestLimits",
     "TestLooking",
     "TestMoving",
+    "TestMovingGraphs",
     "TestOrdering",
     "TestPausing",
     "TestPayloads",
     "TestPromoting",
     "TestPruning",
+    "TestRacingDependencies",
     "TestRecovering",
+    "TestRefusedDependencies",
+    "TestReopenedDependencies",
     "TestReopening",
     "TestRepeating",
     "TestReplaying",
     "TestSaving",
     "TestSettling",
     "TestSituations",
+    "TestSpawning",
     "TestTurns",
     "TestViews",
     "TestWaiting",

@@ -172,7 +172,13 @@ class Harness:
         """Enqueue *count* equal jobs in one batch and return their ids."""
         replies = self.enqueue(*[job(type, **fields)] * count)
         assert all(isinstance(reply, Enqueued) for reply in replies)
-        return [reply.job_id for reply in replies]
+        return [reply.job_id for reply in replies if isinstance(reply, Enqueued)]
+
+    def submit_all(self, *jobs: NewJob) -> list[str]:
+        """Enqueue several jobs in one batch, see them stored, and return their ids."""
+        replies = self.enqueue(*jobs)
+        assert all(isinstance(reply, Enqueued) for reply in replies)
+        return [reply.job_id for reply in replies if isinstance(reply, Enqueued)]
 
     def claim(self, limit: int = 10, worker: str = "w1", **fields: Any) -> Claim:
         request = ClaimRequest(worker=worker, limit=limit, **{"lease_ttl": TTL, **fields})
@@ -182,6 +188,15 @@ class Harness:
         """Claim one job, and see that there was one."""
         [claimed] = self.claim(1, worker, **fields).jobs
         return claimed
+
+    def succeed_all(self, jobs: Sequence[ClaimedJob]) -> list[SettleReply]:
+        """Settle all of *jobs* as successes, in one batch."""
+        return self.run(self.store.settle([self.success(each) for each in jobs]))
+
+    def success(self, claimed: ClaimedJob) -> Settlement:
+        """Return what settles *claimed* as a success."""
+        decision = decide(claimed, Succeeded(DONE), self.clock.rng)
+        return Settlement(claimed.id, claimed.lease.token, decision)
 
     def settle(self, claimed: ClaimedJob, outcome: Outcome) -> SettleReply:
         """Settle *claimed* under its lease with what ``core.outcome`` decides."""

@@ -1,0 +1,215 @@
+"""New jobs that a running one brings forth: under its lease, and gathered by who waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.core.dependencies import Dependencies
+from fencepost.core.idempotency import Key
+from fencepost.core.job import ClaimedJob, NewJob
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import DEPENDENCY_COUNT_MAX
+from fencepost.core.priority import Priority
+from fencepost.errors import DependencyBreadthError, DependencyDepthError, UnknownDependencyError
+from fencepost.store.plan import Operation
+from fencepost.store.protocol import Store
+from fencepost.store.replies import Duplicate, Enqueued, LeaseLost, Spawned
+from fencepost.store.requests import Spawn
+from fencepost.testing.conformance.graphs import after, bring, claim_of, culprit, missing
+from fencepost.testing.conformance.harness import NOBODY, TTL, Harness, ids, job
+
+__all__ = ["TestSpawning"]
+
+
+def spawn(h: Harness, claimed: ClaimedJob, *jobs: NewJob) -> Any:
+    [reply] = h.run(h.store.spawn([Spawn(claimed.id, claimed.lease.token, jobs)]))
+    return reply
+
+
+def gathering(*on: str | int) -> Dependencies:
+    return after(*on, gathers=True)
+
+
+def child(number: int, type: str = "child", **fields: Any) -> NewJob:
+    """Return the job that is always spawned under the same key."""
+    return job(type, key=Key(f"spawn:{number}"), **fields)
+
+
+class TestSpawning:
+    """FAN_OUT at run time, and the FAN_IN that waits for it (S1-63, S1-64, C29)."""
+
+    def test_a_running_job_spawns_others(self, h: Harness) -> None:
+        """S1-63: one job spawns several parallel jobs."""
+        h.submit("parent", flow="f1")
+        parent = h.take()
+        reply = spawn(h, parent, child(1), child(2, delay=5.0))
+        assert isinstance(reply, Spawned)
+        assert reply.job_id == parent.id
+        assert [each.state for each in reply.replies] == [State.SCHEDULED, State.DELAYED]
+        first, second = (h.get(each.job_id) for each in reply.replies)
+        assert first.flow == second.flow == "f1"
+        assert ids(h.claim().jobs) == [first.id]
+
+    def test_a_stale_lease_spawns_nothing(self, h: Harness) -> None:
+        h.submit("parent")
+        stale = h.take()
+        h.advance(TTL)
+        before = h.snapshot()
+        assert spawn(h, stale, child(1)) == LeaseLost(stale.id, State.RUNNING)
+        assert h.snapshot() == before
+        [unknown] = h.run(h.store.spawn([Spawn(NOBODY, stale.lease.token, (child(1),))]))
+        assert unknown == LeaseLost(NOBODY)
+        assert h.snapshot() == before
+
+    def test_what_gathers_waits_for_all_that_was_spawned(self, h: Harness) -> None:
+        """S1-64, C29: a FAN_IN waits for children spawned until the parent completes."""
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        plain = h.submit("plain", after=after(first))
+        parent = claim_of(h, "parent")
+        one = spawn(h, parent, child(1)).replies[0].job_id
+        two = spawn(h, parent, child(2)).replies[0].job_id
+        assert missing(h, last) == 3
+        h.succeed(parent)
+        assert h.state(last) is State.PENDING
+        assert h.state(plain) is State.SCHEDULED
+        for _ in range(2):
+            assert h.state(last) is State.PENDING
+            h.succeed(claim_of(h, "child"))
+        assert h.state(last) is State.SCHEDULED
+        [dependencies] = h.run(h.store.dependencies([last]))
+        assert [each.job_id for each in dependencies] == [first, one, two]
+
+    def test_children_of_children_are_gathered_too(self, h: Harness) -> None:
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        parent = claim_of(h, "parent")
+        spawn(h, parent, child(1))
+        h.succeed(parent)
+        middle = claim_of(h, "child")
+        spawn(h, middle, child(2, "grandchild"))
+        h.succeed(middle)
+        assert h.state(last) is State.PENDING
+        h.succeed(claim_of(h, "grandchild"))
+        assert h.state(last) is State.SCHEDULED
+
+    def test_a_spawned_job_that_fails_ends_what_gathers(self, h: Harness) -> None:
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        parent = claim_of(h, "parent")
+        [spawned] = ids([h.get(spawn(h, parent, child(1)).replies[0].job_id)])
+        bring(h, spawned, State.FAILED)
+        assert h.state(last) is State.FAILED
+        assert culprit(h, last) == spawned
+        assert spawn(h, parent, child(2)).replies[0].state is State.SCHEDULED
+
+    def test_a_later_attempt_finds_what_an_earlier_one_has_spawned(self, h: Harness) -> None:
+        """A repeat after a lost reply, or after a crash, makes no second child."""
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        crashed = claim_of(h, "parent")
+        spawned = spawn(h, crashed, child(1)).replies[0].job_id
+        again = spawn(h, crashed, child(1)).replies
+        assert again == (Duplicate(spawned, "child", "spawn:1", State.SCHEDULED, False),)
+        assert missing(h, last) == 2
+        h.advance(TTL)
+        h.claim(0)
+        h.advance(TTL)
+        retried = claim_of(h, "parent")
+        new, old = spawn(h, retried, child(2), child(1)).replies
+        assert isinstance(new, Enqueued)
+        assert isinstance(old, Duplicate)
+        assert old.job_id == spawned
+        assert missing(h, last) == 3
+
+    def test_what_has_ended_already_is_not_waited_for(self, h: Harness) -> None:
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        parent = claim_of(h, "parent")
+        spawn(h, parent, child(1))
+        h.succeed(claim_of(h, "child"))
+        assert spawn(h, parent, child(1)).replies[0].state is State.COMPLETED
+        assert missing(h, last) == 1
+        h.succeed(parent)
+        assert h.state(last) is State.SCHEDULED
+
+    def test_what_gathers_becomes_as_urgent_as_what_was_spawned(self, h: Harness) -> None:
+        """S1-37: the most urgent priority of its dependencies is inherited."""
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first), priority=Priority.LOW)
+        parent = claim_of(h, "parent")
+        assert h.get(last).priority is Priority.NORMAL
+        spawn(h, parent, child(1, priority=Priority.CRITICAL))
+        assert h.get(last).priority is Priority.CRITICAL
+        h.succeed(parent)
+        h.succeed(claim_of(h, "child"))
+        assert claim_of(h, "last").priority is Priority.CRITICAL
+
+    def test_spawned_jobs_can_wait_for_each_other(self, h: Harness) -> None:
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        parent = claim_of(h, "parent")
+        replies = spawn(h, parent, child(1), child(2, "second", after=after(0))).replies
+        assert [each.state for each in replies] == [State.SCHEDULED, State.PENDING]
+        h.succeed(parent)
+        h.succeed(claim_of(h, "child"))
+        assert h.state(last) is State.PENDING
+        h.succeed(claim_of(h, "second"))
+        assert h.state(last) is State.SCHEDULED
+
+    def test_a_refused_child_leaves_nothing_behind(self, h: Harness) -> None:
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        parent = claim_of(h, "parent")
+        before = h.snapshot()
+        with pytest.raises(UnknownDependencyError):
+            spawn(h, parent, child(1), child(2, after=after(NOBODY)))
+        assert h.snapshot() == before
+        assert missing(h, last) == 1
+
+    def test_no_more_than_a_thousand_are_gathered(self, h: Harness) -> None:
+        """S1-67: the limit holds for what is spawned too."""
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        parent = claim_of(h, "parent")
+        spawn(h, parent, *(child(number) for number in range(1, DEPENDENCY_COUNT_MAX)))
+        assert missing(h, last) == DEPENDENCY_COUNT_MAX
+        before = h.run(h.store.types())
+        with pytest.raises(DependencyBreadthError):
+            spawn(h, parent, child(DEPENDENCY_COUNT_MAX))
+        assert h.run(h.store.types()) == before
+
+    def test_the_longest_way_is_bounded_for_what_is_spawned(self, h: Harness) -> None:
+        """S1-66: depth counts over spawned jobs too."""
+        first = h.submit("parent")
+        h.submit("last", after=gathering(first))
+        parent = claim_of(h, "parent")
+        chain = [child(0)] + [child(n + 1, after=after(n)) for n in range(99)]
+        with pytest.raises(DependencyDepthError):
+            spawn(h, parent, *chain)
+        spawn(h, parent, *chain[:-1])
+
+    def test_spawning_races_with_other_spawning(self, h: Harness) -> None:
+        """Two jobs that are gathered together spawn at once: each child is waited for."""
+        for _ in range(5):
+            parents = h.submit_many(4, "parent")
+            last = h.submit("last", after=gathering(*parents))
+            claimed = h.claim(4, types=frozenset({"parent"})).jobs
+
+            def spawning(each: ClaimedJob) -> Any:
+                new = (job("child", key=Key(f"of:{each.id}")),)
+
+                def ask(store: Store) -> Operation[Any]:
+                    return store.spawn([Spawn(each.id, each.lease.token, new)])
+
+                return ask
+
+            replies = h.race([spawning(each) for each in claimed], h.peers(4))
+            assert len(replies) == 4
+            assert missing(h, last) == 8
+            h.succeed_all(claimed)
+            assert missing(h, last) == 4
+            h.succeed_all(h.claim(4, types=frozenset({"child"})).jobs)
+            h.succeed(claim_of(h, "last"))
