@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.core.dependencies import Mode
 from fencepost.core.job import Encoding
 from fencepost.core.lifecycle import State
 
@@ -21,6 +22,9 @@ NUMBER = {state: number for number, state in enumerate(BY_NUMBER)}
 
 SCHEDULED = NUMBER[State.SCHEDULED]
 RUNNING = NUMBER[State.RUNNING]
+
+MODES = (Mode.ALL, Mode.ANY, Mode.ENDED)
+MODE_NUMBER = {mode: number for number, mode in enumerate(MODES)}
 
 ENCODINGS = (Encoding.JSON, Encoding.BINARY)
 ENCODING_NUMBER = {encoding: number for number, encoding in enumerate(ENCODINGS)}

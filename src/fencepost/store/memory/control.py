@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.lifecycle import State
@@ -24,14 +24,20 @@ from fencepost.store.replies import (
 from fencepost.store.requests import Edit, PruneRequest
 
 
-def cancel(jobs: Jobs, job_id: str, now: int) -> CancelReply:
-    """Cancel a job that has not ended."""
-    record = jobs.get(job_id)
-    if record is None:
-        return NotFound(job_id)
-    if record.state.is_terminal:
-        return Conflict(record.id, record.state)
-    return moves.cancel(jobs, record, now)
+def cancel(jobs: Jobs, job_ids: Sequence[str], now: int) -> list[CancelReply]:
+    """Cancel jobs that have not ended."""
+    found = [jobs.get(job_id) for job_id in job_ids]
+    live = {r.id: r for r in found if r is not None and not r.state.is_terminal}
+    ended = moves.end_each(list(live.values()), lambda record: moves.cancel(jobs, record, now))
+    moved = {each.job_id: each for each in ended}
+    replies: list[CancelReply] = []
+    for job_id, record in zip(job_ids, found, strict=True):
+        if record is None:
+            replies.append(NotFound(job_id))
+        else:
+            conflict = Conflict(record.id, record.state)
+            replies.append(moved.pop(record.id, None) or conflict)
+    return replies
 
 
 def discard(jobs: Jobs, job_id: str) -> DiscardReply:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from msgspec.structs import replace
@@ -94,10 +94,28 @@ def recover(jobs: Jobs, limit: int, rng: Random, now: int) -> list[Moved]:
 
 def expire(jobs: Jobs, limit: int, now: int) -> list[Moved]:
     """Dead-letter live jobs past their lifetime."""
-    return [
-        _end(jobs, record, Event.EXPIRE, LIFETIME_EXCEEDED, AttemptOutcome.FAILED, now)
-        for record in _up_to(now, jobs, jobs.lifetimes, limit)
-    ]
+    due = (jobs.roll[seq] for seq in jobs.lifetimes.before((now + 1,)))
+    outlived = sorted(due, key=lambda record: (record.expires_at, record.seq))[: max(limit, 0)]
+
+    def end(record: Record) -> Moved:
+        return _end(jobs, record, Event.EXPIRE, LIFETIME_EXCEEDED, AttemptOutcome.FAILED, now)
+
+    return end_each(outlived, end)
+
+
+def end_each(records: Sequence[Record], end: Callable[[Record], Moved]) -> list[Moved]:
+    """End *records*, none of them on account of another, and answer in their order.
+
+    So those come first that wait for others.
+    """
+    deepest_first = sorted(records, key=lambda record: -depth_of(record))
+    moved = {record.seq: end(record) for record in deepest_first}
+    return [moved[record.seq] for record in records]
+
+
+def depth_of(record: Record) -> int:
+    """Return the number of jobs on the longest way to *record*, itself included."""
+    return 1 if record.waits is None else record.waits.depth
 
 
 def promote(jobs: Jobs, limit: int, now: int) -> list[Moved]:

@@ -188,7 +188,7 @@ class MemoryStore(Store):
     def cancel(self, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
         yield from ()
         now = self.clock.now_us()
-        replies = [control.cancel(self._jobs, job_id, now) for job_id in job_ids]
+        replies = control.cancel(self._jobs, job_ids, now)
         self._announce_room()
         return replies
 

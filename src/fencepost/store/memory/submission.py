@@ -16,6 +16,7 @@ from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.moves import depth_of
 from fencepost.store.memory.record import Changes, Record
 from fencepost.store.replies import (
     Conflict,
@@ -105,8 +106,7 @@ def add_behind(
 
 def as_parent(record: Record) -> Parent:
     """Return *record* as one that waits for it sees it."""
-    depth = 1 if record.waits is None else record.waits.depth
-    return Parent(record.id, record.state, record.priority, depth, record.failure)
+    return Parent(record.id, record.state, record.priority, depth_of(record), record.failure)
 
 
 def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:

@@ -18,7 +18,8 @@ from fencepost.core.priority import Priority
 from fencepost.core.weights import turns_from
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env, Lane
-from fencepost.store.postgres.moving import LIFT_LEASED, Ending, end, lifted
+from fencepost.store.postgres.dependents import end
+from fencepost.store.postgres.moving import LIFT_LEASED, Ending, lifted
 from fencepost.store.postgres.tokens import make_token
 from fencepost.store.postgres.upkeep import expire, recover
 from fencepost.store.replies import Claim, Moved
@@ -55,6 +56,8 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     version: int
     payload: msgspec.Raw
     particulars: _Particulars | None = None
+    flow: str | None = None
+    has_dependencies: bool = False
 
 
 class _Answer(msgspec.Struct):
@@ -204,6 +207,8 @@ class _Reader:
                 lease_ttl=lease_ttl,
                 payload=Body(bytes(row.payload)),
                 policy=policy,
+                flow=row.flow,
+                has_dependencies=row.has_dependencies,
             )
         payload = bytes(row.payload)
         return ClaimedJob(
@@ -227,6 +232,8 @@ class _Reader:
             checkpoint=None
             if special.checkpoint_encoding is None
             else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
+            flow=row.flow,
+            has_dependencies=row.has_dependencies,
         )
 
     def _expires_at(self, lease_ttl: float) -> datetime:
@@ -248,6 +255,11 @@ def _fail(env: Env, secret: str, rows: Sequence[_Leased]) -> Plan[list[Moved]]:
     group = f'[["{secret}","{_array(row.seq for row in rows)}"]]'
     jobs = lifted((yield Statement(LIFT_LEASED, (env.now, group))))
     decision = Decision(Event.REJECT, State.FAILED, AttemptOutcome.FAILED, failure=CORRUPT)
-    yield from end(env, [Ending(job, decision) for job in jobs])
+    followed = yield from end(env, [Ending(job, decision) for job in jobs])
     lanes = yield from env.catalog.lanes({job.lane for job in jobs})
-    return [Moved(job.job_id, lanes[job.lane].type, State.FAILED, State.SCHEDULED) for job in jobs]
+    moved = []
+    for job in jobs:
+        type_ = lanes[job.lane].type
+        moved.append(Moved(job.job_id, type_, State.FAILED, State.SCHEDULED, followed))
+        followed = ()
+    return moved

@@ -7,8 +7,10 @@ job is, its row of ``job``; then comes the look at what it is, which nobody can 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from fencepost.core.dependencies import Mode
+from fencepost.core.dependents import Parent, judge
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
@@ -19,17 +21,18 @@ from fencepost.core.priority import Priority
 from fencepost.errors import ConfigurationError, IllegalTransition, StoreUnavailableError
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.dependents import end
 from fencepost.store.postgres.looking import get
 from fencepost.store.postgres.moving import (
     LIFT,
     LIFT_DONE,
     Ending,
     Standing,
-    end,
     lifted,
     placed,
     put,
 )
+from fencepost.store.postgres.parents import hold_of
 from fencepost.store.replies import (
     CancelReply,
     Conflict,
@@ -45,7 +48,7 @@ from fencepost.store.replies import (
     RetryReply,
 )
 from fencepost.store.requests import Edit, RetryRequest, Scope
-from fencepost.store.states import BY_NUMBER
+from fencepost.store.states import BY_NUMBER, MODE_NUMBER, MODES
 from fencepost.store.texts import encode_json
 from fencepost.store.wanted import wanted_ids
 
@@ -55,7 +58,7 @@ B = TypeVar("B")
 FIND = "select id::text, seq from fencepost.job where id = any (%s::uuid[])"
 STATES = "select seq, state from fencepost.jobs where seq = any (%s::bigint[])"
 FIND_TERMINAL = """
-select job.seq, job.lane, job.policy, job.key, job.key_window, done.state, done.attempt
+select job.seq, job.lane, job.policy, job.key, job.key_window, job.mode, done.state, done.attempt
 from fencepost.job join fencepost.done on done.seq = job.seq
 where job.id = %s::uuid for update of done
 """
@@ -76,8 +79,13 @@ set lane = %s, max_attempts = %s, reopened_version = %s,
   expires_at = now + %s::bigint * interval '1 microsecond'
 from given where seq = %s
 """
+# Those wait again for it that had counted it as ended.
+HOLD_UP_AGAIN = """
+update fencepost.pending set missing = missing + 1 where mode = %s and seq = any (array(
+  select child from fencepost.dependency where parent = %s))
+"""
 FIND_DEAD = """
-select job.seq, job.id::text, job.lane, job.policy, job.key
+select job.seq, job.id::text, job.lane, job.policy, job.key, job.mode
 from fencepost.job join fencepost.done on done.seq = job.seq
 where job.id = %s::uuid and done.is_dead_letter for update of done
 """
@@ -94,10 +102,17 @@ from (
     'max_attempts', %s::integer, 'delay', 0, 'lifetime', %s::bigint, 'key', job.key,
     'key_window', job.key_window, 'correlation_id', job.correlation_id, 'tags', job.tags,
     'replay_of', job.id, 'encoding', job.encoding, 'payload', job.payload,
-    'payload_hex', encode(job.payload_bytes, 'hex')
+    'payload_hex', encode(job.payload_bytes, 'hex'), 'flow', job.flow, 'node', job.node,
+    'mode', job.mode, 'depth', job.depth, 'gathers', job.gathers, 'missing', %s::integer
   ))) as reply
   from fencepost.job join fencepost.lane on lane.lane = job.lane where job.seq = %s
 ) as copy
+"""
+COPY_DEPENDENCIES = """
+insert into fencepost.dependency(parent, child, place)
+select dependency.parent, job.seq, dependency.place
+from fencepost.dependency, fencepost.job
+where dependency.child = %s and job.id = %s::uuid
 """
 RECORD_SUCCESSOR = "update fencepost.done set is_dead_letter = null where seq = %s"
 DISCARD = """
@@ -151,7 +166,24 @@ with given as (
 )
 select seq from moved
 """
+MOVE_PENDING = """
+with given as (
+  select %s::bigint as seq, %s::integer as lane
+), was as (
+  select pending.seq, pending.lane from given join fencepost.pending on pending.seq = given.seq
+  for update of pending
+), moved as (
+  update fencepost.pending set lane = given.lane
+  from given, was where pending.seq = was.seq
+  returning pending.seq, was.lane as was_lane, given.lane as lane
+), counted as (
+  insert into fencepost.tally(lane, state, count)
+  select was_lane, 0, -1 from moved union all select lane, 0, 1 from moved
+)
+select seq from moved
+"""
 MOVE = {
+    State.PENDING: MOVE_PENDING,
     State.SCHEDULED: MOVE_READY,
     State.DELAYED: MOVE_DELAYED,
     State.RETRYING: MOVE_DELAYED,
@@ -182,14 +214,16 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
     states = yield from _states(set(seqs.values()) - {job.seq for job in jobs})
     lanes = yield from env.catalog.lanes({job.lane for job in jobs})
     endings = {job.job_id: Ending(job, _cancelled(job)) for job in jobs}
-    yield from end(env, list(endings.values()))
+    followed = yield from end(env, list(endings.values()))
     replies: list[CancelReply] = []
     for job_id in job_ids:
         seq = seqs.get(job_id.lower(), 0)
         ending = endings.pop(job_id.lower(), None)
         if ending is not None:
             job, states[seq] = ending.job, ending.decision.state
-            replies.append(Moved(job.job_id, lanes[job.lane].type, states[seq], job.state))
+            type_ = lanes[job.lane].type
+            replies.append(Moved(job.job_id, type_, states[seq], job.state, followed))
+            followed = ()
         elif seq in states:
             replies.append(Conflict(job_id, states[seq]))
         else:
@@ -221,12 +255,17 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
         if found is None:
             return NotFound(request.job_id)
         return Conflict(request.job_id, BY_NUMBER[found[0]])
-    seq, lane, policy_number, key, key_window, number, attempt = row
+    seq, lane, policy_number, key, key_window, mode, number, attempt = row
     event = Event.REOPEN_LATER if request.delay > 0 else Event.REOPEN
     try:
         state = advance(BY_NUMBER[number], event)
     except IllegalTransition:
         return Conflict(request.job_id, BY_NUMBER[number])
+    missing, culprit = yield from _waits(seq, mode)
+    if culprit is not None:
+        return Conflict(request.job_id.lower(), culprit.state, culprit.job_id)
+    if missing:
+        state = advance(BY_NUMBER[number], Event.REOPEN_WAITING)
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
     if key is not None:
         # While the job is still terminal to all others: whoever wants the key now may take it, and
@@ -239,9 +278,20 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     policy = yield from _policy(env, policy_number)
     max_attempts = policy.max_attempts if request.reset_attempts else attempt + 1
     yield from _reopen(
-        env, request, seq=seq, state=state, max_attempts=max_attempts, lifetime=policy.lifetime
-    )
+        env, request, seq=seq, state=state, max_attempts=max_attempts, lifetime=policy.lifetime,
+        waits={"mode": mode, "missing": missing} if missing else {},
+    )  # fmt: skip
+    yield Statement(HOLD_UP_AGAIN, (MODE_NUMBER[Mode.ENDED], seq))
     return Moved(request.job_id.lower(), type_, state, BY_NUMBER[number])
+
+
+def _waits(seq: int, mode: int | None) -> Plan[tuple[int, Parent | None]]:
+    """Return how many a job would wait for now, or who would end it at once."""
+    if mode is None:
+        return 0, None
+    parents = [parent for _, parent in (yield from hold_of(seq))]
+    missing, doom = judge(MODES[mode], [parent.state for parent in parents])
+    return missing, None if doom is None else parents[doom]
 
 
 def _reopen(
@@ -252,6 +302,7 @@ def _reopen(
     state: State,
     max_attempts: int,
     lifetime: float,
+    waits: dict[str, Any],
 ) -> Plan[None]:
     """Move a job whose row of done is locked back into line."""
     (job,) = lifted((yield Statement(LIFT_DONE, (seq,))))
@@ -266,6 +317,7 @@ def _reopen(
         "delay": delay,
         "expires_at": None,  # what was asked for is not cut short
         "is_in_line": state is State.SCHEDULED,
+        **waits,
     }
     yield from put(env, [fields])
 
@@ -310,17 +362,23 @@ def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
     row = yield from _one(FIND_DEAD, job_id)
     if row is None:
         return NotFound(job_id)
-    seq, dead_id, lane, policy_number, key = row
+    seq, dead_id, lane, policy_number, key, mode = row
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
+    missing, culprit = yield from _waits(seq, mode)
+    if culprit is not None:
+        return Conflict(dead_id, culprit.state, culprit.job_id)
     policy = yield from _policy(env, policy_number)
     if key is not None:
         yield Statement(RELEASE_KEY, (type_, key, seq))
     fresh = id_text(env.clock.new_id())
-    params = (env.now, fresh, policy.max_attempts, seconds_to_us(policy.lifetime), seq)
+    lifetime = seconds_to_us(policy.lifetime)
+    params = (env.now, fresh, policy.max_attempts, lifetime, missing, seq)
     ((number, holder),) = yield Statement(ENQUEUE_COPY, params)
     if holder is not None:
         assert key is not None
         return Duplicate(holder, type_, key, BY_NUMBER[number], is_rejected=True)
+    if mode is not None:
+        yield Statement(COPY_DEPENDENCIES, (seq, fresh))
     yield Statement(RECORD_SUCCESSOR, (seq,))
     return Replayed(dead_id, fresh, type_, BY_NUMBER[number])
 

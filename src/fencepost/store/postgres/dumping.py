@@ -38,6 +38,11 @@ ATTEMPTS = """
 select seq, version, number, worker, outcome, started_at, ended_at, failure
 from fencepost.attempt where seq = any (%s::bigint[]) order by seq, version
 """
+DEPENDENCIES = """
+select dependency.child, job.id::text
+from fencepost.dependency join fencepost.job on job.seq = dependency.parent
+where dependency.child = any (%s::bigint[]) order by dependency.child, dependency.place
+"""
 KEYS = """
 select job.seq, held.window_ends_at from fencepost.job
 join fencepost.lane on lane.lane = job.lane
@@ -58,6 +63,9 @@ def dump(env: Env, after: int, limit: int) -> Plan[Dump]:
     past: defaultdict[int, list[Row]] = defaultdict(list)
     for row in (yield Statement(ATTEMPTS, (seqs,))):
         past[row[0]].append(row[1:])
+    awaited: defaultdict[int, list[str]] = defaultdict(list)
+    for child, parent_id in (yield Statement(DEPENDENCIES, (seqs,))):
+        awaited[child].append(parent_id)
     held: dict[int, datetime | None] = dict((yield Statement(KEYS, (seqs,))))
     policies = yield from env.catalog.policies({row[5] for row in rows})
     records = []
@@ -73,6 +81,7 @@ def dump(env: Env, after: int, limit: int) -> Plan[Dump]:
                 holds_key=seq in held,
                 key_ends_at=None if ends_at is None else utc(ends_at),
                 is_dead_letter=bool(is_dead_letter),
+                dependencies=tuple(awaited[seq]),
             )
         )
     return Dump(records, seqs[-1])

@@ -13,6 +13,7 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres import graphs
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rows import body_fields, plain_json
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
@@ -56,6 +57,10 @@ class _Batch:
 
 def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
     """Store *jobs* in their order, each unless its key is held."""
+    if graphs.is_graph(jobs):
+        urgent = graphs.inherited(jobs)
+        numbers = yield from env.catalog.number(urgent)
+        return (yield from graphs.enqueue(env, urgent, numbers, atomic=atomic))
     numbers = yield from env.catalog.number(jobs)
     batches: list[_Batch] = []
     for job, id_ in zip(jobs, env.clock.new_ids(len(jobs)), strict=True):

@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 
 from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import Body, JobRecord, NewJob
+from fencepost.core.job import Body, Job, JobRecord, NewJob
 from fencepost.core.limits import DUMP_BYTES
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.control import HOLD_MARKS, HOLDER
+from fencepost.store.postgres.linking import link
 from fencepost.store.postgres.rows import body_fields
 from fencepost.store.records import loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
-from fencepost.store.states import NUMBER
+from fencepost.store.states import MODE_NUMBER, NUMBER
 from fencepost.store.texts import encode_failure, encode_json
 
 # Numbered after they are sorted, so that jobs due at the same time keep their order. Whatever is
@@ -31,15 +32,18 @@ with given as materialized (
     started_at timestamptz, completed_at timestamptz, worker text, is_dead_letter boolean,
     key text, key_window bigint, correlation_id text, tags jsonb, replay_of uuid, failure text,
     progress text, encoding smallint, payload text, payload_hex text, result_encoding smallint,
-    result text, result_hex text, checkpoint_encoding smallint, checkpoint text, checkpoint_hex text
+    result text, result_hex text, checkpoint_encoding smallint, checkpoint text,
+    checkpoint_hex text, flow text, node text, mode smallint, depth smallint, gathers boolean,
+    missing integer
   )
 ), stored as (
   insert into fencepost.job(
     seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, reopened_version, encoding,
-    payload, payload_bytes, key, key_window, correlation_id, tags, replay_of)
+    payload, payload_bytes, key, key_window, correlation_id, tags, replay_of, flow, node, mode,
+    depth, gathers)
   select nextval('fencepost.seq'), id, created_at, run_at, expires_at, lane, policy, max_attempts,
     reopened_version, encoding, payload, decode(payload_hex, 'hex'), key, key_window,
-    correlation_id, tags, replay_of
+    correlation_id, tags, replay_of, flow, node, mode, depth, gathers
   from (select * from given order by place) as sorted
   on conflict (id) do nothing returning seq, id
 ), fresh as materialized (
@@ -55,6 +59,11 @@ with given as materialized (
   insert into fencepost.delayed(seq, run_at, since, scheduled_at, lane, attempt, version, state)
   select seq, run_at, updated_at, scheduled_at, lane, attempt, version, state
   from fresh where state in (2, 4)
+), held_up as (
+  insert into fencepost.pending(
+    seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing)
+  select seq, run_at, updated_at, scheduled_at, lane, attempt, version, mode, missing
+  from fresh where state = 0
 ), in_line as (
   insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
   select run_at, seq, nullif(scheduled_at, created_at), lane, attempt, version
@@ -122,6 +131,7 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     if attempts:
         yield Statement(LOAD_ATTEMPTS, (_json(attempts),))
     yield from _take_keys(env, loaded)
+    yield from link(env, loaded)
     replies: list[LoadReply] = []
     for record in records:
         job_id = record.job.id
@@ -196,11 +206,24 @@ def _fields(numbers: Numbers, record: JobRecord, place: int) -> dict[str, Any]:
         "tags": job.tags or None,
         "replay_of": job.replay_of,
         "failure": encode_failure(job.failure),
+        **_waits(job),
         "progress": None if job.progress is None else encode_json(job.progress),
         **_body(job.payload, "encoding", "payload"),
         **_body(job.result, "result_encoding", "result"),
         **_body(job.checkpoint, "checkpoint_encoding", "checkpoint"),
     }
+
+
+def _waits(job: Job) -> dict[str, Any]:
+    fields: dict[str, Any] = {"flow": job.flow, "node": job.node}
+    if job.waits is not None:
+        fields |= {
+            "mode": MODE_NUMBER[job.waits.mode],
+            "depth": job.waits.depth,
+            "gathers": job.waits.gathers or None,
+            "missing": job.waits.missing,
+        }
+    return fields
 
 
 def _body(body: Body | None, encoding_name: str, name: str) -> dict[str, Any]:

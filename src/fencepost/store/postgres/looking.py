@@ -7,7 +7,7 @@ from typing import Any
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.instants import from_us, to_us
-from fencepost.core.job import Attempt, AttemptOutcome, Job
+from fencepost.core.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
 from fencepost.store.plan import Plan, Row, Statement
@@ -18,6 +18,7 @@ from fencepost.store.postgres.roster import workers
 from fencepost.store.postgres.rows import (
     JOB_COLUMNS,
     decode_attempt,
+    decode_body,
     decode_dead_letter,
     decode_job,
     utc,
@@ -86,6 +87,25 @@ COUNTS_BY = """
 select l.{column}, t.state, sum(t.count)::bigint
 from fencepost.lane l join fencepost.tally t on t.lane = l.lane
 group by 1, 2
+"""
+DEPENDENCIES = """
+select c.id::text, p.id::text, l.type, coalesce(d.state, (
+    select state from fencepost.jobs where jobs.seq = p.seq
+  ))::smallint, p.node, {result}
+from fencepost.job c
+join fencepost.dependency on dependency.child = c.seq
+join fencepost.job p on p.seq = dependency.parent
+join fencepost.lane l on l.lane = p.lane
+left join fencepost.done d on d.seq = p.seq
+where c.id = any (%s::uuid[]) order by c.seq, dependency.place
+"""
+WITH_RESULTS = DEPENDENCIES.format(result="d.encoding, d.result, d.result_bytes")
+WITHOUT_RESULTS = DEPENDENCIES.format(result="null, null, null")
+DEPENDENTS = """
+select p.id::text, c.id::text from fencepost.job p
+join fencepost.dependency on dependency.parent = p.seq
+join fencepost.job c on c.seq = dependency.child
+where p.id = any (%s::uuid[]) order by c.seq
 """
 PAUSED = "select name from fencepost.pause where scope = %s"
 QUEUE_LIMITS = "select name, max_running from fencepost.max_running where scope = 'queue'"
@@ -157,7 +177,44 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         app_running=app_running,
         jobs_ahead=(yield from _jobs_ahead(job)),
         has_worker=(yield from _has_worker(env, job)),
+        dependencies=(yield from _awaited(job)),
     )
+
+
+def _awaited(job: Job) -> Plan[tuple[Dependency, ...]]:
+    if job.state is not State.PENDING:
+        return ()
+    (found,) = yield from dependencies([job.id])
+    return tuple(found)
+
+
+def dependencies(
+    job_ids: Sequence[str], *, with_results: bool = False
+) -> Plan[list[list[Dependency]]]:
+    """Return what each job waits for or waited for, in order."""
+    wanted = list(wanted_ids(job_ids).values())
+    sql = WITH_RESULTS if with_results else WITHOUT_RESULTS
+    found: dict[str, list[Dependency]] = {}
+    for row in (yield Statement(sql, (wanted,))) if wanted else ():
+        child, job_id, type_, number, node, *body = row
+        dependency = Dependency(
+            job_id=job_id,
+            type=type_,
+            state=BY_NUMBER[number],
+            node=node,
+            result=decode_body(*body),
+        )
+        found.setdefault(child, []).append(dependency)
+    return [found.get(job_id.lower(), []) for job_id in job_ids]
+
+
+def dependents(job_ids: Sequence[str]) -> Plan[list[list[str]]]:
+    """Return who waits for each job or waited for it, oldest first."""
+    wanted = list(wanted_ids(job_ids).values())
+    found: dict[str, list[str]] = {}
+    for parent, child in (yield Statement(DEPENDENTS, (wanted,))) if wanted else ():
+        found.setdefault(parent, []).append(child)
+    return [found.get(job_id.lower(), []) for job_id in job_ids]
 
 
 def get_limit(scope: Scope, name: str) -> Plan[int | None]:

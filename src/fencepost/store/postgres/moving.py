@@ -73,7 +73,7 @@ def put(env: Env, jobs: Sequence[dict[str, Any]]) -> Plan[None]:
         yield Statement(PUT, (env.now, _encoder.encode(jobs).decode()))
 
 
-def end(env: Env, endings: Sequence[Ending]) -> Plan[None]:
+def put_ended(env: Env, endings: Sequence[Ending]) -> Plan[None]:
     """Put down jobs whose attempt, or whose life, has ended."""
     yield from put(env, [_ended(*ending) for ending in endings])
 

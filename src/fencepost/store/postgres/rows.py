@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from fencepost.core.dependencies import Waits
 from fencepost.core.ids import attempt_id, previous_attempt_id
 from fencepost.core.job import (
     EMPTY,
@@ -21,7 +22,7 @@ from fencepost.core.lifecycle import State
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
 from fencepost.store.plan import Row
-from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS
+from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS, MODES
 from fencepost.store.texts import UNREADABLE, decode_failure, decode_progress, readable_tags
 
 _raw = msgspec.json.Decoder(msgspec.Raw)
@@ -34,7 +35,7 @@ seq, id::text, queue, type, priority, policy, state, attempt, max_attempts, vers
 lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
 expires_at, key, correlation_id, tags::text, replay_of::text, failure, progress,
 checkpoint_encoding, checkpoint, checkpoint_bytes, result_encoding, result, result_bytes,
-encoding, payload, payload_bytes
+flow, node, mode, missing, depth, gathers, encoding, payload, payload_bytes
 """
 """What to select from the view of all jobs."""
 
@@ -46,7 +47,7 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
         expires_at, key, correlation_id, tags, replay_of, failure, progress,
         checkpoint_encoding, checkpoint, checkpoint_bytes, result_encoding, result, result_bytes,
-        encoding, payload, payload_bytes,
+        flow, node, mode, missing, depth, gathers, encoding, payload, payload_bytes,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
     return Job(
@@ -76,6 +77,9 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         tags=readable_tags(tags),
         correlation_id=correlation_id,
         replay_of=replay_of,
+        waits=None if mode is None else Waits(MODES[mode], missing, depth, bool(gathers)),
+        flow=flow,
+        node=node,
     )
 
 

@@ -29,7 +29,7 @@ COUNT_JOBS = "select count(*) from fencepost.job j where {conditions}"
 
 RECENT = f"""
 select j.seq from (
-  select seq, lane, run_at, correlation_id, tags from fencepost.job
+  select seq, lane, run_at, correlation_id, tags, flow from fencepost.job
   where seq < %s order by seq desc limit {WALK}
 ) as j
 where {{conditions}} order by j.seq desc limit %s
@@ -54,6 +54,7 @@ MERGED = "select x.seq from ({branches}) as x order by x.seq desc limit %s"
 BRANCHES = {
     "ready": "select x.seq from fencepost.ready x where {lane}",
     "delayed": "select x.seq from fencepost.delayed x where x.state = {number} and {lane}",
+    "pending": "select x.seq from fencepost.pending x where {lane}",
     "lease": """
 select x.seq from (select lane, unnest(seqs) as seq from fencepost.lease) as x where {lane}
 """,
@@ -77,12 +78,14 @@ or (select true from fencepost.ready r
     "delayed": """
 (select true from fencepost.delayed w where w.seq = j.seq and w.state in ({numbers}))
 """,
+    "pending": "(select true from fencepost.pending w where w.seq = j.seq)",
     "lease": "j.seq in (select unnest(seqs) from fencepost.lease)",
     "done": """
 (select true from fencepost.done d where d.seq = j.seq and d.state in ({numbers}))
 """,
 }
 TABLES = {
+    State.PENDING: "pending",
     State.SCHEDULED: "ready",
     State.DELAYED: "delayed",
     State.RETRYING: "delayed",
@@ -112,7 +115,7 @@ class Search(NamedTuple):
     lanes: list[int] | None
     """None for all."""
     marks: Condition
-    """What indexes of ``job`` know: tags and the correlation id."""
+    """What indexes of ``job`` know: tags, the correlation id and the flow."""
 
     @property
     def is_marked(self) -> bool:
@@ -192,11 +195,7 @@ def _prepared(filter: JobFilter) -> Plan[Search]:
         every = _all_of(*named)
         rows = yield Statement(LANES.format(conditions=every.sql), every.params)
         lanes = _numbers(rows)
-    # No job of this store is ever PENDING.
-    states = tuple(state for state in filter.states if state in TABLES)
-    if filter.states and not states:
-        lanes = []
-    return Search(states, lanes, _marks(filter))
+    return Search(filter.states, lanes, _marks(filter))
 
 
 def _marks(filter: JobFilter) -> Condition:
@@ -205,6 +204,8 @@ def _marks(filter: JobFilter) -> Condition:
         marks.append(Condition("j.tags @> %s::jsonb", (encode_json(filter.tags),)))
     if filter.correlation_id is not None:
         marks.append(Condition("j.correlation_id = %s", (filter.correlation_id,)))
+    if filter.flow is not None:
+        marks.append(Condition("j.flow = %s", (filter.flow,)))
     return _all_of(*marks) if marks else ALWAYS
 
 

@@ -16,7 +16,8 @@ from fencepost.core.payload import NULL
 from fencepost.store.batches import told_in_order
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.moving import LIFT_LEASED, Ending, end, lifted
+from fencepost.store.postgres.dependents import Told, end, told
+from fencepost.store.postgres.moving import LIFT_LEASED, Ending, lifted
 from fencepost.store.postgres.rows import body_fields, plain_json
 from fencepost.store.postgres.tokens import NOWHERE, Fence, read_token
 from fencepost.store.replies import (
@@ -24,6 +25,7 @@ from fencepost.store.replies import (
     Extended,
     HeartbeatReply,
     LeaseLost,
+    Moved,
     Saved,
     SaveReply,
     Settled,
@@ -55,7 +57,15 @@ where given.secret = coalesce(done.secret, (
 
 Reply = TypeVar("Reply")
 
-_lost = msgspec.json.Decoder(list[tuple[str, int]])
+
+class _Completed(msgspec.Struct):
+    """What there is to say of a batch of successes."""
+
+    lost: list[tuple[str, int]] | None
+    moved: list[Told] | None
+
+
+_completed = msgspec.json.Decoder(_Completed)
 _extended = msgspec.json.Decoder(list[tuple[int, int, int]])
 
 
@@ -68,10 +78,11 @@ def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply
             first.setdefault(fence, settlement)
     successes = {fence: each for fence, each in first.items() if _is_plain_success(each)}
     alone = len(successes) == len(first)
-    lost = yield from _complete(env, successes, alone=alone)
+    lost, followed = yield from _complete(env, successes, alone=alone)
     if not alone:
         others = {fence: each for fence, each in first.items() if fence not in successes}
-        lost |= yield from _settle_each(env, others)
+        more_lost, more_followed = yield from _settle_each(env, others)
+        lost, followed = lost | more_lost, followed + more_followed
     lanes = yield from env.catalog.lanes({fence.lane for fence in first})
     replies: list[SettleReply] = []
     settled: set[Fence] = set()
@@ -83,11 +94,13 @@ def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply
             replies.append(AlreadySettled(job_id, first[fence].decision.state))
         else:
             settled.add(fence)
-            replies.append(Settled(job_id, lanes[fence.lane].type, settlement.decision.state))
+            state, type_ = settlement.decision.state, lanes[fence.lane].type
+            replies.append(Settled(job_id, type_, state, followed))
+            followed = ()
     if lost:
         replies = yield from _with_repeats(replies, fences)
     if len(settled) < len(replies):
-        replies = told_in_order((yield from _with_states(replies)))
+        replies = told_in_order((yield from with_states(replies)))
     return replies
 
 
@@ -99,10 +112,12 @@ def _is_plain_success(settlement: Settlement) -> bool:
     return result is None or result is NULL or plain_json(result) is not None
 
 
-def _complete(env: Env, successes: dict[Fence, Settlement], *, alone: bool) -> Plan[set[Fence]]:
-    """Record successes; return those whose lease was not valid."""
+def _complete(
+    env: Env, successes: dict[Fence, Settlement], *, alone: bool
+) -> Plan[tuple[set[Fence], tuple[Moved, ...]]]:
+    """Record successes; return those whose lease was not valid, and who was let go."""
     if not successes:
-        return set()
+        return set(), ()
     groups = []
     for secret, fences in _by_secret(successes).items():
         results = [successes[fence].decision.result or NULL for fence in fences]
@@ -111,9 +126,11 @@ def _complete(env: Env, successes: dict[Fence, Settlement], *, alone: bool) -> P
     groups_json = "[" + ",".join(groups) + "]"
     ((text,),) = yield Statement(COMPLETE, (env.now, groups_json), alone=alone)
     if text is None:
-        return set()
-    lost = {(UUID(secret).hex, seq) for secret, seq in _lost.decode(text)}
-    return {fence for fence in successes if (fence.secret, fence.seq) in lost}
+        return set(), ()
+    completed = _completed.decode(text)
+    lost = {(UUID(secret).hex, seq) for secret, seq in completed.lost or ()}
+    followed = yield from told(env, completed.moved or ())
+    return {fence for fence in successes if (fence.secret, fence.seq) in lost}, tuple(followed)
 
 
 def _results(results: Sequence[Body]) -> str:
@@ -130,8 +147,10 @@ def _by_secret(fences: Iterable[Fence]) -> dict[str, list[Fence]]:
     return dict(sorted(groups.items()))
 
 
-def _settle_each(env: Env, others: dict[Fence, Settlement]) -> Plan[set[Fence]]:
-    """Record failures, releases and the like; return those whose lease was not valid."""
+def _settle_each(
+    env: Env, others: dict[Fence, Settlement]
+) -> Plan[tuple[set[Fence], tuple[Moved, ...]]]:
+    """Record failures, releases and the like; return the same."""
     groups = [
         [secret, "{" + ",".join(str(fence.seq) for fence in fences) + "}"]
         for secret, fences in _by_secret(others).items()
@@ -139,8 +158,8 @@ def _settle_each(env: Env, others: dict[Fence, Settlement]) -> Plan[set[Fence]]:
     jobs = lifted((yield Statement(LIFT_LEASED, (env.now, encode_json(groups)))))
     held = {Fence(job.seq, job.lane, UUID(job.secret).hex): job for job in jobs}
     endings = [Ending(job, others[fence].decision, True) for fence, job in held.items()]
-    yield from end(env, endings)
-    return others.keys() - held.keys()
+    followed = yield from end(env, endings)
+    return others.keys() - held.keys(), followed
 
 
 def _with_repeats(replies: list[SettleReply], fences: Sequence[Fence]) -> Plan[list[SettleReply]]:
@@ -178,7 +197,7 @@ def _states(job_ids: Iterable[str]) -> Plan[dict[str, State]]:
     return {job_id: BY_NUMBER[number] for job_id, number in rows}
 
 
-def _with_states(replies: list[Reply]) -> Plan[list[Reply]]:
+def with_states(replies: list[Reply]) -> Plan[list[Reply]]:
     """Tell those who lost a lease what has become of their job."""
     lost = [reply.job_id for reply in replies if isinstance(reply, LeaseLost)]
     if not lost:
@@ -214,7 +233,7 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
             replies.append(LeaseLost(beat.job_id))
         else:
             replies.append(Extended(beat.job_id, from_us(expires_at)))
-    return (yield from _with_states(replies))
+    return (yield from with_states(replies))
 
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
@@ -231,4 +250,4 @@ def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
             params = (env.now, fence.secret, fence.seq, progress, *checkpoint)
             ((is_saved,),) = yield Statement(SAVE, params, alone=len(saves) == 1)
         replies.append(Saved(item.job_id) if is_saved else LeaseLost(item.job_id))
-    return (yield from _with_states(replies))
+    return (yield from with_states(replies))

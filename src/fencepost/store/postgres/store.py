@@ -11,7 +11,7 @@ import psycopg
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Job, JobRecord, NewJob
+from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.store.news import topics_of
@@ -23,12 +23,14 @@ from fencepost.store.postgres import (
     dumping,
     enqueueing,
     examination,
+    graphs,
     joining,
     loading,
     looking,
     roster,
     schema,
     settling,
+    spawning,
     upkeep,
 )
 from fencepost.store.postgres.bell import Bell
@@ -60,6 +62,7 @@ from fencepost.store.replies import (
     RetryReply,
     SaveReply,
     SettleReply,
+    SpawnReply,
     Term,
     TypeView,
 )
@@ -72,6 +75,7 @@ from fencepost.store.requests import (
     RetryRequest,
     Save,
     Scope,
+    Spawn,
     WorkerInfo,
 )
 
@@ -222,7 +226,8 @@ class PostgresStore(Store):
     @operation(Effect.WRITE)
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
         plan = enqueueing.enqueue(self._env, jobs, atomic=atomic)
-        return joining.all_or_none(plan) if atomic and self._is_joined else plan
+        can_refuse = atomic or graphs.is_graph(jobs)
+        return joining.all_or_none(plan) if can_refuse and self._is_joined else plan
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
@@ -239,6 +244,10 @@ class PostgresStore(Store):
     @operation(Effect.WRITE)
     def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
         return settling.save(self._env, saves)
+
+    @operation(Effect.WRITE)
+    def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
+        return spawning.spawn(self._env, spawns)
 
     # Control.
 
@@ -314,6 +323,16 @@ class PostgresStore(Store):
     @operation(Effect.READ)
     def attempts(self, job_id: str) -> Plan[list[Attempt] | None]:
         return looking.attempts(job_id)
+
+    @operation(Effect.READ)
+    def dependencies(
+        self, job_ids: Sequence[str], *, with_results: bool = False
+    ) -> Plan[list[list[Dependency]]]:
+        return looking.dependencies(job_ids, with_results=with_results)
+
+    @operation(Effect.READ)
+    def dependents(self, job_ids: Sequence[str]) -> Plan[list[list[str]]]:
+        return looking.dependents(job_ids)
 
     @operation(Effect.READ)
     def situation(self, job_id: str) -> Plan[Situation | None]:

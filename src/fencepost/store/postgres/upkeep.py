@@ -18,14 +18,8 @@ from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.moving import (
-    LIFT,
-    LIFT_EXPIRED,
-    Ending,
-    Standing,
-    end,
-    lifted,
-)
+from fencepost.store.postgres.dependents import end
+from fencepost.store.postgres.moving import LIFT, LIFT_EXPIRED, Ending, Standing, lifted
 from fencepost.store.replies import Moved, Pruned
 from fencepost.store.requests import PruneRequest
 from fencepost.store.states import BY_NUMBER, NUMBER
@@ -54,7 +48,8 @@ select seq, (select max(seq) from fencepost.job),
 from fencepost.job where seq > %s::bigint order by seq limit 1
 """
 # By place, so that a job that is reopened or discarded meanwhile is passed over. Deleted first: a
-# row of done is what everybody locks who does something to a terminal job.
+# row of done is what everybody locks who does something to a terminal job, or is to wait for one.
+# What somebody who has not ended waited for is kept: its result may be asked for.
 PRUNE_DONE = """
 with given as (
   select coalesce(%s::timestamptz, clock_timestamp()) as now
@@ -71,8 +66,11 @@ delete from fencepost.done where ctid = any (array(
     where held.type = (select type from fencepost.lane where lane.lane = job.lane)
       and held.key = job.key and held.seq = job.seq
       and held.window_ends_at > (select now from given)
-  ))
-  order by done.seq limit %s
+  )) and not exists (
+    select 1 from fencepost.dependency where dependency.parent = done.seq
+      and not exists (select 1 from fencepost.done as child where child.seq = dependency.child)
+  )
+  order by done.seq limit %s for update of done skip locked
 )) returning seq, state
 """
 # By (type, key), which is indexed; a key that has passed on to another job stays with it.
@@ -85,6 +83,8 @@ with ended as (
   delete from fencepost.attempt where seq = any (%s::bigint[])
 ), saves as (
   delete from fencepost.saved where seq = any (%s::bigint[])
+), links as (
+  delete from fencepost.dependency where parent = any (%s::bigint[]) or child = any (%s::bigint[])
 ), keys as (
   delete from fencepost.idempotency as held using gone join fencepost.lane on lane.lane = gone.lane
   where held.type = lane.type and held.key = gone.key and held.seq = gone.seq
@@ -136,10 +136,13 @@ def _end(env: Env, endings: Sequence[Ending]) -> Plan[list[Moved]]:
     if not endings:
         return []
     lanes = yield from env.catalog.lanes({ending.job.lane for ending in endings})
-    yield from end(env, endings)
-    return [
-        Moved(e.job.job_id, lanes[e.job.lane].type, e.decision.state, e.job.state) for e in endings
-    ]
+    followed = yield from end(env, endings)
+    moved = []
+    for job, decision, _ in endings:
+        type_ = lanes[job.lane].type
+        moved.append(Moved(job.job_id, type_, decision.state, job.state, followed))
+        followed = ()
+    return moved
 
 
 def promote(env: Env, limit: int) -> Plan[list[Moved]]:
@@ -175,7 +178,7 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     ended = yield Statement(PRUNE_DONE, params)
     seqs = [seq for seq, _ in ended]
     if seqs:
-        yield Statement(PRUNE_REST, (seqs, [number for _, number in ended], seqs, seqs, seqs))
+        yield Statement(PRUNE_REST, (seqs, [number for _, number in ended], *[seqs] * 5))
     if len(seqs) == request.limit:
         return Pruned(len(seqs), max(seqs))
     return Pruned(len(seqs), end_ if end_ < last else None)

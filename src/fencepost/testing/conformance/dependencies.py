@@ -319,17 +319,41 @@ class TestDependencies:
         assert bring(h, a, State.COMPLETED).followed == ()
         assert h.state(b) is h.state(c) is State.CANCELLED
 
-    def test_cancelling_a_whole_chain_at_once_ends_each_job_once(self, h: Harness) -> None:
-        a, b, c = h.submit_all(job("a"), job("b", after=after(0)), job("c", after=after(1)))
-        first, second, third = h.run(h.store.cancel([a, b, c]))
-        assert isinstance(first, Moved)
-        assert {second, third} <= {
-            Conflict(b, State.CANCELLED),
-            Conflict(c, State.CANCELLED),
-        }
-        assert [h.state(each) for each in (a, b, c)] == [State.CANCELLED] * 3
+    def test_what_is_cancelled_together_is_cancelled_on_no_other_account(self, h: Harness) -> None:
+        a, b, c, d = h.submit_all(
+            job("a"),
+            job("b", after=after(0)),
+            job("c", after=after(1)),
+            job("d", after=after(2)),
+        )
+        replies = h.run(h.store.cancel([a, b, c, b]))
+        moved = [reply for reply in replies if isinstance(reply, Moved)]
+        assert [(each.job_id, each.was) for each in moved] == [
+            (a, State.SCHEDULED),
+            (b, State.PENDING),
+            (c, State.PENDING),
+        ]
+        assert replies[3] == Conflict(b, State.CANCELLED)
+        followed = [each for reply in moved for each in reply.followed]
+        assert followed == [Moved(d, "d", State.CANCELLED, State.PENDING)]
+        assert [culprit(h, each) for each in (a, b, c, d)] == [None, None, None, c]
         counts = {view.name: view.counts for view in h.run(h.store.types())}
-        assert counts == {name: {State.CANCELLED: 1} for name in "abc"}
+        assert counts == {name: {State.CANCELLED: 1} for name in "abcd"}
+
+    def test_lifetimes_that_end_together_end_each_on_its_own_account(self, h: Harness) -> None:
+        """S1-44: whoever has outlived its own lifetime says so."""
+        short = Policy(lifetime=5.0)
+        a, b, c = h.submit_all(
+            job("a", policy=short),
+            job("b", after=after(0), policy=short),
+            job("c", after=after(1)),
+        )
+        h.advance(5)
+        moved = h.run(h.store.expire(10))
+        assert [each.job_id for each in moved] == [a, b]
+        followed = [each for reply in moved for each in reply.followed]
+        assert followed == [Moved(c, "c", State.DEAD_LETTER, State.PENDING)]
+        assert [culprit(h, each) for each in (a, b, c)] == [None, None, b]
 
     def test_the_most_urgent_priority_is_inherited(self, h: Harness) -> None:
         """S1-37, S1-69: a dependent inherits the most urgent priority of its dependencies."""

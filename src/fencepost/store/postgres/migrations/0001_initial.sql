@@ -1,13 +1,15 @@
 -- Every state has a narrow table of its own, and the description of a job is written once:
 --
 --   job        what was submitted                          inserted once
+--   pending    PENDING, on others                          deleted when they let it go
 --   ready      SCHEDULED, in line                          deleted by a claim, never updated
 --   delayed    DELAYED and RETRYING, by due time           deleted when due
 --   lease      RUNNING: one row for the jobs of one claim  deleted with its last job
 --   done       everything terminal, with the result        inserted once
 --   attempt    attempts that did not succeed               inserted once
 --
--- A live job stands in exactly one of ready, delayed and lease; a job with a row in done is terminal.
+-- A live job stands in exactly one of pending, ready, delayed and lease; a job with a row in done is
+-- terminal.
 -- Time is the server's: p_now is null in production, and set by tests that stop the clock.
 
 -- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
@@ -52,12 +54,44 @@ create table fencepost.job(
   key_window bigint,
   correlation_id text,
   tags jsonb,
-  replay_of uuid
+  replay_of uuid,
+  flow text,
+  node text,
+  mode smallint,
+  depth smallint,
+  gathers boolean
 );
 create unique index job_id on fencepost.job(id);
 create index job_lifetime on fencepost.job(expires_at);
 create index job_correlation on fencepost.job(correlation_id) where correlation_id is not null;
+create index job_flow on fencepost.job(flow) where flow is not null;
 create index job_tags on fencepost.job using gin(tags jsonb_path_ops) where tags is not null;
+
+-- Who waits for whom, or did; place is the order in which they were named.
+create table fencepost.dependency(
+  parent bigint not null,
+  child bigint not null,
+  place integer not null,
+  primary key (parent, child)
+);
+create index dependency_child on fencepost.dependency(child, place);
+
+-- Jobs that wait for others, how many of which must still let them go. Whoever ends one of those
+-- counts down in the same transaction, and locks these rows by their number.
+create table fencepost.pending(
+  seq bigint primary key,
+  run_at timestamptz not null,
+  since timestamptz not null,
+  scheduled_at timestamptz,
+  lane integer not null,
+  attempt integer not null,
+  version integer not null,
+  mode smallint not null,
+  missing integer not null
+) with (
+  fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
 
 -- scheduled_at is null for a job that was ready when it was submitted: it is its created_at, and
 -- its run_at is the job's own. The others are found by ready_again.
@@ -334,7 +368,8 @@ begin
   for j in select * from json_to_recordset(p_jobs) as x(
     id uuid, lane integer, type text, policy integer, max_attempts integer, delay bigint,
     run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
-    tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text
+    tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text, flow text,
+    node text, mode smallint, depth smallint, gathers boolean, missing integer
   ) loop
     v_seq := nextval('fencepost.seq');
     if j.key is not null and not fencepost.take_key(t, j.type, j.key, v_seq, j.key_window) then
@@ -342,14 +377,18 @@ begin
       continue;
     end if;
     due := greatest(coalesce(j.run_at, t + j.delay * interval '1 microsecond'), t);
-    v_state := case when due <= t then 1 else 2 end;
+    v_state := case when j.missing > 0 then 0 when due <= t then 1 else 2 end;
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
-      correlation_id, tags, replay_of, encoding, payload, payload_bytes)
+      correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
+      gathers)
     values (v_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
       j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
-      j.payload, decode(j.payload_hex, 'hex'));
-    if v_state = 1 then
+      j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers);
+    if v_state = 0 then
+      insert into fencepost.pending(seq, run_at, since, lane, attempt, version, mode, missing)
+      values (v_seq, due, t, j.lane, 0, 0, j.mode, j.missing);
+    elsif v_state = 1 then
       insert into fencepost.ready(lane, run_at, seq) values (j.lane, due, v_seq);
     else
       insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
@@ -359,6 +398,79 @@ begin
     v_replies := v_replies || json_build_array(v_state, null);
   end loop;
   return array_to_json(v_replies);
+end $$;
+
+-- Jobs of flows and jobs that wait for others, whose numbers, keys and places among each other are
+-- settled: `ended` and `failure` are set for one that has ended with what it was to wait for.
+-- Returns the states in which they are stored.
+create function fencepost.enqueue_graph(p_now timestamptz, p_jobs json)
+returns smallint[] language plpgsql set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+  t timestamptz;
+  v_states smallint[];
+begin
+  perform pg_current_xact_id();
+  t := coalesce(p_now, clock_timestamp());
+  with given as materialized (
+    select x.*, greatest(coalesce(x.run_at, t + x.delay * interval '1 microsecond'), t) as due
+    from json_to_recordset(p_jobs) as x(
+      seq bigint, id uuid, lane integer, policy integer, max_attempts integer, delay bigint,
+      run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
+      tags jsonb, encoding smallint, payload text, payload_hex text, flow text, node text,
+      mode smallint, depth smallint, gathers boolean, missing integer, parents bigint[],
+      ended smallint, failure text, is_dead_letter boolean
+    )
+  ), placed as materialized (
+    select given.*, coalesce(given.ended,
+      case when given.missing > 0 then 0 when due <= t then 1 else 2 end)::smallint as state
+    from given
+  ), stored as (
+    insert into fencepost.job(
+      seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
+      correlation_id, tags, encoding, payload, payload_bytes, flow, node, mode, depth, gathers)
+    select seq, id, t, due, t + lifetime * interval '1 microsecond', lane, policy, max_attempts,
+      key, key_window, correlation_id, tags, encoding, payload, decode(payload_hex, 'hex'), flow,
+      node, mode, depth, gathers
+    from placed
+  ), linked as (
+    insert into fencepost.dependency(parent, child, place)
+    select x.parent, placed.seq, x.place
+    from placed cross join lateral unnest(placed.parents) with ordinality as x(parent, place)
+  ), held_up as (
+    insert into fencepost.pending(seq, run_at, since, lane, attempt, version, mode, missing)
+    select seq, due, t, lane, 0, 0, mode, missing from placed where state = 0
+  ), in_line as (
+    insert into fencepost.ready(lane, run_at, seq) select lane, due, seq from placed where state = 1
+  ), waiting as (
+    insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
+    select seq, due, t, lane, 0, 0, 2 from placed where state = 2
+  ), over as (
+    insert into fencepost.done(
+      seq, ended_at, scheduled_at, attempt, version, state, is_dead_letter, failure)
+    select seq, t, '-infinity', 0, 0, state, is_dead_letter, failure from placed where state >= 5
+  ), counted as (
+    insert into fencepost.tally(lane, state, count)
+    select lane, state, count(*) from placed group by lane, state
+  )
+  select array_agg(state order by seq) into v_states from placed;
+  return v_states;
+end $$;
+
+-- Give keys to jobs; p_keys is [[type, key, seq, window], …]. Returns for each null, or [state, id]
+-- of the job that holds it.
+create function fencepost.take_keys(p_now timestamptz, p_keys json) returns json language plpgsql
+as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  k json;
+  v_holders json[] := '{}';
+begin
+  for k in select value from json_array_elements(p_keys) loop
+    v_holders := v_holders || case
+      when fencepost.take_key(t, k ->> 0, k ->> 1, (k ->> 2)::bigint, (k ->> 3)::bigint)
+      then 'null'::json else fencepost.holder(k ->> 0, k ->> 1) end;
+  end loop;
+  return array_to_json(v_holders);
 end $$;
 
 -- Give a key to job p_seq; false if it is held. A holder that this snapshot cannot see was submitted
@@ -420,7 +532,7 @@ begin
     )) returning run_at, seq, scheduled_at, attempt + 1 as attempt, version + 1 as version
   ), chosen as materialized (
     select taken.*, job.id, job.policy, job.max_attempts, job.encoding, job.payload,
-      job.payload_bytes, job.key, job.tags, job.correlation_id,
+      job.payload_bytes, job.key, job.tags, job.correlation_id, job.flow, job.mode,
       case when has_own_ttls then coalesce(
         (select lease_ttl from fencepost.policy where policy.policy = job.policy), p_ttl)
       else p_ttl end as ttl
@@ -440,9 +552,12 @@ begin
     '[' || seq || ',"' || id || '",' || policy || ',' || max_attempts || ',' || attempt || ','
     || version || ',' || coalesce(payload, 'null')
     || case when version = 1 and payload is not null and key is null and tags is null
-         and correlation_id is null then ']'
+         and correlation_id is null then case when flow is null and mode is null then '' else ',null' end
        else ',' || fencepost.particulars(seq, version, encoding, payload_bytes, key, tags,
-         correlation_id) || ']' end, ','), ''), count(*)
+         correlation_id) end
+    || case when flow is null and mode is null then ']'
+       else ',' || coalesce(to_json(flow)::text, 'null') || ',' || (mode is not null)::text || ']'
+       end, ','), ''), count(*)
   into popped, count from chosen;
   if count > 0 then
     insert into fencepost.tally(lane, state, count)
@@ -737,7 +852,8 @@ end $$;
 -- ------------------------------------------------------------------------------------------------
 
 -- Record successes; p_groups is [[secret, "{seq,…}", [result, …] or null], …], by secret. Returns
--- [[secret, seq], …] of those that were not held, null if all were.
+-- null if that is all there is to say, or {"lost": [[secret, seq], …] of those that were not held,
+-- "moved": of those that waited for them, see `count_down`}.
 create function fencepost.complete(p_now timestamptz, p_groups json) returns json
 language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -752,6 +868,8 @@ declare
   v_done bigint[];
   v_lost json[];
   v_count integer;
+  v_ended bigint[] := '{}';
+  v_moved json;
 begin
   for g in select value from json_array_elements(p_groups) loop
     -- Element by element: the operator -> would unescape every string, and some cannot be.
@@ -778,6 +896,7 @@ begin
         from unnest(v_seqs[1:v_count], e.attempts[1:v_count], e.versions[1:v_count],
           e.scheduled_ats[1:v_count], v_results[1:v_count])
           as x(seq, attempt, version, scheduled_at, result);
+        v_ended := v_ended || v_seqs[1:v_count];
         v_seqs := v_seqs[v_count + 1:];
         v_results := v_results[v_count + 1:];
         if v_count = cardinality(e.seqs) then
@@ -803,6 +922,7 @@ begin
         select array_agg(seq) into v_done from ended;
         v_count := coalesce(cardinality(v_done), 0);
         if v_count > 0 then
+          v_ended := v_ended || v_done;
           perform fencepost.shrink(e, v_done);
           select coalesce(array_agg(x.seq order by x.n), '{}'), array_agg(x.result order by x.n)
           into v_seqs, v_results
@@ -819,7 +939,74 @@ begin
       v_lost := v_lost || array(select json_build_array(v_secret, x) from unnest(v_seqs) as x);
     end if;
   end loop;
-  return array_to_json(v_lost);
+  -- By a statement of its own, after the locks: it sees who came to wait before they were had.
+  if exists (select 1 from fencepost.dependency where parent = any (v_ended)) then
+    v_moved := fencepost.let_go(p_now, v_ended);
+  end if;
+  if v_lost is null and v_moved is null then
+    return null;
+  end if;
+  return json_build_object('lost', array_to_json(v_lost), 'moved', v_moved);
+end $$;
+
+-- Let go of jobs that waited for p_ended, all of which have completed.
+create function fencepost.let_go(p_now timestamptz, p_ended bigint[]) returns json language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  v_children bigint[];
+  v_counts integer[];
+begin
+  select array_agg(child), array_agg(count) into v_children, v_counts from (
+    select child, count(*)::integer as count from fencepost.dependency
+    where parent = any (p_ended) group by child
+  ) as waiting;
+  return fencepost.count_down(p_now, v_children, v_counts);
+end $$;
+
+-- Have jobs wait for so many fewer, and let go of those that wait for none any more. Returns
+-- [[id, lane, state], …] of these, or null. One that waits for any one of several misses one.
+create function fencepost.count_down(
+  p_now timestamptz, p_seqs bigint[], p_counts integer[]
+) returns json language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  t timestamptz;
+  v_moved json;
+begin
+  -- In one order, whoever does it; the counts are those of a later statement.
+  perform 1 from fencepost.pending where seq = any (p_seqs) order by seq for update;
+  if not found then
+    return null;
+  end if;
+  t := coalesce(p_now, clock_timestamp());
+  with fewer as materialized (
+    select * from unnest(p_seqs, p_counts) as x(seq, count)
+  ), counted_down as (
+    update fencepost.pending p set missing = p.missing - fewer.count
+    from fewer where p.seq = fewer.seq and p.missing > fewer.count
+  ), gone as (
+    delete from fencepost.pending p using fewer
+    where p.seq = fewer.seq and p.missing <= fewer.count returning p.*
+  ), moved as materialized (
+    select gone.*, greatest(gone.run_at, t) as due,
+      case when gone.run_at <= t then 1 else 2 end as state
+    from gone
+  ), in_line as (
+    insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
+    select due, seq, t, lane, attempt, version from moved where state = 1
+  ), waiting as (
+    insert into fencepost.delayed(
+      seq, run_at, since, scheduled_at, lane, attempt, version, state)
+    select seq, due, t, scheduled_at, lane, attempt, version, 2 from moved where state = 2
+  ), counted as (
+    insert into fencepost.tally(lane, state, count)
+    select lane, 0, -count(*) from moved group by lane
+    union all
+    select lane, state, count(*) from moved group by lane, state
+  )
+  select json_agg(json_build_array(job.id, moved.lane, moved.state) order by moved.seq)
+  into v_moved from moved join fencepost.job on job.seq = moved.seq;
+  return v_moved;
 end $$;
 
 -- Take jobs out of a lease, and the lease away with the last.
@@ -1017,6 +1204,79 @@ begin
   end loop;
 end $$;
 
+-- A job that another is to wait for.
+create type fencepost.parent as (
+  id uuid, seq bigint, state smallint, priority smallint, depth smallint, failure text
+);
+
+-- Find jobs and keep them where they stand until this transaction is over: whoever ends one then
+-- sees who waits for it. A claim or a settlement may move one between two looks, so that what was
+-- not found is looked for again. Not returned: what does not exist. Leases come first and pending
+-- last, which is also the order in which a settlement locks them.
+create function fencepost.hold_parents(p_seqs bigint[]) returns setof fencepost.parent
+language plpgsql set jit = off set enable_seqscan = off as $$
+declare
+  v_rest bigint[] := p_seqs;
+  v_states smallint[];
+  v_found bigint[];
+  v_state smallint;
+  v_ended record;
+  e fencepost.lease;
+begin
+  for round in 1..20 loop
+    v_rest := array(
+      select x from unnest(v_rest) as x where exists (select 1 from fencepost.job where seq = x)
+    );
+    exit when v_rest = '{}';
+    for v_ended in
+      select seq, state, failure from fencepost.done where seq = any (v_rest) order by seq for share
+    loop
+      v_rest := array_remove(v_rest, v_ended.seq);
+      return query
+      select j.id, j.seq, v_ended.state, l.priority, coalesce(j.depth, 1::smallint),
+        case when v_ended.state > 5 then v_ended.failure end
+      from fencepost.job j join fencepost.lane l on l.lane = j.lane where j.seq = v_ended.seq;
+    end loop;
+    exit when v_rest = '{}';
+    v_found := '{}';
+    v_states := '{}';
+    for e in
+      select * from fencepost.lease where seqs && v_rest order by secret, part for share
+    loop
+      v_found := v_found || array(select x from unnest(e.seqs) as x where x = any (v_rest));
+    end loop;
+    v_states := array_fill(3::smallint, array[cardinality(v_found)]);
+    for v_ended in
+      select r.seq from fencepost.job j join fencepost.ready r on r.seq = j.seq
+        and ((r.lane = j.lane and r.run_at = j.run_at) or r.scheduled_at is not null)
+      where j.seq = any (v_rest) order by j.seq for share of r
+    loop
+      v_found := v_found || v_ended.seq;
+      v_states := v_states || 1::smallint;
+    end loop;
+    for v_ended in
+      select seq, state from fencepost.delayed where seq = any (v_rest) order by seq for share
+    loop
+      v_found := v_found || v_ended.seq;
+      v_states := v_states || v_ended.state;
+    end loop;
+    for v_ended in
+      select seq from fencepost.pending where seq = any (v_rest) order by seq for share
+    loop
+      v_found := v_found || v_ended.seq;
+      v_states := v_states || 0::smallint;
+    end loop;
+    return query
+    select j.id, j.seq, x.state, l.priority, coalesce(j.depth, 1::smallint), null::text
+    from unnest(v_found, v_states) as x(seq, state)
+    join fencepost.job j on j.seq = x.seq join fencepost.lane l on l.lane = j.lane;
+    v_rest := array(select x from unnest(v_rest) as x where x <> all (v_found));
+  end loop;
+  if v_rest <> '{}' then
+    raise exception 'jobs move on at every look' using errcode = '40001';
+  end if;
+end $$;
+
 -- Lift live jobs from wherever they stand. A claim or a settlement may move one between two looks,
 -- so that what was not found is looked for again. Not returned: what is terminal or unknown.
 create function fencepost.lift(p_seqs bigint[]) returns setof fencepost.standing
@@ -1052,6 +1312,15 @@ begin
       with gone as (delete from fencepost.delayed d where d.seq = any (v_rest) returning d.*)
       select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
         gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null, null, null
+      from gone join fencepost.job j on j.seq = gone.seq
+    loop
+      v_rest := array_remove(v_rest, s.seq);
+      return next s;
+    end loop;
+    for s in
+      with gone as (delete from fencepost.pending p where p.seq = any (v_rest) returning p.*)
+      select j.seq, j.id, gone.lane, j.policy, 0, gone.attempt, j.max_attempts, gone.version,
+        gone.run_at, gone.scheduled_at, j.expires_at, null, null, null
       from gone join fencepost.job j on j.seq = gone.seq
     loop
       v_rest := array_remove(v_rest, s.seq);
@@ -1095,7 +1364,7 @@ begin
   with given as materialized (
     select x.seq, x.lane, x.was_lane, x.state, x.was, x.attempt, x.number, x.version, x.secret,
       x.worker, x.started_at, x.outcome, x.failure, x.encoding, x.result, x.result_hex,
-      x.is_dead_letter, case when x.is_in_line then t else x.scheduled_at end as scheduled_at,
+      x.is_dead_letter, x.mode, x.missing, case when x.is_in_line then t else x.scheduled_at end as scheduled_at,
       case when x.delay is null then x.run_at
       else least(t + x.delay * interval '1 microsecond', x.expires_at) end as due
     from json_to_recordset(p_jobs) as x(
@@ -1103,8 +1372,13 @@ begin
       number integer, version integer, delay bigint, run_at timestamptz, scheduled_at timestamptz,
       expires_at timestamptz, secret uuid, worker text, started_at timestamptz, outcome text,
       failure text, encoding smallint, result text, result_hex text, is_dead_letter boolean,
-      is_in_line boolean
+      is_in_line boolean, mode smallint, missing integer
     )
+  ), held_up as (
+    insert into fencepost.pending(
+      seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing)
+    select seq, due, t, scheduled_at, lane, attempt, version, mode, missing
+    from given where state = 0
   ), ended as (
     insert into fencepost.done(
       seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
@@ -1212,24 +1486,26 @@ end $$;
 create view fencepost.jobs as
 select
   j.seq, j.id, l.queue, l.type, l.priority, j.lane, j.policy, j.max_attempts, j.created_at,
-  j.expires_at, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of,
-  coalesce(d.state, w.state, r.state, e.state)::smallint as state,
-  coalesce(d.attempt, w.attempt, r.attempt, e.attempt) as attempt,
-  coalesce(d.version, w.version, r.version, e.version) as version,
-  coalesce(w.run_at, r.run_at, e.run_at, j.run_at) as run_at,
+  j.expires_at, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.flow, j.node,
+  j.mode, coalesce(p.missing, 0) as missing, j.depth, j.gathers,
+  coalesce(d.state, w.state, p.state, r.state, e.state)::smallint as state,
+  coalesce(d.attempt, w.attempt, p.attempt, r.attempt, e.attempt) as attempt,
+  coalesce(d.version, w.version, p.version, r.version, e.version) as version,
+  coalesce(w.run_at, p.run_at, r.run_at, e.run_at, j.run_at) as run_at,
   case when d.seq is not null then nullif(coalesce(d.scheduled_at, j.created_at), '-infinity')
     when w.seq is not null then w.scheduled_at
+    when p.seq is not null then p.scheduled_at
     else coalesce(r.scheduled_at, e.scheduled_at, j.created_at) end as scheduled_at,
   coalesce(d.started_at, e.started_at, a.started_at) as started_at,
   d.ended_at as completed_at,
-  coalesce(d.ended_at, w.since, r.scheduled_at, e.started_at, j.created_at) as updated_at,
+  coalesce(d.ended_at, w.since, p.since, r.scheduled_at, e.started_at, j.created_at) as updated_at,
   coalesce(d.worker, e.worker) as worker,
   e.expires_at as lease_expires_at,
   coalesce(d.secret, e.secret) as secret,
   d.is_dead_letter,
   case when d.state = 5 then null else coalesce(d.failure, a.failure) end as failure,
   d.encoding as result_encoding, d.result, d.result_bytes,
-  case when s.version = coalesce(d.version, w.version, r.version, e.version) then s.progress
+  case when s.version = coalesce(d.version, w.version, p.version, r.version, e.version) then s.progress
     end as progress,
   s.encoding as checkpoint_encoding, s.checkpoint, s.checkpoint_bytes,
   j.encoding, j.payload, j.payload_bytes
@@ -1237,14 +1513,16 @@ from fencepost.job j
 join fencepost.lane l on l.lane = j.lane
 left join fencepost.done d on d.seq = j.seq
 left join fencepost.delayed w on w.seq = j.seq
+left join (select *, 0 as state from fencepost.pending) p on p.seq = j.seq
 left join lateral (
   select 1 as state, found.* from (
     select * from fencepost.ready x
     where x.lane = j.lane and x.run_at = j.run_at and x.seq = j.seq
-      and d.seq is null and w.seq is null
+      and d.seq is null and w.seq is null and p.seq is null
     union all
     select * from fencepost.ready x
-    where x.seq = j.seq and x.scheduled_at is not null and d.seq is null and w.seq is null
+    where x.seq = j.seq and x.scheduled_at is not null
+      and d.seq is null and w.seq is null and p.seq is null
   ) as found limit 1
 ) r on true
 left join lateral (
@@ -1252,7 +1530,7 @@ left join lateral (
     coalesce(x.attempts[n], 1) as attempt, coalesce(x.versions[n], 1) as version,
     x.run_ats[n] as run_at, x.scheduled_ats[n] as scheduled_at
   from fencepost.lease x, array_position(x.seqs, j.seq) as n
-  where d.seq is null and w.seq is null and r.seq is null and n is not null
+  where d.seq is null and w.seq is null and p.seq is null and r.seq is null and n is not null
   limit 1
 ) e on true
 left join lateral (
@@ -1261,7 +1539,8 @@ left join lateral (
      order by x.version desc limit 1) as started_at,
     (select x.failure from fencepost.attempt x where x.seq = j.seq and x.failure is not null
       and x.version > j.reopened_version order by x.version desc limit 1) as failure
-  where coalesce(d.version, w.version, r.version, e.version) > 0 and d.state is distinct from 5
+  where coalesce(d.version, w.version, p.version, r.version, e.version) > 0
+    and d.state is distinct from 5
 ) a on true
 left join fencepost.saved s on s.seq = j.seq;
 

@@ -1,0 +1,249 @@
+"""Storing jobs of flows and jobs that wait for others, whole graphs at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from fencepost.core.dependencies import check_place
+from fencepost.core.dependents import Entry, Parent, enter
+from fencepost.core.idempotency import OnDuplicate
+from fencepost.core.ids import id_text
+from fencepost.core.instants import seconds_to_us
+from fencepost.core.job import NewJob
+from fencepost.core.lifecycle import DEAD, State
+from fencepost.errors import DuplicateJobError
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.catalog import Env, Numbers
+from fencepost.store.postgres.parents import hold
+from fencepost.store.postgres.rows import body_fields
+from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
+from fencepost.store.states import BY_NUMBER, MODE_NUMBER, NUMBER
+from fencepost.store.texts import encode_failure
+
+SEQS = "select array(select nextval('fencepost.seq') from generate_series(1, %s))"
+TAKE_KEYS = "select fencepost.take_keys(%s, %s)::text"
+ENQUEUE_GRAPH = "select fencepost.enqueue_graph(%s, %s)"
+CHUNK = 5_000
+"""Jobs in one statement."""
+
+_encoder = msgspec.json.Encoder()
+_holders = msgspec.json.Decoder(list[tuple[int, str] | None])
+
+
+class Stored(NamedTuple):
+    """A job of the submission, or whoever holds its key, as those behind it see it."""
+
+    seq: int
+    parent: Parent
+
+
+class Keys(NamedTuple):
+    """Who has the keys that jobs of a submission did not get, by the places of those jobs."""
+
+    holders: dict[int, tuple[str, State]]
+    """The stored job that holds the key instead."""
+    twins: dict[int, int]
+    """The place of an earlier job of the same submission that has it."""
+
+
+def is_graph(jobs: Sequence[NewJob]) -> bool:
+    """Tell whether any of *jobs* waits for others or belongs to a flow."""
+    return any(
+        job.after is not None or job.flow is not None or job.node is not None for job in jobs
+    )
+
+
+def inherited(jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Return *jobs*, each as urgent as what it waits for in the same submission."""
+    urgent: list[NewJob] = []
+    for place, job in enumerate(jobs):
+        on = job.after.on if job.after is not None else ()
+        places = [check_place(each, place) for each in on if isinstance(each, int)]
+        priority = min([job.priority, *(urgent[each].priority for each in places)])
+        urgent.append(job if priority is job.priority else replace(job, priority=priority))
+    return urgent
+
+
+def enqueue(
+    env: Env, jobs: Sequence[NewJob], numbers: Numbers, *, atomic: bool
+) -> Plan[list[EnqueueReply]]:
+    """Store *jobs*, which ``inherited`` has returned, in their order; or raise DependencyError."""
+    ids = [id_text(id_) for id_ in env.clock.new_ids(len(jobs))]
+    ((seqs,),) = yield Statement(SEQS, (len(jobs),))
+    keys = yield from _take_keys(env, jobs, seqs)
+    parents = yield from hold(_awaited(jobs, keys))
+    stored: dict[int, Stored] = {}
+    fields: list[dict[str, Any]] = []
+    for place, job in enumerate(jobs):
+        if place in keys.twins:
+            stored[place] = stored[keys.twins[place]]
+        elif place in keys.holders:
+            if (holder := keys.holders[place][0]) in parents:
+                stored[place] = Stored(*parents[holder])
+        else:
+            behind = _behind(job, stored, parents)
+            entry = _enter(job, behind)
+            lane, policy = numbers.of(job)
+            if entry is not None and entry.priority is not job.priority:
+                lane = yield from env.catalog.lane_number(job.queue, job.type, entry.priority)
+            stored[place] = _as_stored(job, ids[place], seqs[place], entry)
+            fields.append(
+                {
+                    "seq": seqs[place],
+                    "id": ids[place],
+                    **_fields(job, lane=lane, policy=policy),
+                    **_entry_fields(entry, behind),
+                }
+            )
+    states = yield from _store(env, fields)
+    return _replies(jobs, ids, keys, states, atomic=atomic)
+
+
+def _store(env: Env, fields: Sequence[dict[str, Any]]) -> Plan[dict[str, State]]:
+    """Store what has been decided; return the state of each job by its id."""
+    states: dict[str, State] = {}
+    for start in range(0, len(fields), CHUNK):
+        chunk = fields[start : start + CHUNK]
+        ((numbers,),) = yield Statement(ENQUEUE_GRAPH, (env.now, _encoder.encode(chunk).decode()))
+        for each, number in zip(chunk, numbers, strict=True):
+            states[each["id"]] = BY_NUMBER[number]
+    return states
+
+
+def _take_keys(env: Env, jobs: Sequence[NewJob], seqs: Sequence[int]) -> Plan[Keys]:
+    """Give keys to the jobs that ask for one and can have it."""
+    first: dict[tuple[str, str], int] = {}
+    twins: dict[int, int] = {}
+    asked: dict[int, list[Any]] = {}
+    for place, job in enumerate(jobs):
+        if job.key is None:
+            continue
+        earlier = first.setdefault((job.type, job.key.value), place)
+        if earlier != place:
+            twins[place] = earlier
+            continue
+        window = None if job.key.window is None else seconds_to_us(job.key.window)
+        asked[place] = [job.type, job.key.value, seqs[place], window]
+    if not asked:
+        return Keys({}, {})
+    params = (env.now, _encoder.encode(list(asked.values())).decode())
+    ((text,),) = yield Statement(TAKE_KEYS, params)
+    holders: dict[int, tuple[str, State]] = {}
+    for place, holder in zip(asked, _holders.decode(text), strict=True):
+        if holder is not None:
+            holders[place] = (holder[1], BY_NUMBER[holder[0]])
+    for place, earlier in list(twins.items()):
+        if earlier in holders:
+            del twins[place]
+            holders[place] = holders[earlier]
+    return Keys(holders, twins)
+
+
+def _awaited(jobs: Sequence[NewJob], keys: Keys) -> list[str]:
+    """Return the ids of stored jobs that any of *jobs* is to wait for."""
+    ids: dict[str, None] = {}
+    for job in jobs:
+        for on in job.after.on if job.after is not None else ():
+            if isinstance(on, str):
+                ids[on] = None
+            elif on in keys.holders:
+                ids[keys.holders[on][0]] = None
+    return list(ids)
+
+
+def _behind(
+    job: NewJob, stored: dict[int, Stored], parents: dict[str, tuple[int, Parent]]
+) -> list[Stored]:
+    """Return what *job* is to wait for."""
+    on = job.after.on if job.after is not None else ()
+    return [
+        stored[each] if isinstance(each, int) else Stored(*parents[each.lower()]) for each in on
+    ]
+
+
+def _enter(job: NewJob, behind: Sequence[Stored]) -> Entry | None:
+    if job.after is None or not behind:
+        return None
+    parents = [each.parent for each in behind]
+    return enter(job.after.mode, job.priority, parents, gathers=job.after.gathers)
+
+
+def _as_stored(job: NewJob, job_id: str, seq: int, entry: Entry | None) -> Stored:
+    if entry is None:  # whether it is due already matters to nobody who waits for it
+        return Stored(seq, Parent(job_id, State.SCHEDULED, job.priority))
+    decision = entry.decision
+    state = State.PENDING if decision is None else decision.state
+    failure = None if decision is None else decision.failure
+    return Stored(seq, Parent(job_id, state, entry.priority, entry.waits.depth, failure))
+
+
+def _fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
+    key = job.key
+    encoding, payload, data = body_fields(job.payload)
+    return {
+        "lane": lane,
+        "policy": policy,
+        "max_attempts": job.policy.max_attempts,
+        "delay": seconds_to_us(job.delay),
+        "run_at": job.run_at,
+        "lifetime": seconds_to_us(job.policy.lifetime),
+        "key": None if key is None else key.value,
+        "key_window": None if key is None or key.window is None else seconds_to_us(key.window),
+        "correlation_id": job.correlation_id,
+        "tags": job.tags or None,
+        "encoding": encoding,
+        "payload": payload,
+        "payload_hex": None if data is None else data.hex(),
+        "flow": job.flow,
+        "node": job.node,
+    }
+
+
+def _entry_fields(entry: Entry | None, behind: Sequence[Stored]) -> dict[str, Any]:
+    if entry is None:
+        return {}
+    waits, decision = entry.waits, entry.decision
+    fields: dict[str, Any] = {
+        "mode": MODE_NUMBER[waits.mode],
+        "depth": waits.depth,
+        "gathers": waits.gathers or None,
+        "missing": waits.missing,
+        "parents": [each.seq for each in behind],
+    }
+    if decision is not None:
+        fields |= {
+            "ended": NUMBER[decision.state],
+            "failure": encode_failure(decision.failure),
+            "is_dead_letter": decision.state in DEAD or None,
+        }
+    return fields
+
+
+def _replies(
+    jobs: Sequence[NewJob],
+    ids: Sequence[str],
+    keys: Keys,
+    states: dict[str, State],
+    *,
+    atomic: bool,
+) -> list[EnqueueReply]:
+    replies: list[EnqueueReply] = []
+    for place, job in enumerate(jobs):
+        holder = keys.holders.get(place)
+        if place in keys.twins:
+            twin = ids[keys.twins[place]]
+            holder = (twin, states[twin])
+        if holder is None:
+            replies.append(Enqueued(ids[place], job.type, states[ids[place]]))
+            continue
+        assert job.key is not None
+        job_id, state = holder
+        is_rejected = job.key.on_duplicate is OnDuplicate.REJECT
+        if atomic and is_rejected:
+            raise DuplicateJobError(type=job.type, key=job.key.value, existing_id=job_id)
+        replies.append(Duplicate(job_id, job.type, job.key.value, state, is_rejected))
+    return replies

@@ -1,0 +1,53 @@
+"""Jobs that others are to wait for: found, and kept where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fencepost.core.dependents import Parent
+from fencepost.core.priority import Priority
+from fencepost.errors import UnknownDependencyError
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.states import BY_NUMBER
+from fencepost.store.texts import decode_failure
+from fencepost.store.wanted import wanted_ids
+
+COLUMNS = "id::text, seq, state, priority, depth, failure"
+HOLD_IDS = f"""
+select {COLUMNS} from fencepost.hold_parents(
+  array(select seq from fencepost.job where id = any (%s::uuid[]) order by seq))
+"""
+HOLD_OF_CHILD = f"""
+select parent.*, dependency.place from fencepost.dependency
+join (select {COLUMNS} from fencepost.hold_parents(
+  array(select parent from fencepost.dependency where child = %s order by parent))
+) as parent on parent.seq = dependency.parent
+where dependency.child = %s order by dependency.place
+"""
+
+
+def hold(job_ids: Iterable[str]) -> Plan[dict[str, tuple[int, Parent]]]:
+    """Return number and standing of each job by its id, or raise UnknownDependencyError.
+
+    Until the transaction is over nobody ends one of them: whoever wants to waits, and then sees
+    who waits for it.
+    """
+    asked = list(job_ids)
+    wanted = list(wanted_ids(asked).values())
+    rows = (yield Statement(HOLD_IDS, (wanted,))) if wanted else []
+    found = {row[0]: (row[1], _parent(row)) for row in rows}
+    for job_id in asked:
+        if job_id.lower() not in found:
+            raise UnknownDependencyError(job_id)
+    return found
+
+
+def hold_of(seq: int) -> Plan[list[tuple[int, Parent]]]:
+    """Return what a stored job waits for or waited for, in order, kept where it stands."""
+    rows: Sequence[Row] = yield Statement(HOLD_OF_CHILD, (seq, seq))
+    return [(row[1], _parent(row)) for row in rows]
+
+
+def _parent(row: Row) -> Parent:
+    job_id, _, state, priority, depth, failure, *_ = row
+    return Parent(job_id, BY_NUMBER[state], Priority(priority), depth, decode_failure(failure))
