@@ -19,8 +19,15 @@ from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make
 from fencepost.core.job import DeadLetter
 from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.names import check_type
-from fencepost.errors import DuplicateJobError, JobNotFoundError
-from fencepost.store.replies import DeadLetterPage, Duplicate, NotFound, Replayed, ReplayReply
+from fencepost.errors import DuplicateJobError, JobNotFoundError, StateConflictError
+from fencepost.store.replies import (
+    Conflict,
+    DeadLetterPage,
+    Duplicate,
+    NotFound,
+    Replayed,
+    ReplayReply,
+)
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
@@ -55,6 +62,13 @@ def replay(session: Session, job_id: str) -> Script[Replayed]:
             return replayed
         case Duplicate(existing_id, type_, key):
             raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
+        case Conflict(_, state, culprit):
+            raise StateConflictError(
+                f"job {job_id} waited for job {culprit}, which is {state}; retry that one first, "
+                f"or the whole flow",
+                job_id=job_id,
+                state=state,
+            )
         case NotFound():
             raise JobNotFoundError(job_id)
 

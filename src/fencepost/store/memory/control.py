@@ -29,14 +29,13 @@ def cancel(jobs: Jobs, job_ids: Sequence[str], now: int) -> list[CancelReply]:
     found = [jobs.get(job_id) for job_id in job_ids]
     live = {r.id: r for r in found if r is not None and not r.state.is_terminal}
     ended = moves.end_each(list(live.values()), lambda record: moves.cancel(jobs, record, now))
-    moved = {each.job_id: each for each in ended}
+    moved: dict[str, CancelReply] = {each.job_id: each for each in ended}
     replies: list[CancelReply] = []
     for job_id, record in zip(job_ids, found, strict=True):
         if record is None:
             replies.append(NotFound(job_id))
         else:
-            conflict = Conflict(record.id, record.state)
-            replies.append(moved.pop(record.id, None) or conflict)
+            replies.append(moved.pop(record.id, Conflict(record.id, record.state)))
     return replies
 
 

@@ -221,10 +221,10 @@ class TestDependencies:
         waiting = h.submit("c", after=after(*parents))
         jobs = h.claim(20).jobs
         replies = h.succeed_all(jobs)
-        followed = [
-            moved for each in replies for moved in each.followed if isinstance(each, Settled)
+        settled = [reply for reply in replies if isinstance(reply, Settled)]
+        assert [moved for each in settled for moved in each.followed] == [
+            Moved(waiting, "c", State.SCHEDULED, State.PENDING)
         ]
-        assert followed == [Moved(waiting, "c", State.SCHEDULED, State.PENDING)]
 
     def test_a_batch_of_mixed_ends_decides_each_dependent(self, h: Harness) -> None:
         good, bad = h.submit("a"), h.submit("b")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from fencepost.core.dependencies import Mode
-from fencepost.core.job import ClaimedJob
+from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Settlement
 from fencepost.store.plan import Operation
@@ -18,6 +19,21 @@ from fencepost.testing.conformance.graphs import after, bring, claim_of, ended, 
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, Harness, Run, job
 
 __all__ = ["TestRacingDependencies", "TestReopenedDependencies"]
+
+
+Ask = Callable[[Store], Operation[Any]]
+
+
+def _submitting(new: NewJob) -> Ask:
+    return lambda store: store.enqueue([new])
+
+
+def _settling(settlement: Settlement) -> Ask:
+    return lambda store: store.settle([settlement])
+
+
+def _cancelling(job_id: str) -> Ask:
+    return lambda store: store.cancel([job_id])
 
 
 class TestReopenedDependencies:
@@ -120,15 +136,8 @@ class TestRacingDependencies:
         for _ in range(10):
             parent = h.submit("a")
             claimed = claim_of(h, "a")
-            settlement = h.success(claimed)
-
-            def settle(store: Store, settlement: Settlement = settlement) -> Operation[Any]:
-                return store.settle([settlement])
-
-            def submit(store: Store, parent: str = parent) -> Operation[Any]:
-                return store.enqueue([job("c", after=after(parent, mode=mode))])
-
-            h.race([submit, settle, submit, submit], h.peers(4))
+            submit = _submitting(job("c", after=after(parent, mode=mode)))
+            h.race([submit, _settling(h.success(claimed)), submit, submit], h.peers(4))
             assert len(h.find(states=(State.PENDING,))) == 0
             claimed_jobs = h.claim(types=frozenset({"c"})).jobs
             assert len(claimed_jobs) == 3
@@ -139,14 +148,8 @@ class TestRacingDependencies:
         """S1-73: whichever comes first, the dependent is cancelled."""
         for _ in range(10):
             parent = h.submit("a")
-
-            def cancel(store: Store, parent: str = parent) -> Operation[Any]:
-                return store.cancel([parent])
-
-            def submit(store: Store, parent: str = parent) -> Operation[Any]:
-                return store.enqueue([job("c", after=after(parent))])
-
-            h.race([submit, cancel, submit, submit], h.peers(4))
+            submit = _submitting(job("c", after=after(parent)))
+            h.race([submit, _cancelling(parent), submit, submit], h.peers(4))
             assert {each.state for each in h.find()} == {State.CANCELLED}
 
     def test_the_last_of_many_at_once_lets_go(self, h: Harness) -> None:
@@ -155,12 +158,7 @@ class TestRacingDependencies:
             parents = h.submit_many(8, "a")
             waiting = h.submit("c", after=after(*parents))
             claimed = h.claim(8, types=frozenset({"a"})).jobs
-
-            def settling(each: ClaimedJob) -> Any:
-                settlement = h.success(each)
-                return lambda store: store.settle([settlement])
-
-            replies = h.race([settling(each) for each in claimed], h.peers(4))
+            replies = h.race([_settling(h.success(each)) for each in claimed], h.peers(4))
             followed = [moved for [reply] in replies for moved in reply.followed]
             assert followed == [Moved(waiting, "c", State.SCHEDULED, State.PENDING)]
             h.succeed(claim_of(h, "c"))
