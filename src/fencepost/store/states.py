@@ -24,9 +24,6 @@ PENDING = NUMBER[State.PENDING]
 SCHEDULED = NUMBER[State.SCHEDULED]
 RUNNING = NUMBER[State.RUNNING]
 
-MODES = (Mode.ALL, Mode.ANY, Mode.ENDED)
-MODE_NUMBER = {mode: number for number, mode in enumerate(MODES)}
-
 ENCODINGS = (Encoding.JSON, Encoding.BINARY)
 ENCODING_NUMBER = {encoding: number for number, encoding in enumerate(ENCODINGS)}
 

@@ -152,8 +152,6 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
         return NotFound(request.job_id)
     if not record.state.is_terminal or record.state is State.COMPLETED:
         return Conflict(record.id, record.state)
-    if duplicate := _key_taken(jobs, record, now):
-        return duplicate
     waits = record.waits
     if waits is not None:
         parents = jobs.parents(record)
@@ -161,6 +159,8 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
         if doom is not None:
             return Conflict(record.id, parents[doom].state, parents[doom].id)
         waits = replace(waits, missing=missing)
+    if duplicate := _key_taken(jobs, record, now):
+        return duplicate
     was = record.state
     if record.key is not None:
         jobs.vacate_key(record)
@@ -211,13 +211,13 @@ def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
     dead = jobs.get(job_id)
     if dead is None or dead.dead_number is None:
         return NotFound(job_id)
-    if duplicate := _key_taken(jobs, dead, now):
-        return duplicate
     parents = jobs.parents(dead)
     if dead.waits is not None:
         _, doom = judge(dead.waits.mode, [parent.state for parent in parents])
         if doom is not None:
             return Conflict(dead.id, parents[doom].state, parents[doom].id)
+    if duplicate := _key_taken(jobs, dead, now):
+        return duplicate
     fresh = _copy_of(dead, jobs, clock, now)
     jobs.change(dead, dead_number=None)
     add_behind(jobs, fresh, parents, _dependencies_of(dead, parents), now)

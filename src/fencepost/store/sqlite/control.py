@@ -27,7 +27,7 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Edit, RetryRequest, Scope
 from fencepost.store.sqlite.catalog import Env, Tally
-from fencepost.store.sqlite.dependents import end_in_turn
+from fencepost.store.sqlite.dependents import end_all, moved
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, standing
 from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
 from fencepost.store.sqlite.looking import get
@@ -84,7 +84,6 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
         for row in (yield Statement(sql, params)):
             jobs[wanted[row[1]]] = standing(row)
     endings: dict[str, Ending] = {}
-    places: dict[str, int] = {}
     replies: list[CancelReply] = []
     for job_id in job_ids:
         job = jobs.get(job_id.lower())
@@ -98,15 +97,13 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
             state = advance(job.state, Event.CANCEL)
             decision = Decision(Event.CANCEL, state, AttemptOutcome.CANCELLED, failure=CANCELLED)
             endings[job.job_id] = Ending(job, decision)
-            places[job.job_id] = len(replies)
-            replies.append(Conflict(job_id, State.CANCELLED))  # unless it turns out to move
+            replies.append(Moved(job.job_id, "", state, job.state))  # told below
     tally = Tally()
-    moves = yield from end_in_turn(env, list(endings.values()), now, tally)
+    ended = list(endings.values())
+    followed = yield from end_all(env, ended, now, tally)
     yield from tally.write()
-    for move in moves:
-        if move is not None:
-            replies[places[move.job_id]] = move
-    return replies
+    told = iter((yield from moved(env, ended, followed)))
+    return [next(told) if isinstance(reply, Moved) else reply for reply in replies]
 
 
 def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
@@ -127,13 +124,13 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     except IllegalTransition:
         return Conflict(request.job_id, was)
     missing, culprit = yield from judge_parents(seq, mode)
+    if culprit is not None:
+        return Conflict(request.job_id, culprit.state, culprit.job_id)
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
     if key is not None:
         holder = yield from find_holder(type_, key, now)
         if holder is not None and holder.seq != seq:
             return Duplicate(holder.job_id, type_, key, holder.state, is_rejected=True)
-    if culprit is not None:
-        return Conflict(request.job_id, culprit.state, culprit.job_id)
     if missing:
         state = advance(was, Event.REOPEN_WAITING)
     if key is not None:

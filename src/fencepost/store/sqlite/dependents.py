@@ -82,7 +82,7 @@ _waiting = msgspec.json.Decoder(list[_Waiting])
 
 
 def end_all(env: Env, endings: Sequence[Ending], now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
-    """Write *endings* of jobs of which none waits for another; return what became of others."""
+    """Write *endings*; return what became of those that waited and are not among them."""
     successes = [each for each in endings if each.decision.event is Event.SUCCEED]
     others = [each for each in endings if each.decision.event is not Event.SUCCEED]
     yield from complete(successes, now, tally)
@@ -96,38 +96,6 @@ def _terminal(endings: Iterable[Ending]) -> dict[int, Ended]:
         for job, decision, _ in endings
         if decision.state.is_terminal
     }
-
-
-def end_in_turn(
-    env: Env, endings: Sequence[Ending], now: int, tally: Tally
-) -> Plan[list[Moved | None]]:
-    """End jobs one after the other; None for one that has ended with an earlier one.
-
-    Only a PENDING job can have, so whatever stands between two of those is ended at once.
-    """
-    moves: list[Moved | None] = []
-    became: dict[str, State] = {}
-    for group in _groups(endings):
-        first = group[0].job
-        state = became.get(first.job_id, first.state)
-        if state.is_terminal:
-            moves.append(None)
-            group = group[1:]
-        elif state is not first.state:
-            group[0] = group[0]._replace(job=replace(first, number=NUMBER[state]))
-        followed = yield from end_all(env, group, now, tally)
-        became.update((each.job_id, each.state) for each in followed)
-        moves += yield from moved(env, group, followed)
-    return moves
-
-
-def _groups(endings: Iterable[Ending]) -> list[list[Ending]]:
-    groups: list[list[Ending]] = []
-    for ending in endings:
-        if not groups or ending.job.state is State.PENDING:
-            groups.append([])
-        groups[-1].append(ending)
-    return groups
 
 
 def moved(

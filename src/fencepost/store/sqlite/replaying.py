@@ -64,13 +64,13 @@ def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
         return NotFound(job_id)
     dead = Dead(*row)
     type_ = (yield from env.catalog.lanes([dead.lane]))[dead.lane].type
+    _, culprit = yield from judge_parents(dead.seq, dead.mode)
+    if culprit is not None:
+        return Conflict(job_id, culprit.state, culprit.job_id)
     if dead.key is not None:
         holder = yield from find_holder(type_, dead.key, now)
         if holder is not None and holder.seq != dead.seq:
             return Duplicate(holder.job_id, type_, dead.key, holder.state, is_rejected=True)
-    _, culprit = yield from judge_parents(dead.seq, dead.mode)
-    if culprit is not None:
-        return Conflict(job_id, culprit.state, culprit.job_id)
     fresh, seq, state = yield from _insert(env, dead, now)
     if dead.key is not None:
         yield from take_key(type_, dead.key, seq, dead.key_window, now)

@@ -22,7 +22,7 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Moved, Pruned
 from fencepost.store.requests import PruneRequest
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
-from fencepost.store.sqlite.dependents import end_in_turn
+from fencepost.store.sqlite.dependents import end_all, moved
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, standing
 from fencepost.store.states import BY_NUMBER, NUMBER
 
@@ -120,9 +120,9 @@ def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
     if not endings:
         return []
     tally = Tally()
-    moves = yield from end_in_turn(env, endings, now, tally)
+    followed = yield from end_all(env, endings, now, tally)
     yield from tally.write()
-    return [move for move in moves if move is not None]
+    return (yield from moved(env, endings, followed))
 
 
 def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
