@@ -4,7 +4,8 @@
     ├── InvalidJobError            the submission breaks a rule; nothing was stored
     │   ├── InvalidPayloadError    arguments do not fit the signature, or are not JSON or bytes
     │   ├── PayloadTooLargeError   larger than max_payload
-    │   └── InvalidKeyError        an idempotency key that is empty or too long
+    │   ├── InvalidKeyError        an idempotency key that is empty or too long
+    │   └── InvalidCallbackError   a callback_url to which no webhook may be sent
     ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
     │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
     │   └── UnknownTypeError       no task of that name is registered in this app
@@ -16,6 +17,7 @@
     ├── JobFailedError             waiting for a result: the job ended in failure
     ├── JobCancelledError          waiting for a result: the job was cancelled
     ├── WaitTimeoutError           waiting for a result: it did not come in time
+    ├── WebhookVerificationError   a webhook that was not signed with your secrets, or not lately
     └── StoreError
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
@@ -84,6 +86,12 @@ class InvalidKeyError(InvalidJobError):
     """An idempotency key that is empty, too long or not text."""
 
     code = "invalid_key"
+
+
+class InvalidCallbackError(InvalidJobError):
+    """A callback_url to which no webhook may be sent."""
+
+    code = "invalid_callback"
 
 
 class ConfigurationError(FencepostError):
@@ -198,6 +206,12 @@ class WaitTimeoutError(FencepostError):
         super().__init__(f"job {job_id} is still {state} after {timeout:g} s; ask job.why()")
         self.job_id = job_id
         self.state = state
+
+
+class WebhookVerificationError(FencepostError):
+    """What was received is no webhook signed with one of these secrets, or is too old."""
+
+    code = "webhook_verification"
 
 
 class StoreError(FencepostError):

@@ -79,6 +79,8 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     key: Key | None = None
     tags: dict[str, str] = {}
     correlation_id: str | None = None
+    callback_url: str | None = None
+    """Where a webhook goes when the job has ended (S1-109)."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):
@@ -156,6 +158,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None = None
     replay_of: str | None = None
     """The dead letter of which this job is a fresh copy."""
+    callback_url: str | None = None
 
 
 class AttemptOutcome(StrEnum):

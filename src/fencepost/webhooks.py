@@ -1,0 +1,65 @@
+"""Webhooks: the settings of an app that sends them, and what a receiver needs.
+
+    from fencepost.webhooks import verify
+
+    event = verify(SECRETS, request.headers, request.body)
+
+``verify`` needs nothing else of Fencepost; other languages have libraries for the same scheme,
+Standard Webhooks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from fencepost.clock import Clock, SystemClock
+from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.limits import WEBHOOK_TOLERANCE
+from fencepost.core.webhook_settings import Webhooks
+from fencepost.core.webhook_signature import check_signature, make_secret, parse_secrets
+from fencepost.errors import WebhookVerificationError
+
+__all__ = ["WebhookVerificationError", "Webhooks", "new_secret", "verify"]
+
+
+def verify(
+    secrets: str | Iterable[str],
+    headers: Mapping[str, str],
+    body: bytes | str,
+    tolerance: Duration = WEBHOOK_TOLERANCE,
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """Return what a webhook says, or raise WebhookVerificationError if it may be forged or old.
+
+    *body* is the request's body as it was received. Give several *secrets* while one is replaced
+    by another; one of them is enough. The same webhook may come twice, with the same
+    ``webhook-id``.
+    """
+    keys = parse_secrets(secrets)
+    raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
+    check_signature(
+        keys,
+        headers,
+        raw,
+        now=(SystemClock().now() if now is None else now).timestamp(),
+        tolerance=parse_duration(tolerance, name="tolerance"),
+    )
+    try:
+        event = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise WebhookVerificationError("it is signed, but its body is no JSON object")
+    return event
+
+
+def new_secret(clock: Clock | None = None) -> str:
+    """Return a fresh secret, for ``Webhooks`` and for receivers."""
+    # Ids have fixed bits; digested, every bit of the secret is random.
+    randomness = b"".join((clock or SystemClock()).new_ids(4))
+    return make_secret(hashlib.sha256(randomness).digest())
