@@ -26,7 +26,8 @@ Network = IPv4Network | IPv6Network
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
-_RELAY = IPv4Network("192.88.99.0/24")
+# Not public either, and not to every version of `ipaddress`: for protocols, for relays, for books.
+_SPECIAL = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 _LOW = 0xFFFF_FFFF
 
@@ -71,13 +72,12 @@ def may_reach(address: Address, allowed: Iterable[Network] = ()) -> bool:
 def is_public(address: Address) -> bool:
     """Tell whether *address* surely belongs to the public internet."""
     host = _host_of(address)
-    if isinstance(host, IPv4Address):
-        is_special = host.is_multicast or host.is_reserved or host in _RELAY
-        return host.is_global and not is_special
-    # By what it is rather than by what it is not: the rest of IPv6 has no public hosts.
-    if host not in _GLOBAL_UNICAST or not host.is_global:
+    if not host.is_global or any(host in network for network in _SPECIAL):
         return False
-    return all(is_public(inner) for inner in _inner(host))
+    if isinstance(host, IPv4Address):
+        return not (host.is_multicast or host.is_reserved)
+    # By what it is rather than by what it is not: the rest of IPv6 has no public hosts.
+    return host in _GLOBAL_UNICAST and all(is_public(inner) for inner in _inner(host))
 
 
 def _host_of(address: Address) -> Address:
