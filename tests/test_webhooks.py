@@ -11,7 +11,7 @@ import pytest
 from fencepost.core.webhook_signature import parse_secrets, signed_headers
 from fencepost.errors import ConfigurationError, FencepostError, InvalidDurationError
 from fencepost.testing import FakeClock
-from fencepost.webhooks import WebhookVerificationError, new_secret, verify
+from fencepost.webhooks import WebhookVerificationError, new_secret, sign, verify
 
 SECRET = new_secret()
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -85,6 +85,12 @@ def test_a_forger_learns_no_secret_from_the_refusal() -> None:
     assert isinstance(caught.value, FencepostError)
     assert caught.value.code == "webhook_verification"
     assert SECRET not in str(caught.value)
+
+
+def test_a_receiver_can_be_tested_with_webhooks_of_its_own() -> None:
+    made = sign([SECRET, new_secret()], BODY, id="m")
+    assert verify(SECRET, made, BODY)
+    assert sign(SECRET, BODY, id="m", now=NOON) == headers()
 
 
 def test_a_receiver_without_a_secret_is_told_so() -> None:

@@ -21,10 +21,15 @@ from fencepost.clock import Clock, SystemClock
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.limits import WEBHOOK_TOLERANCE
 from fencepost.core.webhook_settings import Webhooks
-from fencepost.core.webhook_signature import check_signature, make_secret, parse_secrets
+from fencepost.core.webhook_signature import (
+    check_signature,
+    make_secret,
+    parse_secrets,
+    signed_headers,
+)
 from fencepost.errors import WebhookVerificationError
 
-__all__ = ["WebhookVerificationError", "Webhooks", "new_secret", "verify"]
+__all__ = ["WebhookVerificationError", "Webhooks", "new_secret", "sign", "verify"]
 
 
 def verify(
@@ -40,13 +45,12 @@ def verify(
     by another; one of them is enough. The same webhook may come twice, with the same
     ``webhook-id``.
     """
-    keys = parse_secrets(secrets)
-    raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
+    raw = _raw(body)
     check_signature(
-        keys,
+        parse_secrets(secrets),
         headers,
         raw,
-        now=(SystemClock().now() if now is None else now).timestamp(),
+        now=_seconds(now),
         tolerance=parse_duration(tolerance, name="tolerance"),
     )
     try:
@@ -58,8 +62,24 @@ def verify(
     return event
 
 
+def sign(
+    secrets: str | Iterable[str], body: bytes | str, *, id: str, now: datetime | None = None
+) -> dict[str, str]:
+    """Return the headers that a webhook with this *body* has; for tests of a receiver."""
+    keys = parse_secrets(secrets)
+    return signed_headers(keys, id=id, timestamp=int(_seconds(now)), body=_raw(body))
+
+
 def new_secret(clock: Clock | None = None) -> str:
     """Return a fresh secret, for ``Webhooks`` and for receivers."""
     # Ids have fixed bits; digested, every bit of the secret is random.
     randomness = b"".join((clock or SystemClock()).new_ids(4))
     return make_secret(hashlib.sha256(randomness).digest())
+
+
+def _raw(body: bytes | str) -> bytes:
+    return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
+
+
+def _seconds(now: datetime | None) -> float:
+    return (SystemClock().now() if now is None else now).timestamp()
