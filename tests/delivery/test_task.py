@@ -134,6 +134,15 @@ def test_a_job_that_is_gone_is_told_of_by_what_is_known(app: App, receiver: Rece
     assert event["data"].keys() == {"id", "state", "attempt"}
 
 
+def test_an_id_that_is_none_is_told_of_like_a_job_that_is_gone(
+    app: App, receiver: Receiver
+) -> None:
+    """Whoever stored it, it does not loop."""
+    (sent,) = app.submit_many([made_up(receiver.url, job_id="no id")])
+    app.worker().run(until_idle=True)
+    assert sent.result(0) == 200
+
+
 def test_a_receiver_that_fails_is_tried_again_under_the_same_id() -> None:
     """S1-109: at least once, retried, and known again."""
     clock = FakeClock(datetime.now(UTC))

@@ -87,8 +87,8 @@ def merge(
             changes[name] = check(given[name])  # type: ignore[literal-required]  # a TypedDict key
     if "tags" in changes:
         changes["tags"] = {**options.tags, **changes["tags"]}
-    if given.get("callback_url") is not None:
-        changes["callback_url"] = check_callback(given["callback_url"], webhooks)
+    if (url := given.get("callback_url")) is not None:
+        changes["callback_url"] = check_callback(url, webhooks)
     if "conn" in given:
         changes["conn"] = given["conn"]
     policy = {**options.policy, **_policy_changes(given, timeouts)}
