@@ -86,6 +86,7 @@ def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
         ("key", job.key or ""),
         ("correlation id", job.correlation_id or ""),
         ("tags", ", ".join(f"{name}={value}" for name, value in job.tags.items())),
+        ("callback", job.callback_url or ""),
         ("replay of", job.replay_of or ""),
         ("policy", _policy(job)),
         ("payload", _body("payload", job)),
