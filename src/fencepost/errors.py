@@ -152,6 +152,8 @@ class DuplicateNodeError(DependencyError):
     """Two nodes of a flow have the same name."""
 
     code = "dependency_node"
+
+
 class InvalidCallbackError(InvalidJobError):
     """A callback_url to which no webhook may be sent."""
 

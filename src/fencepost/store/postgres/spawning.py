@@ -58,7 +58,8 @@ class Gatherer(NamedTuple):
 def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
     """Store what running jobs spawn, and have those wait for it that gather."""
     urgent = [graphs.inherited(each.jobs) for each in spawns]
-    numbers = yield from env.catalog.number([job for jobs in urgent for job in jobs])
+    every = [job for jobs in urgent for job in jobs]
+    numbers = yield from env.catalog.number(graphs.with_delivery(every))
     replies: list[SpawnReply] = []
     for each, jobs in zip(spawns, urgent, strict=True):
         reply = yield from _spawn(env, each, jobs, numbers)

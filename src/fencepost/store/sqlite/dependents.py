@@ -19,6 +19,7 @@ from fencepost.core.job import Failure
 from fencepost.core.lifecycle import Event, State, advance
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Moved
+from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.endings import Ending, Standing, complete, end
 from fencepost.store.sqlite.values import values
@@ -117,6 +118,7 @@ def follow(env: Env, ended: Mapping[int, Ended], now: int, tally: Tally) -> Plan
     """Let go, or end, the jobs that waited for those in the rows *ended*, and those behind them."""
     followed: list[Moved] = []
     while ended:  # each level ends jobs that had not ended, so there is a last one
+        followed += yield from call_back(env, list(ended))
         ((text,),) = yield Statement(WAITING, (numbers_json(list(ended)),))
         waiting = _waiting.decode(text)
         if not waiting:

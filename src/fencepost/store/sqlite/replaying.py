@@ -25,8 +25,8 @@ from fencepost.store.states import MODES, NUMBER
 from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
-select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node, mode,
-       gathers, payload_encoding, payload
+select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node,
+  callback_url, mode, gathers, payload_encoding, payload
 from jobs where id = ? and is_dead_letter = 1
 """
 RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
@@ -46,6 +46,7 @@ class Dead(NamedTuple):
     tags: str | None
     flow: str | None
     node: str | None
+    callback_url: str | None
     mode: int | None
     gathers: int | None
     payload_encoding: int
@@ -98,7 +99,7 @@ def _insert(env: Env, dead: Dead, now: int) -> Plan[tuple[bytes, int, State]]:
         NUMBER[state], policy.max_attempts, now, now, now,
         now if state is State.SCHEDULED else None, now + seconds_to_us(policy.lifetime), dead.key,
         dead.key_window, dead.correlation_id, dead.tags, dead.id, dead.payload_encoding,
-        dead.payload, dead.flow, dead.node, *waiting_columns(entry, now),
+        dead.payload, dead.flow, dead.node, dead.callback_url, *waiting_columns(entry, now),
     )  # fmt: skip
     ((seq,),) = yield Statement(INSERT_FRESH, row)
     yield from link([(seq, place, parent.seq) for place, parent in enumerate(parents)])

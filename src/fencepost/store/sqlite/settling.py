@@ -68,7 +68,11 @@ where jobs.seq = done.seq and jobs.id = done.id and jobs.state = {RUNNING} and j
   and jobs.lease_token = ? and jobs.lease_expires_at > ?
 """
 # A store without dependencies, that is most of them, pays for them with this one look.
-CHANGES = "select changes(), exists (select 1 from dependencies)"
+# And whether the end of a job can concern anybody at all.
+CHANGES = """
+select changes(), exists (select 1 from dependencies)
+  or exists (select 1 from jobs indexed by jobs_callback where callback_url is not null)
+"""
 SAVE = """
 update jobs set
   checkpoint = coalesce(?, checkpoint), checkpoint_encoding = coalesce(?, checkpoint_encoding),
@@ -182,13 +186,13 @@ def _complete_all(
     except ValueError:
         return None
     yield Statement("savepoint complete_all")
-    changed = has_dependencies = 0
+    changed = has_followers = 0
     tally = Tally()
     for claim, rows in claims.items():
         _, lane, secret = read_token(f"1.{claim}")
         for sql, params in values(COMPLETE_VALID, rows):
             yield Statement(sql, [*params, now, now, lane, secret, now])
-            ((count, has_dependencies),) = yield Statement(CHANGES)
+            ((count, has_followers),) = yield Statement(CHANGES)
             changed += count
         tally.move(lane, State.RUNNING, State.COMPLETED, len(rows))
     if changed != len(settlements):
@@ -197,7 +201,7 @@ def _complete_all(
     if changed != len(settlements):
         return None
     followed: tuple[Moved, ...] = ()
-    if has_dependencies:
+    if has_followers:
         ended = {row[0]: COMPLETED for rows in claims.values() for row in rows}
         followed = yield from follow(env, ended, now, tally)
     yield from tally.write()

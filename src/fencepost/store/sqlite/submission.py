@@ -21,6 +21,7 @@ from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.sqlite import enqueueing
+from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, initial_state, new_row
 from fencepost.store.sqlite.holders import Holders, find_holders
@@ -32,13 +33,13 @@ from fencepost.store.wanted import wanted_ids
 
 LAST = "select coalesce(max(seq), 0) from jobs"
 WAITING_COLUMNS = """
-flow, node, mode, missing, depth, gathers, completed_at, is_dead_letter, failure
+flow, node, callback_url, mode, missing, depth, gathers, completed_at, is_dead_letter, failure
 """
 INSERT = f"insert into jobs(seq, {enqueueing.COLUMNS}, {WAITING_COLUMNS}) {{values}}"
 
 
 INSERT_FRESH = f"""
-insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 27)})
+insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 28)})
 returning seq
 """
 
@@ -52,7 +53,7 @@ class Accepted(NamedTuple):
 
 def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, each unless its key is held and behind what it waits for."""
-    if not any(job.after is not None or job.flow is not None or job.node for job in jobs):
+    if not any(job.after or job.flow or job.node or job.callback_url for job in jobs):
         return (yield from enqueueing.enqueue(env, jobs, atomic=atomic))
     accepted = yield from accept(env, jobs, atomic=atomic)
     return [each.reply for each in accepted]
@@ -154,7 +155,8 @@ class _Batch:
             state=state,
             now=self._now,
         )
-        self._rows.append((seq, *row, job.flow, job.node, *waiting_columns(entry, self._now)))
+        columns = (job.flow, job.node, job.callback_url, *waiting_columns(entry, self._now))
+        self._rows.append((seq, *row, *columns))
         self._edges += [(seq, place, each.seq) for place, each in enumerate(parents)]
         self._tags += [(name, value, seq) for name, value in job.tags.items()]
         self._tally.move(lane, None, state)
@@ -180,6 +182,9 @@ class _Batch:
                 yield Statement(sql, params)
         yield from link(self._edges)
         yield from self._tally.write()
+        ended = [each.stored.seq for each in self.accepted if each.reply.state.is_terminal]
+        if ended:
+            yield from call_back(self._env, ended)
 
 
 def entry_behind(
@@ -200,7 +205,7 @@ NOTHING = (None,) * 7
 
 
 def waiting_columns(entry: Entry | None, now: int) -> tuple[Any, ...]:
-    """Return what WAITING_COLUMNS hold behind flow and node."""
+    """Return what WAITING_COLUMNS hold behind flow, node and callback_url."""
     if entry is None:
         return NOTHING
     waits, decision = entry.waits, entry.decision
