@@ -162,6 +162,6 @@ class TestCallbacks:
         bring(h, job_id, State.COMPLETED)
         h.succeed(claim_of(h, DELIVERY_TYPE))
         h.advance(10)
-        keep = dict.fromkeys(TERMINAL, 1.0)
+        keep = {state: 1.0 for state in State if state.is_terminal}
         assert h.run(h.store.prune(PruneRequest(keep=keep, limit=10))).count == 2
         assert h.find() == []
