@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fencepost.app import App, JobHandle, TaskHandle
     from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
+    from fencepost.core.keyring import EncryptionKey
     from fencepost.core.lifecycle import State
     from fencepost.core.priority import Priority
     from fencepost.core.retention import Retention
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from fencepost.errors import (
         ConfigurationError,
         DuplicateJobError,
+        EncryptionError,
         FencepostError,
         InvalidJobError,
         InvalidPayloadError,
         JobCancelledError,
         JobFailedError,
         JobNotFoundError,
+        MissingKeyError,
         PayloadTooLargeError,
         PermanentError,
         Snooze,
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
         StateConflictError,
         StoreUnavailableError,
         SubmissionTimeoutError,
+        TamperedError,
         TemporaryError,
         UnknownOutcomeError,
         WaitTimeoutError,
@@ -56,6 +60,8 @@ __all__ = [
     "Context",
     "DeadLetter",
     "DuplicateJobError",
+    "EncryptionError",
+    "EncryptionKey",
     "Failure",
     "FencepostError",
     "InvalidJobError",
@@ -65,6 +71,7 @@ __all__ = [
     "JobFailedError",
     "JobHandle",
     "JobNotFoundError",
+    "MissingKeyError",
     "NewJob",
     "PayloadTooLargeError",
     "PermanentError",
@@ -77,6 +84,7 @@ __all__ = [
     "StateConflictError",
     "StoreUnavailableError",
     "SubmissionTimeoutError",
+    "TamperedError",
     "TaskHandle",
     "TemporaryError",
     "Timeouts",
@@ -88,17 +96,18 @@ __all__ = [
 _HOMES = {
     "fencepost.app": "App JobHandle TaskHandle",
     "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",
+    "fencepost.core.keyring": "EncryptionKey",
     "fencepost.core.lifecycle": "State",
     "fencepost.core.priority": "Priority",
     "fencepost.core.retention": "Retention",
     "fencepost.core.retry": "Retry",
     "fencepost.core.timeouts": "Timeouts",
     "fencepost.errors": (
-        "ConfigurationError DuplicateJobError FencepostError InvalidJobError "
-        "InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError "
+        "ConfigurationError DuplicateJobError EncryptionError FencepostError InvalidJobError "
+        "InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError MissingKeyError "
         "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
-        "StoreUnavailableError SubmissionTimeoutError TemporaryError UnknownOutcomeError "
-        "WaitTimeoutError"
+        "StoreUnavailableError SubmissionTimeoutError TamperedError TemporaryError "
+        "UnknownOutcomeError WaitTimeoutError"
     ),
     "fencepost.worker": "Context",
 }

@@ -16,6 +16,9 @@
     ├── JobFailedError             waiting for a result: the job ended in failure
     ├── JobCancelledError          waiting for a result: the job was cancelled
     ├── WaitTimeoutError           waiting for a result: it did not come in time
+    ├── EncryptionError            what is stored encrypted cannot be read here
+    │   ├── MissingKeyError        the key that it was encrypted with is not here
+    │   └── TamperedError          it was altered since, or moved from another job
     └── StoreError
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
@@ -198,6 +201,37 @@ class WaitTimeoutError(FencepostError):
         super().__init__(f"job {job_id} is still {state} after {timeout:g} s; ask job.why()")
         self.job_id = job_id
         self.state = state
+
+
+class EncryptionError(FencepostError):
+    """Something that is stored encrypted cannot be read here."""
+
+    code = "encryption"
+
+
+class MissingKeyError(EncryptionError):
+    """The key that it was encrypted with is not among those of this process."""
+
+    code = "key_missing"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(
+            f"encrypted with key {key_id!r}, which is not here; add it to App(keys=…) or to "
+            f"FENCEPOST_KEYS"
+        )
+        self.key_id = key_id
+
+
+class TamperedError(EncryptionError):
+    """It does not authenticate: altered since it was encrypted, or put where it does not belong."""
+
+    code = "corrupt"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "does not authenticate: altered since it was encrypted, or moved here from another "
+            "job, type or field; restore the store's data"
+        )
 
 
 class StoreError(FencepostError):

@@ -28,6 +28,7 @@ from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.duration import Duration
 from fencepost.core.job import NewJob
+from fencepost.core.keyring import KeyRing, Keys, parse_keys
 from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
 from fencepost.core.names import DEFAULT_QUEUE, check_queue, check_type
 from fencepost.core.payload import parse_max_payload
@@ -87,6 +88,7 @@ class App:
     """A store, the tasks that run on it, and the ways to look and to steer.
 
     Without a URL: ``FENCEPOST_URL``, else ``DATABASE_URL``, else ``sqlite:///fencepost.db``.
+    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class App:
         retry: Retry | None = None,
         max_payload: int = PAYLOAD_BYTES_DEFAULT,
         retention: Retention | None = None,
+        keys: Keys | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
@@ -112,6 +115,7 @@ class App:
             timeouts=self.timeouts,
             max_payload=parse_max_payload(max_payload),
             store=store,
+            keys=keys_from_environment() if keys is None else parse_keys(keys),
         )
         self.jobs = Jobs(self.session)
         self.dead_letters = DeadLetterList(self.session)
@@ -314,6 +318,12 @@ class AsyncApp:
 def url_from_environment() -> str:
     """Return the store URL that the environment names, or the default."""
     return os.environ.get("FENCEPOST_URL") or os.environ.get("DATABASE_URL") or DEFAULT_URL
+
+
+def keys_from_environment() -> KeyRing | None:
+    """Return the encryption keys that the environment names, if it names any."""
+    text = os.environ.get("FENCEPOST_KEYS")
+    return parse_keys(text) if text else None
 
 
 def _origin(function: Callable[..., Any]) -> str:

@@ -25,6 +25,8 @@ class Encoding(StrEnum):
 
     JSON = "json"
     BINARY = "binary"
+    ENCRYPTED = "encrypted"
+    """An envelope (``core.envelope``): what is in it, only a holder of its key can read."""
 
 
 class Category(StrEnum):
@@ -79,6 +81,8 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     key: Key | None = None
     tags: dict[str, str] = {}
     correlation_id: str | None = None
+    id: bytes | None = None
+    """Never set by a caller: only a store around a store that must know the id beforehand."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):

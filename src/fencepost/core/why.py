@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from fencepost.core.duration import format_duration
+from fencepost.core.envelope import shown_text
 from fencepost.core.job import Job
 from fencepost.core.lifecycle import State
 
@@ -50,13 +51,17 @@ def _explain_end(job: Job) -> Reason:
         return Reason("completed", f"completed on attempt {job.attempt}")
     if job.state is State.CANCELLED:
         return Reason("cancelled", "cancelled; `retry` runs it again")
-    detail = f"{job.failure.category}: {job.failure.message}" if job.failure else "no reason stored"
+    detail = f"{job.failure.category}: {_message(job)}" if job.failure else "no reason stored"
     if job.state is State.FAILED:
         return Reason("failed", f"failed for good on attempt {job.attempt}; {detail}")
     return Reason(
         "dead_letter",
         f"dead letter after {job.attempt} of {job.max_attempts} attempts; {detail}",
     )
+
+
+def _message(job: Job) -> str:
+    return "" if job.failure is None else shown_text(job.failure.message)
 
 
 def _explain_running(situation: Situation) -> Reason:
@@ -85,7 +90,7 @@ def _waiting_for_time(situation: Situation) -> list[Reason]:
     if job.state is State.DELAYED:
         return [Reason("delayed", f"delayed until {at}")]
     if job.state is State.RETRYING:
-        cause = f" after: {job.failure.message}" if job.failure else ""
+        cause = f" after: {_message(job)}" if job.failure else ""
         return [
             Reason(
                 "backing_off",

@@ -22,5 +22,6 @@ NUMBER = {state: number for number, state in enumerate(BY_NUMBER)}
 SCHEDULED = NUMBER[State.SCHEDULED]
 RUNNING = NUMBER[State.RUNNING]
 
-ENCODINGS = (Encoding.JSON, Encoding.BINARY)
+ENCODINGS = (Encoding.JSON, Encoding.BINARY, Encoding.ENCRYPTED)
 ENCODING_NUMBER = {encoding: number for number, encoding in enumerate(ENCODINGS)}
+ENCRYPTED = ENCODING_NUMBER[Encoding.ENCRYPTED]

@@ -26,8 +26,9 @@ from fencepost.store.replies import (
     Replayed,
     ReplayReply,
     RetryReply,
+    Sealed,
 )
-from fencepost.store.requests import Edit, RetryRequest, Scope
+from fencepost.store.requests import Edit, Replay, RetryRequest, Scope, as_replay
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, end, standing
 from fencepost.store.sqlite.enqueueing import (
@@ -38,7 +39,7 @@ from fencepost.store.sqlite.enqueueing import (
 )
 from fencepost.store.sqlite.looking import get
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCRYPTED, NUMBER
 from fencepost.store.texts import encode_json, readable_tags
 from fencepost.store.wanted import wanted_ids
 
@@ -172,17 +173,21 @@ def _one(sql: str, job_id: str) -> Plan[Row | None]:
     return None
 
 
-def replay(env: Env, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
-    return (yield from each(job_ids, lambda job_id: _replay(env, job_id)))
+    return (yield from each(requests, lambda request: _replay(env, as_replay(request))))
 
 
-def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
+def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     now = env.clock.now_us()
-    row = yield from _one(FIND_DEAD, job_id)
+    row = yield from _one(FIND_DEAD, request.job_id)
     if row is None:
-        return NotFound(job_id)
+        return NotFound(request.job_id)
     seq, id_, lane, policy_number, priority, key, key_window, correlation_id, tags, *body = row
+    if request.payload is not None:
+        body = [ENCODING_NUMBER[request.payload.encoding], request.payload.data]
+    elif body[0] == ENCRYPTED:
+        return Sealed(id_text(id_))
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
     if key is not None:
         holder = yield from find_holder(type_, key, now)
@@ -191,7 +196,7 @@ def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
     policies = yield from env.catalog.policies([policy_number])
     policy = policies.get(policy_number, DEFAULT_POLICY)
     state = advance(State.PENDING, Event.READY)
-    fresh = env.clock.new_id()
+    fresh = request.id or env.clock.new_id()
     values_ = (
         fresh, lane, policy_number, priority, NUMBER[state], policy.max_attempts, now, now, now,
         now, now + seconds_to_us(policy.lifetime), key, key_window, correlation_id, tags, id_,

@@ -98,7 +98,7 @@ def _row(
 ) -> tuple[Any, ...]:
     key = job.key
     return (
-        env.clock.new_id(),
+        job.id or env.clock.new_id(),
         lane,
         policy,
         int(job.priority),
