@@ -82,7 +82,7 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     correlation_id: str | None = None
     id: bytes | None = None
-    """Never set by a caller: only a store around a store that must know the id beforehand."""
+    """Set by a store around a store that has to know it beforehand; refused when a caller does."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):
