@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from fencepost.core.policy import Policy
 from fencepost.errors import ConfigurationError, StoreUnavailableError
 from fencepost.store.encrypted import encrypted
 from fencepost.store.memory.store import MemoryStore
+from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Edited, NotFound, Replayed, Sealed
 from fencepost.store.requests import ClaimRequest, Edit, Replay, RetryRequest, Save
@@ -435,7 +436,7 @@ def test_whatever_goes_in_comes_out(
 def test_an_operation_looks_to_observers_as_it_would_without(rig: Rig) -> None:
     plain, store = rig.open(None), rig.open(NEW_ONLY)
     jobs = [NewJob(type="mail")]
-    for ask in (
+    asks: list[Callable[[Store], Operation[Any]]] = [
         lambda s: s.enqueue(jobs),
         lambda s: s.claim(ClaimRequest(worker="w", limit=1)),
         lambda s: s.settle([]),
@@ -449,7 +450,8 @@ def test_an_operation_looks_to_observers_as_it_would_without(rig: Rig) -> None:
         lambda s: s.dead_letters(None, PageRequest(1)),
         lambda s: s.dump(0, 1),
         lambda s: s.load([]),
-    ):
+    ]
+    for ask in asks:
         ours, theirs = ask(store), ask(plain)
         assert (ours.name, ours.effect, ours.given) == (theirs.name, theirs.effect, theirs.given)
 
