@@ -102,4 +102,5 @@ class SystemClock:
     def new_token(self) -> str:
         return secrets.token_urlsafe(16)
 
-    new_bytes = staticmethod(os.urandom)
+    def new_bytes(self, count: int) -> bytes:
+        return os.urandom(count)

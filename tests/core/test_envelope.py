@@ -14,6 +14,7 @@ from fencepost.core.envelope import (
     Owner,
     binding,
     from_text,
+    header,
     key_id_of,
     pack,
     parse,
@@ -74,12 +75,14 @@ def test_one_that_is_cut_is_no_envelope() -> None:
     )
 )
 def test_two_places_are_never_bound_alike(places: list[tuple[str, Field, str, str]]) -> None:
-    bound = [binding(key_id, field, Owner(id_, type_)) for key_id, field, id_, type_ in places]
+    bound = [
+        binding(header(key_id), field, Owner(id_, type_)) for key_id, field, id_, type_ in places
+    ]
     assert bound[0] != bound[1]
 
 
 def test_an_id_is_bound_however_it_is_spelt() -> None:
-    lower, upper = (binding("k", Field.RESULT, Owner(id_, "T")) for id_ in ("ab-1", "AB-1"))
+    lower, upper = (binding(header("k"), Field.RESULT, Owner(id_, "T")) for id_ in ("ab-1", "AB-1"))
     assert lower == upper
 
 

@@ -78,12 +78,13 @@ def parse(data: bytes) -> Envelope | None:
     return Envelope(name, data[nonce_at:sealed_at], data[sealed_at:])
 
 
-def binding(key_id: str, field: Field, owner: Owner) -> bytes:
+def binding(head: bytes, field: Field, owner: Owner) -> bytes:
     """Return what is authenticated with the ciphertext: it opens for this and nothing else.
 
-    Unambiguous: neither a field nor an id contains a NUL, and the type is the rest.
+    Unambiguous: a header says how long it is, neither a field nor an id contains a NUL, and the
+    type is the rest.
     """
-    return header(key_id) + f"{field.value}\0{owner.job_id.lower()}\0{owner.type}".encode()
+    return head + f"{field.value}\0{owner.job_id.lower()}\0{owner.type}".encode()
 
 
 # Envelopes in the place of a text.

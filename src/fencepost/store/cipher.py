@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.clock import Clock
-from fencepost.core.envelope import NONCE_BYTES, Envelope, Field, Owner, binding, pack, parse
+from fencepost.core.envelope import NONCE_BYTES, Field, Owner, binding, header, parse
 from fencepost.core.keyring import KeyRing
 from fencepost.errors import ConfigurationError, MissingKeyError, TamperedError
 
@@ -22,15 +22,15 @@ class Cipher:
         self._clock = clock
         self._invalid = InvalidTag
         self._ciphers = {key.id: AESGCM(key.secret) for key in ring.keys}
-        self._current = ring.current.id
+        self._current = self._ciphers[ring.current.id]
+        self._header = header(ring.current.id)
 
     def seal(self, data: bytes, field: Field, owner: Owner) -> bytes:
         """Return *data* in an envelope of the current key."""
-        key_id = self._current
         # Random, and so unique: no counter would survive a crash in every process at once.
         nonce = self._clock.new_bytes(NONCE_BYTES)
-        bound = binding(key_id, field, owner)
-        return pack(Envelope(key_id, nonce, self._ciphers[key_id].encrypt(nonce, data, bound)))
+        bound = binding(self._header, field, owner)
+        return self._header + nonce + self._current.encrypt(nonce, data, bound)
 
     def open(self, data: bytes, field: Field, owner: Owner) -> bytes:
         """Return what was sealed; raise MissingKeyError or TamperedError."""
@@ -40,7 +40,7 @@ class Cipher:
         cipher = self._ciphers.get(envelope.key_id)
         if cipher is None:
             raise MissingKeyError(envelope.key_id)
-        bound = binding(envelope.key_id, field, owner)
+        bound = binding(header(envelope.key_id), field, owner)
         try:
             return cipher.decrypt(envelope.nonce, envelope.sealed, bound)
         except self._invalid:
