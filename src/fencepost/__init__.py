@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fencepost.app import App, JobHandle, TaskHandle
     from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
+    from fencepost.core.keyring import EncryptionKey
     from fencepost.core.lifecycle import State
     from fencepost.core.priority import Priority
     from fencepost.core.retention import Retention
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fencepost.errors import (
         ConfigurationError,
         DuplicateJobError,
+        EncryptionError,
         FencepostError,
         InvalidCallbackError,
         InvalidJobError,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
         JobCancelledError,
         JobFailedError,
         JobNotFoundError,
+        MissingKeyError,
         PayloadTooLargeError,
         PermanentError,
         Snooze,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
         StateConflictError,
         StoreUnavailableError,
         SubmissionTimeoutError,
+        TamperedError,
         TemporaryError,
         UnknownOutcomeError,
         WaitTimeoutError,
@@ -58,6 +62,8 @@ __all__ = [
     "Context",
     "DeadLetter",
     "DuplicateJobError",
+    "EncryptionError",
+    "EncryptionKey",
     "Failure",
     "FencepostError",
     "InvalidCallbackError",
@@ -68,6 +74,7 @@ __all__ = [
     "JobFailedError",
     "JobHandle",
     "JobNotFoundError",
+    "MissingKeyError",
     "NewJob",
     "PayloadTooLargeError",
     "PermanentError",
@@ -80,6 +87,7 @@ __all__ = [
     "StateConflictError",
     "StoreUnavailableError",
     "SubmissionTimeoutError",
+    "TamperedError",
     "TaskHandle",
     "TemporaryError",
     "Timeouts",
@@ -92,6 +100,7 @@ __all__ = [
 _HOMES = {
     "fencepost.app": "App JobHandle TaskHandle",
     "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",
+    "fencepost.core.keyring": "EncryptionKey",
     "fencepost.core.lifecycle": "State",
     "fencepost.core.priority": "Priority",
     "fencepost.core.retention": "Retention",
@@ -99,11 +108,12 @@ _HOMES = {
     "fencepost.core.timeouts": "Timeouts",
     "fencepost.core.webhook_settings": "Webhooks",
     "fencepost.errors": (
-        "ConfigurationError DuplicateJobError FencepostError InvalidCallbackError "
+        "ConfigurationError DuplicateJobError EncryptionError FencepostError InvalidCallbackError "
         "InvalidJobError InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError "
+        "MissingKeyError "
         "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
-        "StoreUnavailableError SubmissionTimeoutError TemporaryError UnknownOutcomeError "
-        "WaitTimeoutError"
+        "StoreUnavailableError SubmissionTimeoutError TamperedError TemporaryError "
+        "UnknownOutcomeError WaitTimeoutError"
     ),
     "fencepost.worker": "Context",
 }

@@ -25,6 +25,9 @@
     ├── JobCancelledError          waiting for a result: the job was cancelled
     ├── WaitTimeoutError           waiting for a result: it did not come in time
     ├── WebhookVerificationError   a webhook that was not signed with your secrets, or not lately
+    ├── EncryptionError            what is stored encrypted cannot be read here
+    │   ├── MissingKeyError        the key that it was encrypted with is not here
+    │   └── TamperedError          it was altered since, or moved from another job
     └── StoreError
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
@@ -278,6 +281,37 @@ class WebhookVerificationError(FencepostError):
     """What was received is no webhook signed with one of these secrets, or is too old."""
 
     code = "webhook_verification"
+
+
+class EncryptionError(FencepostError):
+    """Something that is stored encrypted cannot be read here."""
+
+    code = "encryption"
+
+
+class MissingKeyError(EncryptionError):
+    """The key that it was encrypted with is not among those of this process."""
+
+    code = "key_missing"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(
+            f"encrypted with key {key_id!r}, which is not here; add it to App(keys=…) or to "
+            f"FENCEPOST_KEYS"
+        )
+        self.key_id = key_id
+
+
+class TamperedError(EncryptionError):
+    """It does not authenticate: altered since it was encrypted, or put where it does not belong."""
+
+    code = "corrupt"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "does not authenticate: altered since it was encrypted, or moved here from another "
+            "job, type or field; restore the store's data"
+        )
 
 
 class StoreError(FencepostError):

@@ -28,6 +28,7 @@ from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.duration import Duration
 from fencepost.core.job import NewJob
+from fencepost.core.keyring import KeyRing, Keys, parse_keys
 from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
 from fencepost.core.names import DEFAULT_QUEUE, check_queue, check_type
 from fencepost.core.payload import parse_max_payload
@@ -89,6 +90,7 @@ class App:
     """A store, the tasks that run on it, and the ways to look and to steer.
 
     Without a URL: ``FENCEPOST_URL``, else ``DATABASE_URL``, else ``sqlite:///fencepost.db``.
+    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class App:
         max_payload: int = PAYLOAD_BYTES_DEFAULT,
         retention: Retention | None = None,
         webhooks: Webhooks | None = None,
+        keys: Keys | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
@@ -116,6 +119,7 @@ class App:
             max_payload=parse_max_payload(max_payload),
             store=store,
             webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
+            keys=keys_from_environment() if keys is None else parse_keys(keys),
         )
         if self.session.webhooks is not None:
             self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
@@ -320,6 +324,12 @@ class AsyncApp:
 def url_from_environment() -> str:
     """Return the store URL that the environment names, or the default."""
     return os.environ.get("FENCEPOST_URL") or os.environ.get("DATABASE_URL") or DEFAULT_URL
+
+
+def keys_from_environment() -> KeyRing | None:
+    """Return the encryption keys that the environment names, if it names any."""
+    text = os.environ.get("FENCEPOST_KEYS")
+    return parse_keys(text) if text else None
 
 
 def _origin(function: Callable[..., Any]) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from fencepost.app.script import Pause, Script
 from fencepost.app.session import Session
 from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.envelope import shown_text, unreadable
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.history import Change
 from fencepost.core.history import history as changes
@@ -70,7 +71,7 @@ def _result_of(session: Session, job: Job) -> Any:
     raise JobFailedError(
         job.id,
         category=failure.category if failure else "system",
-        message=failure.message if failure else "no reason stored",
+        message=shown_text(failure.message) if failure else "no reason stored",
         failure_code=failure.code if failure else None,
     )
 
@@ -78,6 +79,8 @@ def _result_of(session: Session, job: Job) -> Any:
 def _decode_result(session: Session, job: Job) -> Any:
     """Return the result as the task's annotation says, or as plain JSON if it does not fit."""
     body = job.result or Body(b"null")
+    if body.encoding is Encoding.ENCRYPTED:
+        raise unreadable(body, session.store.keys)
     task = session.tasks.get(job.type)
     if task is None or body.encoding is Encoding.BINARY:
         return decode(body)

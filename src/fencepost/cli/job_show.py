@@ -25,12 +25,13 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
     import msgspec
 
     from fencepost.cli.output import echo_json
-    from fencepost.cli.views import attempt_view, job_view
+    from fencepost.cli.views import attempt_view, job_view, readable
     from fencepost.core.history import history
 
     with settings.opened() as app:
         handle = app.jobs.get(id)
-        job, attempts, reasons = handle.refresh(), handle.attempts(), handle.why()
+        job, reasons = readable(handle.refresh()), handle.why()
+        attempts = [readable(attempt) for attempt in handle.attempts()]
     changes = history(job, attempts)
     if as_json:
         view = job_view(job, full=True)
@@ -125,6 +126,8 @@ def _body(name: str, job: Job) -> str:
         return ""
     if value is None and job.completed_at is None:
         return ""
+    if shown_as.endswith("_encrypted"):
+        return str(value)
     if shown_as != name:
         return f"{value} (binary, base64)"
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -53,7 +53,7 @@ def ls(
 ) -> None:
     """List jobs, the newest first."""
     from fencepost.cli.output import echo_json, echo_table, when
-    from fencepost.cli.views import job_view
+    from fencepost.cli.views import job_view, readable
 
     with settings.opened() as app:
         page = app.jobs.find(**as_filter(**conditions), limit=limit, after=after)
@@ -69,7 +69,7 @@ def ls(
             f"{job.attempt}/{job.max_attempts}",
             job.priority.name.lower(),
             when(job.created_at),
-            _note(job),
+            _note(readable(job)),
         )
         for job in page
     ]

@@ -33,6 +33,7 @@ COMMANDS = {
     "prune": ("fencepost.cli.upkeep:prune", "Delete old terminal jobs now."),
     "migrate": ("fencepost.cli.migrate:migrate", "Bring the store's schema up to date."),
     "move": ("fencepost.cli.move:move", "Move all jobs to another store."),
+    "keys": ("fencepost.cli.keys:keys", "Encryption keys: make a new one."),
     "doctor": ("fencepost.cli.doctor:doctor", "Say what an operator should know."),
     "bench": ("fencepost.cli.bench:bench", "Measure speed beside the raw limit."),
     "version": ("fencepost.cli.version:version", "Show versions."),

@@ -36,6 +36,14 @@ PROGRESS_MESSAGE_LENGTH_MAX: Final = 500
 SHOWN_LENGTH_MAX: Final = 200
 """How much of a refused value its error message repeats."""
 
+# Encryption.
+KEY_ID_LENGTH_MAX: Final = 64
+KEY_BYTES: Final = 32
+KEY_RING_MAX: Final = 100
+"""Keys in one ring; each stays for as long as there are jobs that were encrypted with it."""
+REPLAY_BATCH: Final = 100
+"""Dead letters whose payloads are read at once, to be encrypted for their fresh jobs."""
+
 # Time, in seconds.
 DURATION_MAX: Final = 3650 * 86_400.0
 LEASE_TTL_MIN: Final = 1.0

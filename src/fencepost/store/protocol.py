@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from fencepost.clock import Clock
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
+from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError
@@ -50,6 +51,7 @@ from fencepost.store.requests import (
     Edit,
     Joined,
     PruneRequest,
+    Replay,
     RetryRequest,
     Save,
     Scope,
@@ -88,6 +90,8 @@ class Store(ABC):
     clock: Clock
     tidy_interval: ClassVar[float | None] = None
     """How often a leader is to run ``tidy``; None where there is nothing to tidy."""
+    keys: KeyRing | None = None
+    """What jobs are encrypted with (``store.encrypted``); no engine has any."""
 
     # Running operations.
 
@@ -191,7 +195,7 @@ class Store(ABC):
     def edit(self, edits: Sequence[Edit]) -> Operation[list[EditReply]]: ...
 
     @abstractmethod
-    def replay(self, job_ids: Sequence[str]) -> Operation[list[ReplayReply]]:
+    def replay(self, requests: Sequence[str | Replay]) -> Operation[list[ReplayReply]]:
         """Put a fresh job in the place of each dead letter, in one transaction."""
 
     @abstractmethod

@@ -137,6 +137,12 @@ class Replayed(msgspec.Struct, frozen=True):
     state: State
 
 
+class Sealed(msgspec.Struct, frozen=True):
+    """The payload is encrypted for the dead job alone; nothing changed."""
+
+    job_id: str
+
+
 class Discarded(msgspec.Struct, frozen=True):
     """The dead letter is off the list; its job is kept until retention ends it."""
 
@@ -230,7 +236,7 @@ SettleReply = Settled | AlreadySettled | LeaseLost
 SaveReply = Saved | LeaseLost
 CancelReply = Moved | NotFound | Conflict
 RetryReply = Moved | NotFound | Conflict | Duplicate
-ReplayReply = Replayed | NotFound | Duplicate | Conflict
+ReplayReply = Replayed | NotFound | Duplicate | Conflict | Sealed
 DiscardReply = Discarded | NotFound
 EditReply = Edited | NotFound | Conflict
 LoadReply = Loaded | Present

@@ -42,6 +42,8 @@ class Save(msgspec.Struct, gc=False, frozen=True):
     token: str
     checkpoint: Body | None = None
     progress: Progress | None = None
+    type: str | None = None
+    """The job's type, if it is at hand, see ``Settlement``."""
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -71,6 +73,21 @@ class RetryRequest(msgspec.Struct, frozen=True):
     reset_attempts: bool = True
     delay: float = 0.0
     priority: Priority | None = None
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """A dead letter to be replayed; what is not given is the store's own choice, or its copy."""
+
+    job_id: str
+    id: bytes | None = None
+    """The id of the fresh job."""
+    payload: Body | None = None
+    """Its payload: one that is encrypted is bound to its job, and cannot be copied."""
+
+
+def as_replay(request: str | Replay) -> Replay:
+    """Return *request*, which may be the bare id of a dead letter."""
+    return Replay(request) if isinstance(request, str) else request
 
 
 class Edit(msgspec.Struct, frozen=True):

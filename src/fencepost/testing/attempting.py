@@ -85,7 +85,8 @@ def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> R
             outcome = not_committed()
     if fate in (None, Fate.UNDONE):
         decision = decide(job, outcome, store.clock.rng)
-        (reply,) = store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+        settlement = Settlement(job.id, job.lease.token, decision, job.type)
+        (reply,) = store.run(store.settle([settlement]))
         state = reply.state
         is_lost = isinstance(reply, LeaseLost)
     else:

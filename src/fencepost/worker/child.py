@@ -20,6 +20,7 @@ from fencepost.app import TaskHandle
 from fencepost.clock import SystemClock
 from fencepost.core.failure import classify
 from fencepost.core.job import ClaimedJob
+from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.payload import encode_result
 from fencepost.core.signature import Signature
@@ -32,13 +33,13 @@ _requests = msgspec.msgpack.Decoder(ChildRequest)
 _answers = msgspec.msgpack.Encoder()
 
 
-def main(pipe: Connection, url: str) -> None:
+def main(pipe: Connection, url: str, keys: KeyRing | None = None) -> None:
     """Serve requests until the worker closes the pipe or dies."""
     # The terminal sends Ctrl-C to the whole group; what becomes of us is the worker's decision.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    store = _LazyStore(url)
+    store = _LazyStore(url, keys)
     while True:
         try:
             request = _requests.decode(pipe.recv_bytes())
@@ -57,13 +58,14 @@ def _die_with_parent() -> None:
 class _LazyStore:
     """Opens the store when a handler first writes to it; most never do."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, keys: KeyRing | None) -> None:
         self._url = url
+        self._keys = keys
         self._store: Store | None = None
 
     def __getattr__(self, name: str) -> Any:
         if self._store is None:
-            self._store = open_store(self._url)
+            self._store = open_store(self._url, keys=self._keys)
         return getattr(self._store, name)
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from fencepost.core.failure import crashed
 from fencepost.core.job import ClaimedJob
+from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Failed, Outcome, Snoozed, Succeeded
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
@@ -62,8 +63,9 @@ class Child:
 class Children:
     """As many child processes as there are isolated attempts at once; idle ones are reused."""
 
-    def __init__(self, url: str, counters: Counters) -> None:
+    def __init__(self, url: str, counters: Counters, keys: KeyRing | None = None) -> None:
         self._url = url
+        self._keys = keys
         self._counters = counters
         self._context = multiprocessing.get_context("spawn")
         self._idle: deque[Child] = deque()
@@ -103,7 +105,10 @@ class Children:
 
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
-            target=main, args=(theirs, self._url), name="fencepost-child", daemon=True
+            target=main,
+            args=(theirs, self._url, self._keys),
+            name="fencepost-child",
+            daemon=True,
         )
         process.start()
         theirs.close()

@@ -180,7 +180,7 @@ class Context:
 
     def _completion(self, result: Any) -> Callable[[Store], Operation[list[SettleReply]]]:
         decision = decide(self._job, Succeeded(encode_result(result)), self._store.clock.rng)
-        settlement = Settlement(self.job_id, self._lease.token, decision)
+        settlement = Settlement(self.job_id, self._lease.token, decision, self.type)
         return lambda store: store.settle([settlement])
 
     def _check_settled(self, replies: list[SettleReply]) -> None:
@@ -198,7 +198,7 @@ class Context:
         return self._save(progress=Progress(float(fraction), shown))
 
     def _save(self, **fields: Any) -> Operation[list[SaveReply]]:
-        return self._store.save([Save(self.job_id, self._lease.token, **fields)])
+        return self._store.save([Save(self.job_id, self._lease.token, type=self.type, **fields)])
 
     def _check(self, replies: list[SaveReply]) -> None:
         if isinstance(replies[0], LeaseLost):

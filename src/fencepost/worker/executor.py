@@ -56,7 +56,7 @@ class Executor:
         self._on_end = on_end
         self._on_return = on_return
         self._threads = Threads()
-        self._children = Children(store.url, counters)
+        self._children = Children(store.url, counters, store.keys)
         # Attempts are started from within others that have just ended; none inherits of another.
         self._context = contextvars.copy_context()
         self._turn_ends_at: float | None = None

@@ -329,7 +329,7 @@ class Worker:
             self._concluder.add(attempt, outcome)
         else:
             decision = decide(job, outcome, self._clock.rng)
-            self._settler.add(Settlement(job.id, job.lease.token, decision))
+            self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
         if outcome is None or self._is_verbose:
             log(
                 names.ATTEMPT_ENDED if outcome is not None else names.ATTEMPT_INTERRUPTED,

@@ -59,11 +59,13 @@ from fencepost.store.requests import (
     ClaimRequest,
     Edit,
     PruneRequest,
+    Replay,
     RetryRequest,
     Save,
     Scope,
     Spawn,
     WorkerInfo,
+    as_replay,
 )
 
 T = TypeVar("T")
@@ -205,10 +207,11 @@ class MemoryStore(Store):
         return [control.edit(self._jobs, edit, now) for edit in edits]
 
     @operation(Effect.WRITE)
-    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+    def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
         yield from ()
         now = self.clock.now_us()
-        return [submission.replay(self._jobs, self.clock, job_id, now) for job_id in job_ids]
+        asked = [as_replay(request) for request in requests]
+        return [submission.replay(self._jobs, self.clock, request, now) for request in asked]
 
     @operation(Effect.WRITE)
     def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:

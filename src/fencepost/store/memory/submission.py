@@ -12,7 +12,7 @@ from fencepost.core.dependents import Parent, enter, judge
 from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us, to_us
-from fencepost.core.job import NewJob
+from fencepost.core.job import Encoding, NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.memory.callbacks import call_back
@@ -29,8 +29,9 @@ from fencepost.store.replies import (
     Replayed,
     ReplayReply,
     RetryReply,
+    Sealed,
 )
-from fencepost.store.requests import RetryRequest
+from fencepost.store.requests import Replay, RetryRequest
 
 
 def enqueue(
@@ -119,7 +120,7 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
     window = new.key.window if new.key else None
     return Record(
         seq=jobs.next_seq(),
-        id=id_text(clock.new_id()),
+        id=id_text(new.id or clock.new_id()),
         type=new.type,
         queue=new.queue,
         policy=new.policy,
@@ -210,11 +211,13 @@ def _reopened(record: Record, request: RetryRequest, waits: Waits | None, now: i
     return changes
 
 
-def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
+def replay(jobs: Jobs, clock: Clock, request: Replay, now: int) -> ReplayReply:
     """Store a fresh job in the place of a dead letter; the key passes to it (S3-26, S3-27)."""
-    dead = jobs.get(job_id)
+    dead = jobs.get(request.job_id)
     if dead is None or dead.dead_number is None:
-        return NotFound(job_id)
+        return NotFound(request.job_id)
+    if request.payload is None and dead.payload.encoding is Encoding.ENCRYPTED:
+        return Sealed(dead.id)
     parents = jobs.parents(dead)
     if dead.waits is not None:
         _, doom = judge(dead.waits.mode, [parent.state for parent in parents])
@@ -222,7 +225,7 @@ def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
             return Conflict(dead.id, parents[doom].state, parents[doom].id)
     if duplicate := _key_taken(jobs, dead, now):
         return duplicate
-    fresh = _copy_of(dead, jobs, clock, now)
+    fresh = _copy_of(dead, request, jobs, clock, now)
     jobs.change(dead, dead_number=None)
     add_behind(jobs, fresh, parents, _dependencies_of(dead, parents), now)
     return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
@@ -235,14 +238,14 @@ def _dependencies_of(record: Record, parents: Sequence[Record]) -> Dependencies 
     return Dependencies(on, record.waits.mode, record.waits.gathers)
 
 
-def _copy_of(dead: Record, jobs: Jobs, clock: Clock, now: int) -> Record:
+def _copy_of(dead: Record, request: Replay, jobs: Jobs, clock: Clock, now: int) -> Record:
     return Record(
         seq=jobs.next_seq(),
-        id=id_text(clock.new_id()),
+        id=id_text(request.id or clock.new_id()),
         type=dead.type,
         queue=dead.queue,
         policy=dead.policy,
-        payload=dead.payload,
+        payload=request.payload or dead.payload,
         key=dead.key,
         key_window=dead.key_window,
         correlation_id=dead.correlation_id,

@@ -72,7 +72,7 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
             batches.append(_Batch(job, *numbers.of(job), is_plain=is_plain))
         batch = batches[-1]
         batch.jobs.append(job)
-        batch.ids.append(id_)
+        batch.ids.append(job.id or id_)
         if payload is not None:
             batch.payloads.append(payload)
     replies: list[EnqueueReply] = []

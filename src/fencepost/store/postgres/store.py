@@ -72,6 +72,7 @@ from fencepost.store.requests import (
     Edit,
     Joined,
     PruneRequest,
+    Replay,
     RetryRequest,
     Save,
     Scope,
@@ -264,8 +265,8 @@ class PostgresStore(Store):
         return control.edit(self._env, edits)
 
     @operation(Effect.WRITE)
-    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
-        return control.replay(self._env, job_ids)
+    def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
+        return control.replay(self._env, requests)
 
     @operation(Effect.WRITE)
     def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:

@@ -106,7 +106,7 @@ def new_row(
     """Return what COLUMNS hold of a new job; *priority* if it is not the job's own."""
     key = job.key
     return (
-        env.clock.new_id(),
+        job.id or env.clock.new_id(),
         lane,
         policy,
         int(job.priority if priority is None else priority),

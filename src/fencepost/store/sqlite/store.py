@@ -43,6 +43,7 @@ from fencepost.store.requests import (
     ClaimRequest,
     Edit,
     PruneRequest,
+    Replay,
     RetryRequest,
     Save,
     Scope,
@@ -182,8 +183,8 @@ class SqliteStore(Store):
         return control.edit(self._env, edits)
 
     @operation(Effect.WRITE)
-    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
-        return replaying.replay(self._env, job_ids)
+    def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
+        return replaying.replay(self._env, requests)
 
     @operation(Effect.WRITE)
     def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
