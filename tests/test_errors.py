@@ -42,6 +42,7 @@ CODES = {
     "InvalidPayloadError": "invalid_payload",
     "PayloadTooLargeError": "payload_too_large",
     "InvalidKeyError": "invalid_key",
+    "InvalidEventError": "invalid_event",
     "ConfigurationError": "configuration",
     "InvalidDurationError": "invalid_duration",
     "UnknownTypeError": "unknown_type",

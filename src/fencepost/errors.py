@@ -4,7 +4,8 @@
     ├── InvalidJobError            the submission breaks a rule; nothing was stored
     │   ├── InvalidPayloadError    arguments do not fit the signature, or are not JSON or bytes
     │   ├── PayloadTooLargeError   larger than max_payload
-    │   └── InvalidKeyError        an idempotency key that is empty or too long
+    │   ├── InvalidKeyError        an idempotency key that is empty or too long
+    │   └── InvalidEventError      an event's name or pattern that is none, or a pattern to send
     ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
     │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
     │   └── UnknownTypeError       no task of that name is registered in this app
@@ -84,6 +85,12 @@ class InvalidKeyError(InvalidJobError):
     """An idempotency key that is empty, too long or not text."""
 
     code = "invalid_key"
+
+
+class InvalidEventError(InvalidJobError):
+    """A name or pattern of events that breaks the rules, or a pattern where one event is meant."""
+
+    code = "invalid_event"
 
 
 class ConfigurationError(FencepostError):

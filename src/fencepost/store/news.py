@@ -11,7 +11,7 @@ from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim, Moved, Settled
 
 _READY_AFTER = frozenset(
-    {"enqueue", "recover", "promote", "retry", "replay", "resume", "limit", "edit", "load"}
+    {"enqueue", "send", "recover", "promote", "retry", "replay", "resume", "limit", "edit", "load"}
 )
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
@@ -23,6 +24,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Finding,
     HeartbeatReply,
     JobPage,
@@ -59,6 +62,7 @@ from fencepost.store.sqlite import (
     settling,
     upkeep,
 )
+from fencepost.store.sqlite import events as events_
 from fencepost.store.sqlite.bell import Bell
 from fencepost.store.sqlite.catalog import Catalog, Env
 from fencepost.store.sqlite.database import LOCK_TIMEOUT, Database
@@ -140,7 +144,7 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
-        return enqueueing.enqueue(self._env, jobs, atomic=atomic)
+        return enqueueing.enqueue(self._env, jobs, atomic=atomic, now=self.clock.now_us())
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
@@ -157,6 +161,24 @@ class SqliteStore(Store):
     @operation(Effect.WRITE)
     def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
         return settling.save(self._env, saves)
+
+    # Events.
+
+    @operation(Effect.WRITE)
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+        return events_.send(self._env, event, jobs)
+
+    @operation(Effect.READ)
+    def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
+        return events_.events(name, page)
+
+    @operation(Effect.WRITE)
+    def prune_events(self, keep: float, limit: int) -> Plan[int]:
+        return events_.prune(self._env, keep, limit)
+
+    @operation(Effect.WRITE)
+    def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
+        return events_.load(events)
 
     # Control.
 

@@ -42,6 +42,7 @@ pytest.register_assert_rewrite(
             "durability",
             "editing",
             "enqueueing",
+            "events",
             "fencing",
             "harness",
             "history",
@@ -72,6 +73,7 @@ from fencepost.testing.conformance.deadletters import TestDeadLetters, TestRepla
 from fencepost.testing.conformance.durability import TestDurability
 from fencepost.testing.conformance.editing import TestEditing
 from fencepost.testing.conformance.enqueueing import TestEnqueueing, TestPayloads
+from fencepost.testing.conformance.events import TestEvents
 from fencepost.testing.conformance.fencing import TestFencing, TestZombies
 from fencepost.testing.conformance.fixtures import colour, h, is_durable
 from fencepost.testing.conformance.history import TestAttempts, TestHistories
@@ -106,6 +108,7 @@ __all__ = [
     "TestDurability",
     "TestEditing",
     "TestEnqueueing",
+    "TestEvents",
     "TestExpiring",
     "TestFailing",
     "TestFencing",
