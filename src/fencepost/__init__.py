@@ -17,7 +17,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.app import App, JobHandle, TaskHandle
+    from fencepost.app import App, EventHandle, JobHandle, TaskHandle
+    from fencepost.core.events import SentEvent
     from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
     from fencepost.core.lifecycle import State
     from fencepost.core.priority import Priority
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         ConfigurationError,
         DuplicateJobError,
         FencepostError,
+        InvalidEventError,
         InvalidJobError,
         InvalidPayloadError,
         JobCancelledError,
@@ -56,8 +58,10 @@ __all__ = [
     "Context",
     "DeadLetter",
     "DuplicateJobError",
+    "EventHandle",
     "Failure",
     "FencepostError",
+    "InvalidEventError",
     "InvalidJobError",
     "InvalidPayloadError",
     "Job",
@@ -71,6 +75,7 @@ __all__ = [
     "Priority",
     "Retention",
     "Retry",
+    "SentEvent",
     "Snooze",
     "StaleLeaseError",
     "State",
@@ -86,7 +91,8 @@ __all__ = [
 
 # Loaded when first asked for: `fencepost --help` needs none of them.
 _HOMES = {
-    "fencepost.app": "App JobHandle TaskHandle",
+    "fencepost.app": "App EventHandle JobHandle TaskHandle",
+    "fencepost.core.events": "SentEvent",
     "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",
     "fencepost.core.lifecycle": "State",
     "fencepost.core.priority": "Priority",
@@ -94,7 +100,7 @@ _HOMES = {
     "fencepost.core.retry": "Retry",
     "fencepost.core.timeouts": "Timeouts",
     "fencepost.errors": (
-        "ConfigurationError DuplicateJobError FencepostError InvalidJobError "
+        "ConfigurationError DuplicateJobError FencepostError InvalidEventError InvalidJobError "
         "InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError "
         "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
         "StoreUnavailableError SubmissionTimeoutError TemporaryError UnknownOutcomeError "
