@@ -162,9 +162,12 @@ class TestEvents:
         assert (recorded(h), h.snapshot()) == ([], before)
         assert isinstance(send(h, CREATED, keyed("welcome")).jobs[0], Enqueued)
 
-    def test_whatever_breaks_off_leaves_neither_event_nor_jobs(self, h: Harness) -> None:
+    @pytest.mark.parametrize("jobs", [(), HANDLERS[:1], HANDLERS], ids=len)
+    def test_whatever_breaks_off_leaves_neither_event_nor_jobs(
+        self, h: Harness, jobs: tuple[NewJob, ...]
+    ) -> None:
         """S0-5: at any statement, and before the commit; afterwards all is as if it never was."""
-        sending = h.store.send(CREATED, HANDLERS)
+        sending = h.store.send(CREATED, jobs)
         for after in range(STATEMENTS_MAX):
             with pytest.raises(Broken) as caught:
                 h.run(broken(sending, after))
@@ -174,7 +177,7 @@ class TestEvents:
         assert caught.value.is_whole
         reply = h.run(sending)
         assert recorded(h) == [reply.event]
-        assert len(h.claim().jobs) == 1
+        assert len(h.find()) == len(jobs)
 
     def test_two_who_send_with_one_key_at_once_make_one_job_a_handler(self, h: Harness) -> None:
         """S3-16, S1-9: each is told which jobs it made; both events are on record."""
