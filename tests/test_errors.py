@@ -43,6 +43,7 @@ CODES = {
     "PayloadTooLargeError": "payload_too_large",
     "InvalidKeyError": "invalid_key",
     "InvalidCallbackError": "invalid_callback",
+    "InvalidEventError": "invalid_event",
     "ConfigurationError": "configuration",
     "InvalidDurationError": "invalid_duration",
     "UnknownTypeError": "unknown_type",

@@ -11,6 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from fencepost.app.options import Options, UsingOptions, merge
 from fencepost.core.duration import UNITS, format_duration, parse_duration
+from fencepost.core.events import check_event_name, check_pattern, is_pattern, matches
 from fencepost.core.filter import decode_cursor, encode_cursor, make_filter, make_page
 from fencepost.core.idempotency import check_key, parse_on_duplicate
 from fencepost.core.ids import id_bytes, id_text
@@ -28,6 +29,7 @@ from fencepost.core.weights import deal, parse_weights
 from fencepost.errors import (
     ConfigurationError,
     InvalidDurationError,
+    InvalidEventError,
     InvalidJobError,
     InvalidKeyError,
     JobNotFoundError,
@@ -52,6 +54,11 @@ cursors = st.integers(0, 10**18 - 1).map(encode_cursor)
 names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=20)
 tags = st.dictionaries(bent(names), bent(names), max_size=3)
 uuids = st.uuids(version=4).map(str)
+
+
+words = st.text(st.sampled_from("aB3_-"), min_size=1, max_size=3)
+event_names = st.lists(words, min_size=1, max_size=5).map(".".join)
+patterns = st.lists(words | st.sampled_from(["*", "**"]), min_size=1, max_size=5).map(".".join)
 
 
 def mostly(valid: SearchStrategy[Any]) -> SearchStrategy[Any]:
@@ -96,6 +103,27 @@ def _check_page(_: dict[str, Any], page: Any) -> None:
 
 def _check_cursor(given: Any, position: int) -> None:
     assert encode_cursor(position) == given
+
+
+def _check_event_name(given: Any, name: str) -> None:
+    assert name == given
+    assert check_pattern(name) == name
+    assert not is_pattern(name)
+    assert matches(name, name)
+    assert matches("**", name)
+
+
+def _check_pattern(given: Any, pattern: str) -> None:
+    assert pattern == given
+    some = pattern.replace("**", "a.b").replace("*", "a")
+    assert matches(pattern, check_event_name(some))
+    assert not matches(pattern, f"other-{'.x' * 99}") or pattern.endswith("**")
+
+
+def _check_matching(given: tuple[str, str], is_meant: bool) -> None:
+    pattern, name = given
+    if is_meant:
+        assert len(name.split(".")) >= len(pattern.split("."))
 
 
 def _check_policy(_: str, policy: Policy) -> None:
@@ -163,13 +191,19 @@ CORE_TARGETS = (
     Target("queue", check_queue, objects | bent(names), (InvalidJobError,)),
     Target("correlation id", check_correlation_id, objects | bent(names), (InvalidJobError,)),
     Target("tags", check_tags, objects | tags, (InvalidJobError,)),
+    Target("event name", check_event_name, objects | bent(event_names), (InvalidEventError,),
+           _check_event_name),
+    Target("event pattern", check_pattern, objects | bent(patterns), (InvalidEventError,),
+           _check_pattern),
+    Target("event matching", lambda given: matches(*given), st.tuples(patterns, event_names), (),
+           _check_matching),
     Target("job id", id_bytes, objects | bent(uuids), (JobNotFoundError,), _check_id),
     Target("max_payload", parse_max_payload, mostly(st.integers(0, 2 * PAYLOAD_BYTES_MAX)),
            (ConfigurationError,)),
     Target(
         "retention",
         lambda given: Retention(**given).by_state(),
-        keywords("completed", "cancelled", "failed", "dead_letter", values=durations),
+        keywords("completed", "cancelled", "failed", "dead_letter", "events", values=durations),
         (InvalidDurationError,),
     ),
     Target(

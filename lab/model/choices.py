@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import Body, Category, Encoding, Failure, NewJob, Progress
@@ -123,6 +124,10 @@ sturdy_jobs = st.builds(
 )
 """Jobs that can be claimed at once, and again after a failure."""
 submissions = st.lists(new_jobs, min_size=1, max_size=4)
+
+event_names = st.sampled_from(("user.created", "user.deleted"))
+new_events = st.builds(NewEvent, event_names, bodies, st.sampled_from((None, "a")))
+handlers = st.lists(new_jobs, max_size=3)
 
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Succeeded, bodies),

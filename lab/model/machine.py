@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
+from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.job import Body, NewJob, Progress
 from fencepost.core.lifecycle import State
@@ -118,6 +119,29 @@ class StoresAgree(Acting):
         self.do("save", [Save(job_id, token, Body(b'"stolen"'))])
         settlement = replace(self._settlement(grip, outcome), job_id=job_id, token=token)
         self.do("settle", [settlement, replace(settlement, job_id=job_id.lower())])
+
+    # Events.
+
+    @rule(event=choices.new_events, jobs=choices.handlers)
+    def send(self, event: NewEvent, jobs: list[NewJob]) -> None:
+        self.do("send", event, jobs)
+
+    @rule(name=st.one_of(st.none(), choices.event_names), limit=st.sampled_from((1, 2, 1000)))
+    def look_at_events(self, name: str | None, limit: int) -> None:
+        self.do("events", name, limit)
+
+    @rule(keep=st.sampled_from((0.0, 1.0, 60.0)), limit=choices.limits)
+    def prune_events(self, keep: float, limit: int) -> None:
+        self.do("prune_events", keep, limit)
+
+    @precondition(lambda self: self.comparison.model.world.events)
+    @rule(is_known=st.booleans())
+    def load_events(self, is_known: bool) -> None:
+        """Load the records that are here, under their own ids or new ones."""
+        events = [sent.event for sent in self.comparison.model.world.events.values()][-3:]
+        if not is_known:
+            events = [replace(event, id=self.comparison.model.new_id()) for event in events]
+        self.do("load_events", events)
 
     # Control.
 

@@ -32,7 +32,7 @@ def renamed(value: Any, rename: Rename) -> Any:
 
 # Where names can stand in the values that come by the thousand; elsewhere every field is looked at.
 NAMED_FIELDS: dict[type, tuple[str, ...]] = {
-    Job: ("id", "replay_of"),
+    Job: ("id", "replay_of", "correlation_id"),
     Attempt: ("id", "job_id", "previous_id"),
     JobRecord: ("job", "attempts"),
     Situation: ("job",),

@@ -17,7 +17,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.app import App, JobHandle, TaskHandle
+    from fencepost.app import App, EventHandle, JobHandle, TaskHandle
+    from fencepost.core.events import SentEvent
     from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
     from fencepost.core.keyring import EncryptionKey
     from fencepost.core.lifecycle import State
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         EncryptionError,
         FencepostError,
         InvalidCallbackError,
+        InvalidEventError,
         InvalidJobError,
         InvalidPayloadError,
         JobCancelledError,
@@ -64,9 +66,11 @@ __all__ = [
     "DuplicateJobError",
     "EncryptionError",
     "EncryptionKey",
+    "EventHandle",
     "Failure",
     "FencepostError",
     "InvalidCallbackError",
+    "InvalidEventError",
     "InvalidJobError",
     "InvalidPayloadError",
     "Job",
@@ -81,6 +85,7 @@ __all__ = [
     "Priority",
     "Retention",
     "Retry",
+    "SentEvent",
     "Snooze",
     "StaleLeaseError",
     "State",
@@ -98,7 +103,8 @@ __all__ = [
 
 # Loaded when first asked for: `fencepost --help` needs none of them.
 _HOMES = {
-    "fencepost.app": "App JobHandle TaskHandle",
+    "fencepost.app": "App EventHandle JobHandle TaskHandle",
+    "fencepost.core.events": "SentEvent",
     "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",
     "fencepost.core.keyring": "EncryptionKey",
     "fencepost.core.lifecycle": "State",
@@ -109,8 +115,8 @@ _HOMES = {
     "fencepost.core.webhook_settings": "Webhooks",
     "fencepost.errors": (
         "ConfigurationError DuplicateJobError EncryptionError FencepostError InvalidCallbackError "
-        "InvalidJobError InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError "
-        "MissingKeyError "
+        "InvalidEventError InvalidJobError InvalidPayloadError JobCancelledError JobFailedError "
+        "JobNotFoundError MissingKeyError "
         "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
         "StoreUnavailableError SubmissionTimeoutError TamperedError TemporaryError "
         "UnknownOutcomeError WaitTimeoutError"

@@ -6,6 +6,7 @@
     │   ├── PayloadTooLargeError   larger than max_payload
     │   ├── InvalidKeyError        an idempotency key that is empty or too long
     │   ├── InvalidCallbackError   a callback_url to which no webhook may be sent
+    │   ├── InvalidEventError      an event's name or pattern that is none, or a pattern to send
     │   └── DependencyError        what a job is to wait for cannot be waited for
     │       ├── UnknownDependencyError   no job has that id
     │       ├── DependencyCycleError     jobs that wait for each other, or one for itself
@@ -161,6 +162,12 @@ class InvalidCallbackError(InvalidJobError):
     """A callback_url to which no webhook may be sent."""
 
     code = "invalid_callback"
+
+
+class InvalidEventError(InvalidJobError):
+    """A name or pattern of events that breaks the rules, or a pattern where one event is meant."""
+
+    code = "invalid_event"
 
 
 class ConfigurationError(FencepostError):

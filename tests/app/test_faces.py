@@ -8,19 +8,30 @@ from typing import Any
 import pytest
 
 from fencepost import App, Context
-from fencepost.app import AsyncApp, AsyncJobHandle, AsyncTaskHandle, JobHandle, TaskHandle
+from fencepost.app import (
+    AsyncApp,
+    AsyncEventHandle,
+    AsyncJobHandle,
+    AsyncTaskHandle,
+    EventHandle,
+    JobHandle,
+    TaskHandle,
+)
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
+from fencepost.app.events import AsyncEvents, Events
 from fencepost.app.jobs import AsyncJobs, Jobs
 from fencepost.app.lanes import AsyncQueues, AsyncTypes, AsyncWorkers, Queues, Types, Workers
 from fencepost.worker import AsyncContext
 from fencepost.worker.worker import AsyncWorker, Worker
 
 PAIRS: list[tuple[type, type, set[str]]] = [
-    (App, AsyncApp, {"aio", "store", "task", "worker"}),
+    (App, AsyncApp, {"aio", "event", "store", "task", "worker"}),
     (TaskHandle, AsyncTaskHandle, {"aio"}),
+    (EventHandle, AsyncEventHandle, {"aio", "on"}),
     (JobHandle, AsyncJobHandle, {"aio"}),
     (Jobs, AsyncJobs, set()),
     (DeadLetterList, AsyncDeadLetterList, set()),
+    (Events, AsyncEvents, set()),
     (Queues, AsyncQueues, set()),
     (Types, AsyncTypes, set()),
     (Workers, AsyncWorkers, set()),
@@ -82,7 +93,7 @@ def test_both_faces_annotate_their_arguments_alike(
 
 def test_the_parts_of_an_app_have_two_faces() -> None:
     app = App("memory://")
-    for name in ("jobs", "dead_letters", "queues", "types", "workers"):
+    for name in ("jobs", "dead_letters", "events", "queues", "types", "workers"):
         sync, asynchronous = getattr(app, name), getattr(app.aio, name)
         assert type(asynchronous).__name__ == f"Async{type(sync).__name__}"
 

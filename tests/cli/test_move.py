@@ -20,11 +20,12 @@ from tests.cli.support import ROOT, Command, end, wait_until
 from tests.servers.fixtures import postgres_sources
 
 from fencepost import App
-from fencepost.cli.mover import MOVED, MOVING
+from fencepost.cli.mover import EVENTS_MAX, MOVED, MOVING
 from fencepost.clock import SystemClock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.idempotency import Key
-from fencepost.core.job import JobRecord, NewJob
+from fencepost.core.job import Body, JobRecord, NewJob
 from fencepost.core.lifecycle import State
 from fencepost.errors import UnknownOutcomeError
 from fencepost.store.opening import open_store
@@ -124,6 +125,40 @@ def test_there_and_back_every_record_is_the_same(
     assert counts(home) == settings
     assert pauses(home) == {"other"}
     assert records(filled) == before
+
+
+def events(url: str) -> list[SentEvent]:
+    with App(url) as app:
+        return list(app.events.find(limit=1_000))
+
+
+def test_the_records_of_events_come_along_in_their_order(
+    command: Command, postgres_url: str, elsewhere: Callable[[str], str]
+) -> None:
+    """More of them than are copied at once; and those sent since, by another move."""
+
+    def send(url: str, *names: str) -> None:
+        with opened(url) as h:
+            for name in names:
+                h.run(h.store.send(NewEvent(name, Body(b'{"x":1}'), "k"), [NewJob(type="t")]))
+
+    send(command.url, *(f"a.n{number}" for number in range(EVENTS_MAX * 2 + 5)))
+    before = events(command.url)
+    assert len(before) == EVENTS_MAX * 2 + 5
+    command.ok("move", command.url, postgres_url, "--migrate")
+    assert events(postgres_url) == before
+    send(command.url, "late")
+    command.ok("move", command.url, postgres_url)
+    assert [each.name for each in events(postgres_url)] == ["late", *(e.name for e in before)]
+    command.ok("move", postgres_url, elsewhere("home"))
+    assert events(elsewhere("home")) == events(command.url)
+
+
+def test_one_event_comes_along(command: Command, elsewhere: Callable[[str], str]) -> None:
+    with App(command.url) as app:
+        app.event("alone").send(x=1)
+    command.ok("move", command.url, elsewhere("new"))
+    assert events(elsewhere("new")) == events(command.url) != []
 
 
 def test_from_sqlite_to_sqlite(

@@ -34,7 +34,13 @@ def test_each_time_is_configurable() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["completed", "cancelled", "failed", "dead_letter"])
+def test_records_of_events_have_a_time_of_their_own() -> None:
+    """S1-5."""
+    assert Retention().events == 7 * DAY
+    assert Retention(events="1h").events == 3600.0
+
+
+@pytest.mark.parametrize("name", ["completed", "cancelled", "failed", "dead_letter", "events"])
 @pytest.mark.parametrize("value", [-1, "soon", None, float("inf")])
 def test_a_time_that_makes_no_sense_is_refused_by_name(name: str, value: Any) -> None:
     """S1-5."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost import NewJob, State
+from fencepost.core.events import NewEvent
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import Body, Category, ClaimedJob, Failure
 from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
@@ -93,6 +94,23 @@ def test_submissions_are_counted_by_state_and_duplicates_apart(rig: Rig) -> None
         "job.enqueued{state=scheduled}": 1,
         "job.duplicate": 1,
     }
+
+
+def test_the_jobs_of_an_event_are_counted_as_submissions(rig: Rig) -> None:
+    """S1-9, S3-16: and the event beside them."""
+    key = Key("k")
+    jobs = [NewJob(type="a", key=key), NewJob(type="b", delay=60.0)]
+    rig.store.run(rig.store.send(NewEvent("x"), jobs))
+    rig.store.run(rig.store.send(NewEvent("x"), jobs[:1]))
+    assert rig.counts("job.") == {
+        "job.enqueued{state=delayed}": 1,
+        "job.enqueued{state=scheduled}": 1,
+        "job.duplicate": 1,
+    }
+    assert rig.counters.get("event.sent") == 2
+    rig.store.run(rig.store.prune_events(0.0, 10))
+    rig.store.run(rig.store.prune_events(0.0, 10))
+    assert rig.counters.get("event.pruned") == 2
 
 
 def test_what_operators_do_is_counted(rig: Rig) -> None:

@@ -8,8 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from fencepost import App, Context, JobHandle, NewJob, Priority, Retry, State, TaskHandle
-from fencepost.app import AsyncJobHandle, AsyncTaskHandle
+from fencepost import (
+    App,
+    Context,
+    EventHandle,
+    JobHandle,
+    NewJob,
+    Priority,
+    Retry,
+    SentEvent,
+    State,
+    TaskHandle,
+)
+from fencepost.app import AsyncJobHandle, AsyncTaskHandle, Sent
+from fencepost.core.events import EventInfo
 from fencepost.core.job import Attempt, Job
 from fencepost.core.why import Reason
 
@@ -57,6 +69,34 @@ async def with_context_async(ctx: Context, a: int) -> str:
 @app.task
 def with_context_only(ctx: Context) -> None: ...
 
+
+# Handlers of events are tasks.
+
+
+@app.event("user.created").on
+def welcome(user_id: int) -> str:
+    return ""
+
+
+@app.event("user.*").on(queue="search", retry=Retry(max_attempts=5))
+async def index(ctx: Context, user_id: int) -> bytes:
+    assert_type(ctx.event, EventInfo | None)
+    return b""
+
+
+@app.event("user.*").on
+def untyped_handler(a, b=None):  # type: ignore[no-untyped-def]
+    return a
+
+
+assert_type(app.event("user.created"), EventHandle)
+assert_type(welcome.submit(user_id=1), JobHandle[str])
+assert_type(index.submit(1), JobHandle[bytes])
+assert_type(app.event("user.created").send(user_id=1), Sent[JobHandle[Any]])
+assert_type(app.event("user.created").send(user_id=1).jobs, list[JobHandle[Any]])
+assert_type(app.event("a").using(conn=object()).send_idempotent("k"), Sent[JobHandle[Any]])
+assert_type(app.events.find().events, list[SentEvent])
+untyped_handler.submit(1, b="anything").result()
 
 # Submitting is typed by the function's own parameters, and gives a handle on its result.
 
@@ -107,6 +147,9 @@ async def asynchronous() -> None:
     assert_type(await add.aio.using(delay=1).submit(1), AsyncJobHandle[int])
     assert_type(await add.aio.using(conn=object()).submit(1), AsyncJobHandle[int])
     assert_type(await app.aio.submit_many([add.prepare(1)]), list[AsyncJobHandle[Any]])
+    assert_type(await app.event("a").aio.send(x=1), Sent[AsyncJobHandle[Any]])
+    assert_type((await app.event("a").aio.send_idempotent("k")).jobs, list[AsyncJobHandle[Any]])
+    assert_type((await app.aio.events.find(name="a")).next, str | None)
     assert_type(await app.aio.jobs.count(state="failed"), int)
     assert_type(await (await app.aio.jobs.get("id")).refresh(), Job)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
+from fencepost.app.decorating import TaskDecorator, Unannotated
+from fencepost.app.event import EventHandle
+from fencepost.app.events import AsyncEvents, Events
 from fencepost.app.job import (
     AsyncJobHandle,
     JobHandle,
@@ -27,6 +30,7 @@ from fencepost.app.session import Session, accepted
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.duration import Duration
+from fencepost.core.events import check_pattern
 from fencepost.core.job import NewJob
 from fencepost.core.keyring import KeyRing, Keys, parse_keys
 from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
@@ -54,36 +58,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///fencepost.db"
-
-
-class _Unannotated:
-    """A type that no handler names: only a first parameter without a type accepts it.
-
-    Else type checkers would take such a parameter for a Context, and hide it from callers.
-    """
-
-
-class TaskDecorator(Protocol):
-    """Makes a function a task. A first parameter of type Context is not the caller's to give."""
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[_Unannotated, ...], Coroutine[Any, Any, R]]
-    ) -> TaskHandle[..., R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[_Unannotated, ...], R]
-    ) -> TaskHandle[..., R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
-    ) -> TaskHandle[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> TaskHandle[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> TaskHandle[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> TaskHandle[P, R]: ...
 
 
 class App:
@@ -125,6 +99,7 @@ class App:
             self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
         self.jobs = Jobs(self.session)
         self.dead_letters = DeadLetterList(self.session)
+        self.events = Events(self.session)
         self.queues = Queues(self.session)
         self.types = Types(self.session)
         self.workers = Workers(self.session)
@@ -143,11 +118,11 @@ class App:
 
     @overload
     def task(
-        self, function: Callable[Concatenate[_Unannotated, ...], Coroutine[Any, Any, R]], /
+        self, function: Callable[Concatenate[Unannotated, ...], Coroutine[Any, Any, R]], /
     ) -> TaskHandle[..., R]: ...
     @overload
     def task(
-        self, function: Callable[Concatenate[_Unannotated, ...], R], /
+        self, function: Callable[Concatenate[Unannotated, ...], R], /
     ) -> TaskHandle[..., R]: ...
     @overload
     def task(
@@ -186,6 +161,7 @@ class App:
         lease_ttl: Duration | None = None,
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
+        event: str | None = None,  # given by EventHandle.on alone
     ) -> Any:
         """Make a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``."""
         timeouts = self.timeouts
@@ -206,6 +182,7 @@ class App:
                 queue=settings[0],
                 priority=settings[1],
                 policy=settings[2],
+                event=event,
             )
             self._add(task)
             return TaskHandle(self.session, task, Options())
@@ -219,7 +196,22 @@ class App:
                 f"two tasks are called {task.type!r}: {_origin(known.function)} and "
                 f"{_origin(task.function)}; give one of them a name: @app.task(name=…)"
             )
+        if known is not None and known.event != task.event:
+            # The second would take the place of the first, and its events would find no handler.
+            raise ConfigurationError(
+                f"{task.type!r} handles {known.event or 'no event'} already and cannot handle "
+                f"{task.event or 'none'} too; give one of the two a name: @event.on(name=…)"
+            )
         self.session.tasks[task.type] = task
+
+    # Events.
+
+    def event(self, pattern: str) -> EventHandle:
+        """Return a handle on the event of this name, or on all that a pattern means.
+
+        ``@app.event("user.*").on`` adds a handler; ``app.event("user.created").send(…)`` sends.
+        """
+        return EventHandle(self.session, check_pattern(pattern), self.task)
 
     # Submitting.
 
@@ -287,6 +279,7 @@ class AsyncApp:
         self._app = app
         self.jobs = AsyncJobs(app.session)
         self.dead_letters = AsyncDeadLetterList(app.session)
+        self.events = AsyncEvents(app.session)
         self.queues = AsyncQueues(app.session)
         self.types = AsyncTypes(app.session)
         self.workers = AsyncWorkers(app.session)

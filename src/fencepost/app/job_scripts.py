@@ -17,7 +17,7 @@ from fencepost.core.history import history as changes
 from fencepost.core.job import Attempt, Body, Encoding, Job
 from fencepost.core.lifecycle import LIVE, State
 from fencepost.core.limits import PAGE_MAX, POLL_INTERVAL
-from fencepost.core.names import check_tags
+from fencepost.core.names import check_tags, reserved_tags
 from fencepost.core.payload import decode, decoder_for
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.why import Reason, explain
@@ -162,13 +162,23 @@ def edit(
     request = Edit(
         job_id,
         None if priority is None else parse_priority(priority),
-        None if tags is None else check_tags(tags),
+        None if tags is None else (yield from _new_tags(session, job_id, tags)),
     )
     (reply,) = yield session.store.edit([request])
     if isinstance(reply, Edited):
         return reply.job
     _moved(job_id, reply, "edited")
     raise AssertionError(reply)
+
+
+def _new_tags(session: Session, job_id: str, tags: Mapping[str, str]) -> Script[dict[str, str]]:
+    """Return *tags* and those that Fencepost has set, which may be given again and not changed."""
+    checked = check_tags(tags, may_be_reserved=True)
+    job = yield from get(session, job_id)
+    kept = reserved_tags(job.tags)
+    given = reserved_tags(checked)
+    check_tags({name: value for name, value in given.items() if kept.get(name) != value})
+    return checked | kept
 
 
 def why(session: Session, job_id: str) -> Script[list[Reason]]:

@@ -22,6 +22,7 @@ COMMANDS = {
     "dev": ("fencepost.cli.dev:dev", "Run a worker that restarts when code changes."),
     "worker": ("fencepost.cli.worker:worker", "Run jobs."),
     "submit": ("fencepost.cli.submit:submit", "Submit a job."),
+    "events": ("fencepost.cli.events:events", "Events: send one, list those that were sent."),
     "jobs": ("fencepost.cli.jobs:jobs", "Find jobs, look at them, steer them."),
     "dlq": ("fencepost.cli.dlq:dlq", "Dead letters: list, replay, discard."),
     "queues": ("fencepost.cli.queues:queues", "Queues: list, pause, resume, limit."),

@@ -17,7 +17,7 @@ from fencepost.core.limits import RECOVER_BATCH, WORKER_SILENCE
 from fencepost.core.shown import shown_url
 from fencepost.errors import ConfigurationError, StateConflictError
 from fencepost.store.protocol import Store
-from fencepost.store.replies import Dump, Loaded, QueueView
+from fencepost.store.replies import Dump, EventPage, Loaded, QueueView
 from fencepost.store.requests import Scope
 
 MARKS = "fencepost:mov"
@@ -25,6 +25,8 @@ MOVING = f"{MARKS}ing"
 MOVED = f"{MARKS}ed:"
 """Followed by the position up to which jobs were moved; what comes later can be moved later."""
 NAMED_MAX = 5
+EVENTS_MAX = 100
+"""Records of events that are copied at once: each may be as large as a payload."""
 
 
 class Mark(NamedTuple):
@@ -165,6 +167,25 @@ class Mover:
             self.loaded += loaded
             self.present += len(replies) - loaded
             bar.advance(len(replies))
+
+    def copy_events(self) -> None:
+        """Record in the target what was sent, in the order of sending; what is there stays so.
+
+        Pages come newest first: they are found from the newest of now on, which keeps what is sent
+        meanwhile from shifting them, and then copied from the last to the first.
+        """
+        newest = self._events(None, 1)
+        starts: list[int] = []
+        following = newest.next
+        while following is not None:
+            starts.append(following)
+            following = self._events(following).next
+        for start in reversed(starts):
+            self.target.run(self.target.load_events(self._events(start).events[::-1]))
+        self.target.run(self.target.load_events(newest.events))
+
+    def _events(self, after: int | None, limit: int = EVENTS_MAX) -> EventPage:
+        return self.source.run(self.source.events(None, PageRequest(limit, after)))
 
     def compare(self, bar: Bar) -> int:
         """See that the target has every job as the source has it; return the last position."""

@@ -1,4 +1,4 @@
-"""How long terminal jobs are kept before they are pruned."""
+"""How long terminal jobs, and the records of events, are kept before they are pruned."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Retention:
     cancelled: float
     failed: float
     dead_letter: float
+    events: float
+    """How long the record of an event is kept after it was sent."""
 
     def __init__(
         self,
@@ -29,12 +31,14 @@ class Retention:
         cancelled: Duration = 7 * DAY,
         failed: Duration = 90 * DAY,
         dead_letter: Duration = 90 * DAY,
+        events: Duration = 7 * DAY,
     ) -> None:
         set_ = object.__setattr__
         set_(self, "completed", parse_duration(completed, name="completed"))
         set_(self, "cancelled", parse_duration(cancelled, name="cancelled"))
         set_(self, "failed", parse_duration(failed, name="failed"))
         set_(self, "dead_letter", parse_duration(dead_letter, name="dead_letter"))
+        set_(self, "events", parse_duration(events, name="events"))
 
     def by_state(self) -> dict[State, float]:
         """Return the seconds to keep each terminal state."""

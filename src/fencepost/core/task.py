@@ -37,6 +37,8 @@ class Task:
     queue: str = DEFAULT_QUEUE
     priority: Priority = Priority.NORMAL
     policy: Policy = DEFAULT_POLICY
+    event: str | None = None
+    """The pattern of the events for which jobs of this task are made."""
 
     @property
     def is_async(self) -> bool:

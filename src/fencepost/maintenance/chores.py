@@ -88,6 +88,32 @@ class Tidy:
         return 0
 
 
+class PruneEvents:
+    """Deletes records of events that retention no longer keeps."""
+
+    name = "prune_events"
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        self._store = store
+        self._keep = retention.events
+        self._has_more = False
+
+    @property
+    def interval(self) -> float:
+        """A pass that has not come to the end goes on soon."""
+        return PRUNE_PAUSE if self._has_more else PRUNE_INTERVAL
+
+    async def step(self) -> int:
+        total = 0
+        for _ in range(PRUNE_ROUNDS):
+            pruned = await self._store.run_async(self._store.prune_events(self._keep, PRUNE_BATCH))
+            total += pruned
+            self._has_more = pruned == PRUNE_BATCH
+            if not self._has_more:
+                break
+        return total
+
+
 class Prune:
     """Deletes terminal jobs that retention no longer keeps, a stretch at a time."""
 

@@ -18,6 +18,12 @@ JOB_EXPIRED: Final = "job.expired"
 JOB_PRUNED: Final = "job.pruned"
 JOB_CORRUPT: Final = "job.corrupt"
 
+# Events.
+EVENT_SENT: Final = "event.sent"
+EVENT_UNHANDLED: Final = "event.unhandled"
+"""No handler of the app that sent it matches its name; it was recorded all the same."""
+EVENT_PRUNED: Final = "event.pruned"
+
 # Leases.
 LEASE_RECOVERED: Final = "lease.recovered"
 """An expired lease whose job will be tried again."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from fencepost.core.envelope import Owner, from_text
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.ids import id_text
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
@@ -30,6 +31,8 @@ from fencepost.store.replies import (
     Edited,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     JobPage,
     LoadReply,
     ReplayReply,
@@ -126,6 +129,24 @@ class EncryptedStore:
             found = zip(unknown, jobs, strict=True)
             types |= {job_id: job.type for job_id, job in found if job is not None}
         return types
+
+    # Events.
+
+    @operation(Effect.WRITE)
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+        sealed = self._sealer.seal_event(event, self._store.clock.new_id())
+        reply = yield from self._store.send(sealed, self._seal(jobs)).start()
+        return replace(reply, event=self._sealer.open_event(reply.event))
+
+    @operation(Effect.READ)
+    def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
+        found = yield from self._store.events(name, page).start()
+        return replace(found, events=[self._sealer.open_event(each) for each in found.events])
+
+    @operation(Effect.WRITE)
+    def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
+        sealed = [self._sealer.seal_sent(each) for each in events]
+        return (yield from self._store.load_events(sealed).start())
 
     # Control.
 

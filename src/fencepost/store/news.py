@@ -11,7 +11,7 @@ from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim, Moved, Settled
 
 _READY_AFTER = frozenset(
-    {"enqueue", "spawn", "recover", "promote", "retry", "replay"}
+    {"enqueue", "spawn", "send", "recover", "promote", "retry", "replay"}
     | {"resume", "limit", "edit", "load"}
 )
 

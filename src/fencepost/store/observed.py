@@ -23,6 +23,7 @@ from fencepost.store.replies import (
     Discarded,
     Duplicate,
     Enqueued,
+    EventReply,
     LeaseLost,
     Moved,
     Pruned,
@@ -91,6 +92,19 @@ def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
     for state, count in enqueued.items():
         counters.add(names.JOB_ENQUEUED, count, state=state)
     _log_each(names.JOB_ENQUEUED, result, Enqueued)
+
+
+def _note_send(counters: Counters, operation: Operation[Any], result: EventReply) -> None:
+    counters.add(names.EVENT_SENT)
+    event = result.event
+    log(names.EVENT_SENT, level=logging.DEBUG, id=event.id, name=event.name, jobs=len(event.jobs))
+    _note_enqueue(counters, operation, result.jobs)
+
+
+def _note_prune_events(counters: Counters, _: Operation[Any], result: int) -> None:
+    if result:
+        counters.add(names.EVENT_PRUNED, result)
+        log(names.EVENT_PRUNED, count=result)
 
 
 def _log_each(name: str, replies: Any, kind: type) -> None:
@@ -196,6 +210,8 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
 
 _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
     "enqueue": _note_enqueue,
+    "send": _note_send,
+    "prune_events": _note_prune_events,
     "claim": _note_claim,
     "settle": _note_settle,
     "heartbeat": _note_heartbeat,

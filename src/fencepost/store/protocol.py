@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from fencepost.clock import Clock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.keyring import KeyRing
@@ -29,6 +30,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Fate,
     Finding,
     HeartbeatReply,
@@ -181,6 +184,34 @@ class Store(ABC):
         """Store jobs under valid leases; whoever gathers what the spawning job does waits for them.
 
         Raises DependencyError, and nothing at all is stored, if one of them is refused.
+        """
+
+    # Events.
+
+    @abstractmethod
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Operation[EventReply]:
+        """Record *event* and store its handlers' *jobs*, all or none; each is marked as its own.
+
+        A key that is held makes a duplicate, which is told of and recorded; one that asks to be
+        refused raises DuplicateJobError, and nothing is stored.
+        """
+
+    @abstractmethod
+    def events(self, name: str | None, page: PageRequest) -> Operation[EventPage]:
+        """Return a page of the records of events (of one name), newest first."""
+
+    @abstractmethod
+    def prune_events(self, keep: float, limit: int) -> Operation[int]:
+        """Delete records of events sent *keep* seconds ago or longer, at most *limit*; count them.
+
+        The oldest first; jobs are not touched.
+        """
+
+    @abstractmethod
+    def load_events(self, events: Sequence[SentEvent]) -> Operation[int]:
+        """Record events as another store had them, in this order; return how many were new.
+
+        One whose id is known is left alone.
         """
 
     # Control.

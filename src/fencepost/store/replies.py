@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from fencepost.core.events import SentEvent
 from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
 from fencepost.core.lifecycle import State
 
@@ -211,6 +212,21 @@ class TypeView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     is_paused: bool = False
     counts: dict[State, int] = {}
+
+
+class EventReply(msgspec.Struct, frozen=True):
+    """The event is recorded, and so are the jobs of its handlers, in the order they were given."""
+
+    event: SentEvent
+    jobs: list[EnqueueReply]
+    """What became of each handler's job; a duplicate is told of, and is in the record too."""
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Records of events, newest first, and the position of the last; None when there is no more."""
+
+    events: list[SentEvent]
+    next: int | None = None
 
 
 class Term(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from fencepost.clock import Clock
 from fencepost.core.envelope import TAMPERED, Field, Owner, from_text, to_text
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.ids import id_text
 from fencepost.core.job import (
     Attempt,
@@ -103,6 +104,16 @@ class Sealer:
         sealed = replace(job, **bodies, progress=progress, failure=failure)
         return replace(record, job=sealed, attempts=attempts)
 
+    def seal_event(self, event: NewEvent, id_: bytes) -> NewEvent:
+        """Return *event* with its id chosen and its payload encrypted for it."""
+        payload = self.seal_payload(event.payload, Owner(id_text(id_), event.name))
+        return replace(event, id=id_, payload=payload)
+
+    def seal_sent(self, event: SentEvent) -> SentEvent:
+        """Return the record *event* encrypted, unless it is so already."""
+        payload = self.seal_payload(event.payload, Owner(event.id, event.name))
+        return replace(event, payload=payload)
+
     def _seal_body(self, body: Body, field: Field, owner: Owner) -> Body:
         if body.encoding is Encoding.ENCRYPTED:
             return body
@@ -165,6 +176,11 @@ class Sealer:
         progress = self._open_progress(job.progress, owner)
         failure = self._open_failure(job.failure, owner)
         return replace(job, **bodies, progress=progress, failure=failure)
+
+    def open_event(self, event: SentEvent) -> SentEvent:
+        """Return the record *event* decrypted, if it can be."""
+        owner = Owner(event.id, event.name)
+        return replace(event, payload=self._try_body(event.payload, Field.PAYLOAD, owner))
 
     def open_dependency(self, dependency: Dependency) -> Dependency:
         """Return *dependency* with its result decrypted, if it can be."""

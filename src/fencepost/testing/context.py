@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.core.events import NewEvent, check_event_name
 from fencepost.core.idempotency import Key
 from fencepost.core.job import NewJob
 from fencepost.core.limits import KEY_WINDOW_DEFAULT
@@ -39,6 +40,7 @@ class FakeContext(Context):
         idempotency_key: str | None = None,
         correlation_id: str | None = None,
         tags: Mapping[str, str] | None = None,
+        event: str | None = None,
         cancel_reason: CancelReason | None = None,
         clock: FakeClock | None = None,
     ) -> None:
@@ -50,7 +52,10 @@ class FakeContext(Context):
             correlation_id=correlation_id,
             tags=dict(tags or {}),
         )
-        store.run(store.enqueue([new]))
+        if event is None:
+            store.run(store.enqueue([new]))
+        else:
+            store.run(store.send(NewEvent(check_event_name(event)), [new]))
         (claimed,) = store.run(store.claim(ClaimRequest(worker="test", limit=1))).jobs
         job = msgspec.structs.replace(
             claimed,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from fencepost.core.events import EventInfo, event_of
 from fencepost.core.job import ClaimedJob, Lease, Progress
 from fencepost.core.limits import PROGRESS_MESSAGE_LENGTH_MAX
 from fencepost.core.outcome import Settlement, Succeeded, decide
@@ -85,6 +86,11 @@ class Context:
     @property
     def tags(self) -> dict[str, str]:
         return dict(self._job.tags)
+
+    @property
+    def event(self) -> EventInfo | None:
+        """Name and id of the event for which this job was made; None if it was submitted."""
+        return event_of(self._job.tags, self._job.correlation_id)
 
     @property
     def lease(self) -> Lease:

@@ -76,6 +76,25 @@ def test_mocks_are_watched_and_stay_mocks(app: App) -> None:
     assert {flaw.effect for flaw in calls.doubles} == {"call(7) in effects[0]"}
 
 
+def test_an_event_that_a_handler_sends_is_watched_like_a_submission(app: App) -> None:
+    """S3-16: without a key a second run sends it again, with one it does not."""
+
+    @app.event("order.paid").on
+    def ship(order: int) -> None: ...
+
+    @app.task
+    def careless(order: int) -> None:
+        app.event("order.paid").send(order=order)
+
+    @app.task
+    def careful(order: int) -> None:
+        app.event("order.paid").send_idempotent(f"order:{order}", order=order)
+
+    report = check_idempotent(careless, 7, report=True)
+    assert {flaw.effect for flaw in report.doubles} == {"submit ship(order=7)"}
+    assert check_idempotent(careful, 7, report=True).doubles == []
+
+
 @pytest.mark.parametrize(
     ("effects", "message"),
     [

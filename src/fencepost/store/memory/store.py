@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from fencepost.clock import Clock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
@@ -24,6 +25,7 @@ from fencepost.store.memory import (
     submission,
 )
 from fencepost.store.memory.bells import Bells
+from fencepost.store.memory.events import Events
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.presence import Presence
@@ -39,6 +41,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Finding,
     HeartbeatReply,
     JobPage,
@@ -92,6 +96,7 @@ class MemoryStore(Store):
         self.clock = clock
         self._journal = Journal()
         self._jobs = Jobs(self._journal, clock)
+        self._events = Events(self._journal)
         self._settings = Settings()
         self._presence = Presence()
         self._bells = Bells()
@@ -183,6 +188,28 @@ class MemoryStore(Store):
         yield from ()
         now = self.clock.now_us()
         return [spawning.spawn(self._jobs, self.clock, spawn, now) for spawn in spawns]
+
+    # Events.
+
+    @operation(Effect.WRITE)
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+        yield from ()
+        return self._events.send(self._jobs, self.clock, event, jobs)
+
+    @operation(Effect.READ)
+    def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
+        yield from ()
+        return self._events.page(name, page)
+
+    @operation(Effect.WRITE)
+    def prune_events(self, keep: float, limit: int) -> Plan[int]:
+        yield from ()
+        return self._events.prune(keep, limit, self.clock.now_us())
+
+    @operation(Effect.WRITE)
+    def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
+        yield from ()
+        return self._events.load(events)
 
     # Control.
 

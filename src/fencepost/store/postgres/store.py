@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import psycopg
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
@@ -33,6 +34,7 @@ from fencepost.store.postgres import (
     spawning,
     upkeep,
 )
+from fencepost.store.postgres import events as events_
 from fencepost.store.postgres.bell import Bell
 from fencepost.store.postgres.catalog import Catalog, Env, Numbers
 from fencepost.store.postgres.connections import Connections
@@ -42,6 +44,7 @@ from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_
 from fencepost.store.postgres.url import parse
 from fencepost.store.postgres.wire import Session
 from fencepost.store.protocol import Listener, Store, Topic
+from fencepost.store.recording import new_jobs
 from fencepost.store.replies import (
     CancelReply,
     Claim,
@@ -50,6 +53,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Fate,
     Finding,
     HeartbeatReply,
@@ -145,8 +150,8 @@ class PostgresStore(Store):
             if place not in self._places:
                 theirs = run_in(connection, joining.IDENTIFY)
                 self._admit(place, self.run(joining.IDENTIFY), theirs)
-            if operation.name == "enqueue":
-                self.run(self._number(operation.given[0]))
+            if new := new_jobs(operation):
+                self.run(self._number(new))
             view._env = Env(self.clock, self._env.catalog.fork())
             return run_in(connection, joining.joined(operation))
 
@@ -161,8 +166,8 @@ class PostgresStore(Store):
             if place not in self._places:
                 theirs = await run_in_async(connection, joining.IDENTIFY)
                 self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
-            if operation.name == "enqueue":
-                await self.run_async(self._number(operation.given[0]))
+            if new := new_jobs(operation):
+                await self.run_async(self._number(new))
             view._env = Env(self.clock, self._env.catalog.fork())
             return await run_in_async(connection, joining.joined(operation))
 
@@ -178,7 +183,7 @@ class PostgresStore(Store):
 
         Whoever made a lane there would keep all others waiting who need it, until the commit.
         """
-        return self._env.catalog.number(jobs)
+        return self._env.catalog.number(graphs.with_delivery(graphs.inherited(jobs)))
 
     def _admit(
         self, place: joining.Place, ours: joining.Identity, theirs: joining.Identity
@@ -249,6 +254,25 @@ class PostgresStore(Store):
     @operation(Effect.WRITE)
     def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
         return spawning.spawn(self._env, spawns)
+
+    # Events.
+
+    @operation(Effect.WRITE)
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+        plan = events_.send(self._env, event, jobs)
+        return joining.all_or_none(plan) if self._is_joined else plan
+
+    @operation(Effect.READ)
+    def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
+        return events_.events(name, page)
+
+    @operation(Effect.WRITE)
+    def prune_events(self, keep: float, limit: int) -> Plan[int]:
+        return events_.prune(self._env, keep, limit)
+
+    @operation(Effect.WRITE)
+    def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
+        return events_.load(events)
 
     # Control.
 

@@ -45,9 +45,10 @@ class Holder(NamedTuple):
     state: State
 
 
-def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
+def enqueue(
+    env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int
+) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, each unless its key is held."""
-    now = env.clock.now_us()
     tally = Tally()
     replies: list[EnqueueReply] = []
     plain: list[tuple[Any, ...]] = []

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
@@ -23,6 +24,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Finding,
     HeartbeatReply,
     JobPage,
@@ -65,6 +68,7 @@ from fencepost.store.sqlite import (
     submission,
     upkeep,
 )
+from fencepost.store.sqlite import events as events_
 from fencepost.store.sqlite.bell import Bell
 from fencepost.store.sqlite.catalog import Catalog, Env
 from fencepost.store.sqlite.database import LOCK_TIMEOUT, Database
@@ -146,7 +150,7 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
-        return submission.enqueue(self._env, jobs, atomic=atomic)
+        return submission.enqueue(self._env, jobs, atomic=atomic, now=self.clock.now_us())
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
@@ -167,6 +171,24 @@ class SqliteStore(Store):
     @operation(Effect.WRITE)
     def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
         return spawning.spawn(self._env, spawns)
+
+    # Events.
+
+    @operation(Effect.WRITE)
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+        return events_.send(self._env, event, jobs)
+
+    @operation(Effect.READ)
+    def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
+        return events_.events(name, page)
+
+    @operation(Effect.WRITE)
+    def prune_events(self, keep: float, limit: int) -> Plan[int]:
+        return events_.prune(self._env, keep, limit)
+
+    @operation(Effect.WRITE)
+    def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
+        return events_.load(events)
 
     # Control.
 

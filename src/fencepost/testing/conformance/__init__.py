@@ -42,6 +42,7 @@ pytest.register_assert_rewrite(
             "durability",
             "editing",
             "enqueueing",
+            "events",
             "fencing",
             "harness",
             "history",
@@ -74,6 +75,7 @@ from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
 from fencepost.testing.conformance.editing import TestEditing
 from fencepost.testing.conformance.enqueueing import TestEnqueueing, TestPayloads
+from fencepost.testing.conformance.events import TestEvents
 from fencepost.testing.conformance.fencing import TestFencing, TestZombies
 from fencepost.testing.conformance.fixtures import colour, h, is_durable
 from fencepost.testing.conformance.history import TestAttempts, TestHistories
@@ -117,6 +119,7 @@ __all__ = [
     "TestDurability",
     "TestEditing",
     "TestEnqueueing",
+    "TestEvents",
     "TestExpiring",
     "TestFailing",
     "TestFencing",

@@ -11,7 +11,8 @@ from fencepost.core.payload import decode
 from fencepost.core.shown import shown
 from fencepost.store.plan import Effect, Operation
 from fencepost.store.protocol import Store
-from fencepost.store.replies import Enqueued
+from fencepost.store.recording import new_jobs
+from fencepost.store.replies import Enqueued, EventReply
 from fencepost.testing.idempotency.effects import SUBMIT, Watch
 from fencepost.testing.idempotency.trail import Trail
 from fencepost.testing.lending import BorrowedStore
@@ -58,8 +59,10 @@ class WatchedStore(BorrowedStore):
 
     def _note(self, operation: Operation[Any], result: Any) -> None:
         """Count the jobs that were stored; a key that was held stored none."""
-        if operation.name == "enqueue" and not self._trail.is_idle:
-            for new, reply in zip(operation.given[0], result, strict=True):
+        submitted = new_jobs(operation)
+        if submitted and not self._trail.is_idle:
+            replies = result.jobs if isinstance(result, EventReply) else result
+            for new, reply in zip(submitted, replies, strict=True):
                 if isinstance(reply, Enqueued):
                     self._watch.note(SUBMIT, _submission_text(new))
 

@@ -134,6 +134,22 @@ create table workers(
   info text not null
 ) without rowid;
 
+-- What was sent, and the jobs it came to: [[job id, type, is it a duplicate], ...].
+create table events(
+  seq integer primary key,
+  id blob not null,
+  name text not null,
+  key text,
+  sent_at integer not null,
+  payload_encoding integer not null,
+  payload blob not null,
+  jobs text not null
+);
+
+create unique index events_id on events(id);
+create index events_name on events(name);
+create index events_sent on events(sent_at);
+
 create table terms(
   name text primary key,
   worker text not null,
