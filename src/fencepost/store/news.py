@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencepost.core.lifecycle import State
+from fencepost.store.crons import Fired
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim, Moved, Settled
@@ -18,7 +19,7 @@ _READY_AFTER = frozenset(
 def topics_of(operation: Operation[Any], result: Any) -> set[Topic]:
     """Return whom the outcome of an operation may concern."""
     topics: set[Topic] = set()
-    if operation.name in _READY_AFTER:
+    if operation.name in _READY_AFTER or _has_fired(result):
         topics.add(Topic.READY)
     for reply in _moves(result):
         if reply.state.is_terminal:
@@ -34,3 +35,9 @@ def _moves(result: Any) -> Iterable[Moved | Settled]:
     if isinstance(result, list):
         return [reply for reply in result if isinstance(reply, (Moved, Settled))]
     return []
+
+
+def _has_fired(result: Any) -> bool:
+    """Tell whether a cron made jobs; most of those who come to a tick come too late."""
+    is_list = isinstance(result, list)
+    return is_list and any(isinstance(reply, Fired) and reply.jobs for reply in result)

@@ -15,6 +15,7 @@ from fencepost.core.lifecycle import Event, State
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log, logger
+from fencepost.store.crons import Fired
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (
@@ -91,6 +92,13 @@ def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
     for state, count in enqueued.items():
         counters.add(names.JOB_ENQUEUED, count, state=state)
     _log_each(names.JOB_ENQUEUED, result, Enqueued)
+
+
+def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    for reply in result:
+        if isinstance(reply, Fired):
+            counters.add(names.CRON_FIRED, len(reply.jobs), cron=reply.name)
+            _note_enqueue(counters, operation, reply.jobs)
 
 
 def _log_each(name: str, replies: Any, kind: type) -> None:
@@ -197,6 +205,7 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
 _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
     "enqueue": _note_enqueue,
     "claim": _note_claim,
+    "fire": _note_fire,
     "settle": _note_settle,
     "heartbeat": _note_heartbeat,
     "save": _note_save,

@@ -38,6 +38,7 @@ pytest.register_assert_rewrite(
             "cancelling",
             "claiming",
             "concurrency",
+            "crons",
             "deadletters",
             "durability",
             "editing",
@@ -68,6 +69,7 @@ pytest.register_assert_rewrite(
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
+from fencepost.testing.conformance.crons import TestCrons, TestFiring
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.durability import TestDurability
 from fencepost.testing.conformance.editing import TestEditing
@@ -102,6 +104,7 @@ __all__ = [
     "TestCancelling",
     "TestClaiming",
     "TestConcurrency",
+    "TestCrons",
     "TestDeadLetters",
     "TestDurability",
     "TestEditing",
@@ -110,6 +113,7 @@ __all__ = [
     "TestFailing",
     "TestFencing",
     "TestFinding",
+    "TestFiring",
     "TestHistories",
     "TestKeys",
     "TestLeading",
