@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, assert_type
 
 from fencepost import App, Context, JobHandle, NewJob, Priority, Retry, State, TaskHandle
 from fencepost.app import AsyncJobHandle, AsyncTaskHandle
 from fencepost.core.job import Attempt, Job
 from fencepost.core.why import Reason
+from fencepost.store.crons import CronView
 
 app = App("memory://")
 
@@ -171,3 +173,25 @@ def anything(a: Any, b: int) -> str:
 
 
 anything.submit(object(), b=2).result()
+
+
+# Crons, over a task and over a function.
+
+
+@app.cron("0 9 * * 1-5", tz="Europe/Berlin", missed="catch_up", catch_up=3, arguments={"a": 1})
+@app.task(queue="reports")
+def cron_over_task(a: int) -> str:
+    return str(a)
+
+
+@app.cron("@hourly", name="two")
+@app.cron("@daily", name="one")
+async def cron_over_function(ctx: Context, a: int = 1) -> int:
+    return a
+
+
+assert_type(cron_over_task.submit(1), JobHandle[str])
+assert_type(cron_over_function.submit(2), JobHandle[int])
+assert_type(app.crons.next("one"), list[datetime])
+assert_type(app.crons.list(), list[CronView])
+assert_type(app.crons.run("one"), JobHandle[Any])

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
+from fencepost.app.crons import AsyncCrons, CronOptions, Crons, declare
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.app.job import (
     AsyncJobHandle,
@@ -45,6 +56,8 @@ from fencepost.store.requests import Scope
 from fencepost.worker import Context
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from fencepost.worker import Worker
 
 P = ParamSpec("P")
@@ -63,6 +76,33 @@ class _Unannotated:
 class TaskDecorator(Protocol):
     """Makes a function a task. A first parameter of type Context is not the caller's to give."""
 
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[_Unannotated, ...], Coroutine[Any, Any, R]]
+    ) -> TaskHandle[..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[_Unannotated, ...], R]
+    ) -> TaskHandle[..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+    ) -> TaskHandle[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> TaskHandle[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> TaskHandle[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> TaskHandle[P, R]: ...
+
+
+class CronDecorator(Protocol):
+    """Submits a task by the clock, and makes a function a task first."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a task can be called, but is one already
+        self, function: TaskHandle[P, R]
+    ) -> TaskHandle[P, R]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[_Unannotated, ...], Coroutine[Any, Any, R]]
@@ -118,6 +158,7 @@ class App:
         self.queues = Queues(self.session)
         self.types = Types(self.session)
         self.workers = Workers(self.session)
+        self.crons = Crons(self.session)
 
     @property
     def aio(self) -> AsyncApp:
@@ -211,6 +252,37 @@ class App:
             )
         self.session.tasks[task.type] = task
 
+    def cron(
+        self,
+        expr: str,
+        *,
+        tz: str | ZoneInfo = "UTC",
+        missed: Literal["latest", "skip", "catch_up"] = "latest",
+        catch_up: int | None = None,
+        name: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> CronDecorator:
+        """Submit a task by the clock: ``@app.cron("0 9 * * 1-5", tz="Europe/Berlin")``.
+
+        Over a task or a plain function, which it makes one. Each tick makes one job, however many
+        workers run. *missed* decides about ticks that came while no worker did.
+        """
+        options = CronOptions(
+            expression=expr,
+            tz=tz,
+            missed=missed,
+            catch_up=catch_up,
+            name=name,
+            arguments=arguments,
+        )
+
+        def decorate(decorated: Any) -> TaskHandle[..., Any]:
+            task = decorated if isinstance(decorated, TaskHandle) else self.task(decorated)
+            declare(self.session, options, task)
+            return task
+
+        return cast("CronDecorator", decorate)
+
     # Submitting.
 
     def submit_many(self, jobs: Iterable[NewJob], *, conn: Any = None) -> list[JobHandle[Any]]:
@@ -237,6 +309,7 @@ class App:
         return Worker(
             self.store,
             self.session.tasks,
+            crons=self.session.crons,
             counters=self.session.counters,
             retention=self.retention,
             queues=queues,
@@ -280,6 +353,7 @@ class AsyncApp:
         self.queues = AsyncQueues(app.session)
         self.types = AsyncTypes(app.session)
         self.workers = AsyncWorkers(app.session)
+        self.crons = AsyncCrons(app.session)
 
     async def submit_many(
         self, jobs: Iterable[NewJob], *, conn: Any = None

@@ -25,6 +25,7 @@ from fencepost.store.replies import Duplicate, EnqueueReply
 
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
+    from fencepost.core.cron import Cron
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class Session:
         self.max_payload = max_payload
         self.counters = Counters()
         self.tasks: dict[str, Task] = {}
+        self.crons: dict[str, Cron] = {}
         self._mutex = threading.Lock()
         self._store = None if store is None else observed(store, self.counters)
         self._pid = os.getpid()

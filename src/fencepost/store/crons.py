@@ -8,6 +8,7 @@ import msgspec
 
 from fencepost.core.job import NewJob
 from fencepost.core.limits import CATCH_UP_DEFAULT
+from fencepost.errors import InvalidCronError
 from fencepost.store.replies import EnqueueReply
 
 
@@ -76,6 +77,16 @@ class CronView(msgspec.Struct, frozen=True, kw_only=True):
     """When an app last said that it knows the cron; None if it was never written down."""
     changed_at: datetime | None = None
     """When times, policy or template last became different."""
+
+    @property
+    def description(self) -> str:
+        """When it ticks, in English; empty if that cannot be read."""
+        from fencepost.core.schedule import parse_schedule  # few ask, and calendars load slowly
+
+        try:
+            return parse_schedule(self.expression, self.tz).describe()
+        except InvalidCronError:
+            return ""
 
 
 class CronList(msgspec.Struct, frozen=True):
