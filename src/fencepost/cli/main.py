@@ -26,6 +26,7 @@ COMMANDS = {
     "dlq": ("fencepost.cli.dlq:dlq", "Dead letters: list, replay, discard."),
     "queues": ("fencepost.cli.queues:queues", "Queues: list, pause, resume, limit."),
     "types": ("fencepost.cli.types:types", "Types: list, pause, resume."),
+    "cron": ("fencepost.cli.cron:cron", "Crons: list, run, pause, resume, next times."),
     "workers": ("fencepost.cli.workers:workers", "Workers: who is there."),
     "top": ("fencepost.cli.top:top", "Everything at a glance, live."),
     "recover": ("fencepost.cli.upkeep:recover", "Take jobs back from expired leases now."),
