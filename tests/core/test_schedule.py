@@ -7,6 +7,7 @@ from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
+from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,6 +91,16 @@ def ticks(expression: str, tz: str, start: str, count: int) -> list[str]:
             "0 0 13 * 5", "UTC", "2026-02-01 00:00",
             ["2026-02-06 00:00", "2026-02-13 00:00", "2026-02-20 00:00"],
             id="a day of the month or one of the week, as cron has it",
+        ),
+        pytest.param(
+            "*/30 1 29 3 *", "Asia/Beirut", "2026-03-01 00:00",
+            ["2026-03-28 22:00", "2026-03-28 22:30", "2027-03-28 22:00"],
+            id="the hour behind a midnight that does not come",
+        ),
+        pytest.param(
+            "*/20 * 6 9 *", "America/Santiago", "2026-09-01 00:00",
+            ["2026-09-06 04:00", "2026-09-06 04:20"],
+            id="a day that begins at one o'clock",
         ),
         pytest.param(
             "@weekly", "UTC", "2026-01-01 00:00", ["2026-01-04 00:00"], id="a shorthand",
@@ -253,3 +264,39 @@ def test_every_shorthand_is_a_schedule(name: str) -> None:
     assert schedule.expression == name
     assert schedule.describe()
     assert schedule.next_after(at("2026-01-01 00:00")) is not None
+
+
+ZONES = ["Europe/Berlin", "America/New_York", "America/Havana", "America/Santiago", "Africa/Cairo"]
+
+
+def shift(zone: ZoneInfo, months: range) -> datetime:
+    """Return the day in these months of 2026 on which a zone's clocks change."""
+    days = [datetime(2026, month, day, 12, tzinfo=UTC) for month in months for day in range(1, 29)]
+    for early in days:
+        for late in (early + timedelta(days=n) for n in (1, 2, 3, 4)):
+            if zone.utcoffset(early) != zone.utcoffset(late):
+                return early
+    raise AssertionError(f"the clocks of {zone} do not change")
+
+
+@pytest.mark.parametrize(
+    "expression", ["*/30 1 * * *", "*/20 * * * 0,5", "* 0-3 * * *", "7 * * * *"]
+)
+@pytest.mark.parametrize("months", [range(3, 5), range(8, 12)], ids=["spring", "autumn"])
+@pytest.mark.parametrize("tz", ZONES)
+def test_what_goes_by_real_time_ticks_at_every_minute_that_a_clock_shows(
+    tz: str, months: range, expression: str
+) -> None:
+    """Minute by minute through the change, whatever the hour at which a zone has it."""
+    zone = ZoneInfo(tz)
+    start = shift(zone, months).replace(hour=0)
+    minutes = [start + timedelta(minutes=n) for n in range(1, 6 * 24 * 60)]
+    parts = CronSim(expression, start)
+
+    def shows(minute: datetime) -> bool:
+        local = minute.astimezone(zone)
+        in_fields = local.minute in parts.minutes and local.hour in parts.hours
+        return in_fields and parts.match_day(local.date())
+
+    expected = [minute for minute in minutes if shows(minute)]
+    assert parse_schedule(expression, tz)._between(start, minutes[-1], 10_000) == expected

@@ -245,7 +245,7 @@ def test_all_else_is_the_stores_own(rig: Rig) -> None:
 def test_a_fired_cron_is_counted_with_its_jobs(rig: Rig) -> None:
     """S4-12: the jobs as any others, the tick by the cron's name."""
     tick = rig.clock.now()
-    times = {"expression": "@daily", "tz": "UTC"}
+    times: dict[str, Any] = {"expression": "@daily", "tz": "UTC"}
     definition = CronDefinition(name="c", template=NewJob(type="t"), next_tick=tick, **times)
     rig.store.run(rig.store.declare_crons([definition]))
     jobs = (NewJob(type="t"), NewJob(type="t", delay=5.0))

@@ -37,6 +37,28 @@ MINUTE = timedelta(minutes=1)
 INSTANT = timedelta(microseconds=1)
 
 
+class Calendar(CronSim):
+    """Looks through a day from its midnight on; where the clocks skip that, from right behind it.
+
+    From a midnight that does not exist, the hour after the gap would be passed over.
+    """
+
+    def advance_month(self) -> None:
+        before = self.dt
+        super().advance_month()
+        self._leave_gap(before)
+
+    def advance_day(self) -> bool:
+        before = self.dt
+        has_moved = super().advance_day()
+        self._leave_gap(before)
+        return has_moved
+
+    def _leave_gap(self, before: datetime) -> None:
+        if self.dt is not before and self.dt.tzinfo is not None:
+            self.dt = self.dt.astimezone(UTC).astimezone(self.dt.tzinfo)
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """An expression of five fields in a time zone. Made by ``parse_schedule``."""
@@ -50,7 +72,7 @@ class Schedule:
         last = moment
         try:
             expression = SHORTHANDS.get(self.expression, self.expression)
-            for local in CronSim(expression, moment.astimezone(self.zone)):
+            for local in Calendar(expression, moment.astimezone(self.zone)):
                 tick = local.astimezone(UTC)
                 # In the second of two equal hours the library begins with what the first has had.
                 if tick > last:
