@@ -10,6 +10,7 @@ import msgspec
 
 from fencepost.core.job import Attempt, Job, Ownership
 from fencepost.core.lifecycle import State
+from fencepost.store.crons import CronView
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model.rules import has_come
 
@@ -88,6 +89,7 @@ class World:
     """By queue; the app's has no name. What was paused or limited once, but is no more, is not."""
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
     terms: dict[str, Held] = field(default_factory=dict)
+    crons: dict[str, CronView] = field(default_factory=dict)
     submitted: int = 0
     """How many jobs there have been."""
 
