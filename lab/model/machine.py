@@ -287,23 +287,40 @@ class StoresAgree(Acting):
         offset: int,
     ) -> None:
         """Fire crons as they stand, or nearly, in whatever state they are."""
-        fires = []
-        for name in names:
-            cron = self.comparison.model.world.crons.get(name)
-            expected = cron.next_tick if cron is not None else None
-            stands = times or ((cron.expression, cron.tz) if cron is not None else ("x", "y"))
-            fires.append(
-                CronFire(
-                    name=name,
-                    expression=stands[0],
-                    tz=stands[1],
-                    expected=(expected or self.comparison.now) + max(offset, 0) * INSTANT,
-                    jobs=jobs,
-                    last_tick=expected if jobs else None,
-                    next_tick=self._tick(tick),
-                )
-            )
+        fires = [self._as_it_stands(name, jobs, tick) for name in names]
+        late = max(offset, 0) * INSTANT
+        fires = [replace(each, expected=each.expected + late) for each in fires]
+        if times is not None:
+            fires = [replace(each, expression=times[0], tz=times[1]) for each in fires]
         self.do("fire", fires)
+
+    @rule(name=choices.cron_names, jobs=choices.cron_jobs, is_paused=st.booleans())
+    def race_for_a_tick(self, name: str, jobs: tuple[NewJob, ...], is_paused: bool) -> None:
+        """Let two come to a tick who have seen the same; it may have been paused meanwhile."""
+        template = NewJob(type="report")
+        given = CronDefinition(
+            name=name, expression="@daily", tz="UTC", template=template, next_tick=self._tick(0.0)
+        )
+        self.do("forget_cron", name)
+        self.do("declare_crons", [given])
+        fire = self._as_it_stands(name, jobs, 3600.0)
+        if is_paused:
+            self.do("pause_cron", name)
+        for _ in range(2):
+            self.do("fire", [fire])
+
+    def _as_it_stands(self, name: str, jobs: tuple[NewJob, ...], tick: float | None) -> CronFire:
+        cron = self.comparison.model.world.crons.get(name)
+        expected = cron.next_tick if cron is not None else None
+        return CronFire(
+            name=name,
+            expression="" if cron is None else cron.expression,
+            tz="" if cron is None else cron.tz,
+            expected=expected or self.comparison.now,
+            jobs=jobs,
+            last_tick=expected if jobs else None,
+            next_tick=self._tick(tick),
+        )
 
     @rule(what=st.sampled_from(("pause_cron", "forget_cron")), name=choices.cron_names)
     def pause_or_forget_cron(self, what: str, name: str) -> None:
