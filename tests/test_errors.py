@@ -47,6 +47,8 @@ CODES = {
     "ConfigurationError": "configuration",
     "InvalidDurationError": "invalid_duration",
     "UnknownTypeError": "unknown_type",
+    "InvalidCronError": "invalid_cron",
+    "CronNotFoundError": "cron_not_found",
     "DuplicateJobError": "duplicate_key",
     "JobNotFoundError": "job_not_found",
     "StateConflictError": "state_conflict",

@@ -13,6 +13,7 @@ from fencepost.core.job import Attempt, DeadLetter, Job, JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import DUMP_MAX, PAGE_MAX
 from fencepost.core.why import Situation
+from fencepost.store.crons import CronList
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import PruneRequest, WorkerInfo
 from lab.model.telling import told
@@ -78,6 +79,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0
     app_limit: int | None = None
     workers: list[WorkerInfo] = []
+    crons: CronList | None = None
     got: list[Job | None] = []
     attempts: list[list[Attempt] | None] = []
     situations: list[Situation | None] = []
@@ -98,6 +100,7 @@ def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
         count=ask("count", JobFilter()),
         app_limit=ask("app_limit"),
         workers=ask("workers"),
+        crons=ask("crons"),
         got=ask("get", job_ids),
         attempts=[ask("attempts", job_id) for job_id in job_ids],
         situations=[ask("situation", job_id) for job_id in job_ids],

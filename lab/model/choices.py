@@ -156,3 +156,9 @@ worker_infos = st.builds(
     started_at=st.just(START),
     running=st.sampled_from((0, 3)),
 )
+
+cron_names = st.sampled_from(("daily", "hourly", "unheard of"))
+cron_times = st.sampled_from((("@daily", "UTC"), ("@daily", "Asia/Tokyo"), ("@hourly", "UTC")))
+cron_ticks = st.sampled_from((None, -5.0, 0.0, 10.0, 3600.0))
+"""Seconds from now; a store does not ask whether a tick is one."""
+cron_jobs = st.lists(new_jobs, max_size=2).map(tuple)

@@ -13,6 +13,7 @@ import msgspec
 
 from fencepost.core.job import Attempt, DeadLetter, Job, JobRecord, NewJob
 from fencepost.core.why import Situation
+from fencepost.store.crons import CronDefinition, CronView
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import WorkerInfo
 
@@ -41,6 +42,8 @@ NAMED_FIELDS: dict[type, tuple[str, ...]] = {
     QueueView: (),
     TypeView: (),
     WorkerInfo: (),
+    CronView: (),
+    CronDefinition: (),
 }
 
 

@@ -1,9 +1,9 @@
 """The reference: what every operation of a store does and answers, as an executable specification.
 
 Plain dictionaries and rules, written to be read: ``workings`` is the way of the data, ``steering``
-what operators do, ``eventing`` what becomes of events, and this file what can be seen, and who
-works and leads. It shares no code with any store, is slow, and knows nothing of transactions: an
-operation that must leave no trace puts a copy back. Method by method it is
+what operators do, ``eventing`` what becomes of events, ``crontab`` the crons, and this file what
+can be seen, and who works and leads. It shares no code with any store, is slow, and knows nothing
+of transactions: an operation that must leave no trace puts a copy back. Method by method it is
 ``store.protocol.Store``, but that a method answers at once instead of returning an operation.
 Whoever uses it sets ``now``.
 
@@ -38,6 +38,7 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model import rules
+from lab.model.crontab import Crontab
 from lab.model.eventing import Eventing
 from lab.model.rules import has_come, seconds
 from lab.model.world import Held, Holding, Kept
@@ -46,7 +47,7 @@ AHEAD_MAX = 1_000
 """Jobs ahead of one are counted up to this many."""
 
 
-class Reference(Eventing):
+class Reference(Eventing, Crontab):
     """The whole store."""
 
     # Looking at jobs.

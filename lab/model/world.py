@@ -11,6 +11,7 @@ import msgspec
 from fencepost.core.events import SentEvent
 from fencepost.core.job import Attempt, Job, Ownership
 from fencepost.core.lifecycle import State
+from fencepost.store.crons import CronView
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model.rules import has_come
 
@@ -100,6 +101,7 @@ class World:
     """By id, in the order of sending."""
     sent: int = 0
     """How many events there have been."""
+    crons: dict[str, CronView] = field(default_factory=dict)
     submitted: int = 0
     """How many jobs there have been."""
 

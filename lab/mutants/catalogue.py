@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.mutants import (
+    catalogue_crons,
     catalogue_events,
     catalogue_memory,
     catalogue_postgres,
@@ -16,6 +17,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_sqlite.MUTANTS,
     *catalogue_postgres.MUTANTS,
     *catalogue_worker.MUTANTS,
+    *catalogue_crons.MUTANTS,
     *catalogue_events.MUTANTS,
 )
 

@@ -16,9 +16,11 @@
     │       └── DuplicateNodeError       two nodes of a flow have one name
     ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
     │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
-    │   └── UnknownTypeError       no task of that name is registered in this app
+    │   ├── UnknownTypeError       no task of that name is registered in this app
+    │   └── InvalidCronError       a cron expression or a time zone that cannot be read
     ├── DuplicateJobError          the idempotency key is taken (carries the existing job)
     ├── JobNotFoundError
+    ├── CronNotFoundError
     ├── StateConflictError         the job's state forbids it; nothing changed
     │   └── IllegalTransition      a pair that the transition table does not hold
     ├── StaleLeaseError            the lease expired, was taken over, or never was
@@ -188,6 +190,12 @@ class UnknownTypeError(ConfigurationError):
     code = "unknown_type"
 
 
+class InvalidCronError(ConfigurationError):
+    """A cron expression or a time zone that cannot be read."""
+
+    code = "invalid_cron"
+
+
 class DuplicateJobError(FencepostError):
     """The idempotency key belongs to a job that still holds it.
 
@@ -214,6 +222,17 @@ class JobNotFoundError(FencepostError):
         shown = job_id if len(job_id) <= ID_SHOWN_MAX else f"{job_id[:ID_SHOWN_MAX]}…"
         super().__init__(f"no job has the id {shown}; it never existed or has been pruned")
         self.job_id = job_id
+
+
+class CronNotFoundError(FencepostError):
+    """No cron has this name: none was declared yet by a worker, or it was forgotten."""
+
+    code = "cron_not_found"
+
+    def __init__(self, name: str) -> None:
+        shown = name if len(name) <= ID_SHOWN_MAX else f"{name[:ID_SHOWN_MAX]}…"
+        super().__init__(f"no cron is called {shown!r}; a worker declares those of its app")
+        self.name = name
 
 
 class StateConflictError(FencepostError):

@@ -17,6 +17,7 @@ from fencepost.app import (
     JobHandle,
     TaskHandle,
 )
+from fencepost.app.crons import AsyncCrons, Crons
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.app.events import AsyncEvents, Events
 from fencepost.app.jobs import AsyncJobs, Jobs
@@ -25,7 +26,7 @@ from fencepost.worker import AsyncContext
 from fencepost.worker.worker import AsyncWorker, Worker
 
 PAIRS: list[tuple[type, type, set[str]]] = [
-    (App, AsyncApp, {"aio", "event", "store", "task", "worker"}),
+    (App, AsyncApp, {"aio", "cron", "event", "store", "task", "worker"}),
     (TaskHandle, AsyncTaskHandle, {"aio"}),
     (EventHandle, AsyncEventHandle, {"aio", "on"}),
     (JobHandle, AsyncJobHandle, {"aio"}),
@@ -35,6 +36,7 @@ PAIRS: list[tuple[type, type, set[str]]] = [
     (Queues, AsyncQueues, set()),
     (Types, AsyncTypes, set()),
     (Workers, AsyncWorkers, set()),
+    (Crons, AsyncCrons, set()),
     (Worker, AsyncWorker, {"aio", "stop", "run_async"}),
 ]
 """Sync, async, and what needs no second face: it does not wait."""
@@ -93,7 +95,7 @@ def test_both_faces_annotate_their_arguments_alike(
 
 def test_the_parts_of_an_app_have_two_faces() -> None:
     app = App("memory://")
-    for name in ("jobs", "dead_letters", "events", "queues", "types", "workers"):
+    for name in ("jobs", "dead_letters", "events", "queues", "types", "workers", "crons"):
         sync, asynchronous = getattr(app, name), getattr(app.aio, name)
         assert type(asynchronous).__name__ == f"Async{type(sync).__name__}"
 

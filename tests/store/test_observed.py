@@ -15,6 +15,7 @@ from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snooze
 from fencepost.core.policy import Policy
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.observe.counters import Counters
+from fencepost.store.crons import CronDefinition, CronFire
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed
 from fencepost.store.protocol import Store
@@ -257,3 +258,20 @@ def test_all_else_is_the_stores_own(rig: Rig) -> None:
     assert (rig.store.url, rig.store.clock) == ("memory://", rig.clock)
     with pytest.raises(AttributeError):
         rig.store.no_such_thing  # type: ignore[attr-defined]  # noqa: B018 - that is the point
+
+
+def test_a_fired_cron_is_counted_with_its_jobs(rig: Rig) -> None:
+    """S4-12: the jobs as any others, the tick by the cron's name."""
+    tick = rig.clock.now()
+    times: dict[str, Any] = {"expression": "@daily", "tz": "UTC"}
+    definition = CronDefinition(name="c", template=NewJob(type="t"), next_tick=tick, **times)
+    rig.store.run(rig.store.declare_crons([definition]))
+    jobs = (NewJob(type="t"), NewJob(type="t", delay=5.0))
+    fire = CronFire(name="c", expected=tick, jobs=jobs, next_tick=None, **times)
+    for _ in range(2):
+        rig.store.run(rig.store.fire([fire]))
+    assert rig.counts("job.", "cron.") == {
+        "cron.fired{cron=c}": 2,
+        "job.enqueued{state=delayed}": 1,
+        "job.enqueued{state=scheduled}": 1,
+    }

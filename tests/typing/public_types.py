@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, assert_type
 
 from fencepost import (
@@ -24,6 +25,7 @@ from fencepost.app import AsyncJobHandle, AsyncTaskHandle, Sent
 from fencepost.core.events import EventInfo
 from fencepost.core.job import Attempt, Job
 from fencepost.core.why import Reason
+from fencepost.store.crons import CronView
 
 app = App("memory://")
 
@@ -214,3 +216,25 @@ def anything(a: Any, b: int) -> str:
 
 
 anything.submit(object(), b=2).result()
+
+
+# Crons, over a task and over a function.
+
+
+@app.cron("0 9 * * 1-5", tz="Europe/Berlin", missed="catch_up", catch_up=3, arguments={"a": 1})
+@app.task(queue="reports")
+def cron_over_task(a: int) -> str:
+    return str(a)
+
+
+@app.cron("@hourly", name="two")
+@app.cron("@daily", name="one")
+async def cron_over_function(ctx: Context, a: int = 1) -> int:
+    return a
+
+
+assert_type(cron_over_task.submit(1), JobHandle[str])
+assert_type(cron_over_function.submit(2), JobHandle[int])
+assert_type(app.crons.next("one"), list[datetime])
+assert_type(app.crons.list(), list[CronView])
+assert_type(app.crons.run("one"), JobHandle[Any])

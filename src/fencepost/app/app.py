@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
+from fencepost.app.crons import AsyncCrons, CronOptions, Crons, declare
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
-from fencepost.app.decorating import TaskDecorator, Unannotated
+from fencepost.app.decorating import CronDecorator, TaskDecorator, Unannotated
 from fencepost.app.event import EventHandle
 from fencepost.app.events import AsyncEvents, Events
 from fencepost.app.job import (
@@ -52,6 +53,8 @@ from fencepost.store.requests import Scope
 from fencepost.worker import Context
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from fencepost.worker import Worker
 
 P = ParamSpec("P")
@@ -103,6 +106,7 @@ class App:
         self.queues = Queues(self.session)
         self.types = Types(self.session)
         self.workers = Workers(self.session)
+        self.crons = Crons(self.session)
 
     @property
     def aio(self) -> AsyncApp:
@@ -204,7 +208,7 @@ class App:
             )
         self.session.tasks[task.type] = task
 
-    # Events.
+    # Events and crons.
 
     def event(self, pattern: str) -> EventHandle:
         """Return a handle on the event of this name, or on all that a pattern means.
@@ -212,6 +216,37 @@ class App:
         ``@app.event("user.*").on`` adds a handler; ``app.event("user.created").send(…)`` sends.
         """
         return EventHandle(self.session, check_pattern(pattern), self.task)
+
+    def cron(
+        self,
+        expr: str,
+        *,
+        tz: str | ZoneInfo = "UTC",
+        missed: Literal["latest", "skip", "catch_up"] = "latest",
+        catch_up: int | None = None,
+        name: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> CronDecorator:
+        """Submit a task by the clock: ``@app.cron("0 9 * * 1-5", tz="Europe/Berlin")``.
+
+        Over a task or a plain function, which it makes one. Each tick makes one job, however many
+        workers run. *missed* decides about ticks that came while no worker did.
+        """
+        options = CronOptions(
+            expression=expr,
+            tz=tz,
+            missed=missed,
+            catch_up=catch_up,
+            name=name,
+            arguments=arguments,
+        )
+
+        def decorate(decorated: Any) -> TaskHandle[..., Any]:
+            task = decorated if isinstance(decorated, TaskHandle) else self.task(decorated)
+            declare(self.session, options, task)
+            return task
+
+        return cast("CronDecorator", decorate)
 
     # Submitting.
 
@@ -239,6 +274,7 @@ class App:
         return Worker(
             self.store,
             self.session.tasks,
+            crons=self.session.crons,
             counters=self.session.counters,
             retention=self.retention,
             queues=queues,
@@ -283,6 +319,7 @@ class AsyncApp:
         self.queues = AsyncQueues(app.session)
         self.types = AsyncTypes(app.session)
         self.workers = AsyncWorkers(app.session)
+        self.crons = AsyncCrons(app.session)
 
     async def submit_many(
         self, jobs: Iterable[NewJob], *, conn: Any = None

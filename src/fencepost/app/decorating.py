@@ -40,3 +40,30 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> TaskHandle[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R]) -> TaskHandle[P, R]: ...
+
+
+class CronDecorator(Protocol):
+    """Submits a task by the clock, and makes a function a task first."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a task can be called, but is one already
+        self, function: TaskHandle[P, R]
+    ) -> TaskHandle[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Unannotated, ...], Coroutine[Any, Any, R]]
+    ) -> TaskHandle[..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Unannotated, ...], R]
+    ) -> TaskHandle[..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+    ) -> TaskHandle[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> TaskHandle[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> TaskHandle[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> TaskHandle[P, R]: ...

@@ -27,6 +27,7 @@ from fencepost.store.replies import Duplicate, EnqueueReply
 
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
+    from fencepost.core.cron import Cron
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class Session:
         self.keys = keys
         self.counters = Counters()
         self.tasks: dict[str, Task] = {}
+        self.crons: dict[str, Cron] = {}
         self._mutex = threading.Lock()
         self._store = None if store is None else self._around(store)
         self._pid = os.getpid()

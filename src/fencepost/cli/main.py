@@ -27,6 +27,7 @@ COMMANDS = {
     "dlq": ("fencepost.cli.dlq:dlq", "Dead letters: list, replay, discard."),
     "queues": ("fencepost.cli.queues:queues", "Queues: list, pause, resume, limit."),
     "types": ("fencepost.cli.types:types", "Types: list, pause, resume."),
+    "cron": ("fencepost.cli.cron:cron", "Crons: list, run, pause, resume, next times."),
     "workers": ("fencepost.cli.workers:workers", "Workers: who is there."),
     "webhooks": ("fencepost.cli.webhooks:webhooks", "Webhooks: make a secret to sign them."),
     "top": ("fencepost.cli.top:top", "Everything at a glance, live."),

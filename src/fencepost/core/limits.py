@@ -148,3 +148,28 @@ WEBHOOK_HEADER_LENGTH_MAX: Final = 4_096
 """Of one header that a receiver verifies."""
 WEBHOOK_TOLERANCE: Final = 300.0
 """How far a webhook's time may lie from the receiver's, in seconds."""
+
+# Crons. Times are in seconds.
+CRONS_MAX: Final = 1_000
+"""That one app may declare."""
+CRON_NAME_LENGTH_MAX: Final = TYPE_LENGTH_MAX
+"""With the tick behind it, a name still fits into a key."""
+CRON_EXPRESSION_LENGTH_MAX: Final = 256
+CRON_ZONE_LENGTH_MAX: Final = 100
+CRON_GRACE: Final = 60.0
+"""A tick that is later than this was missed. Ticks are a minute apart, so one at most is not."""
+CATCH_UP_DEFAULT: Final = 10
+CATCH_UP_MAX: Final = 1_000
+CRON_NEXT_DEFAULT: Final = 5
+CRON_NEXT_MAX: Final = 1_000
+"""Ticks to come, in one answer."""
+CRON_FIRE_MAX: Final = CATCH_UP_MAX
+"""Jobs of one firing, unless a single cron has more of them."""
+CRON_LOOK_INTERVAL: Final = 5.0
+"""How late a worker may see what somebody else has changed of a cron."""
+CRON_JITTER: Final = 0.03
+"""By so much at the most do workers come one after another to the same tick."""
+CRON_DECLARE_INTERVAL: Final = 60.0
+"""How often it is written down that a cron is known to a running worker."""
+CRON_SILENCE: Final = 180.0
+"""A cron not declared for this long is known to nobody."""

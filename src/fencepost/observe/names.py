@@ -70,3 +70,12 @@ STORE_OPERATION_FAILED: Final = "store.operation.failed"
 LEADER_ELECTED: Final = "leader.elected"
 LEADER_RESIGNED: Final = "leader.resigned"
 CHORE_FAILED: Final = "chore.failed"
+
+# Crons.
+CRON_FIRED: Final = "cron.fired"
+"""A tick, which has made a job."""
+CRON_MISSED: Final = "cron.missed"
+"""A cron that was late, by how much, and how many jobs make up for it."""
+CRON_OUTDATED: Final = "cron.outdated"
+"""A cron that this worker would run at other times than the store says: another app has it."""
+CRON_FAILED: Final = "cron.failed"

@@ -22,6 +22,7 @@ from fencepost.core.limits import REPLAY_BATCH
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import EncryptionError
+from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.plan import Effect, Operation, Plan, operation, part_of
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (
@@ -147,6 +148,30 @@ class EncryptedStore:
     def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
         sealed = [self._sealer.seal_sent(each) for each in events]
         return (yield from self._store.load_events(sealed).start())
+
+    # Crons.
+
+    @operation(Effect.WRITE)
+    def declare_crons(self, crons: Sequence[CronDefinition]) -> Plan[None]:
+        sealed = [
+            replace(each, template=self._sealer.seal_template(each.template, each.name))
+            for each in crons
+        ]
+        return (yield from self._store.declare_crons(sealed).start())
+
+    @operation(Effect.WRITE)
+    def fire(self, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
+        sealed = [replace(each, jobs=tuple(self._seal(each.jobs))) for each in fires]
+        return (yield from self._store.fire(sealed).start())
+
+    @operation(Effect.READ)
+    def crons(self) -> Plan[CronList]:
+        found = yield from self._store.crons().start()
+        opened = [
+            replace(each, template=self._sealer.open_template(each.template, each.name))
+            for each in found.crons
+        ]
+        return replace(found, crons=opened)
 
     # Control.
 

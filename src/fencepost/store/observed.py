@@ -15,6 +15,7 @@ from fencepost.core.lifecycle import Event, State
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log, logger
+from fencepost.store.crons import Fired
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (
@@ -105,6 +106,13 @@ def _note_prune_events(counters: Counters, _: Operation[Any], result: int) -> No
     if result:
         counters.add(names.EVENT_PRUNED, result)
         log(names.EVENT_PRUNED, count=result)
+
+
+def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    for reply in result:
+        if isinstance(reply, Fired):
+            counters.add(names.CRON_FIRED, len(reply.jobs), cron=reply.name)
+            _note_enqueue(counters, operation, reply.jobs)
 
 
 def _log_each(name: str, replies: Any, kind: type) -> None:
@@ -213,6 +221,7 @@ _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
     "send": _note_send,
     "prune_events": _note_prune_events,
     "claim": _note_claim,
+    "fire": _note_fire,
     "settle": _note_settle,
     "heartbeat": _note_heartbeat,
     "save": _note_save,

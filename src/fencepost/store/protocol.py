@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -21,6 +22,7 @@ from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError
+from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.plan import Operation
 from fencepost.store.replies import (
     CancelReply,
@@ -242,6 +244,41 @@ class Store(ABC):
     @abstractmethod
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Operation[None]:
         """Bound the running jobs of a queue or (scope APP, any name) of the whole store."""
+
+    # Crons.
+
+    @abstractmethod
+    def declare_crons(self, crons: Sequence[CronDefinition]) -> Operation[None]:
+        """Write crons down. One whose times are as they were keeps its ticks, also past ones.
+
+        One whose times have changed goes on from the tick that is given; a pause is kept.
+        """
+
+    @abstractmethod
+    def fire(self, fires: Sequence[CronFire]) -> Operation[list[FireReply]]:
+        """Enqueue the jobs of each cron that stands as expected, and move it on, in one.
+
+        Repeated after an unknown outcome, it answers NotDue if it was done.
+        """
+
+    @abstractmethod
+    def crons(self) -> Operation[CronList]:
+        """Return all crons, by name, and the time by the store's clock."""
+
+    @abstractmethod
+    def pause_cron(self, name: str) -> Operation[bool]:
+        """Fire no more ticks of a cron; False if there is none of this name."""
+
+    @abstractmethod
+    def resume_cron(self, name: str, next_tick: datetime | None) -> Operation[bool]:
+        """Go on with a paused cron from *next_tick*; one that is not paused is left alone.
+
+        False if there is none of this name.
+        """
+
+    @abstractmethod
+    def forget_cron(self, name: str) -> Operation[bool]:
+        """Delete a cron, until an app declares it again; False if there is none."""
 
     # Upkeep: bounded, idempotent, safe to run twice at once.
 

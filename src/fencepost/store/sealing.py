@@ -114,6 +114,11 @@ class Sealer:
         payload = self.seal_payload(event.payload, Owner(event.id, event.name))
         return replace(event, payload=payload)
 
+    def seal_template(self, template: NewJob, cron: str) -> NewJob:
+        """Return what a cron's jobs are made of with the payload encrypted for that cron."""
+        payload = self.seal_payload(template.payload, Owner(cron, template.type))
+        return replace(template, payload=payload)
+
     def _seal_body(self, body: Body, field: Field, owner: Owner) -> Body:
         if body.encoding is Encoding.ENCRYPTED:
             return body
@@ -176,6 +181,13 @@ class Sealer:
         progress = self._open_progress(job.progress, owner)
         failure = self._open_failure(job.failure, owner)
         return replace(job, **bodies, progress=progress, failure=failure)
+
+    def open_template(self, template: NewJob | None, cron: str) -> NewJob | None:
+        """Return what a cron's jobs are made of decrypted, if it can be."""
+        if template is None:
+            return None
+        owner = Owner(cron, template.type)
+        return replace(template, payload=self._try_body(template.payload, Field.PAYLOAD, owner))
 
     def open_event(self, event: SentEvent) -> SentEvent:
         """Return the record *event* decrypted, if it can be."""

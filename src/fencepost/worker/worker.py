@@ -8,9 +8,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.lifecycle import Event
@@ -49,6 +49,10 @@ from fencepost.worker.lag import measure_lag
 from fencepost.worker.presence import announce
 from fencepost.worker.settler import Settler
 
+if TYPE_CHECKING:
+    from fencepost.core.cron import Cron
+    from fencepost.maintenance import Ticker
+
 FAREWELL = 2.0
 """Seconds for which a worker that has stopped waits for a store that may hang."""
 
@@ -64,6 +68,7 @@ class Worker:
         store: Store,
         tasks: Mapping[str, Task],
         *,
+        crons: Mapping[str, Cron] | None = None,
         counters: Counters | None = None,
         retention: Retention | None = None,
         queues: Mapping[str, int] | Sequence[str] | None = None,
@@ -79,6 +84,7 @@ class Worker:
         self._store = store
         self._clock = store.clock
         self._tasks = tasks
+        self._crons = crons or {}
         self.counters = counters or Counters()
         self._retention = retention or Retention()
         self._queues = None if queues is None else parse_weights(queues)
@@ -125,6 +131,8 @@ class Worker:
             store=shown_url(self._store.url),
         )
         self._heartbeater.start()
+        if self._ticker is not None and until_idle:
+            await self._ticker.attempt()  # else there might be nothing to do, and it would end
         services = [
             asyncio.create_task(service, name=f"fencepost-{name}")
             for name, service in (
@@ -134,6 +142,7 @@ class Worker:
                 ("maintenance", self._maintenance.start()),
                 ("presence", announce(self._store, self._describe)),
                 ("lag", measure_lag(self._clock, self.counters)),
+                *self._cron_services(),
             )
         ]
         try:
@@ -189,6 +198,14 @@ class Worker:
         self._maintenance = Maintenance(
             self._store, worker=self.id, retention=self._retention, counters=self.counters
         )
+        self._ticker: Ticker | None = None
+        if self._crons:
+            from fencepost.maintenance import Ticker
+
+            self._ticker = Ticker(self._store, self._crons, self.counters)
+
+    def _cron_services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+        return [] if self._ticker is None else [("crons", self._ticker.start())]
 
     def _watch_signals(self) -> None:
         if threading.current_thread() is threading.main_thread():

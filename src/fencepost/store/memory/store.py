@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from fencepost.clock import Clock
@@ -14,6 +15,7 @@ from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
+from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.memory import (
     claiming,
     control,
@@ -25,6 +27,7 @@ from fencepost.store.memory import (
     submission,
 )
 from fencepost.store.memory.bells import Bells
+from fencepost.store.memory.crons import Crons
 from fencepost.store.memory.events import Events
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
@@ -98,6 +101,7 @@ class MemoryStore(Store):
         self._jobs = Jobs(self._journal, clock)
         self._events = Events(self._journal)
         self._settings = Settings()
+        self._crons = Crons(self._journal)
         self._presence = Presence()
         self._bells = Bells()
         self._lock = threading.RLock()
@@ -261,6 +265,39 @@ class MemoryStore(Store):
         yield from ()
         self._settings.limit(scope, name, max_running)
         self._journal.announce(Topic.READY)
+
+    # Crons.
+
+    @operation(Effect.WRITE)
+    def declare_crons(self, crons: Sequence[CronDefinition]) -> Plan[None]:
+        yield from ()
+        self._crons.declare(crons, self.clock.now_us())
+
+    @operation(Effect.WRITE)
+    def fire(self, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [self._crons.fire(self._jobs, self.clock, each, now) for each in fires]
+
+    @operation(Effect.READ)
+    def crons(self) -> Plan[CronList]:
+        yield from ()
+        return self._crons.list(self.clock.now())
+
+    @operation(Effect.WRITE)
+    def pause_cron(self, name: str) -> Plan[bool]:
+        yield from ()
+        return self._crons.pause(name)
+
+    @operation(Effect.WRITE)
+    def resume_cron(self, name: str, next_tick: datetime | None) -> Plan[bool]:
+        yield from ()
+        return self._crons.resume(name, next_tick)
+
+    @operation(Effect.WRITE)
+    def forget_cron(self, name: str) -> Plan[bool]:
+        yield from ()
+        return self._crons.forget(name)
 
     # Upkeep.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
@@ -13,6 +14,7 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
+from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.protocol import Listener, Store, Topic
@@ -56,6 +58,7 @@ from fencepost.store.requests import (
 from fencepost.store.sqlite import (
     claiming,
     control,
+    crontab,
     dumping,
     examination,
     graph,
@@ -223,6 +226,32 @@ class SqliteStore(Store):
     @operation(Effect.WRITE)
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
         return control.limit(scope, name, max_running)
+
+    # Crons.
+
+    @operation(Effect.WRITE)
+    def declare_crons(self, crons: Sequence[CronDefinition]) -> Plan[None]:
+        return crontab.declare(self._env, crons)
+
+    @operation(Effect.WRITE)
+    def fire(self, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
+        return crontab.fire(self._env, fires)
+
+    @operation(Effect.READ)
+    def crons(self) -> Plan[CronList]:
+        return crontab.crons(self._reading)
+
+    @operation(Effect.WRITE)
+    def pause_cron(self, name: str) -> Plan[bool]:
+        return crontab.pause(name)
+
+    @operation(Effect.WRITE)
+    def resume_cron(self, name: str, next_tick: datetime | None) -> Plan[bool]:
+        return crontab.resume(name, next_tick)
+
+    @operation(Effect.WRITE)
+    def forget_cron(self, name: str) -> Plan[bool]:
+        return crontab.forget(name)
 
     # Upkeep.
 

@@ -38,6 +38,7 @@ pytest.register_assert_rewrite(
             "cancelling",
             "claiming",
             "concurrency",
+            "crons",
             "deadletters",
             "durability",
             "editing",
@@ -70,6 +71,7 @@ from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
+from fencepost.testing.conformance.crons import TestCrons, TestFiring
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
@@ -114,6 +116,7 @@ __all__ = [
     "TestCancelling",
     "TestClaiming",
     "TestConcurrency",
+    "TestCrons",
     "TestDeadLetters",
     "TestDependencies",
     "TestDurability",
@@ -124,6 +127,7 @@ __all__ = [
     "TestFailing",
     "TestFencing",
     "TestFinding",
+    "TestFiring",
     "TestHistories",
     "TestKeys",
     "TestLeading",

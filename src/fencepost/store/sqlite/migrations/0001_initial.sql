@@ -155,3 +155,18 @@ create table terms(
   worker text not null,
   expires_at integer not null
 ) without rowid;
+
+-- next_tick is the first that was not fired: what is past of it was missed.
+create table crons(
+  name text primary key,
+  expression text not null,
+  tz text not null,
+  missed text not null,
+  catch_up integer not null,
+  template text not null,
+  is_paused integer not null default 0,
+  last_tick integer,
+  next_tick integer,
+  declared_at integer not null,
+  changed_at integer not null
+) without rowid;
