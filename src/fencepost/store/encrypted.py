@@ -153,11 +153,17 @@ class EncryptedStore:
 
     @operation(Effect.WRITE)
     def declare_crons(self, crons: Sequence[CronDefinition]) -> Plan[None]:
-        sealed = [
-            replace(each, template=self._sealer.seal_template(each.template, each.name))
-            for each in crons
-        ]
-        return (yield from self._store.declare_crons(sealed).start())
+        found = yield from part_of(self._store.crons())
+        known = {each.name: each.template for each in found.crons}
+        sealed = [self._seal_cron(each, known.get(each.name)) for each in crons]
+        return (yield from part_of(self._store.declare_crons(sealed)))
+
+    def _seal_cron(self, cron: CronDefinition, known: NewJob | None) -> CronDefinition:
+        """Keep what is written down if it says the same: encrypted anew, it would look changed."""
+        if self._sealer.open_template(known, cron.name) == cron.template:
+            assert known is not None
+            return replace(cron, template=known)
+        return replace(cron, template=self._sealer.seal_template(cron.template, cron.name))
 
     @operation(Effect.WRITE)
     def fire(self, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
