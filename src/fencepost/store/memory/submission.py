@@ -48,13 +48,13 @@ def enqueue(
 
 def _parents(jobs: Jobs, new: NewJob, stored: Sequence[Record], place: int) -> list[Record]:
     """Return the jobs that *new* is to wait for, or raise DependencyError."""
-    found: list[Record] = []
+    found: dict[str, Record] = {}  # each once: an id, a place and a key may name the same job
     for on in new.after.on if new.after is not None else ():
         parent = stored[check_place(on, place)] if isinstance(on, int) else jobs.get(on)
         if parent is None:
             raise UnknownDependencyError(str(on))
-        found.append(parent)
-    return found
+        found[parent.id] = parent
+    return list(found.values())
 
 
 def _enqueue(
@@ -69,7 +69,7 @@ def _enqueue(
     holder = jobs.holder(new.type, new.key.value, now) if new.key else None
     if new.key is None or holder is None:
         record = _new_record(jobs, clock, new, now)
-        add_behind(jobs, record, parents, new.after, now)
+        _add_behind(jobs, record, parents, new.after, now)
         return Enqueued(record.id, record.type, record.state), record
     is_rejected = new.key.on_duplicate is OnDuplicate.REJECT
     if atomic and is_rejected:
@@ -78,7 +78,7 @@ def _enqueue(
     return reply, holder
 
 
-def add_behind(
+def _add_behind(
     jobs: Jobs,
     record: Record,
     parents: Sequence[Record],
@@ -152,21 +152,28 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
         return NotFound(request.job_id)
     if not record.state.is_terminal or record.state is State.COMPLETED:
         return Conflict(record.id, record.state)
+    waits = _waits_again(jobs, record)
+    if isinstance(waits, Conflict):
+        return waits
     if duplicate := _key_taken(jobs, record, now):
         return duplicate
-    waits = record.waits
-    if waits is not None:
-        parents = jobs.parents(record)
-        missing, doom = judge(waits.mode, [parent.state for parent in parents])
-        if doom is not None:
-            return Conflict(record.id, parents[doom].state, parents[doom].id)
-        waits = replace(waits, missing=missing)
     was = record.state
     if record.key is not None:
         jobs.vacate_key(record)
     jobs.change(record, **_reopened(record, request, waits, now))
     _hold_up_again(jobs, record)
     return Moved(record.id, record.type, record.state, was)
+
+
+def _waits_again(jobs: Jobs, record: Record) -> Waits | Conflict | None:
+    """Return what a job that has ended would wait for now, or whose state forbids it."""
+    if record.waits is None:
+        return None
+    parents = jobs.parents(record)
+    missing, doom = judge(record.waits.mode, [parent.state for parent in parents])
+    if doom is not None:
+        return Conflict(record.id, parents[doom].state, parents[doom].id)
+    return replace(record.waits, missing=missing)
 
 
 def _hold_up_again(jobs: Jobs, reopened: Record) -> None:
@@ -211,27 +218,21 @@ def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
     dead = jobs.get(job_id)
     if dead is None or dead.dead_number is None:
         return NotFound(job_id)
+    waits = _waits_again(jobs, dead)
+    if isinstance(waits, Conflict):
+        return waits
     if duplicate := _key_taken(jobs, dead, now):
         return duplicate
-    parents = jobs.parents(dead)
-    if dead.waits is not None:
-        _, doom = judge(dead.waits.mode, [parent.state for parent in parents])
-        if doom is not None:
-            return Conflict(dead.id, parents[doom].state, parents[doom].id)
-    fresh = _copy_of(dead, jobs, clock, now)
+    fresh = _copy_of(dead, waits, jobs, clock, now)
     jobs.change(dead, dead_number=None)
-    add_behind(jobs, fresh, parents, _dependencies_of(dead, parents), now)
+    jobs.add(fresh)
+    for parent in jobs.parents(dead):
+        jobs.link(fresh, parent)
     return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
 
 
-def _dependencies_of(record: Record, parents: Sequence[Record]) -> Dependencies | None:
-    if record.waits is None:
-        return None
-    on = tuple(parent.id for parent in parents)
-    return Dependencies(on, record.waits.mode, record.waits.gathers)
-
-
-def _copy_of(dead: Record, jobs: Jobs, clock: Clock, now: int) -> Record:
+def _copy_of(dead: Record, waits: Waits | None, jobs: Jobs, clock: Clock, now: int) -> Record:
+    is_due = waits is None or not waits.missing
     return Record(
         seq=jobs.next_seq(),
         id=id_text(clock.new_id()),
@@ -246,16 +247,17 @@ def _copy_of(dead: Record, jobs: Jobs, clock: Clock, now: int) -> Record:
         created_at=now,
         priority=dead.priority,
         tags=dict(dead.tags),
-        state=advance(State.PENDING, Event.READY),
+        state=advance(State.PENDING, Event.READY) if is_due else State.PENDING,
         max_attempts=dead.policy.max_attempts,
         updated_at=now,
         run_at=now,
         expires_at=now + seconds_to_us(dead.policy.lifetime),
-        scheduled_at=now,
+        scheduled_at=now if is_due else None,
         holds_key=dead.key is not None,
         key_ends_at=_window_end(dead.key_window, now),
         flow=dead.flow,
         node=dead.node,
+        waits=waits,
     )
 
 
