@@ -18,9 +18,9 @@ PACKAGE = Path(__file__).parent.parent / "src" / "fencepost"
 FACADE = "fencepost"  # the package's own __init__: importing from it means importing everything
 EVERYWHERE = {"errors"}
 EVERYWHERE_BUT_CORE = EVERYWHERE | {"clock", "observe"}
-PIPELINE = {"app", "worker", "maintenance"}
+PIPELINE = {"app", "worker", "maintenance", "delivery"}
 VIEWS = {"http", "dashboard", "cli", "testing"}
-ALL = EVERYWHERE_BUT_CORE | PIPELINE | VIEWS | {"core", "store", FACADE}
+ALL = EVERYWHERE_BUT_CORE | PIPELINE | VIEWS | {"core", "store", "webhooks", FACADE}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": EVERYWHERE | {"clock", "core"},
     "store": EVERYWHERE_BUT_CORE | {"core"},
     **dict.fromkeys(PIPELINE, EVERYWHERE_BUT_CORE | {"core", "store"} | PIPELINE),
+    "webhooks": EVERYWHERE_BUT_CORE | {"core"},
     **dict.fromkeys(VIEWS, ALL),
     FACADE: ALL - VIEWS,
     "__main__": ALL,

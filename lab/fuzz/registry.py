@@ -7,5 +7,12 @@ from lab.fuzz.core_targets import CORE_TARGETS
 from lab.fuzz.payload_targets import PAYLOAD_TARGETS
 from lab.fuzz.store_targets import STORE_TARGETS
 from lab.fuzz.target import Target
+from lab.fuzz.webhook_targets import WEBHOOK_TARGETS
 
-TARGETS: tuple[Target, ...] = (*CORE_TARGETS, *PAYLOAD_TARGETS, *STORE_TARGETS, *CLI_TARGETS)
+TARGETS: tuple[Target, ...] = (
+    *CORE_TARGETS,
+    *PAYLOAD_TARGETS,
+    *STORE_TARGETS,
+    *CLI_TARGETS,
+    *WEBHOOK_TARGETS,
+)

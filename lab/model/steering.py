@@ -39,9 +39,12 @@ class Steering(Spawning):
         found = [self.world.get(job_id) for job_id in job_ids]
         live = {kept.id: kept for kept in found if kept and kept.job.state not in rules.ENDED}
         ends = (State.CANCELLED, rules.CANCELLED, AttemptOutcome.CANCELLED)
-        moved = {each.job_id: each for each in self._end_all(list(live.values()), *ends)}
+        ended = self._end_all(list(live.values()), *ends)
+        moved: dict[str, Moved | None] = {each.job_id: each for each in ended}
         return [
-            moved.pop(job_id.lower(), None) or self._not_cancelled(job_id) for job_id in job_ids
+            reply if reply is not None else self._not_cancelled(job_id)
+            for job_id in job_ids
+            for reply in [moved.pop(job_id.lower(), None)]
         ]
 
     def _not_cancelled(self, job_id: str) -> CancelReply:

@@ -26,10 +26,10 @@ MUTANTS = (
         "stale-settle-ends-a-newer-lease",
         "a stale settlement is refused, and the lease of the job's new owner ends with it",
         "leases",
-        "    return _lost(record, settlement.job_id)\n",
+        "    return lost(record, settlement.job_id)\n",
         "    if record.lease_expires_at is not None:\n"
         "        jobs.change(record, lease_expires_at=now)\n"
-        "    return _lost(record, settlement.job_id)\n",
+        "    return lost(record, settlement.job_id)\n",
         "TestZombies",
     ),
     _mutant(

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from fencepost.core.retention import Retention
     from fencepost.core.retry import Retry
     from fencepost.core.timeouts import Timeouts
+    from fencepost.core.webhook_settings import Webhooks
     from fencepost.errors import (
         ConfigurationError,
         DuplicateJobError,
         FencepostError,
+        InvalidCallbackError,
         InvalidJobError,
         InvalidPayloadError,
         JobCancelledError,
@@ -58,6 +60,7 @@ __all__ = [
     "DuplicateJobError",
     "Failure",
     "FencepostError",
+    "InvalidCallbackError",
     "InvalidJobError",
     "InvalidPayloadError",
     "Job",
@@ -82,6 +85,7 @@ __all__ = [
     "Timeouts",
     "UnknownOutcomeError",
     "WaitTimeoutError",
+    "Webhooks",
 ]
 
 # Loaded when first asked for: `fencepost --help` needs none of them.
@@ -93,9 +97,10 @@ _HOMES = {
     "fencepost.core.retention": "Retention",
     "fencepost.core.retry": "Retry",
     "fencepost.core.timeouts": "Timeouts",
+    "fencepost.core.webhook_settings": "Webhooks",
     "fencepost.errors": (
-        "ConfigurationError DuplicateJobError FencepostError InvalidJobError "
-        "InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError "
+        "ConfigurationError DuplicateJobError FencepostError InvalidCallbackError "
+        "InvalidJobError InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError "
         "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
         "StoreUnavailableError SubmissionTimeoutError TemporaryError UnknownOutcomeError "
         "WaitTimeoutError"

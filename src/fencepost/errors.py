@@ -5,6 +5,7 @@
     │   ├── InvalidPayloadError    arguments do not fit the signature, or are not JSON or bytes
     │   ├── PayloadTooLargeError   larger than max_payload
     │   ├── InvalidKeyError        an idempotency key that is empty or too long
+    │   ├── InvalidCallbackError   a callback_url to which no webhook may be sent
     │   └── DependencyError        what a job is to wait for cannot be waited for
     │       ├── UnknownDependencyError   no job has that id
     │       ├── DependencyCycleError     jobs that wait for each other, or one for itself
@@ -23,6 +24,7 @@
     ├── JobFailedError             waiting for a result: the job ended in failure
     ├── JobCancelledError          waiting for a result: the job was cancelled
     ├── WaitTimeoutError           waiting for a result: it did not come in time
+    ├── WebhookVerificationError   a webhook that was not signed with your secrets, or not lately
     └── StoreError
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
@@ -152,6 +154,12 @@ class DuplicateNodeError(DependencyError):
     code = "dependency_node"
 
 
+class InvalidCallbackError(InvalidJobError):
+    """A callback_url to which no webhook may be sent."""
+
+    code = "invalid_callback"
+
+
 class ConfigurationError(FencepostError):
     """A setting, a URL or a decorator that makes no sense."""
 
@@ -264,6 +272,12 @@ class WaitTimeoutError(FencepostError):
         super().__init__(f"job {job_id} is still {state} after {timeout:g} s; ask job.why()")
         self.job_id = job_id
         self.state = state
+
+
+class WebhookVerificationError(FencepostError):
+    """What was received is no webhook signed with one of these secrets, or is too old."""
+
+    code = "webhook_verification"
 
 
 class StoreError(FencepostError):

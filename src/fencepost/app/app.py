@@ -39,6 +39,8 @@ from fencepost.core.shown import shown_url
 from fencepost.core.signature import Signature
 from fencepost.core.task import Task, isolation_of
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.core.webhook_settings import VARIABLE, Webhooks, parse_variable
+from fencepost.delivery import delivery_task
 from fencepost.errors import ConfigurationError
 from fencepost.store.protocol import Store
 from fencepost.store.requests import Scope
@@ -98,6 +100,7 @@ class App:
         retry: Retry | None = None,
         max_payload: int = PAYLOAD_BYTES_DEFAULT,
         retention: Retention | None = None,
+        webhooks: Webhooks | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
@@ -112,7 +115,10 @@ class App:
             timeouts=self.timeouts,
             max_payload=parse_max_payload(max_payload),
             store=store,
+            webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
         )
+        if self.session.webhooks is not None:
+            self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
         self.jobs = Jobs(self.session)
         self.dead_letters = DeadLetterList(self.session)
         self.queues = Queues(self.session)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 from fencepost.app import job_scripts as scripts
 from fencepost.app.session import Session
 from fencepost.core.duration import Duration
+from fencepost.core.history import Change
 from fencepost.core.job import Attempt, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.priority import Priority
@@ -90,6 +91,10 @@ class JobHandle(_Handle, Generic[R]):
         """Return every attempt, oldest first."""
         return self._session.run(scripts.attempts(self._session, self.id))
 
+    def history(self) -> list[Change]:
+        """Return the states that the job has been in, oldest first."""
+        return self._session.run(scripts.history(self._session, self.id))
+
 
 class AsyncJobHandle(_Handle, Generic[R]):
     """The awaited face of JobHandle."""
@@ -128,6 +133,10 @@ class AsyncJobHandle(_Handle, Generic[R]):
     async def attempts(self) -> list[Attempt]:
         """Return every attempt, oldest first."""
         return await self._session.run_async(scripts.attempts(self._session, self.id))
+
+    async def history(self) -> list[Change]:
+        """Return the states that the job has been in, oldest first."""
+        return await self._session.run_async(scripts.history(self._session, self.id))
 
     def __await__(self) -> Any:
         """``await handle`` waits for the result."""

@@ -11,6 +11,8 @@ from fencepost.app.script import Pause, Script
 from fencepost.app.session import Session
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.history import Change
+from fencepost.core.history import history as changes
 from fencepost.core.job import Attempt, Body, Encoding, Job
 from fencepost.core.lifecycle import LIVE, State
 from fencepost.core.limits import PAGE_MAX, POLL_INTERVAL
@@ -181,3 +183,9 @@ def attempts(session: Session, job_id: str) -> Script[list[Attempt]]:
         raise JobNotFoundError(job_id)
     every: list[Attempt] = found
     return every
+
+
+def history(session: Session, job_id: str) -> Script[list[Change]]:
+    """Return the states that the job has been in, or raise JobNotFoundError."""
+    job = yield from get(session, job_id)
+    return changes(job, (yield from attempts(session, job_id)))

@@ -18,6 +18,7 @@ from fencepost.app.script import Script
 from fencepost.app.session import Session
 from fencepost.core.duration import Duration
 from fencepost.core.filter import JobFilter, encode_cursor, make_filter, make_page
+from fencepost.core.history import Change
 from fencepost.core.job import Attempt, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PAGE_DEFAULT
@@ -132,6 +133,10 @@ class Jobs:
         """Return every attempt of a job, oldest first."""
         return self._session.run(scripts.attempts(self._session, id))
 
+    def history(self, id: str) -> list[Change]:
+        """Return the states that a job has been in, oldest first."""
+        return self._session.run(scripts.history(self._session, id))
+
 
 class AsyncJobs:
     """The awaited face of Jobs."""
@@ -195,3 +200,7 @@ class AsyncJobs:
     async def attempts(self, id: str) -> list[Attempt]:
         """Return every attempt of a job, oldest first."""
         return await self._session.run_async(scripts.attempts(self._session, id))
+
+    async def history(self, id: str) -> list[Change]:
+        """Return the states that a job has been in, oldest first."""
+        return await self._session.run_async(scripts.history(self._session, id))

@@ -19,6 +19,7 @@ from fencepost.core.retry import Retry
 from fencepost.core.shown import shown
 from fencepost.core.task import Task
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.core.webhook_settings import Webhooks, check_callback
 from fencepost.errors import ConfigurationError, InvalidJobError
 
 
@@ -34,6 +35,7 @@ class UsingOptions(TypedDict, total=False):
     key_window: Duration | Literal["active"]
     tags: Mapping[str, str]
     correlation_id: str
+    callback_url: str
     timeout: Duration
     lease_ttl: Duration
     lifetime: Duration
@@ -53,13 +55,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     key_window: float | None = KEY_WINDOW_DEFAULT
     tags: dict[str, str] = {}
     correlation_id: str | None = None
+    callback_url: str | None = None
     policy: dict[str, Any] = {}
     """The fields of the task's policy that are replaced."""
     conn: Any = None
     """The caller's connection, whose transaction what is submitted joins; never stored."""
 
 
-def merge(options: Options, given: UsingOptions, timeouts: Timeouts) -> Options:
+def merge(
+    options: Options,
+    given: UsingOptions,
+    timeouts: Timeouts,
+    *,
+    webhooks: Webhooks | None = None,
+) -> Options:
     """Return *options* with what was *given* checked and put in its place."""
     unknown = sorted(given.keys() - UsingOptions.__annotations__.keys())
     if unknown:
@@ -78,6 +87,8 @@ def merge(options: Options, given: UsingOptions, timeouts: Timeouts) -> Options:
             changes[name] = check(given[name])  # type: ignore[literal-required]  # a TypedDict key
     if "tags" in changes:
         changes["tags"] = {**options.tags, **changes["tags"]}
+    if (url := given.get("callback_url")) is not None:
+        changes["callback_url"] = check_callback(url, webhooks)
     if "conn" in given:
         changes["conn"] = given["conn"]
     policy = {**options.policy, **_policy_changes(given, timeouts)}
@@ -156,4 +167,5 @@ def new_job(task: Task, payload: Body, options: Options) -> NewJob:
         key=key,
         tags=options.tags,
         correlation_id=options.correlation_id,
+        callback_url=options.callback_url,
     )

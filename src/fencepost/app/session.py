@@ -11,6 +11,7 @@ from fencepost.clock import Clock
 from fencepost.core.job import NewJob
 from fencepost.core.task import Task
 from fencepost.core.timeouts import Timeouts
+from fencepost.core.webhook_settings import Webhooks
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,
@@ -33,12 +34,20 @@ class Session:
     """One app's way to its store. Opened lazily, and anew in a forked child."""
 
     def __init__(
-        self, url: str, *, clock: Clock, timeouts: Timeouts, max_payload: int, store: Store | None
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        timeouts: Timeouts,
+        max_payload: int,
+        store: Store | None,
+        webhooks: Webhooks | None = None,
     ) -> None:
         self.url = url
         self.clock = clock
         self.timeouts = timeouts
         self.max_payload = max_payload
+        self.webhooks = webhooks
         self.counters = Counters()
         self.tasks: dict[str, Task] = {}
         self._mutex = threading.Lock()

@@ -10,6 +10,7 @@ from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from fencepost.core.history import Change
     from fencepost.core.job import Attempt, Failure, Job
     from fencepost.core.why import Reason
 
@@ -25,18 +26,22 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
 
     from fencepost.cli.output import echo_json
     from fencepost.cli.views import attempt_view, job_view
+    from fencepost.core.history import history
 
     with settings.opened() as app:
         handle = app.jobs.get(id)
         job, attempts, reasons = handle.refresh(), handle.attempts(), handle.why()
+    changes = history(job, attempts)
     if as_json:
         view = job_view(job, full=True)
         view["attempts"] = [attempt_view(attempt) for attempt in attempts]
+        view["history"] = msgspec.to_builtins(changes)
         view["why"] = msgspec.to_builtins(reasons)
         echo_json(view)
         return
     _print_job(job, reasons)
     _print_attempts(attempts)
+    _print_history(changes)
 
 
 def _print_job(job: Job, reasons: list[Reason]) -> None:
@@ -81,6 +86,7 @@ def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
         ("key", job.key or ""),
         ("correlation id", job.correlation_id or ""),
         ("tags", ", ".join(f"{name}={value}" for name, value in job.tags.items())),
+        ("callback", job.callback_url or ""),
         ("replay of", job.replay_of or ""),
         ("policy", _policy(job)),
         ("payload", _body("payload", job)),
@@ -151,6 +157,14 @@ def _print_attempts(attempts: list[Attempt]) -> None:
         for each in attempts
     ]
     echo_table(("LEASE", "ATTEMPT", "OUTCOME", "WORKER", "STARTED (UTC)", "TOOK", "FAILURE"), rows)
+
+
+def _print_history(changes: list[Change]) -> None:
+    from fencepost.cli.output import echo_table, when
+
+    click.echo()
+    rows = [(when(each.at), each.state, each.reason) for each in changes]
+    echo_table(("AT (UTC)", "STATE", "BECAUSE"), rows)
 
 
 def _seconds(attempt: Attempt) -> float:

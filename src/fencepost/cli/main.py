@@ -27,6 +27,7 @@ COMMANDS = {
     "queues": ("fencepost.cli.queues:queues", "Queues: list, pause, resume, limit."),
     "types": ("fencepost.cli.types:types", "Types: list, pause, resume."),
     "workers": ("fencepost.cli.workers:workers", "Workers: who is there."),
+    "webhooks": ("fencepost.cli.webhooks:webhooks", "Webhooks: make a secret to sign them."),
     "top": ("fencepost.cli.top:top", "Everything at a glance, live."),
     "recover": ("fencepost.cli.upkeep:recover", "Take jobs back from expired leases now."),
     "prune": ("fencepost.cli.upkeep:prune", "Delete old terminal jobs now."),

@@ -87,6 +87,8 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """The id of the flow with which it was submitted."""
     node: str | None = None
     """Its name there."""
+    callback_url: str | None = None
+    """Where a webhook goes when the job has ended (S1-109)."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):
@@ -166,6 +168,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None = None
     replay_of: str | None = None
     """The dead letter of which this job is a fresh copy."""
+    callback_url: str | None = None
     waits: Waits | None = None
     flow: str | None = None
     node: str | None = None

@@ -106,3 +106,35 @@ ANNOUNCE_INTERVAL: Final = 10.0
 LAG_INTERVAL: Final = 1.0
 LAG_WARNING: Final = 0.5
 HEARTBEAT_PAUSE_MAX: Final = 1.0
+
+# Webhooks.
+CALLBACK_URL_LENGTH_MAX: Final = 2_048
+CALLBACK_PORT_FREE: Final = 1_024
+"""Below it, only the two ports of the web: what listens on the others is no receiver."""
+CALLBACK_ADDRESSES_MAX: Final = 4
+"""Addresses of one receiver that a delivery tries."""
+WEBHOOK_RESULT_MAX: Final = 64_000
+"""Bytes of a result that a webhook carries; a receiver fetches a larger one itself."""
+WEBHOOK_REPLY_MAX: Final = 64_000
+"""Bytes of a receiver's answer that are read, and dropped."""
+WEBHOOK_REPLY_TIMEOUT: Final = 1.0
+"""How long the rest of an answer is read whose status has come."""
+WEBHOOK_TIMEOUT_DEFAULT: Final = 10.0
+WEBHOOK_TIMEOUT_MIN: Final = 0.1
+WEBHOOK_TIMEOUT_MAX: Final = 25.0
+"""Within the execution timeout of a delivery, which cannot stop a thread."""
+WEBHOOK_EXECUTION_TIMEOUT: Final = 30.0
+WEBHOOK_LIFETIME: Final = 3 * 86_400.0
+WEBHOOK_ATTEMPTS: Final = 12
+WEBHOOK_RETRY_DELAY_MIN: Final = 5.0
+WEBHOOK_RETRY_DELAY_MAX: Final = 3_600.0
+WEBHOOK_RETRY_AFTER_MAX: Final = 86_400.0
+"""The longest wait that a receiver can ask for."""
+WEBHOOK_SECRETS_MAX: Final = 10
+WEBHOOK_SECRET_BYTES_MIN: Final = 24
+WEBHOOK_SECRET_BYTES_MAX: Final = 64
+WEBHOOK_NETWORKS_MAX: Final = 100
+WEBHOOK_HEADER_LENGTH_MAX: Final = 4_096
+"""Of one header that a receiver verifies."""
+WEBHOOK_TOLERANCE: Final = 300.0
+"""How far a webhook's time may lie from the receiver's, in seconds."""

@@ -10,6 +10,7 @@ from fencepost.core.dependencies import Mode
 from fencepost.core.duration import format_duration
 from fencepost.core.job import Dependency, Job
 from fencepost.core.lifecycle import State
+from fencepost.core.webhook import DELIVERY_TYPE
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -153,14 +154,20 @@ def _obstacles(situation: Situation) -> list[Reason]:
             )
         )
     if not situation.has_worker:
-        reasons.append(
-            Reason(
-                "no_worker",
-                f"no live worker serves type {job.type!r} on queue {job.queue!r}; start one with "
-                f"`fencepost worker APP`",
-            )
-        )
+        reasons.append(Reason("no_worker", _no_worker(job)))
     return reasons
+
+
+def _no_worker(job: Job) -> str:
+    if job.type == DELIVERY_TYPE:
+        return (
+            f"no live worker delivers webhooks: start `fencepost worker APP` for an app that has "
+            f"webhook secrets, without --queue or with --queue {job.queue}"
+        )
+    return (
+        f"no live worker serves type {job.type!r} on queue {job.queue!r}; start one with "
+        f"`fencepost worker APP`"
+    )
 
 
 def _in_line(situation: Situation) -> Reason:

@@ -1,4 +1,4 @@
-"""States as the small integers that the table holds."""
+"""States, encodings and modes as the small integers that the table holds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ BY_NUMBER = (
 )
 NUMBER = {state: number for number, state in enumerate(BY_NUMBER)}
 
+PENDING = NUMBER[State.PENDING]
 SCHEDULED = NUMBER[State.SCHEDULED]
 RUNNING = NUMBER[State.RUNNING]
 
-MODES = (Mode.ALL, Mode.ANY, Mode.ENDED)
-MODE_NUMBER = {mode: number for number, mode in enumerate(MODES)}
-
 ENCODINGS = (Encoding.JSON, Encoding.BINARY)
 ENCODING_NUMBER = {encoding: number for number, encoding in enumerate(ENCODINGS)}
+
+MODES = (Mode.ALL, Mode.ANY, Mode.ENDED)
+MODE_NUMBER = {mode: number for number, mode in enumerate(MODES)}

@@ -131,6 +131,7 @@ def _record_of(jobs: Jobs, record: JobRecord, *, has_key: bool) -> Record:
         waits=job.waits,
         flow=job.flow,
         node=job.node,
+        callback_url=job.callback_url,
     )
 
 

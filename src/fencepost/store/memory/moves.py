@@ -12,6 +12,7 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, ClaimedJob, Failure
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.store.memory.callbacks import call_back
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.line import Line
 from fencepost.store.memory.record import Changes, Record
@@ -175,7 +176,9 @@ def _enter(
         }
     )
     jobs.change(record, **changes)
-    return tuple(follow(jobs, record, now)) if state.is_terminal else ()
+    if not state.is_terminal:
+        return ()
+    return (*call_back(jobs, record, now), *follow(jobs, record, now))
 
 
 def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:

@@ -50,6 +50,7 @@ class Record:
     created_at: int
     flow: str | None = None
     node: str | None = None
+    callback_url: str | None = None
 
     priority: Priority
     tags: dict[str, str]

@@ -89,7 +89,7 @@ class MemoryStore(Store):
         self.url = url
         self.clock = clock
         self._journal = Journal()
-        self._jobs = Jobs(self._journal)
+        self._jobs = Jobs(self._journal, clock)
         self._settings = Settings()
         self._presence = Presence()
         self._bells = Bells()

@@ -15,6 +15,7 @@ from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
+from fencepost.store.memory.callbacks import call_back
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import depth_of
 from fencepost.store.memory.record import Changes, Record
@@ -102,6 +103,8 @@ def _add_behind(
     jobs.add(record)
     for parent in parents:
         jobs.link(record, parent)
+    if record.state.is_terminal:
+        call_back(jobs, record, now)
 
 
 def as_parent(record: Record) -> Parent:
@@ -138,6 +141,7 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
         key_ends_at=_window_end(window, now),
         flow=new.flow,
         node=new.node,
+        callback_url=new.callback_url,
     )
 
 
@@ -258,6 +262,7 @@ def _copy_of(dead: Record, waits: Waits | None, jobs: Jobs, clock: Clock, now: i
         flow=dead.flow,
         node=dead.node,
         waits=waits,
+        callback_url=dead.callback_url,
     )
 
 

@@ -103,7 +103,10 @@ from (
     'key_window', job.key_window, 'correlation_id', job.correlation_id, 'tags', job.tags,
     'replay_of', job.id, 'encoding', job.encoding, 'payload', job.payload,
     'payload_hex', encode(job.payload_bytes, 'hex'), 'flow', job.flow, 'node', job.node,
-    'mode', job.mode, 'depth', job.depth, 'gathers', job.gathers, 'missing', %s::integer
+    'mode', job.mode, 'depth', job.depth, 'gathers', job.gathers, 'missing', %s::integer,
+    'callback_url', job.callback_url, 'callback', (
+      select json_build_array(c.lane, c.policy, c.max_attempts, c.lifetime)
+      from fencepost.callback c where c.seq = job.seq)
   ))) as reply
   from fencepost.job join fencepost.lane on lane.lane = job.lane where job.seq = %s
 ) as copy

@@ -23,10 +23,11 @@ from fencepost.pending join fencepost.dependency on dependency.child = pending.s
 where dependency.parent = any (%s::bigint[])
 order by pending.seq for update of pending
 """
+CALL_BACK = "select fencepost.call_back(%s, %s)::text"
 COUNT_DOWN = "select fencepost.count_down(%s, %s, %s)::text"
 
 Told = tuple[str, int, int]
-"""Id, lane and new state of a job that was let go."""
+"""Id, lane and new state of a job that was let go, or that tells of one that has ended."""
 
 _told = msgspec.json.Decoder(list[Told])
 
@@ -59,6 +60,8 @@ def follow(env: Env, ended: Sequence[Ended]) -> Plan[tuple[Moved, ...]]:
     """Let go, or end, the jobs that waited for those that have ended, and those behind them."""
     moved: list[Moved] = []
     while ended:
+        ((text,),) = yield Statement(CALL_BACK, (env.now, [each.seq for each in ended]))
+        moved += yield from told(env, [] if text is None else _told.decode(text))
         counts, doomed = yield from _judged(ended)
         moved += yield from count_down(env, counts)
         endings = yield from _lift(doomed)
@@ -116,7 +119,7 @@ def count_down(env: Env, counts: dict[int, int]) -> Plan[list[Moved]]:
 
 
 def told(env: Env, moved: Sequence[Told]) -> Plan[list[Moved]]:
-    """Return what ``fencepost.count_down`` said."""
+    """Return what ``fencepost.count_down`` or ``fencepost.call_back`` said."""
     lanes = yield from env.catalog.lanes({lane for _, lane, _ in moved})
     return [
         Moved(job_id, lanes[lane].type, BY_NUMBER[number], State.PENDING)

@@ -59,7 +59,7 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
     """Store *jobs* in their order, each unless its key is held."""
     if graphs.is_graph(jobs):
         urgent = graphs.inherited(jobs)
-        numbers = yield from env.catalog.number(urgent)
+        numbers = yield from env.catalog.number(graphs.with_delivery(urgent))
         return (yield from graphs.enqueue(env, urgent, numbers, atomic=atomic))
     numbers = yield from env.catalog.number(jobs)
     batches: list[_Batch] = []

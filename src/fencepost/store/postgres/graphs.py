@@ -15,9 +15,11 @@ from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, State
+from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env, Numbers
+from fencepost.store.postgres.dependents import CALL_BACK
 from fencepost.store.postgres.parents import hold
 from fencepost.store.postgres.rows import body_fields
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
@@ -29,6 +31,9 @@ TAKE_KEYS = "select fencepost.take_keys(%s, %s)::text"
 ENQUEUE_GRAPH = "select fencepost.enqueue_graph(%s, %s)"
 CHUNK = 5_000
 """Jobs in one statement."""
+
+DELIVERY = NewJob(type=DELIVERY_TYPE, queue=DELIVERY_QUEUE, policy=DELIVERY_POLICY)
+"""What has the lane and the policy of a delivery."""
 
 _encoder = msgspec.json.Encoder()
 _holders = msgspec.json.Decoder(list[tuple[int, str] | None])
@@ -51,10 +56,8 @@ class Keys(NamedTuple):
 
 
 def is_graph(jobs: Sequence[NewJob]) -> bool:
-    """Tell whether any of *jobs* waits for others or belongs to a flow."""
-    return any(
-        job.after is not None or job.flow is not None or job.node is not None for job in jobs
-    )
+    """Tell whether any of *jobs* waits for others, belongs to a flow or has a callback."""
+    return any(job.after or job.flow or job.node or job.callback_url for job in jobs)
 
 
 def inherited(jobs: Sequence[NewJob]) -> list[NewJob]:
@@ -96,10 +99,14 @@ def enqueue(
                     "seq": seqs[place],
                     "id": ids[place],
                     **_fields(job, lane=lane, policy=policy),
+                    **callback_fields(job.callback_url, numbers),
                     **_entry_fields(entry, behind),
                 }
             )
     states = yield from _store(env, fields)
+    ended = [each["seq"] for each in fields if "ended" in each]
+    if ended:
+        yield Statement(CALL_BACK, (env.now, ended))
     return _replies(jobs, ids, keys, states, atomic=atomic)
 
 
@@ -202,6 +209,22 @@ def _fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
         "flow": job.flow,
         "node": job.node,
     }
+
+
+def callback_fields(url: str | None, numbers: Numbers) -> dict[str, Any]:
+    """Return how the end of a job is to be told of, if it is."""
+    if url is None:
+        return {}
+    lane, policy = numbers.of(DELIVERY)
+    lifetime = seconds_to_us(DELIVERY_POLICY.lifetime)
+    how = [lane, policy, DELIVERY_POLICY.max_attempts, lifetime]
+    return {"callback_url": url, "callback": how}
+
+
+def with_delivery(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """Return all that needs numbers if *jobs* are to be stored."""
+    has_callbacks = any(job.callback_url is not None for job in jobs)
+    return [*jobs, DELIVERY] if has_callbacks else jobs
 
 
 def _entry_fields(entry: Entry | None, behind: Sequence[Stored]) -> dict[str, Any]:

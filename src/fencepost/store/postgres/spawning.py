@@ -11,6 +11,7 @@ from fencepost.core.dependencies import Waits
 from fencepost.core.dependents import Entry, Parent, gather
 from fencepost.core.job import NewJob
 from fencepost.core.limits import DEPENDENCY_COUNT_MAX
+from fencepost.core.priority import Priority
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres import graphs
@@ -75,7 +76,8 @@ class Gatherer(NamedTuple):
 def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
     """Store what running jobs spawn, and have those wait for it that gather."""
     urgent = [graphs.inherited(each.jobs) for each in spawns]
-    numbers = yield from env.catalog.number([job for jobs in urgent for job in jobs])
+    every = [job for jobs in urgent for job in jobs]
+    numbers = yield from env.catalog.number(graphs.with_delivery(every))
     replies: list[SpawnReply] = []
     for each, jobs in zip(spawns, urgent, strict=True):
         reply = yield from _spawn(env, each, jobs, numbers)
@@ -116,7 +118,7 @@ def _gather(env: Env, gatherer: Gatherer, spawned: dict[int, Parent]) -> Plan[Se
     if count > DEPENDENCY_COUNT_MAX:
         raise DependencyBreadthError(count)
     lane = (yield from env.catalog.lanes([gatherer.lane]))[gatherer.lane]
-    entry = gather(gatherer.waits, lane.priority, list(new.values()))
+    entry = gather(gatherer.waits, Priority(lane.priority), list(new.values()))
     yield Statement(LINK, (gatherer.seq, len(gatherer.parents), list(new)))
     if entry.waits.depth > gatherer.depth:
         yield Statement(SET_DEPTH, (entry.waits.depth, gatherer.seq))

@@ -85,6 +85,8 @@ with ended as (
   delete from fencepost.saved where seq = any (%s::bigint[])
 ), links as (
   delete from fencepost.dependency where parent = any (%s::bigint[]) or child = any (%s::bigint[])
+), callbacks as (
+  delete from fencepost.callback where seq = any (%s::bigint[])
 ), keys as (
   delete from fencepost.idempotency as held using gone join fencepost.lane on lane.lane = gone.lane
   where held.type = lane.type and held.key = gone.key and held.seq = gone.seq
@@ -178,7 +180,7 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     ended = yield Statement(PRUNE_DONE, params)
     seqs = [seq for seq, _ in ended]
     if seqs:
-        yield Statement(PRUNE_REST, (seqs, [number for _, number in ended], *[seqs] * 5))
+        yield Statement(PRUNE_REST, (seqs, [number for _, number in ended], *[seqs] * 6))
     if len(seqs) == request.limit:
         return Pruned(len(seqs), max(seqs))
     return Pruned(len(seqs), end_ if end_ < last else None)

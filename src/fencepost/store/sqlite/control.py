@@ -1,11 +1,11 @@
-"""What operators do: cancel, retry, edit, replay, discard, pause, limit."""
+"""What operators do: cancel, retry, edit, discard, pause, limit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from fencepost.core.ids import id_text
+from fencepost.core.dependencies import Mode
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
 from fencepost.core.lifecycle import Event, State, advance
@@ -23,22 +23,17 @@ from fencepost.store.replies import (
     EditReply,
     Moved,
     NotFound,
-    Replayed,
-    ReplayReply,
     RetryReply,
 )
 from fencepost.store.requests import Edit, RetryRequest, Scope
 from fencepost.store.sqlite.catalog import Env, Tally
-from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, end, standing
-from fencepost.store.sqlite.enqueueing import (
-    INSERT_ONE,
-    find_holder,
-    take_key,
-    write_tags,
-)
+from fencepost.store.sqlite.dependents import end_all, moved
+from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, standing
+from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
 from fencepost.store.sqlite.looking import get
+from fencepost.store.sqlite.parents import judge_parents
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.states import BY_NUMBER, MODE_NUMBER, NUMBER, PENDING
 from fencepost.store.texts import encode_json, readable_tags
 from fencepost.store.wanted import wanted_ids
 
@@ -47,21 +42,22 @@ B = TypeVar("B")
 
 FIND = f"select {STANDING_COLUMNS} from jobs where id in ({{values}})"
 FIND_TERMINAL = """
-select seq, lane, policy, state, attempt, priority, key, key_window, is_dead_letter
+select seq, lane, policy, state, attempt, priority, key, key_window, mode
 from jobs where id = ?
 """
 REOPEN = """
 update jobs
-set state = ?, run_at = ?, scheduled_at = coalesce(?, scheduled_at), updated_at = ?,
+set state = ?, missing = ?, run_at = ?, scheduled_at = coalesce(?, scheduled_at), updated_at = ?,
     attempt = ?, max_attempts = ?, priority = ?, expires_at = ?, completed_at = null,
     failure = null, result = null, result_encoding = null, is_dead_letter = null, worker = null
 where seq = ?
 """
-RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
-FIND_DEAD = """
-select seq, id, lane, policy, priority, key, key_window, correlation_id, tags,
-       payload_encoding, payload
-from jobs where id = ? and is_dead_letter = 1
+# Those that wait for all to end had counted the reopened job as ended.
+HOLD_UP = f"""
+update jobs
+set missing = missing + (select count(*) from dependencies where child = jobs.seq and parent = ?)
+where state = {PENDING} and mode = {MODE_NUMBER[Mode.ENDED]}
+  and seq in (select child from dependencies where parent = ?)
 """
 DISCARD = "update jobs set is_dead_letter = null where id = ? and is_dead_letter = 1 returning seq"
 FIND_EDITABLE = "select seq, state, tags from jobs where id = ?"
@@ -87,7 +83,6 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
     for sql, params in values(FIND, [(id_,) for id_ in wanted]):
         for row in (yield Statement(sql, params)):
             jobs[wanted[row[1]]] = standing(row)
-    lanes = yield from env.catalog.lanes({job.lane for job in jobs.values()})
     endings: dict[str, Ending] = {}
     replies: list[CancelReply] = []
     for job_id in job_ids:
@@ -102,11 +97,13 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
             state = advance(job.state, Event.CANCEL)
             decision = Decision(Event.CANCEL, state, AttemptOutcome.CANCELLED, failure=CANCELLED)
             endings[job.job_id] = Ending(job, decision)
-            replies.append(Moved(job.job_id, lanes[job.lane].type, state, job.state))
+            replies.append(Moved(job.job_id, "", state, job.state))  # told below
     tally = Tally()
-    yield from end(list(endings.values()), now, tally)
+    ended = list(endings.values())
+    followed = yield from end_all(env, ended, now, tally)
     yield from tally.write()
-    return replies
+    told = iter((yield from moved(env, ended, followed)))
+    return [next(told) if isinstance(reply, Moved) else reply for reply in replies]
 
 
 def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
@@ -116,21 +113,27 @@ def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
 
 def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     now = env.clock.now_us()
-    row = yield from _one(FIND_TERMINAL, request.job_id)
+    row = yield from one(FIND_TERMINAL, request.job_id)
     if row is None:
         return NotFound(request.job_id)
-    seq, lane, policy_number, number, attempt, priority, key, key_window, _ = row
+    seq, lane, policy_number, number, attempt, priority, key, key_window, mode = row
     was = BY_NUMBER[number]
     event = Event.REOPEN_LATER if request.delay > 0 else Event.REOPEN
     try:
         state = advance(was, event)
     except IllegalTransition:
         return Conflict(request.job_id, was)
+    missing, culprit = yield from judge_parents(seq, mode)
+    if culprit is not None:
+        return Conflict(request.job_id, culprit.state, culprit.job_id)
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
     if key is not None:
         holder = yield from find_holder(type_, key, now)
         if holder is not None and holder.seq != seq:
             return Duplicate(holder.job_id, type_, key, holder.state, is_rejected=True)
+    if missing:
+        state = advance(was, Event.REOPEN_WAITING)
+    if key is not None:
         yield from take_key(type_, key, seq, key_window, now)
     policies = yield from env.catalog.policies([policy_number])
     policy = policies.get(policy_number, DEFAULT_POLICY)
@@ -138,6 +141,7 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
         REOPEN,
         (
             NUMBER[state],
+            None if mode is None else missing,
             now + seconds_to_us(request.delay),
             now if state is State.SCHEDULED else None,
             now,
@@ -148,6 +152,7 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
             seq,
         ),
     )
+    yield Statement(HOLD_UP, (seq, seq))
     tally = Tally()
     tally.move(lane, was, state)
     yield from tally.write()
@@ -163,7 +168,7 @@ def each(items: Sequence[A], plan_of: Callable[[A], Plan[B]]) -> Plan[list[B]]:
     return replies
 
 
-def _one(sql: str, job_id: str) -> Plan[Row | None]:
+def one(sql: str, job_id: str) -> Plan[Row | None]:
     """Return the only row that *sql* finds for a job id, if it is one and there is one."""
     for id_ in wanted_ids([job_id]):
         rows = yield Statement(sql, (id_,))
@@ -172,47 +177,11 @@ def _one(sql: str, job_id: str) -> Plan[Row | None]:
     return None
 
 
-def replay(env: Env, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
-    """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
-    return (yield from each(job_ids, lambda job_id: _replay(env, job_id)))
-
-
-def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
-    now = env.clock.now_us()
-    row = yield from _one(FIND_DEAD, job_id)
-    if row is None:
-        return NotFound(job_id)
-    seq, id_, lane, policy_number, priority, key, key_window, correlation_id, tags, *body = row
-    type_ = (yield from env.catalog.lanes([lane]))[lane].type
-    if key is not None:
-        holder = yield from find_holder(type_, key, now)
-        if holder is not None and holder.seq != seq:
-            return Duplicate(holder.job_id, type_, key, holder.state, is_rejected=True)
-    policies = yield from env.catalog.policies([policy_number])
-    policy = policies.get(policy_number, DEFAULT_POLICY)
-    state = advance(State.PENDING, Event.READY)
-    fresh = env.clock.new_id()
-    values_ = (
-        fresh, lane, policy_number, priority, NUMBER[state], policy.max_attempts, now, now, now,
-        now, now + seconds_to_us(policy.lifetime), key, key_window, correlation_id, tags, id_,
-        *body,
-    )  # fmt: skip
-    ((fresh_seq,),) = yield Statement(INSERT_ONE, values_)
-    if key is not None:
-        yield from take_key(type_, key, fresh_seq, key_window, now)
-    yield from write_tags(fresh_seq, readable_tags(tags))
-    yield Statement(RECORD_SUCCESSOR, (seq,))
-    tally = Tally()
-    tally.move(lane, None, state)
-    yield from tally.write()
-    return Replayed(id_text(id_), id_text(fresh), type_, state)
-
-
 def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
     """Take dead letters off the list."""
     replies: list[DiscardReply] = []
     for job_id in job_ids:
-        row = yield from _one(DISCARD, job_id)
+        row = yield from one(DISCARD, job_id)
         replies.append(NotFound(job_id) if row is None else Discarded(job_id.lower()))
     return replies
 
@@ -223,7 +192,7 @@ def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
 
 
 def _edit(env: Env, item: Edit) -> Plan[EditReply]:
-    row = yield from _one(FIND_EDITABLE, item.job_id)
+    row = yield from one(FIND_EDITABLE, item.job_id)
     if row is None:
         return NotFound(item.job_id)
     seq, number, tags = row

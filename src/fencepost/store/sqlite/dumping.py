@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from fencepost.core.ids import id_text
 from fencepost.core.instants import from_us_or_none
 from fencepost.core.job import Attempt, AttemptOutcome, Job, JobRecord
 from fencepost.core.lifecycle import State
@@ -34,6 +35,11 @@ join lanes on lanes.lane = jobs.lane
 join idempotency on idempotency.type = lanes.type and idempotency.key = jobs.key
 where jobs.seq in (select value from json_each(?)) and idempotency.seq = jobs.seq
 """
+PARENTS = """
+select dependencies.child, jobs.id from dependencies join jobs on jobs.seq = dependencies.parent
+where dependencies.child in (select value from json_each(?))
+order by dependencies.child, dependencies.place
+"""
 
 _OWN = {State.RUNNING: AttemptOutcome.RUNNING, State.COMPLETED: AttemptOutcome.SUCCEEDED}
 """Outcomes of attempts that stand in the job's own row."""
@@ -49,6 +55,9 @@ def dump(env: Env, after: int, limit: int) -> Plan[Dump]:
     past: defaultdict[int, list[Row]] = defaultdict(list)
     for row in (yield Statement(ATTEMPTS, (numbers,))):
         past[row[0]].append(row[1:])
+    parents: defaultdict[int, list[str]] = defaultdict(list)
+    for child, parent in (yield Statement(PARENTS, (numbers,))):
+        parents[child].append(id_text(parent))
     held: dict[int, int | None] = dict((yield Statement(KEYS, (numbers,))))
     lanes = yield from env.catalog.lanes({row[2] for row in rows})
     policies = yield from env.catalog.policies({row[3] for row in rows})
@@ -65,6 +74,7 @@ def dump(env: Env, after: int, limit: int) -> Plan[Dump]:
                 holds_key=seq in held,
                 key_ends_at=from_us_or_none(held.get(seq)),
                 is_dead_letter=bool(is_dead_letter),
+                dependencies=tuple(parents.get(seq, ())),
             )
         )
     return Dump(records, seqs[-1])

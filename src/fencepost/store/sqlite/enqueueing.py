@@ -30,7 +30,7 @@ from idempotency join jobs on jobs.seq = idempotency.seq
 where idempotency.type = ? and idempotency.key = ?
 """
 TAKE_KEY = """
-insert into idempotency(type, key, seq, window_ends_at) values (?, ?, ?, ?)
+insert into idempotency(type, key, seq, window_ends_at) {values}
 on conflict(type, key) do update
 set seq = excluded.seq, window_ends_at = excluded.window_ends_at
 """
@@ -55,7 +55,7 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
         lane = yield from env.catalog.lane_number(job.queue, job.type)
         policy = yield from env.catalog.policy_number(job.policy)
         state = initial_state(job, now)
-        row = _row(env, job, lane=lane, policy=policy, state=state, now=now)
+        row = new_row(env, job, lane=lane, policy=policy, state=state, now=now)
         if job.key is None and not job.tags:
             plain.append(row)
         else:
@@ -93,15 +93,23 @@ def initial_state(job: NewJob, now: int) -> State:
     return advance(State.PENDING, Event.READY if due_at(job, now) <= now else Event.DELAY)
 
 
-def _row(
-    env: Env, job: NewJob, *, lane: int, policy: int, state: State, now: int
+def new_row(
+    env: Env,
+    job: NewJob,
+    *,
+    lane: int,
+    policy: int,
+    state: State,
+    now: int,
+    priority: int | None = None,
 ) -> tuple[Any, ...]:
+    """Return what COLUMNS hold of a new job; *priority* if it is not the job's own."""
     key = job.key
     return (
         env.clock.new_id(),
         lane,
         policy,
-        int(job.priority),
+        int(job.priority if priority is None else priority),
         NUMBER[state],
         job.policy.max_attempts,
         due_at(job, now),
@@ -152,7 +160,8 @@ def find_holder(type: str, key: str, now: int) -> Plan[Holder | None]:
 def take_key(type: str, key: str, seq: int, window: int | None, now: int) -> Plan[None]:
     """Give a key to a job, for a window from now or for as long as the job is live."""
     window_ends_at = None if window is None else now + window
-    yield Statement(TAKE_KEY, (type, key, seq, window_ends_at))
+    for sql, params in values(TAKE_KEY, [(type, key, seq, window_ends_at)]):
+        yield Statement(sql, params)
 
 
 def write_tags(seq: int, tags: dict[str, str]) -> Plan[None]:

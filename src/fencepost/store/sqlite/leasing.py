@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.ids import id_of_digits
 from fencepost.core.instants import from_us, seconds_to_us
@@ -28,7 +29,8 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Moved
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.catalog import Env, Lane, Tally, numbers_json
-from fencepost.store.sqlite.endings import Ending, Standing, end
+from fencepost.store.sqlite.dependents import end_all, moved
+from fencepost.store.sqlite.endings import Ending, Standing
 from fencepost.store.sqlite.rows import decode_body
 from fencepost.store.sqlite.settling import make_token
 from fencepost.store.sqlite.values import values
@@ -52,13 +54,13 @@ select cast(json_group_array(json_array(
   case when typeof(payload) = 'blob' and length(payload) <= {INLINE_PAYLOAD_MAX} then
     case payload_encoding when 0 then cast(payload as text) else hex(payload) end
   end,
-  key, tags, correlation_id, hex(checkpoint), checkpoint_encoding
+  key, tags, correlation_id, flow, mode, hex(checkpoint), checkpoint_encoding
 )) as blob) from jobs where seq in (select value from json_each(?))
 """
 LEASED_PLAIN = """
 select seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
   expires_at, payload_encoding, null, cast(key as blob), cast(tags as blob),
-  cast(correlation_id as blob), hex(checkpoint), checkpoint_encoding
+  cast(correlation_id as blob), cast(flow as blob), mode, hex(checkpoint), checkpoint_encoding
 from jobs where seq in (select value from json_each(?))
 """
 PAYLOADS = "select seq, payload from jobs where seq in (select value from json_each(?))"
@@ -89,6 +91,8 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     key: str | None
     tags: str | None
     correlation_id: str | None
+    flow: str | None
+    mode: int | None
     checkpoint: str | None
     checkpoint_encoding: int | None
 
@@ -127,7 +131,7 @@ def lease(
     tally = Tally()
     for lane, count in Counter(row.lane for row in leased.values()).items():
         tally.move(lane, State.SCHEDULED, State.RUNNING, count)
-    corrupt = yield from _fail(broken, request, lanes, now, tally)
+    corrupt = yield from _fail(env, broken, request, now, tally)
     yield from tally.write()
     # Not the lease_ttl that was asked for: every job of the claim may have one of its own.
     lease_ends = now + seconds_to_us(min(job.lease_ttl for job in jobs)) if jobs else None
@@ -151,12 +155,13 @@ def _fetch(numbers: str) -> Plan[dict[int, _Leased]]:
 
 def _from_plain(row: Row) -> _Leased:
     """Return a row of LEASED_PLAIN; if its texts are none, in a way that cannot be read either."""
-    *head, payload_encoding, payload, key, tags, correlation_id, checkpoint, encoding = row
+    *head, payload_encoding, payload, key, tags, correlation_id, flow, mode, data, encoding = row
     try:
-        texts = [None if text is None else text.decode() for text in (key, tags, correlation_id)]
+        raw = (key, tags, correlation_id, flow)
+        texts = [None if text is None else text.decode() for text in raw]
     except (UnicodeDecodeError, AttributeError):
-        payload_encoding, texts = UNREADABLE, [None, None, None]
-    fields: list[Any] = [*head, payload_encoding, payload, *texts, checkpoint, encoding]
+        payload_encoding, texts = UNREADABLE, [None] * 4
+    fields: list[Any] = [*head, payload_encoding, payload, *texts, mode, data, encoding]
     return _Leased(*fields)
 
 
@@ -207,6 +212,8 @@ class _Reader:
                 tags=decode_tags(row.tags) if row.tags else {},
                 correlation_id=row.correlation_id,
                 checkpoint=_checkpoint(row),
+                flow=row.flow,
+                has_dependencies=row.mode is not None,
             )
         except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
             return None
@@ -234,13 +241,11 @@ def _checkpoint(row: _Leased) -> Body | None:
 
 
 def _fail(
-    rows: Sequence[_Leased],
-    request: ClaimRequest,
-    lanes: dict[int, Lane],
-    now: int,
-    tally: Tally,
+    env: Env, rows: Sequence[_Leased], request: ClaimRequest, now: int, tally: Tally
 ) -> Plan[list[Moved]]:
     """Fail rows that cannot be read: those jobs are lost to us, the worker is not."""
+    if not rows:
+        return []
     decision = Decision(Event.REJECT, State.FAILED, AttemptOutcome.FAILED, failure=CORRUPT)
     endings = [
         Ending(
@@ -265,7 +270,6 @@ def _fail(
         )
         for row in rows
     ]
-    yield from end(endings, now, tally)
-    return [
-        Moved(e.job.job_id, lanes[e.job.lane].type, State.FAILED, State.SCHEDULED) for e in endings
-    ]
+    followed = yield from end_all(env, endings, now, tally)
+    moves = yield from moved(env, endings, followed)
+    return [replace(move, was=State.SCHEDULED) for move in moves]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from fencepost.core.dependencies import Waits
 from fencepost.core.ids import id_bytes
 from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import JobRecord
@@ -13,12 +14,14 @@ from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.records import loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
+from fencepost.store.sqlite.arrivals import arriving
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.endings import RECORD
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, find_holder
+from fencepost.store.sqlite.parents import link
 from fencepost.store.sqlite.rows import encode_body
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import ENCODING_NUMBER, NUMBER
+from fencepost.store.states import ENCODING_NUMBER, MODE_NUMBER, NUMBER
 from fencepost.store.texts import encode_failure, encode_json
 
 PRESENT = "select id from jobs where id in ({values})"
@@ -28,7 +31,8 @@ insert into jobs(
   seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version, worker,
   created_at, updated_at, scheduled_at, started_at, completed_at, expires_at, is_dead_letter, key,
   key_window, correlation_id, tags, replay_of, failure, progress, checkpoint, checkpoint_encoding,
-  result, result_encoding, payload_encoding, payload)
+  result, result_encoding, flow, node, mode, missing, depth, gathers, callback_url,
+  payload_encoding, payload)
 {values}
 """
 
@@ -49,8 +53,11 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         present.add(id_)
         fresh[last + len(fresh) + 1] = record
         replies.append(Loaded(record.job.id))
-    yield from _insert(env, fresh)
-    yield from _take_keys(fresh, env.clock.now_us())
+    now = env.clock.now_us()
+    arrivals = yield from arriving(fresh, now)
+    yield from _insert(env, arrivals.records)
+    yield from link(arrivals.edges)
+    yield from _take_keys(fresh, now)
     return replies
 
 
@@ -61,7 +68,9 @@ def _take_keys(fresh: dict[int, JobRecord], now: int) -> Plan[None]:
             continue
         holder = yield from find_holder(type_, key, now)
         if holder is None:
-            yield Statement(TAKE_KEY, (type_, key, seq, _us(record.key_ends_at)))
+            ends_at = _us(record.key_ends_at)
+            for sql, params in values(TAKE_KEY, [(type_, key, seq, ends_at)]):
+                yield Statement(sql, params)
         elif needs_key(record):
             raise DuplicateJobError(type=type_, key=key, existing_id=holder.job_id)
 
@@ -115,9 +124,19 @@ def _row(record: JobRecord, *, seq: int, lane: int, policy: int) -> tuple[Any, .
         None if job.progress is None else encode_json(job.progress),
         *encode_body(job.checkpoint),
         *encode_body(job.result),
+        job.flow,
+        job.node,
+        *_waits(job.waits),
+        job.callback_url,
         ENCODING_NUMBER[job.payload.encoding],
         job.payload.data,
     )
+
+
+def _waits(waits: Waits | None) -> tuple[int | None, ...]:
+    if waits is None:
+        return (None,) * 4
+    return (MODE_NUMBER[waits.mode], waits.missing, waits.depth, int(waits.gathers))
 
 
 def _attempts(record: JobRecord, seq: int) -> Iterator[tuple[Any, ...]]:

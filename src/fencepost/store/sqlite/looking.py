@@ -7,7 +7,7 @@ from typing import Any
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.instants import from_us
-from fencepost.core.job import Attempt, AttemptOutcome, Job
+from fencepost.core.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
 from fencepost.store.plan import Plan, Row, Statement
@@ -15,6 +15,7 @@ from fencepost.store.positions import pack, unpack
 from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.requests import Scope
 from fencepost.store.sqlite.catalog import Env
+from fencepost.store.sqlite.graph import dependencies
 from fencepost.store.sqlite.roster import workers
 from fencepost.store.sqlite.rows import (
     JOB_COLUMNS,
@@ -114,13 +115,16 @@ def _conditions(filter: JobFilter) -> tuple[list[str], list[Any]]:
     if filter.correlation_id is not None:
         conditions.append("correlation_id = ?")
         params.append(filter.correlation_id)
+    if filter.flow is not None:
+        conditions.append("flow = ?")
+        params.append(filter.flow)
     return conditions, params
 
 
 def count(filter: JobFilter) -> Plan[int]:
     """Count jobs: from the counters where they can tell, else through an index."""
     conditions, params = _conditions(filter)
-    if filter.tags or filter.correlation_id is not None:
+    if filter.tags or filter.correlation_id is not None or filter.flow is not None:
         sql = f"select count(*) from jobs where {' and '.join(conditions)}"
     else:
         where = f" where {' and '.join(conditions)}" if conditions else ""
@@ -168,6 +172,7 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         app_running=app_running,
         jobs_ahead=(yield from _jobs_ahead(job)),
         has_worker=(yield from _has_worker(env, job)),
+        dependencies=(yield from _dependencies(env, job)),
     )
 
 
@@ -183,6 +188,13 @@ def _jobs_ahead(job: Job) -> Plan[int]:
     (id_,) = wanted_ids([job.id])
     ((ahead,),) = yield Statement(JOBS_AHEAD, (id_,))
     return int(ahead)
+
+
+def _dependencies(env: Env, job: Job) -> Plan[tuple[Dependency, ...]]:
+    if job.state is not State.PENDING:
+        return ()
+    (found,) = yield from dependencies(env, [job.id], with_results=False)
+    return tuple(found)
 
 
 def _has_worker(env: Env, job: Job) -> Plan[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.core.dependencies import Waits
 from fencepost.core.ids import attempt_id, id_text, previous_attempt_id
 from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import (
@@ -18,7 +19,7 @@ from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
 from fencepost.store.plan import Row
 from fencepost.store.sqlite.catalog import Lane
-from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS
+from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS, MODES
 from fencepost.store.texts import UNREADABLE, decode_failure, decode_progress, readable_tags
 
 _PRIORITIES = {int(priority): priority for priority in Priority}
@@ -28,7 +29,8 @@ JOB_COLUMNS = """
 seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version,
 lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
 expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
-checkpoint_encoding, result, result_encoding, payload_encoding, payload
+checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
+callback_url, payload_encoding, payload
 """
 
 
@@ -38,9 +40,11 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         _seq, id_, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version,
         lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
         expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
-        checkpoint_encoding, result, result_encoding, payload_encoding, payload,
+        checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
+        callback_url, payload_encoding, payload,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
+    still_missing = missing if BY_NUMBER[state] is State.PENDING else 0
     return Job(
         id=id_text(id_),
         type=lanes[lane].type,
@@ -68,6 +72,10 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         tags=readable_tags(tags),
         correlation_id=correlation_id,
         replay_of=None if replay_of is None else id_text(replay_of),
+        callback_url=callback_url,
+        waits=None if mode is None else Waits(MODES[mode], still_missing, depth, bool(gathers)),
+        flow=flow,
+        node=node,
     )
 
 

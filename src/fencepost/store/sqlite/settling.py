@@ -22,6 +22,7 @@ from fencepost.store.replies import (
     Extended,
     HeartbeatReply,
     LeaseLost,
+    Moved,
     Saved,
     SaveReply,
     Settled,
@@ -29,14 +30,8 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Beat, Save
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
-from fencepost.store.sqlite.endings import (
-    STANDING_COLUMNS,
-    Ending,
-    Standing,
-    complete,
-    end,
-    standing,
-)
+from fencepost.store.sqlite.dependents import Ended, end_all, follow
+from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, standing
 from fencepost.store.sqlite.rows import encode_body
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import BY_NUMBER, NUMBER, RUNNING
@@ -61,7 +56,7 @@ with beat(seq, expires_at) as ({values})
 update jobs set lease_expires_at = max(jobs.lease_expires_at, beat.expires_at)
 from beat where jobs.seq = beat.seq
 """
-# The rule of _is_valid, as a condition; one statement a claim, whose jobs share lane and secret.
+# The rule of is_valid, as a condition; one statement a claim, whose jobs share lane and secret.
 COMPLETE_VALID = f"""
 with done(seq, id, result, result_encoding) as ({{values}})
 update jobs
@@ -71,6 +66,12 @@ set state = {NUMBER[State.COMPLETED]}, result = done.result,
 from done
 where jobs.seq = done.seq and jobs.id = done.id and jobs.state = {RUNNING} and jobs.lane = ?
   and jobs.lease_token = ? and jobs.lease_expires_at > ?
+"""
+# A store without dependencies, that is most of them, pays for them with this one look.
+# And whether the end of a job can concern anybody at all.
+CHANGES = """
+select changes(), exists (select 1 from dependencies)
+  or exists (select 1 from jobs indexed by jobs_callback where callback_url is not null)
 """
 SAVE = """
 update jobs set
@@ -90,6 +91,8 @@ class Fence(NamedTuple):
 
 SEQ_END = 1 << 63
 NOWHERE = Fence(-1, -1, "")
+COMPLETED = Ended(State.COMPLETED)
+"""How all of a batch have ended; of a success, nobody asks whose it was."""
 
 
 def make_token(seq: int, lane: int, secret: str) -> str:
@@ -110,7 +113,8 @@ def read_token(token: str) -> Fence:
     return fence if is_possible and is_own else NOWHERE
 
 
-def _locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
+def locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
+    """Return the jobs to which *tokens* point, by row."""
     seqs = numbers_json(sorted({read_token(token).seq for token in tokens}))
     ((text,),) = yield Statement(LOCATE, (seqs,))
     try:
@@ -120,7 +124,7 @@ def _locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
     return {job.seq: job for job in found}
 
 
-def _is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
+def is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
     """INV-2: the one rule by which a write to a running job is accepted."""
     return (
         job is not None
@@ -137,7 +141,7 @@ def _is_id(job: Standing, job_id: str) -> bool:
     return job.digits == job_id.replace("-", "").lower()
 
 
-def _with_states(replies: list[Reply]) -> Plan[list[Reply]]:
+def with_states(replies: list[Reply]) -> Plan[list[Reply]]:
     """Tell those who lost a lease what has become of their job."""
     ids = wanted_ids([reply.job_id for reply in replies if isinstance(reply, LeaseLost)])
     states: dict[str, State] = {}
@@ -182,13 +186,13 @@ def _complete_all(
     except ValueError:
         return None
     yield Statement("savepoint complete_all")
-    changed = 0
+    changed = has_followers = 0
     tally = Tally()
     for claim, rows in claims.items():
         _, lane, secret = read_token(f"1.{claim}")
         for sql, params in values(COMPLETE_VALID, rows):
             yield Statement(sql, [*params, now, now, lane, secret, now])
-            ((count,),) = yield Statement("select changes()")
+            ((count, has_followers),) = yield Statement(CHANGES)
             changed += count
         tally.move(lane, State.RUNNING, State.COMPLETED, len(rows))
     if changed != len(settlements):
@@ -196,11 +200,25 @@ def _complete_all(
     yield Statement("release complete_all")
     if changed != len(settlements):
         return None
+    followed: tuple[Moved, ...] = ()
+    if has_followers:
+        ended = {row[0]: COMPLETED for rows in claims.values() for row in rows}
+        followed = yield from follow(env, ended, now, tally)
     yield from tally.write()
     types = yield from _types_of(env, claims)
-    return [
+    settled: list[SettleReply] = [
         Settled(s.job_id, types[s.token.partition(".")[2]], State.COMPLETED) for s in settlements
     ]
+    return _told(settled, followed)
+
+
+def _told(replies: list[SettleReply], followed: tuple[Moved, ...]) -> list[SettleReply]:
+    """Have the first that ended a job tell what became of all who waited."""
+    for place, reply in enumerate(replies):
+        if followed and isinstance(reply, Settled) and reply.state.is_terminal:
+            replies[place] = Settled(reply.job_id, reply.type, reply.state, followed)
+            break
+    return replies
 
 
 def _types_of(env: Env, claims: Iterable[str]) -> Plan[dict[str, str]]:
@@ -211,7 +229,7 @@ def _types_of(env: Env, claims: Iterable[str]) -> Plan[dict[str, str]]:
 
 
 def _settle_each(env: Env, settlements: Sequence[Settlement], now: int) -> Plan[list[SettleReply]]:
-    jobs = yield from _locate(s.token for s in settlements)
+    jobs = yield from locate(s.token for s in settlements)
     lanes = yield from env.catalog.lanes({job.lane for job in jobs.values()})
     accepted: dict[int, Ending] = {}
     replies: list[SettleReply] = []
@@ -219,7 +237,7 @@ def _settle_each(env: Env, settlements: Sequence[Settlement], now: int) -> Plan[
         job_id, decision = settlement.job_id, settlement.decision
         seq, _, secret = read_token(settlement.token)
         job = jobs.get(seq)
-        if job is None or not _is_valid(job, job_id, secret, now):
+        if job is None or not is_valid(job, job_id, secret, now):
             # Once the job has been settled, no older lease is the last under which it was.
             replies.append(_refusal(None if seq in accepted else job, job_id, secret))
         elif seq in accepted:
@@ -227,8 +245,10 @@ def _settle_each(env: Env, settlements: Sequence[Settlement], now: int) -> Plan[
         else:
             accepted[seq] = Ending(job, decision, secret)
             replies.append(Settled(job_id, lanes[job.lane].type, decision.state))
-    yield from _write(list(accepted.values()), now)
-    return told_in_order((yield from _with_states(replies)))
+    tally = Tally()
+    followed = yield from end_all(env, list(accepted.values()), now, tally)
+    yield from tally.write()
+    return told_in_order((yield from with_states(_told(replies, followed))))
 
 
 def _refusal(job: Standing | None, job_id: str, secret: str) -> AlreadySettled | LeaseLost:
@@ -238,25 +258,16 @@ def _refusal(job: Standing | None, job_id: str, secret: str) -> AlreadySettled |
     return LeaseLost(job_id)
 
 
-def _write(endings: Sequence[Ending], now: int) -> Plan[None]:
-    tally = Tally()
-    successes = [e for e in endings if e.decision.event is Event.SUCCEED]
-    others = [e for e in endings if e.decision.event is not Event.SUCCEED]
-    yield from complete(successes, now, tally)
-    yield from end(others, now, tally)
-    yield from tally.write()
-
-
 def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     """Extend each lease that is still valid; an expired one is not revived."""
     now = env.clock.now_us()
-    jobs = yield from _locate(beat.token for beat in beats)
+    jobs = yield from locate(beat.token for beat in beats)
     replies: list[HeartbeatReply] = []
     rows: dict[int, tuple[int, int]] = {}
     for beat in beats:
         seq, _, secret = read_token(beat.token)
         job = jobs.get(seq)
-        if job is not None and _is_valid(job, beat.job_id, secret, now):
+        if job is not None and is_valid(job, beat.job_id, secret, now):
             assert job.lease_expires_at is not None
             expires_at = max(job.lease_expires_at, now + seconds_to_us(beat.lease_ttl))
             expires_at = max(expires_at, rows.get(seq, (seq, 0))[1])
@@ -266,21 +277,21 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
             replies.append(LeaseLost(beat.job_id))
     for sql, params in values(EXTEND, list(rows.values())):
         yield Statement(sql, params)
-    return (yield from _with_states(replies))
+    return (yield from with_states(replies))
 
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
     """Keep what handlers ask to keep, under valid leases."""
     now = env.clock.now_us()
-    jobs = yield from _locate(item.token for item in saves)
+    jobs = yield from locate(item.token for item in saves)
     replies: list[SaveReply] = []
     for item in saves:
         seq, _, secret = read_token(item.token)
         job = jobs.get(seq)
-        if not _is_valid(job, item.job_id, secret, now):
+        if not is_valid(job, item.job_id, secret, now):
             replies.append(LeaseLost(item.job_id))
             continue
         progress = None if item.progress is None else encode_json(item.progress)
         yield Statement(SAVE, (*encode_body(item.checkpoint), progress, seq))
         replies.append(Saved(item.job_id))
-    return (yield from _with_states(replies))
+    return (yield from with_states(replies))

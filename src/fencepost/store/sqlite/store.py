@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Job, JobRecord, NewJob
+from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.store.news import topics_of
@@ -34,6 +34,7 @@ from fencepost.store.replies import (
     RetryReply,
     SaveReply,
     SettleReply,
+    SpawnReply,
     Term,
     TypeView,
 )
@@ -45,18 +46,22 @@ from fencepost.store.requests import (
     RetryRequest,
     Save,
     Scope,
+    Spawn,
     WorkerInfo,
 )
 from fencepost.store.sqlite import (
     claiming,
     control,
     dumping,
-    enqueueing,
     examination,
+    graph,
     loading,
     looking,
+    replaying,
     roster,
     settling,
+    spawning,
+    submission,
     upkeep,
 )
 from fencepost.store.sqlite.bell import Bell
@@ -140,7 +145,7 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
-        return enqueueing.enqueue(self._env, jobs, atomic=atomic)
+        return submission.enqueue(self._env, jobs, atomic=atomic)
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
@@ -158,6 +163,10 @@ class SqliteStore(Store):
     def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
         return settling.save(self._env, saves)
 
+    @operation(Effect.WRITE)
+    def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
+        return spawning.spawn(self._env, spawns)
+
     # Control.
 
     @operation(Effect.WRITE)
@@ -174,7 +183,7 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
-        return control.replay(self._env, job_ids)
+        return replaying.replay(self._env, job_ids)
 
     @operation(Effect.WRITE)
     def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
@@ -227,6 +236,16 @@ class SqliteStore(Store):
     @operation(Effect.READ)
     def attempts(self, job_id: str) -> Plan[list[Attempt] | None]:
         return looking.attempts(job_id)
+
+    @operation(Effect.READ)
+    def dependencies(
+        self, job_ids: Sequence[str], *, with_results: bool = False
+    ) -> Plan[list[list[Dependency]]]:
+        return graph.dependencies(self._reading, job_ids, with_results=with_results)
+
+    @operation(Effect.READ)
+    def dependents(self, job_ids: Sequence[str]) -> Plan[list[list[str]]]:
+        return graph.dependents(job_ids)
 
     @operation(Effect.READ)
     def situation(self, job_id: str) -> Plan[Situation | None]:

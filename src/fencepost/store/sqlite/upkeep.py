@@ -22,7 +22,8 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Moved, Pruned
 from fencepost.store.requests import PruneRequest
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
-from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, end, standing
+from fencepost.store.sqlite.dependents import end_all, moved
+from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, standing
 from fencepost.store.states import BY_NUMBER, NUMBER
 
 EXPIRED_LEASES = f"""
@@ -54,7 +55,16 @@ join idempotency on idempotency.type = lanes.type and idempotency.key = jobs.key
 where jobs.seq in (select value from json_each(?)) and idempotency.seq = jobs.seq
   and idempotency.window_ends_at > ?
 """
+# A dependent that has not ended may ask for the result of what it waited for.
+NEEDED = """
+select dependencies.parent from json_each(?) as old
+cross join dependencies indexed by dependencies_parent on dependencies.parent = old.value
+cross join jobs on jobs.seq = dependencies.child
+where exists (select 1 from dependencies) and jobs.completed_at is null
+"""
 PRUNES = (
+    "delete from dependencies where child in (select value from json_each(?))",
+    "delete from dependencies where parent in (select value from json_each(?))",
     "delete from attempts where seq in (select value from json_each(?))",
     """
     delete from tags where (name, value, seq) in (
@@ -110,12 +120,9 @@ def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
     if not endings:
         return []
     tally = Tally()
-    lanes = yield from env.catalog.lanes({ending.job.lane for ending in endings})
-    yield from end(endings, now, tally)
+    followed = yield from end_all(env, endings, now, tally)
     yield from tally.write()
-    return [
-        Moved(e.job.job_id, lanes[e.job.lane].type, e.decision.state, e.job.state) for e in endings
-    ]
+    return (yield from moved(env, endings, followed))
 
 
 def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
@@ -154,7 +161,9 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     ended = yield Statement(ENDED_BETWEEN, (start, end_))
     candidates = [row for row in ended if _is_old(row[2], row[3], request, now)]
     held = yield from _held([row[0] for row in candidates if row[4] is not None], now)
-    chosen = [row for row in candidates if row[0] not in held][: request.limit]
+    needed = {row[0] for row in (yield Statement(NEEDED, (_seqs(candidates),)))}
+    kept = held | needed
+    chosen = [row for row in candidates if row[0] not in kept][: request.limit]
     ((last,),) = yield Statement(LAST)
     yield from _delete(chosen)
     if len(chosen) == request.limit:
@@ -170,6 +179,10 @@ def _is_old(number: int, completed_at: int | None, request: PruneRequest, now: i
     return completed_at + seconds_to_us(keep) <= now
 
 
+def _seqs(rows: Sequence[Row]) -> str:
+    return numbers_json([row[0] for row in rows])
+
+
 def _held(seqs: list[int], now: int) -> Plan[set[int]]:
     if not seqs:
         return set()
@@ -180,7 +193,7 @@ def _held(seqs: list[int], now: int) -> Plan[set[int]]:
 def _delete(rows: Sequence[Row]) -> Plan[None]:
     if not rows:
         return
-    seqs = numbers_json([row[0] for row in rows])
+    seqs = _seqs(rows)
     for sql in PRUNES:
         yield Statement(sql, (seqs,))
     tally = Tally()

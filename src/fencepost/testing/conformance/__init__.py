@@ -65,6 +65,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
@@ -107,6 +108,7 @@ from fencepost.testing.conformance.workers import TestLeading, TestWorkers
 
 __all__ = [
     "TestAttempts",
+    "TestCallbacks",
     "TestCancelling",
     "TestClaiming",
     "TestConcurrency",

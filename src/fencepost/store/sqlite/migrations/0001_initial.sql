@@ -46,6 +46,13 @@ create table jobs(
   checkpoint_encoding integer,
   result blob,
   result_encoding integer,
+  flow text,
+  node text,
+  mode integer,
+  missing integer,
+  depth integer,
+  gathers integer,
+  callback_url text,
   payload_encoding integer not null,
   payload blob not null
 );
@@ -58,6 +65,19 @@ create index jobs_lease on jobs(lease_expires_at) where state = 3;
 create index jobs_lifetime on jobs(expires_at) where completed_at is null;
 create index jobs_dead on jobs(completed_at) where is_dead_letter = 1;
 create index jobs_correlation on jobs(correlation_id) where correlation_id is not null;
+-- Asked for every job that ends, so it holds no others.
+create index jobs_callback on jobs(seq) where callback_url is not null;
+create index jobs_flow on jobs(flow) where flow is not null;
+
+-- Who waits for whom, or waited; kept as long as both jobs are.
+create table dependencies(
+  child integer not null,
+  place integer not null,
+  parent integer not null,
+  primary key (child, place)
+) without rowid;
+
+create index dependencies_parent on dependencies(parent, child);
 
 -- Attempts that ended otherwise than by success; the successful one stands in the job's own row.
 create table attempts(
