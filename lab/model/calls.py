@@ -9,7 +9,7 @@ import msgspec
 
 from fencepost.core.events import SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, DeadLetter, Job, JobRecord
+from fencepost.core.job import Attempt, DeadLetter, Dependency, Job, JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import DUMP_MAX, PAGE_MAX
 from fencepost.core.why import Situation
@@ -64,7 +64,8 @@ class Call(msgspec.Struct, frozen=True):
     def is_single(self) -> bool:
         """Whether it is one operation that writes, and so can be cut."""
         looks = ("find", "dead_letters", "dump", "prune", "look", "get", "count", "attempts")
-        return self.name not in (*looks, "events", "situation", "tidy")
+        others = ("events", "situation", "tidy", "dependencies", "dependents")
+        return self.name not in (*looks, *others)
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +84,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     got: list[Job | None] = []
     attempts: list[list[Attempt] | None] = []
     situations: list[Situation | None] = []
+    dependencies: list[list[Dependency]] = []
+    dependents: list[list[str]] = []
 
 
 def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
@@ -104,6 +107,8 @@ def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
         got=ask("get", job_ids),
         attempts=[ask("attempts", job_id) for job_id in job_ids],
         situations=[ask("situation", job_id) for job_id in job_ids],
+        dependencies=ask("dependencies", job_ids, with_results=True),
+        dependents=ask("dependents", job_ids),
     )
 
 

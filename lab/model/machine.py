@@ -32,19 +32,20 @@ from fencepost.store.requests import (
     WorkerInfo,
 )
 from lab.model import choices
-from lab.model.acting import Acting, Fault, Reference
+from lab.model.acting import Fault, Reference
 from lab.model.calls import Call
-from lab.model.choices import INSTANT
+from lab.model.choices import INSTANT, Wished
+from lab.model.weaving import Weaving
 
 
-class StoresAgree(Acting):
+class StoresAgree(Weaving):
     """One sequence on every store."""
 
     # The way of the data.
 
-    @rule(jobs=choices.submissions, is_atomic=st.booleans())
-    def submit(self, jobs: list[NewJob], is_atomic: bool) -> None:
-        self.do("enqueue", jobs, is_atomic=is_atomic)
+    @rule(wished=choices.submissions, is_atomic=st.booleans())
+    def submit(self, wished: list[Wished], is_atomic: bool) -> None:
+        self.do("enqueue", self._wished(wished), is_atomic=is_atomic)
 
     @rule(job=choices.sturdy_jobs)
     def submit_and_claim(self, job: NewJob) -> None:
@@ -249,7 +250,9 @@ class StoresAgree(Acting):
         if is_known:
             chosen = [records[job_id] for job_id in ids]
         else:  # each but once: no dump has two jobs that hold one key
-            chosen = [self._copy(records[job_id], has_key=has_key) for job_id in dict.fromkeys(ids)]
+            chosen = self._copies(
+                [records[job_id] for job_id in records if job_id in ids], has_key=has_key
+            )
         self.do("load", chosen)
 
     @rule(worker=choices.worker_infos)

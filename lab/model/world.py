@@ -36,6 +36,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return self.job.id
 
     @property
+    def depth(self) -> int:
+        """The number of jobs on the longest way to it, itself included."""
+        return 1 if self.job.waits is None else self.job.waits.depth
+
+    @property
     def place(self) -> tuple[int, datetime, int]:
         """What decides the place in line: priority, due time, submission."""
         return int(self.job.priority), self.job.run_at, self.number
@@ -87,6 +92,8 @@ class World:
     """By id, in the order of submission."""
     keys: dict[tuple[str, str], Holding] = field(default_factory=dict)
     """By type and key."""
+    awaited: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By a job's id, those that it waits for or waited for, in order."""
     dead: dict[str, None] = field(default_factory=dict)
     """The ids on the dead-letter list, in the order of death."""
     queues: set[str] = field(default_factory=set)
@@ -112,6 +119,15 @@ class World:
     def get(self, job_id: str) -> Kept | None:
         """Return a job; text that is no id names none, and case does not matter."""
         return self.jobs.get(job_id.lower())
+
+    def parents(self, job_id: str) -> list[Kept]:
+        """Return what a job waits for or waited for, in order."""
+        return [self.jobs[each] for each in self.awaited.get(job_id, ())]
+
+    def children(self, job_id: str) -> list[Kept]:
+        """Return who waits for a job or waited for it, oldest first."""
+        found = [self.jobs[child] for child, on in self.awaited.items() if job_id in on]
+        return sorted(found, key=lambda kept: kept.number)
 
     def claimable(self, queue: str, type: str) -> list[Kept]:
         """Return the jobs of a type that a claim could take from a queue, first in line first."""

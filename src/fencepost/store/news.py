@@ -9,7 +9,7 @@ from fencepost.core.lifecycle import TERMINAL, State
 from fencepost.store.crons import Fired
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Topic
-from fencepost.store.replies import Claim, Moved, Settled
+from fencepost.store.replies import Claim, Moved, Settled, Spawned
 
 _READY_AFTER = frozenset(
     {"enqueue", "spawn", "send", "recover", "promote", "retry", "replay"}
@@ -25,11 +25,17 @@ def topics_of(operation: Operation[Any], result: Any) -> set[Topic]:
     moves = _moves(result)
     states = {reply.state for reply in moves}
     states.update(moved.state for reply in moves for moved in reply.followed)
+    states.update(moved.state for moved in _moved_by_spawning(result))
     if State.SCHEDULED in states:
         topics.add(Topic.READY)
     if not states.isdisjoint(TERMINAL):
         topics.add(Topic.SETTLED)
     return topics
+
+
+def _moved_by_spawning(result: Any) -> list[Moved]:
+    replies = result if isinstance(result, list) else []
+    return [moved for each in replies if isinstance(each, Spawned) for moved in each.followed]
 
 
 def _moves(result: Any) -> Sequence[Moved | Settled]:

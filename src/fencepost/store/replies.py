@@ -112,6 +112,8 @@ class Spawned(msgspec.Struct, frozen=True):
 
     job_id: str
     replies: tuple[Enqueued | Duplicate, ...]
+    followed: tuple[Moved, ...] = ()
+    """What became of jobs that gather: what was spawned may have ended already."""
 
 
 class NotFound(msgspec.Struct, frozen=True):

@@ -190,14 +190,19 @@ def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
         missing, doom = step(child.waits.mode, child.waits.missing, ended.state)
         if doom is not None:
             decision = propagated(ended.state, ended.failure, ended.id)
-            assert decision.failure is not None
-            moved = _end(jobs, child, decision.event, decision.failure, decision.outcome, now)
+            moved = end_with(jobs, child, decision, now)
             yield replace(moved, followed=())
             yield from moved.followed
         elif missing:
             jobs.change(child, waits=replace(child.waits, missing=missing))
         else:
             yield let_go(jobs, child, now)
+
+
+def end_with(jobs: Jobs, record: Record, decision: Decision, now: int) -> Moved:
+    """End a waiting job on account of another, as *decision* says."""
+    assert decision.failure is not None
+    return _end(jobs, record, decision.event, decision.failure, decision.outcome, now)
 
 
 def let_go(jobs: Jobs, record: Record, now: int) -> Moved:
@@ -223,9 +228,7 @@ def judge_again(jobs: Jobs, record: Record, now: int) -> None:
     missing, doom = judge(record.waits.mode, [parent.state for parent in parents])
     if doom is not None:
         culprit = parents[doom]
-        decision = propagated(culprit.state, culprit.failure, culprit.id)
-        assert decision.failure is not None
-        _end(jobs, record, decision.event, decision.failure, decision.outcome, now)
+        end_with(jobs, record, propagated(culprit.state, culprit.failure, culprit.id), now)
     elif missing:
         jobs.change(record, waits=replace(record.waits, missing=missing))
     else:

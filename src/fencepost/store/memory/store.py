@@ -242,7 +242,7 @@ class MemoryStore(Store):
         yield from ()
         now = self.clock.now_us()
         asked = [as_replay(request) for request in requests]
-        return [submission.replay(self._jobs, self.clock, request, now) for request in asked]
+        return [submission.replay(self._jobs, request, now) for request in asked]
 
     @operation(Effect.WRITE)
     def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:

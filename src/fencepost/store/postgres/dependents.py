@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from fencepost.core.dependents import MET, propagated, step
 from fencepost.core.job import Failure
 from fencepost.core.lifecycle import State
+from fencepost.core.outcome import Decision
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.moving import LIFT, Ending, lifted, put_ended
@@ -62,41 +63,54 @@ def follow(env: Env, ended: Sequence[Ended]) -> Plan[tuple[Moved, ...]]:
         ((text,),) = yield Statement(CALL_BACK, (env.now, [each.seq for each in ended]))
         moved += yield from told(env, [] if text is None else _told.decode(text))
         counts, doomed = yield from _judged(ended)
-        moved += yield from _count_down(env, counts)
-        jobs = lifted((yield Statement(LIFT, (sorted(doomed),)))) if doomed else []
-        endings = []
-        for job in jobs:
-            culprit = doomed[job.seq]
-            decision = propagated(culprit.state, culprit.failure, culprit.job_id)
-            endings.append(Ending(job, decision))
-        yield from put_ended(env, endings)
-        lanes = yield from env.catalog.lanes({job.lane for job in jobs})
-        moved += [
-            Moved(job.job_id, lanes[job.lane].type, decision.state, State.PENDING)
-            for job, decision, _ in endings
-        ]
+        moved += yield from count_down(env, counts)
+        endings = yield from _lift(doomed)
+        moved += yield from _put(env, endings)
         ended = ended_of(endings)
     return tuple(moved)
 
 
-def _judged(ended: Sequence[Ended]) -> Plan[tuple[dict[int, int], dict[int, Ended]]]:
+def end_waiting(env: Env, doomed: Mapping[int, Decision]) -> Plan[list[Moved]]:
+    """End jobs that wait for others, and those behind them."""
+    endings = yield from _lift(doomed)
+    moved = yield from _put(env, endings)
+    return [*moved, *(yield from follow(env, ended_of(endings)))]
+
+
+def _lift(doomed: Mapping[int, Decision]) -> Plan[list[Ending]]:
+    jobs = lifted((yield Statement(LIFT, (sorted(doomed),)))) if doomed else []
+    return [Ending(job, doomed[job.seq]) for job in jobs]
+
+
+def _put(env: Env, endings: Sequence[Ending]) -> Plan[list[Moved]]:
+    yield from put_ended(env, endings)
+    lanes = yield from env.catalog.lanes({job.lane for job, _, _ in endings})
+    return [
+        Moved(job.job_id, lanes[job.lane].type, decision.state, State.PENDING)
+        for job, decision, _ in endings
+    ]
+
+
+def _judged(ended: Sequence[Ended]) -> Plan[tuple[dict[int, int], dict[int, Decision]]]:
     """Return who waits for how many fewer, and who ends on whose account."""
     by_seq = {each.seq: each for each in ended}
     counts: dict[int, int] = {}
-    doomed: dict[int, Ended] = {}
+    doomed: dict[int, Decision] = {}
     for seq, mode, missing, parent in (yield Statement(WAITING, (list(by_seq),))):
         left = missing - counts.get(seq, 0)
         if seq in doomed or left == MET:
             continue
         verdict = step(MODES[mode], left, by_seq[parent].state)
         if verdict.doom is not None:
-            doomed[seq] = by_seq[parent]
+            culprit = by_seq[parent]
+            doomed[seq] = propagated(culprit.state, culprit.failure, culprit.job_id)
         else:
             counts[seq] = missing - verdict.missing
     return {seq: count for seq, count in counts.items() if seq not in doomed}, doomed
 
 
-def _count_down(env: Env, counts: dict[int, int]) -> Plan[list[Moved]]:
+def count_down(env: Env, counts: dict[int, int]) -> Plan[list[Moved]]:
+    """Have jobs wait for so many fewer; return those that wait for none any more."""
     if not counts:
         return []
     params = (env.now, list(counts), list(counts.values()))

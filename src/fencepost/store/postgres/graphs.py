@@ -57,7 +57,7 @@ class Keys(NamedTuple):
 
 def is_graph(jobs: Sequence[NewJob]) -> bool:
     """Tell whether any of *jobs* waits for others, belongs to a flow or has a callback."""
-    return any(job.after or job.flow or job.callback_url for job in jobs)
+    return any(job.after or job.flow or job.node or job.callback_url for job in jobs)
 
 
 def inherited(jobs: Sequence[NewJob]) -> list[NewJob]:
@@ -167,10 +167,11 @@ def _behind(
     job: NewJob, stored: dict[int, Stored], parents: dict[str, tuple[int, Parent]]
 ) -> list[Stored]:
     """Return what *job* is to wait for."""
-    on = job.after.on if job.after is not None else ()
-    return [
-        stored[each] if isinstance(each, int) else Stored(*parents[each.lower()]) for each in on
-    ]
+    found: dict[int, Stored] = {}  # each once: an id, a place and a key may name the same job
+    for on in job.after.on if job.after is not None else ():
+        each = stored[on] if isinstance(on, int) else Stored(*parents[on.lower()])
+        found[each.seq] = each
+    return list(found.values())
 
 
 def _enter(job: NewJob, behind: Sequence[Stored]) -> Entry | None:

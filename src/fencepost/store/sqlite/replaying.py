@@ -22,19 +22,14 @@ from fencepost.store.requests import Replay, as_replay
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.control import each, one
 from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
-from fencepost.store.sqlite.parents import PRIORITIES, judge_parents, link, parents_of
-from fencepost.store.sqlite.submission import (
-    INSERT_FRESH,
-    entry_behind,
-    state_of,
-    waiting_columns,
-)
-from fencepost.store.states import ENCODING_NUMBER, ENCRYPTED, MODES, NUMBER
+from fencepost.store.sqlite.parents import judge_parents, link, parents_of
+from fencepost.store.sqlite.submission import INSERT_FRESH
+from fencepost.store.states import ENCODING_NUMBER, ENCRYPTED, NUMBER
 from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
 select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node,
-  callback_url, mode, gathers, payload_encoding, payload
+  callback_url, mode, depth, gathers, payload_encoding, payload
 from jobs where id = ? and is_dead_letter = 1
 """
 RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
@@ -56,6 +51,7 @@ class Dead(NamedTuple):
     node: str | None
     callback_url: str | None
     mode: int | None
+    depth: int | None
     gathers: int | None
     payload_encoding: int
     payload: bytes
@@ -78,7 +74,7 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     elif dead.payload_encoding == ENCRYPTED:
         return Sealed(id_text(dead.id))
     type_ = (yield from env.catalog.lanes([dead.lane]))[dead.lane].type
-    _, culprit = yield from judge_parents(dead.seq, dead.mode)
+    missing, culprit = yield from judge_parents(dead.seq, dead.mode)
     if culprit is not None:
         return Conflict(id_text(dead.id), culprit.state, culprit.job_id)
     if dead.key is not None:
@@ -86,7 +82,7 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
         if holder is not None and holder.seq != dead.seq:
             return Duplicate(holder.job_id, type_, dead.key, holder.state, is_rejected=True)
     fresh = request.id or env.clock.new_id()
-    seq, state = yield from _insert(env, dead, fresh, now)
+    seq, state = yield from _insert(env, dead, fresh, missing, now)
     if dead.key is not None:
         yield from take_key(type_, dead.key, seq, dead.key_window, now)
     yield from write_tags(seq, readable_tags(dead.tags))
@@ -97,22 +93,20 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     return Replayed(id_text(dead.id), id_text(fresh), type_, state)
 
 
-def _insert(env: Env, dead: Dead, fresh: bytes, now: int) -> Plan[tuple[int, State]]:
+def _insert(env: Env, dead: Dead, fresh: bytes, missing: int, now: int) -> Plan[tuple[int, State]]:
     """Store the fresh job behind what the dead one waited for; return its row and state."""
     parents = yield from parents_of(dead.seq)
-    state, entry = advance(State.PENDING, Event.READY), None
-    if dead.mode is not None and parents:
-        mode, priority = MODES[dead.mode], PRIORITIES[dead.priority]
-        entry = entry_behind(mode, priority, parents, gathers=bool(dead.gathers))
-        state = state_of(entry, state)
+    state = State.PENDING if missing else advance(State.PENDING, Event.READY)
+    counted = None if dead.mode is None else missing
     policies = yield from env.catalog.policies([dead.policy])
     policy = policies.get(dead.policy, DEFAULT_POLICY)
     row = (
-        fresh, dead.lane, dead.policy, dead.priority if entry is None else int(entry.priority),
-        NUMBER[state], policy.max_attempts, now, now, now,
+        fresh, dead.lane, dead.policy, dead.priority, NUMBER[state], policy.max_attempts, now, now,
+        now,
         now if state is State.SCHEDULED else None, now + seconds_to_us(policy.lifetime), dead.key,
         dead.key_window, dead.correlation_id, dead.tags, dead.id, dead.payload_encoding,
-        dead.payload, dead.flow, dead.node, dead.callback_url, *waiting_columns(entry, now),
+        dead.payload, dead.flow, dead.node, dead.callback_url, dead.mode, counted, dead.depth,
+        dead.gathers, None, None, None,
     )  # fmt: skip
     ((seq,),) = yield Statement(INSERT_FRESH, row)
     yield from link([(seq, place, parent.seq) for place, parent in enumerate(parents)])

@@ -116,15 +116,16 @@ class _Batch:
 
     def _parents(self, after: Dependencies) -> list[Stored]:
         own = len(self.accepted)
-        found: list[Stored] = []
+        found: dict[int, Stored] = {}  # each once: an id, a place and a key may name the same job
         for on in after.on:
             if isinstance(on, int):
-                found.append(self.accepted[check_place(on, own)].stored)
-            elif (parent := self._known.get(on.lower())) is not None:
-                found.append(parent)
+                parent = self.accepted[check_place(on, own)].stored
+            elif on.lower() in self._known:
+                parent = self._known[on.lower()]
             else:
                 raise UnknownDependencyError(on)
-        return found
+            found[parent.seq] = parent
+        return list(found.values())
 
     def _refuse(self, job: NewJob, key: Key, holder: Stored, *, atomic: bool) -> None:
         is_rejected = key.on_duplicate is OnDuplicate.REJECT
@@ -210,7 +211,12 @@ def waiting_columns(entry: Entry | None, now: int) -> tuple[Any, ...]:
     if entry is None:
         return NOTHING
     waits, decision = entry.waits, entry.decision
-    head = (MODE_NUMBER[waits.mode], waits.missing, waits.depth, int(waits.gathers))
+    head: tuple[Any, ...] = (
+        MODE_NUMBER[waits.mode],
+        waits.missing,
+        waits.depth,
+        int(waits.gathers),
+    )
     if decision is None:
         return (*head, None, None, None)
     is_dead = 1 if decision.state in DEAD else None

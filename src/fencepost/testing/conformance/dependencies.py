@@ -403,6 +403,19 @@ class TestDependencies:
         bring(h, existing, State.COMPLETED)
         assert h.state(second.job_id) is State.SCHEDULED
 
+    def test_what_is_named_twice_is_waited_for_once(self, h: Harness) -> None:
+        """An id, the same one in capitals, a place and a key can all mean one job."""
+        existing = h.submit("a", key=Key("k"))
+        _, _, third = h.enqueue(
+            job("a", key=Key("k")),
+            job("a", key=Key("k")),
+            job("c", after=after(0, existing, existing.upper(), 1)),
+        )
+        assert missing(h, third.job_id) == 1
+        assert h.run(h.store.dependents([existing])) == [[third.job_id]]
+        bring(h, existing, State.COMPLETED)
+        assert h.state(third.job_id) is State.SCHEDULED
+
     def test_dependencies_and_dependents_can_be_looked_up(self, h: Harness) -> None:
         a, b = h.submit("a", node="first", flow="f1"), h.submit("b")
         c = h.submit("c", after=after(b, a), flow="f1", node="last")
