@@ -114,7 +114,8 @@ def end_in_turn(
             moves.append(None)
             group = group[1:]
         elif state is not first.state:
-            group[0] = group[0]._replace(job=replace(first, number=NUMBER[state]))
+            let_go = replace(first, number=NUMBER[state], run_at=max(first.run_at, now))
+            group[0] = group[0]._replace(job=let_go)
         followed = yield from end_all(env, group, now, tally)
         became.update((each.job_id, each.state) for each in followed)
         moves += yield from moved(env, group, followed)
