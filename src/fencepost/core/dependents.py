@@ -37,7 +37,8 @@ def judge(mode: Mode, states: Sequence[State]) -> Verdict:
     open_ = sum(not state.is_terminal for state in states)
     match mode:
         case Mode.ANY:
-            return Verdict(MET if open_ < len(states) else 1)
+            # Of those that were pruned since, and so are no more among the states, each has ended.
+            return Verdict(1 if states and open_ == len(states) else MET)
         case Mode.ENDED:
             return Verdict(open_)
         case Mode.ALL:  # pragma: no branch - exhaustive

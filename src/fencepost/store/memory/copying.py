@@ -46,6 +46,7 @@ def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
     """Store jobs that are not there yet, at the end of the order of submission."""
     loadable(records)
     replies: list[LoadReply] = []
+    loaded: list[tuple[Record, Sequence[str]]] = []
     for record in records:
         job = record.job
         if jobs.get(job.id) is not None:
@@ -53,25 +54,26 @@ def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
             continue
         added = _record_of(jobs, record, has_key=_takes_key(jobs, record, now))
         jobs.add(added)
-        _link(jobs, added, record.dependencies, now)
+        loaded.append((added, record.dependencies))
         replies.append(Loaded(job.id))
+    for added, dependencies in loaded:  # who gathers waits for jobs that were submitted after it
+        _link(jobs, added, dependencies)
+    for added, _ in loaded:
+        if added.state is State.PENDING:
+            judge_again(jobs, added, now)
     if any(record.is_dead_letter for record in records):
         _order_dead(jobs)
     return replies
 
 
-def _link(jobs: Jobs, record: Record, dependencies: Sequence[str], now: int) -> None:
-    """Put a job behind those that it waits for: they may have ended here since."""
-    parents = [jobs.get(job_id) for job_id in dependencies]
-    for parent in parents:
+def _link(jobs: Jobs, record: Record, dependencies: Sequence[str]) -> None:
+    """Put a job behind those that it waits for, or raise UnknownDependencyError."""
+    for job_id in dependencies:
+        parent = jobs.get(job_id)
         if parent is not None:
             jobs.link(record, parent)
-    if record.state is not State.PENDING:
-        return
-    for job_id, parent in zip(dependencies, parents, strict=True):
-        if parent is None:
+        elif record.state is State.PENDING:
             raise UnknownDependencyError(job_id)
-    judge_again(jobs, record, now)
 
 
 def _takes_key(jobs: Jobs, record: JobRecord, now: int) -> bool:

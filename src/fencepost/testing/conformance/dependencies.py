@@ -331,6 +331,40 @@ class TestDependencies:
         counts = {view.name: view.counts for view in h.run(h.store.types())}
         assert counts == {name: {State.CANCELLED: 1} for name in "abc"}
 
+    def test_one_that_is_let_go_by_a_cancellation_can_be_cancelled_with_it(
+        self, h: Harness
+    ) -> None:
+        """Each is cancelled as if the one before it had been by itself."""
+        a = h.submit("a")
+        b = h.submit("b", after=any_of(a))
+        h.advance(7)
+        first, second = h.run(h.store.cancel([a, b]))
+        assert isinstance(first, Moved)
+        assert second == Moved(b, "b", State.CANCELLED, State.SCHEDULED)
+        seen = h.get(b)
+        assert seen.run_at == seen.scheduled_at == seen.completed_at == h.now
+        counts = {view.name: view.counts for view in h.run(h.store.types())}
+        assert counts == {name: {State.CANCELLED: 1} for name in "ab"}
+
+    def test_jobs_that_outlive_their_lifetime_together_end_each_once(self, h: Harness) -> None:
+        """S1-44: one that waited ends with what it waited for, if that comes first."""
+        policy = Policy(lifetime=10.0)
+        a, b, c = h.submit_all(
+            job("a", policy=policy),
+            job("b", policy=policy, after=after(0)),
+            job("c", policy=policy, after=any_of(0)),
+        )
+        h.advance(10)
+        moves = h.run(h.store.expire(10))
+        assert [(move.job_id, move.was) for move in moves] == [
+            (a, State.SCHEDULED),
+            (c, State.SCHEDULED),
+        ]
+        assert culprit(h, b) == a
+        assert culprit(h, c) is None
+        counts = {view.name: view.counts for view in h.run(h.store.types())}
+        assert counts == {name: {State.DEAD_LETTER: 1} for name in "abc"}
+
     def test_the_most_urgent_priority_is_inherited(self, h: Harness) -> None:
         """S1-37, S1-69: a dependent inherits the most urgent priority of its dependencies."""
         a = h.submit("a", priority=Priority.CRITICAL)

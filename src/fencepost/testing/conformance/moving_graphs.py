@@ -11,7 +11,7 @@ from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.replies import Loaded
-from fencepost.store.requests import PruneRequest, RetryRequest
+from fencepost.store.requests import PruneRequest, RetryRequest, Spawn
 from fencepost.testing.conformance.graphs import after, any_of, bring, claim_of, culprit
 from fencepost.testing.conformance.harness import TERMINAL, Harness, job
 from fencepost.testing.conformance.moving import dump, elsewhere, load
@@ -61,6 +61,22 @@ class TestMovingGraphs:
             assert target.state(c) is State.SCHEDULED
             assert target.state(behind) is State.FAILED
             assert culprit(target, behind) == b
+
+    def test_who_gathers_moves_with_what_was_spawned_after_it(self, h: Harness) -> None:
+        """C29: the jobs that it waits for were submitted later than itself."""
+        for source, target in self._both_ways(h):
+            first = source.submit("a")
+            last = source.submit("c", after=after(first, gathers=True))
+            claimed = claim_of(source, "a")
+            spawned = Spawn(claimed.id, claimed.lease.token, (job("b", key=Key("spawned")),))
+            [reply] = source.run(source.store.spawn([spawned]))
+            source.succeed(claimed)
+            records = dump(source)
+            load(target, records)
+            assert dump(target) == records
+            assert target.state(last) is State.PENDING
+            bring(target, reply.replies[0].job_id, State.COMPLETED)  # type: ignore[union-attr]
+            assert target.state(last) is State.SCHEDULED
 
     def test_one_that_waits_for_what_is_not_there_does_not_move(self, h: Harness) -> None:
         for source, target in self._both_ways(h):
