@@ -39,7 +39,7 @@ from fencepost.core.names import DEFAULT_QUEUE, check_queue, check_type
 from fencepost.core.payload import parse_max_payload
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
-from fencepost.core.retention import Retention
+from fencepost.core.retention import Retention, check_retention
 from fencepost.core.retry import Retry
 from fencepost.core.shown import shown_url
 from fencepost.core.signature import Signature
@@ -150,6 +150,7 @@ class App:
         lease_ttl: Duration | None = None,
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
+        retention: Retention | None = None,
     ) -> TaskDecorator: ...
 
     def task(  # type: ignore[misc]  # mypy asks of keyword-only overload 7 what it does not say
@@ -165,6 +166,7 @@ class App:
         lease_ttl: Duration | None = None,
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
+        retention: Retention | None = None,
         event: str | None = None,  # given by EventHandle.on alone
     ) -> Any:
         """Make a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``."""
@@ -176,6 +178,7 @@ class App:
             lease_ttl=parse_lease_ttl(timeouts.lease_ttl if lease_ttl is None else lease_ttl),
         )
         settings = (check_queue(queue), parse_priority(priority), policy)
+        own = None if retention is None else check_retention(retention)
 
         def decorate(decorated: Callable[..., Any]) -> TaskHandle[..., Any]:
             task = Task(
@@ -186,6 +189,7 @@ class App:
                 queue=settings[0],
                 priority=settings[1],
                 policy=settings[2],
+                retention=own,
                 event=event,
             )
             self._add(task)
@@ -276,13 +280,17 @@ class App:
             self.session.tasks,
             crons=self.session.crons,
             counters=self.session.counters,
-            retention=self.retention,
+            retention=self.retention.with_types(self._retentions()),
             queues=queues,
             concurrency=concurrency,
             lease_ttl=self.timeouts.lease_ttl if lease_ttl is None else lease_ttl,
             grace=grace,
             prefetch=prefetch,
         )
+
+    def _retentions(self) -> dict[str, Retention]:
+        tasks = self.session.tasks.values()
+        return {task.type: task.retention for task in tasks if task.retention is not None}
 
     # Operating.
 

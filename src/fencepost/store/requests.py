@@ -111,8 +111,16 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     keep: dict[State, float]
     """Seconds to keep each terminal state; a state that is missing is kept."""
+    keep_by_type: dict[str, dict[State, float]] = {}
+    """The same for the jobs of some types, in the place of ``keep``."""
     after: int = 0
     limit: int
+
+    @property
+    def shortest(self) -> float | None:
+        """The shortest that any job is kept; None if all are kept."""
+        kept = [self.keep, *self.keep_by_type.values()]
+        return min((seconds for keep in kept for seconds in keep.values()), default=None)
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
