@@ -13,12 +13,14 @@
     │       ├── DependencyDepthError     a way of more than 100 jobs
     │       ├── DependencyBreadthError   a job that waits for more than 1,000
     │       ├── NoDependencyError        AFTER_ANY of nothing would wait for ever
-    │       └── DuplicateNodeError       two nodes of a flow have one name
+    │       ├── DuplicateNodeError       two nodes of a flow have one name
+    │       └── EmptyFlowError           a flow, a chain or a fan of no jobs at all
     ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
     │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
     │   └── UnknownTypeError       no task of that name is registered in this app
     ├── DuplicateJobError          the idempotency key is taken (carries the existing job)
     ├── JobNotFoundError
+    │   └── FlowNotFoundError      no job belongs to that flow
     ├── StateConflictError         the job's state forbids it; nothing changed
     │   └── IllegalTransition      a pair that the transition table does not hold
     ├── StaleLeaseError            the lease expired, was taken over, or never was
@@ -110,11 +112,12 @@ class UnknownDependencyError(DependencyError):
 
     code = "dependency_unknown"
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, message: str | None = None) -> None:
         shown = job_id if len(job_id) <= ID_SHOWN_MAX else f"{job_id[:ID_SHOWN_MAX]}…"
         super().__init__(
-            f"no job has the id {shown!r}, so none can wait for it; it never existed or has been "
-            f"pruned"
+            message
+            or f"no job has the id {shown!r}, so none can wait for it; it never existed or has "
+            f"been pruned"
         )
         self.job_id = job_id
 
@@ -170,6 +173,12 @@ class InvalidEventError(InvalidJobError):
     code = "invalid_event"
 
 
+class EmptyFlowError(DependencyError):
+    """A flow, a chain or a fan has no jobs."""
+
+    code = "dependency_empty"
+
+
 class ConfigurationError(FencepostError):
     """A setting, a URL or a decorator that makes no sense."""
 
@@ -214,6 +223,17 @@ class JobNotFoundError(FencepostError):
         shown = job_id if len(job_id) <= ID_SHOWN_MAX else f"{job_id[:ID_SHOWN_MAX]}…"
         super().__init__(f"no job has the id {shown}; it never existed or has been pruned")
         self.job_id = job_id
+
+
+class FlowNotFoundError(JobNotFoundError):
+    """No job belongs to this flow: it never existed, or retention has removed all of it."""
+
+    code = "flow_not_found"
+
+    def __init__(self, flow_id: str) -> None:
+        super().__init__(flow_id)
+        shown = flow_id if len(flow_id) <= ID_SHOWN_MAX else f"{flow_id[:ID_SHOWN_MAX]}…"
+        self.args = (f"no job belongs to a flow {shown}; it never existed or has been pruned",)
 
 
 class StateConflictError(FencepostError):

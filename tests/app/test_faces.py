@@ -11,14 +11,19 @@ from fencepost import App, Context
 from fencepost.app import (
     AsyncApp,
     AsyncEventHandle,
+    AsyncFlow,
+    AsyncFlowHandle,
     AsyncJobHandle,
     AsyncTaskHandle,
     EventHandle,
+    Flow,
+    FlowHandle,
     JobHandle,
     TaskHandle,
 )
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.app.events import AsyncEvents, Events
+from fencepost.app.flows import AsyncFlows, Flows
 from fencepost.app.jobs import AsyncJobs, Jobs
 from fencepost.app.lanes import AsyncQueues, AsyncTypes, AsyncWorkers, Queues, Types, Workers
 from fencepost.worker import AsyncContext
@@ -30,6 +35,9 @@ PAIRS: list[tuple[type, type, set[str]]] = [
     (EventHandle, AsyncEventHandle, {"aio", "on"}),
     (JobHandle, AsyncJobHandle, {"aio"}),
     (Jobs, AsyncJobs, set()),
+    (Flow, AsyncFlow, {"aio"}),
+    (FlowHandle, AsyncFlowHandle, {"aio"}),
+    (Flows, AsyncFlows, set()),
     (DeadLetterList, AsyncDeadLetterList, set()),
     (Events, AsyncEvents, set()),
     (Queues, AsyncQueues, set()),
@@ -43,7 +51,7 @@ each_pair = pytest.mark.parametrize(
     ("sync", "asynchronous", "alone"), PAIRS, ids=[pair[0].__name__ for pair in PAIRS]
 )
 
-PLAIN = {"using", "prepare"}
+PLAIN = {"using", "prepare", "flow"}
 """Methods that touch no store, and are the same in both faces."""
 
 
@@ -93,7 +101,7 @@ def test_both_faces_annotate_their_arguments_alike(
 
 def test_the_parts_of_an_app_have_two_faces() -> None:
     app = App("memory://")
-    for name in ("jobs", "dead_letters", "events", "queues", "types", "workers"):
+    for name in ("jobs", "flows", "dead_letters", "events", "queues", "types", "workers"):
         sync, asynchronous = getattr(app, name), getattr(app.aio, name)
         assert type(asynchronous).__name__ == f"Async{type(sync).__name__}"
 

@@ -28,6 +28,8 @@ DEPENDENCY_COUNT_MAX: Final = 1_000
 DEPENDENCY_DEPTH_MAX: Final = 100
 """Jobs on the longest way through a graph (S1-66)."""
 NODE_LENGTH_MAX: Final = 100
+CANCEL_ROUNDS: Final = 10
+"""Looks at a flow that is being cancelled: what runs may spawn more between two of them."""
 
 # What a handler may leave behind.
 RESULT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
