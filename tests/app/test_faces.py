@@ -109,7 +109,7 @@ def test_the_parts_of_an_app_have_two_faces() -> None:
 def test_what_a_handler_writes_can_be_awaited() -> None:
     for name in public(AsyncContext):
         assert parameters(getattr(Context, name)) == parameters(getattr(AsyncContext, name))
-    assert public(AsyncContext).keys() == {"checkpoint", "complete_in", "progress"}
+    assert public(AsyncContext).keys() == {"checkpoint", "complete_in", "progress", "spawn"}
 
 
 def test_handles_of_both_faces_are_equal_when_they_mean_the_same_job() -> None:

@@ -23,6 +23,8 @@ LEGAL = {
     (State.PENDING, Event.READY): State.SCHEDULED,  # S1-20
     (State.PENDING, Event.DELAY): State.DELAYED,  # S1-21
     (State.PENDING, Event.CANCEL): State.CANCELLED,  # S3-9
+    (State.PENDING, Event.REJECT): State.FAILED,  # S1-71
+    (State.PENDING, Event.EXHAUST): State.DEAD_LETTER,  # S1-72
     (State.PENDING, Event.EXPIRE): State.DEAD_LETTER,  # S1-44
     (State.DELAYED, Event.READY): State.SCHEDULED,  # S1-22
     (State.DELAYED, Event.CANCEL): State.CANCELLED,
@@ -44,10 +46,13 @@ LEGAL = {
     (State.RETRYING, Event.EXPIRE): State.DEAD_LETTER,
     (State.FAILED, Event.REOPEN): State.SCHEDULED,  # C36
     (State.FAILED, Event.REOPEN_LATER): State.DELAYED,
+    (State.FAILED, Event.REOPEN_WAITING): State.PENDING,
     (State.DEAD_LETTER, Event.REOPEN): State.SCHEDULED,
     (State.DEAD_LETTER, Event.REOPEN_LATER): State.DELAYED,
+    (State.DEAD_LETTER, Event.REOPEN_WAITING): State.PENDING,
     (State.CANCELLED, Event.REOPEN): State.SCHEDULED,
     (State.CANCELLED, Event.REOPEN_LATER): State.DELAYED,
+    (State.CANCELLED, Event.REOPEN_WAITING): State.PENDING,
 }
 ILLEGAL = [pair for pair in product(State, Event) if pair not in LEGAL]
 

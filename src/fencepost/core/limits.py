@@ -73,6 +73,8 @@ FRESH_CLAIM: Final = 0.25
 # Batches.
 CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
+LOAD_MAX: Final = CLAIM_MAX
+"""Jobs whose dependencies' results are loaded at once; each may have a thousand of them."""
 PREFETCH_MAX: Final = 1_000
 UNSETTLED_MAX: Final = 1_000
 """Jobs that have ended but are not yet recorded; a worker with more of them claims none."""
