@@ -165,7 +165,7 @@ def held_up(job_id: str, reply: Conflict, flow: str | None) -> StateConflictErro
     return StateConflictError(
         f"job {job_id} waits for job {reply.culprit}, which is {reply.state}; retry that one "
         f"first{whole}",
-        job_id=reply.culprit,
+        job_id=job_id,
         state=reply.state,
     )
 
