@@ -14,7 +14,7 @@ def leaf(number: int) -> int:
 
 
 @flow_app.task(isolation="process")
-def brood(count: int, ctx: Context) -> list[str]:
+def brood(ctx: Context, count: int) -> list[str]:
     """Spawn, die once, and spawn the same again."""
     ids = ctx.spawn(*(leaf.prepare(number) for number in range(count)))
     if ctx.attempt == 1:
@@ -23,7 +23,7 @@ def brood(count: int, ctx: Context) -> list[str]:
 
 
 @flow_app.task(isolation="process")
-async def brood_awaited(count: int, ctx: Context) -> list[str]:
+async def brood_awaited(ctx: Context, count: int) -> list[str]:
     return await ctx.aio.spawn(*(leaf.prepare(number) for number in range(count)))
 
 

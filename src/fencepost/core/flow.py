@@ -97,16 +97,13 @@ def side_by_side(branches: Iterable[Stage]) -> Graph:
 
 def named(nodes: Nodes) -> Graph:
     """Return a graph of *nodes* that wait only for what they name themselves."""
-    stages: Sequence[Stage]
-    if isinstance(nodes, Mapping):
-        stages = list(nodes.items())
-    elif isinstance(nodes, Iterable) and not isinstance(nodes, (str, bytes)):
-        stages = list(nodes)
-    else:
+    given: object = nodes
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise InvalidJobError(
             f"a flow is a mapping of names to prepared jobs, a list of pairs, or a graph made by "
-            f"chain(), fan_out() or fan_in(); got {shown(nodes)}"
+            f"chain(), fan_out() or fan_in(); got {shown(given)}"
         )
+    stages: list[Stage] = list(given.items() if isinstance(given, Mapping) else given)
     if not stages:
         raise EmptyFlowError("a flow of nothing has nothing to run; give it a prepared job")
     return side_by_side(stages)

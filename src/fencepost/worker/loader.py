@@ -74,7 +74,8 @@ class Loader:
         return [held for held in waiting if not held.is_dropped and self.owes(held)][:LOAD_MAX]
 
     async def _load(self, owed: Sequence[Held]) -> None:
-        _fill(owed, await self._store.run_async(self._asked(owed)))
+        found = await self._store.run_async(self._asked(owed))
+        _fill(owed, found)
         self._patience.succeeded()
 
     def _asked(self, owed: Sequence[Held]) -> Operation[list[list[Dependency]]]:
