@@ -25,6 +25,7 @@ from fencepost import (
 )
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.opening import open_store
+from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 
 
@@ -205,6 +206,35 @@ async def test_a_worker_that_stops_while_it_loads_gives_the_job_back(
     store.is_away = nothing
     await drain(tasks.app)
     assert handle["see"].refresh().state is State.COMPLETED
+
+
+class LateStore(FlakyStore):
+    """Answers a claim that brought nothing only when a settlement has been written since."""
+
+    settled = 0
+
+    async def run_async(self, operation: Operation[Any]) -> Any:
+        before = self.settled
+        result = await super().run_async(operation)
+        if operation.name == "settle":
+            self.settled += 1
+        if operation.name == "claim" and not result.jobs and before == 0:
+            await eventually(lambda: self.settled > before)
+            await asyncio.sleep(0)
+        return result
+
+
+async def test_a_worker_that_works_until_it_is_idle_does_not_leave_what_was_just_let_go() -> None:
+    """A claim that was asked before a settlement says nothing of what that has let go."""
+    store = LateStore(open_store("memory://"))
+    app = App("memory://", store=cast(Store, store))
+
+    @app.task
+    def step() -> None: ...
+
+    handle = app.flow(chain(*[step.prepare()] * 3)).submit()
+    await drain(app, concurrency=2, prefetch=0)
+    assert set(handle.states().values()) == {State.COMPLETED}
 
 
 # Spawning.

@@ -244,6 +244,8 @@ class Worker:
             if limit <= 0:
                 await self._wake.wait()
                 continue
+            # What is settled while we ask may let others go, of which the answer does not know.
+            had_nothing = not self._hand
             claim = await self._fetcher.claim(limit)
             if claim is None:
                 continue
@@ -252,7 +254,7 @@ class Worker:
             self._is_verbose = logger.isEnabledFor(logging.DEBUG)
             self._fill_slots()
             if not claim.jobs:
-                if self._is_done():
+                if had_nothing and self._is_done():
                     return
                 await self._rest(self._fetcher.pause_after(claim))
 
