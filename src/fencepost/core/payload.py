@@ -118,7 +118,7 @@ def decode(body: Body) -> Any:
 
 def decode_result(body: Body, kind: Any) -> Any:
     """Return a result as its task's annotation says, or as plain JSON if it does not fit."""
-    if kind is Any or body.encoding is Encoding.BINARY:
+    if kind is Any or body.encoding is not Encoding.JSON:
         return decode(body)
     try:
         return decoder_for(kind).decode(body.data)

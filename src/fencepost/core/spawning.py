@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -21,11 +22,16 @@ def arranged(stages: Sequence[Stage]) -> list[NewJob]:
     return arrange(side_by_side(stages))
 
 
-def digest(job: NewJob) -> str:
-    """Return what equal jobs have in common: type, queue and payload."""
+def digest(parent: ClaimedJob, job: NewJob) -> str:
+    """Return what equal jobs of one parent have in common: type, queue and payload.
+
+    Keys are readable where payloads are encrypted; the parent's payload keeps whoever does not
+    know it from trying out what the job's may be.
+    """
     parts = (job.type.encode(), job.queue.encode(), job.payload.encoding.encode(), job.payload.data)
     # A NUL is in none of the first three; the payload is last, so that nothing runs together.
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:DIGEST_LENGTH]
+    secret = hashlib.sha256(parent.payload.data).digest()
+    return hmac.digest(secret, b"\0".join(parts), "sha256").hex()[:DIGEST_LENGTH]
 
 
 class Numbers:
@@ -67,7 +73,7 @@ def keyed(parent: ClaimedJob, jobs: Iterable[NewJob], numbers: Numbers) -> Keyed
     taken: list[tuple[str, int]] = []
     for job in jobs:
         if job.key is None:
-            same = digest(job)
+            same = digest(parent, job)
             taken.append((same, numbers.take(same)))
             value = f"spawn:{parent.id}:{same}:{taken[-1][1]}"
             # As long as the parent can live, an attempt of it may ask again.
