@@ -17,8 +17,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.app import App, EventHandle, JobHandle, TaskHandle
+    from fencepost.app import App, EventHandle, FlowHandle, JobHandle, TaskHandle
     from fencepost.core.events import SentEvent
+    from fencepost.core.flow import Graph, chain, fan_in, fan_out
     from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
     from fencepost.core.keyring import EncryptionKey
     from fencepost.core.lifecycle import State
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fencepost.core.webhook_settings import Webhooks
     from fencepost.errors import (
         ConfigurationError,
+        DependencyError,
         DuplicateJobError,
         EncryptionError,
         FencepostError,
@@ -63,12 +65,15 @@ __all__ = [
     "ConfigurationError",
     "Context",
     "DeadLetter",
+    "DependencyError",
     "DuplicateJobError",
     "EncryptionError",
     "EncryptionKey",
     "EventHandle",
     "Failure",
     "FencepostError",
+    "FlowHandle",
+    "Graph",
     "InvalidCallbackError",
     "InvalidEventError",
     "InvalidJobError",
@@ -99,12 +104,16 @@ __all__ = [
     "UnknownOutcomeError",
     "WaitTimeoutError",
     "Webhooks",
+    "chain",
+    "fan_in",
+    "fan_out",
 ]
 
 # Loaded when first asked for: `fencepost --help` needs none of them.
 _HOMES = {
-    "fencepost.app": "App EventHandle JobHandle TaskHandle",
+    "fencepost.app": "App EventHandle FlowHandle JobHandle TaskHandle",
     "fencepost.core.events": "SentEvent",
+    "fencepost.core.flow": "Graph chain fan_in fan_out",
     "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",
     "fencepost.core.keyring": "EncryptionKey",
     "fencepost.core.lifecycle": "State",
@@ -114,9 +123,9 @@ _HOMES = {
     "fencepost.core.timeouts": "Timeouts",
     "fencepost.core.webhook_settings": "Webhooks",
     "fencepost.errors": (
-        "ConfigurationError DuplicateJobError EncryptionError FencepostError InvalidCallbackError "
-        "InvalidEventError InvalidJobError InvalidPayloadError JobCancelledError JobFailedError "
-        "JobNotFoundError MissingKeyError "
+        "ConfigurationError DependencyError DuplicateJobError EncryptionError FencepostError "
+        "InvalidCallbackError InvalidEventError InvalidJobError InvalidPayloadError "
+        "JobCancelledError JobFailedError JobNotFoundError MissingKeyError "
         "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
         "StoreUnavailableError SubmissionTimeoutError TamperedError TemporaryError "
         "UnknownOutcomeError WaitTimeoutError"

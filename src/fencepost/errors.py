@@ -13,13 +13,15 @@
     │       ├── DependencyDepthError     a way of more than 100 jobs
     │       ├── DependencyBreadthError   a job that waits for more than 1,000
     │       ├── NoDependencyError        AFTER_ANY of nothing would wait for ever
-    │       └── DuplicateNodeError       two nodes of a flow have one name
+    │       ├── DuplicateNodeError       two nodes of a flow have one name
+    │       └── EmptyFlowError           a flow, a chain or a fan of no jobs at all
     ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
     │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
     │   ├── UnknownTypeError       no task of that name is registered in this app
     │   └── InvalidCronError       a cron expression or a time zone that cannot be read
     ├── DuplicateJobError          the idempotency key is taken (carries the existing job)
     ├── JobNotFoundError
+    │   └── FlowNotFoundError      no job belongs to that flow
     ├── CronNotFoundError
     ├── StateConflictError         the job's state forbids it; nothing changed
     │   └── IllegalTransition      a pair that the transition table does not hold
@@ -112,11 +114,12 @@ class UnknownDependencyError(DependencyError):
 
     code = "dependency_unknown"
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, message: str | None = None) -> None:
         shown = job_id if len(job_id) <= ID_SHOWN_MAX else f"{job_id[:ID_SHOWN_MAX]}…"
         super().__init__(
-            f"no job has the id {shown!r}, so none can wait for it; it never existed or has been "
-            f"pruned"
+            message
+            or f"no job has the id {shown!r}, so none can wait for it; it never existed or has "
+            f"been pruned"
         )
         self.job_id = job_id
 
@@ -170,6 +173,12 @@ class InvalidEventError(InvalidJobError):
     """A name or pattern of events that breaks the rules, or a pattern where one event is meant."""
 
     code = "invalid_event"
+
+
+class EmptyFlowError(DependencyError):
+    """A flow, a chain or a fan has no jobs."""
+
+    code = "dependency_empty"
 
 
 class ConfigurationError(FencepostError):
@@ -233,6 +242,17 @@ class CronNotFoundError(FencepostError):
         shown = name if len(name) <= ID_SHOWN_MAX else f"{name[:ID_SHOWN_MAX]}…"
         super().__init__(f"no cron is called {shown!r}; a worker declares those of its app")
         self.name = name
+
+
+class FlowNotFoundError(JobNotFoundError):
+    """No job belongs to this flow: it never existed, or retention has removed all of it."""
+
+    code = "flow_not_found"
+
+    def __init__(self, flow_id: str) -> None:
+        super().__init__(flow_id)
+        shown = flow_id if len(flow_id) <= ID_SHOWN_MAX else f"{flow_id[:ID_SHOWN_MAX]}…"
+        self.args = (f"no job belongs to a flow {shown}; it never existed or has been pruned",)
 
 
 class StateConflictError(FencepostError):

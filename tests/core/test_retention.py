@@ -58,12 +58,10 @@ def test_types_can_have_rules_of_their_own() -> None:
     assert both.by_state() == app.by_state()
 
 
-@pytest.mark.parametrize(
-    "by_type", [{"mail": "1h"}, {"mail": Retention(by_type={"a": Retention()})}]
-)
-def test_rules_of_types_that_are_none_are_refused(by_type: Any) -> None:
+@pytest.mark.parametrize("rule", ["1h", None, Retention(by_type={"a": Retention()})])
+def test_rules_of_types_that_are_none_are_refused(rule: Any) -> None:
     with pytest.raises(ConfigurationError):
-        Retention(by_type=by_type)
+        Retention(by_type={"mail": rule})
 
 
 def test_a_type_that_cannot_be_is_refused() -> None:

@@ -13,6 +13,8 @@ from fencepost import (
     App,
     Context,
     EventHandle,
+    FlowHandle,
+    Graph,
     JobHandle,
     NewJob,
     Priority,
@@ -20,8 +22,11 @@ from fencepost import (
     SentEvent,
     State,
     TaskHandle,
+    chain,
+    fan_in,
+    fan_out,
 )
-from fencepost.app import AsyncJobHandle, AsyncTaskHandle, Sent
+from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Sent
 from fencepost.core.events import EventInfo
 from fencepost.core.job import Attempt, Job
 from fencepost.core.why import Reason
@@ -238,3 +243,30 @@ assert_type(cron_over_function.submit(2), JobHandle[int])
 assert_type(app.crons.next("one"), list[datetime])
 assert_type(app.crons.list(), list[CronView])
 assert_type(app.crons.run("one"), JobHandle[Any])
+
+
+# Flows.
+
+
+def flows() -> None:
+    graph = chain(add.prepare(1), fan_out(send.prepare("a", subject="b"), [add.prepare(2)]))
+    assert_type(fan_in([graph, ("last", add.prepare(3))], add.prepare(4)), Graph)
+    handle = app.flow({"a": add.prepare(1), "b": add.using(after="a").prepare(2)}).submit()
+    assert_type(handle, FlowHandle)
+    assert_type(handle["a"], JobHandle[Any])
+    assert_type(handle.states(), dict[str, State])
+    assert_type(handle.cancel(), int)
+    add.using(after=[handle["a"], "id"], accept_failures=True).submit(1)
+    add.using(after_any=handle["a"].aio).submit(1)
+
+
+async def flows_async() -> None:
+    handle = await app.aio.flow(chain(add.prepare(1))).submit()
+    assert_type(handle, AsyncFlowHandle)
+    assert_type(handle["a"], AsyncJobHandle[Any])
+    assert_type(await app.aio.flows.get(handle.id), AsyncFlowHandle)
+
+
+def spawns(ctx: Context) -> None:
+    assert_type(ctx.spawn(add.prepare(1), chain(add.prepare(2))), list[str])
+    assert_type(ctx.dependency_results["a"], Any)

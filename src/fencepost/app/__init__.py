@@ -2,6 +2,7 @@
 
 from fencepost.app.app import App, AsyncApp
 from fencepost.app.event import AsyncEventHandle, EventHandle, Sent
+from fencepost.app.flows import AsyncFlow, AsyncFlowHandle, Flow, FlowHandle
 from fencepost.app.job import AsyncJobHandle, JobHandle
 from fencepost.app.jobs import Page
 from fencepost.app.task import AsyncTaskHandle, TaskHandle
@@ -10,9 +11,13 @@ __all__ = [
     "App",
     "AsyncApp",
     "AsyncEventHandle",
+    "AsyncFlow",
+    "AsyncFlowHandle",
     "AsyncJobHandle",
     "AsyncTaskHandle",
     "EventHandle",
+    "Flow",
+    "FlowHandle",
     "JobHandle",
     "Page",
     "Sent",

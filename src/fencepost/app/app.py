@@ -11,6 +11,7 @@ from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.app.decorating import CronDecorator, TaskDecorator, Unannotated
 from fencepost.app.event import EventHandle
 from fencepost.app.events import AsyncEvents, Events
+from fencepost.app.flows import AsyncFlow, AsyncFlows, Flow, Flows, prepare
 from fencepost.app.job import (
     AsyncJobHandle,
     JobHandle,
@@ -32,6 +33,7 @@ from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.duration import Duration
 from fencepost.core.events import check_pattern
+from fencepost.core.flow import Graph, Nodes
 from fencepost.core.job import NewJob
 from fencepost.core.keyring import KeyRing, Keys, parse_keys
 from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
@@ -101,6 +103,7 @@ class App:
         if self.session.webhooks is not None:
             self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
         self.jobs = Jobs(self.session)
+        self.flows = Flows(self.session)
         self.dead_letters = DeadLetterList(self.session)
         self.events = Events(self.session)
         self.queues = Queues(self.session)
@@ -261,6 +264,14 @@ class App:
             replies = self.session.submit_all(checked, conn)
         return [handle(self.session, accepted(reply)) for reply in replies]
 
+    def flow(self, nodes: Nodes | Graph) -> Flow:
+        """Return jobs that wait for each other, ready to be submitted together.
+
+        Give prepared jobs by name, or what ``chain``, ``fan_out`` and ``fan_in`` return. Raises
+        DependencyError for what could never run.
+        """
+        return Flow(self.session, prepare(nodes))
+
     # Working.
 
     def worker(
@@ -322,6 +333,7 @@ class AsyncApp:
     def __init__(self, app: App) -> None:
         self._app = app
         self.jobs = AsyncJobs(app.session)
+        self.flows = AsyncFlows(app.session)
         self.dead_letters = AsyncDeadLetterList(app.session)
         self.events = AsyncEvents(app.session)
         self.queues = AsyncQueues(app.session)
@@ -338,6 +350,14 @@ class AsyncApp:
         async with naming_existing_async(session):
             replies = await session.submit_all_async(checked, conn)
         return [async_handle(session, accepted(reply)) for reply in replies]
+
+    def flow(self, nodes: Nodes | Graph) -> AsyncFlow:
+        """Return jobs that wait for each other, ready to be submitted together.
+
+        Give prepared jobs by name, or what ``chain``, ``fan_out`` and ``fan_in`` return. Raises
+        DependencyError for what could never run.
+        """
+        return AsyncFlow(self._app.session, prepare(nodes))
 
     async def limit(self, *, max_running: int | None) -> None:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""

@@ -13,6 +13,7 @@ from fencepost.app.job import (
     naming_existing,
     naming_existing_async,
 )
+from fencepost.app.job_scripts import held_up
 from fencepost.app.script import Script
 from fencepost.app.session import Session
 from fencepost.core.envelope import unreadable
@@ -24,7 +25,6 @@ from fencepost.errors import (
     DuplicateJobError,
     FencepostError,
     JobNotFoundError,
-    StateConflictError,
 )
 from fencepost.store.replies import (
     Conflict,
@@ -71,13 +71,9 @@ def replay(session: Session, job_id: str) -> Script[Replayed]:
             return replayed
         case Duplicate(existing_id, type_, key):
             raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
-        case Conflict(_, state, culprit):
-            raise StateConflictError(
-                f"job {job_id} waited for job {culprit}, which is {state}; retry that one first, "
-                f"or the whole flow",
-                job_id=job_id,
-                state=state,
-            )
+        case Conflict() as conflict:
+            (job,) = yield session.store.get([job_id])
+            raise held_up(job_id, conflict, None if job is None else job.flow)
         case NotFound():
             raise JobNotFoundError(job_id)
 
@@ -90,7 +86,8 @@ def _why_sealed(session: Session, job_id: str) -> Script[FencepostError]:
 def replay_all(session: Session, type: str | None, limit: int | None) -> Script[int]:
     """Replay every dead letter (of a type), at most *limit*; return how many were.
 
-    One whose key is held by another job, or that cannot be decrypted, stays on the list.
+    One whose key is held by another job, that waits for a dead one, or that cannot be decrypted
+    stays on the list.
     """
     wanted = None if type is None else check_type(type)
     total = 0

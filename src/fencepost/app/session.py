@@ -127,6 +127,9 @@ class Session:
         if conn is not None:
             replies = await self.store.run_in_async(conn, lambda store: store.enqueue([job]))
             return accepted(replies[0])
+        if job.after is not None:
+            # What cannot be waited for refuses the whole batch, and strangers share a group.
+            return accepted((await self.store.run_async(self.store.enqueue([job])))[0])
         # Callers that never await must not pay for loading asyncio: half of our own import time.
         import asyncio
 

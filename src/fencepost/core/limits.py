@@ -28,6 +28,8 @@ DEPENDENCY_COUNT_MAX: Final = 1_000
 DEPENDENCY_DEPTH_MAX: Final = 100
 """Jobs on the longest way through a graph (S1-66)."""
 NODE_LENGTH_MAX: Final = 100
+CANCEL_ROUNDS: Final = 10
+"""Looks at a flow that is being cancelled: what runs may spawn more between two of them."""
 
 # What a handler may leave behind.
 RESULT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
@@ -71,6 +73,8 @@ FRESH_CLAIM: Final = 0.25
 # Batches.
 CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
+LOAD_MAX: Final = CLAIM_MAX
+"""Jobs whose dependencies' results are loaded at once; each may have a thousand of them."""
 PREFETCH_MAX: Final = 1_000
 UNSETTLED_MAX: Final = 1_000
 """Jobs that have ended but are not yet recorded; a worker with more of them claims none."""

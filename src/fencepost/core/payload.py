@@ -116,6 +116,16 @@ def decode(body: Body) -> Any:
         raise InvalidPayloadError(f"not valid JSON: {error}") from None
 
 
+def decode_result(body: Body, kind: Any) -> Any:
+    """Return a result as its task's annotation says, or as plain JSON if it does not fit."""
+    if kind is Any or body.encoding is not Encoding.JSON:
+        return decode(body)
+    try:
+        return decoder_for(kind).decode(body.data)
+    except (TypeError, msgspec.ValidationError, NotImplementedError):
+        return decode(body)
+
+
 def check_size(body: Body, limit: int) -> Body:
     """Return *body* if it is within *limit* bytes, or raise PayloadTooLargeError."""
     if len(body.data) > limit:

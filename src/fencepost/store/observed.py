@@ -30,6 +30,7 @@ from fencepost.store.replies import (
     Pruned,
     Replayed,
     Settled,
+    Spawned,
 )
 
 T = TypeVar("T")
@@ -144,8 +145,16 @@ def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) ->
     _note_recovered(counters, result)
 
 
+def _note_followed(counters: Counters, reply: Settled | Moved) -> None:
+    """Count what became of those that waited for a job that has ended."""
+    for state, count in Counter(each.state for each in reply.followed).items():
+        counters.add(names.JOB_FOLLOWED, count, state=state)
+    _log_each(names.JOB_FOLLOWED, reply.followed, Moved)
+
+
 def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
     for move in moves:
+        _note_followed(counters, move)
         name = names.LEASE_EXHAUSTED if move.state.is_terminal else names.LEASE_RECOVERED
         counters.add(name)
         log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
@@ -153,6 +162,7 @@ def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
 
 def _note_moves(counters: Counters, name: str, moves: list[Moved]) -> None:
     for move in moves:
+        _note_followed(counters, move)
         counters.add(name, state=move.state)
         log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
 
@@ -165,6 +175,8 @@ def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> 
     for settlement, reply in zip(operation.given[0], result, strict=True):
         if isinstance(reply, Settled):
             settled[reply.state] += 1
+            if reply.followed:
+                _note_followed(counters, reply)
         elif isinstance(reply, AlreadySettled):
             counters.add(names.REPEATED_SETTLE)
         else:
@@ -182,6 +194,12 @@ def _note_heartbeat(counters: Counters, _: Operation[Any], result: Any) -> None:
 
 def _note_save(counters: Counters, _: Operation[Any], result: Any) -> None:
     _note_lost(counters, names.STALE_SAVE, result)
+
+
+def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    _note_lost(counters, names.STALE_SPAWN, result)
+    stored = [each for reply in result if isinstance(reply, Spawned) for each in reply.replies]
+    _note_enqueue(counters, operation, stored)
 
 
 def _note_lost(counters: Counters, name: str, result: Any) -> None:
@@ -212,6 +230,8 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
             if isinstance(reply, kind):
                 counters.add(name)
                 log(name, id=getattr(reply, "job_id", None))
+                if isinstance(reply, Moved):
+                    _note_followed(counters, reply)
 
     return note
 
@@ -225,6 +245,7 @@ _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
     "settle": _note_settle,
     "heartbeat": _note_heartbeat,
     "save": _note_save,
+    "spawn": _note_spawn,
     "recover": _note_recover,
     "promote": _note_promote,
     "expire": _note_expire,

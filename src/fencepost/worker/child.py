@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,15 +19,16 @@ import msgspec
 from fencepost.app import TaskHandle
 from fencepost.clock import SystemClock
 from fencepost.core.failure import classify
-from fencepost.core.job import ClaimedJob
+from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.payload import encode_result
 from fencepost.core.signature import Signature
+from fencepost.core.task import Task
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
 from fencepost.worker.children import ChildRequest, Marked
-from fencepost.worker.context import Context
+from fencepost.worker.context import NO_TASKS, Context
 
 _requests = msgspec.msgpack.Decoder(ChildRequest)
 _answers = msgspec.msgpack.Encoder()
@@ -74,8 +75,15 @@ class _ChildContext(Context):
 
     __slots__ = ("_pipe",)
 
-    def __init__(self, job: ClaimedJob, store: Any, started_at: float, pipe: Connection) -> None:
-        super().__init__(job, store, started_at)
+    def __init__(
+        self,
+        job: ClaimedJob,
+        store: Any,
+        pipe: Connection,
+        dependencies: Sequence[Dependency],
+        tasks: Mapping[str, Task],
+    ) -> None:
+        super().__init__(job, store, SystemClock().monotonic(), dependencies, tasks)
         self._pipe = pipe
 
     def note_mark(self, mark: str) -> None:
@@ -95,19 +103,20 @@ def _run(request: ChildRequest, store: Any, pipe: Connection) -> Outcome:
 
 
 def _call(request: ChildRequest, store: Any, pipe: Connection) -> Any:
-    function = _resolve(request.module, request.qualname)
+    function, tasks = _resolve(request.module, request.qualname)
     signature = Signature(function, Context)
     args, kwargs = signature.decode(request.job.payload)
     if signature.context_name is not None:
-        started_at = SystemClock().monotonic()
-        kwargs[signature.context_name] = _ChildContext(request.job, store, started_at, pipe)
+        context = _ChildContext(request.job, store, pipe, request.dependencies, tasks)
+        kwargs[signature.context_name] = context
     result = function(*args, **kwargs)
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
-def _resolve(module: str, qualname: str) -> Callable[..., Any]:
-    """Import the handler; the name holds a task handle, which knows its function."""
+def _resolve(module: str, qualname: str) -> tuple[Callable[..., Any], Mapping[str, Task]]:
+    """Import the handler; the name holds a task handle, which knows its function and its app's."""
     name = "__mp_main__" if module == "__main__" else module
     found: Any = reduce(getattr, qualname.split("."), importlib.import_module(name))
-    function: Callable[..., Any] = found.__wrapped__ if isinstance(found, TaskHandle) else found
-    return function
+    if isinstance(found, TaskHandle):
+        return found.__wrapped__, found._session.tasks
+    return found, NO_TASKS

@@ -17,7 +17,7 @@ from multiprocessing.context import SpawnProcess
 import msgspec
 
 from fencepost.core.failure import crashed
-from fencepost.core.job import ClaimedJob
+from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Failed, Outcome, Snoozed, Succeeded
 from fencepost.observe import names
@@ -38,6 +38,7 @@ class ChildRequest(msgspec.Struct, frozen=True):
     module: str
     qualname: str
     job: ClaimedJob
+    dependencies: tuple[Dependency, ...] = ()
 
 
 class Marked(msgspec.Struct, frozen=True, tag=True):
@@ -84,7 +85,12 @@ class Children:
 
     async def _converse(self, child: Child, attempt: Attempt) -> Outcome:
         function = attempt.task.function
-        request = ChildRequest(function.__module__, function.__qualname__, attempt.job)
+        request = ChildRequest(
+            function.__module__,
+            function.__qualname__,
+            attempt.job,
+            tuple(attempt.context.dependencies),
+        )
         try:
             await _send(child.pipe, _requests.encode(request))
             while isinstance(answer := _answers.decode(await _receive(child.pipe)), Marked):

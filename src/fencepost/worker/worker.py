@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.failure import classify
 from fencepost.core.lifecycle import Event
 from fencepost.core.limits import (
     CONCURRENCY_DEFAULT,
@@ -46,6 +47,7 @@ from fencepost.worker.fetcher import Fetcher
 from fencepost.worker.hand import Hand, Held
 from fencepost.worker.heartbeater import Heartbeater
 from fencepost.worker.lag import measure_lag
+from fencepost.worker.loader import Loader
 from fencepost.worker.presence import announce
 from fencepost.worker.settler import Settler
 
@@ -155,6 +157,7 @@ class Worker:
     def _set_up(self, until_idle: bool, owns_loop: bool) -> None:
         """Make everything that belongs to one run."""
         self._until_idle = until_idle
+        self._owns_loop = owns_loop
         self._started_at = self._clock.now()
         self._wake = asyncio.Event()
         self._is_stopping = False
@@ -195,6 +198,7 @@ class Worker:
             may_block=owns_loop,
             on_lost=self._lost,
         )
+        self._loader = Loader(self._store, self._tasks, self.counters, self._refused)
         self._maintenance = Maintenance(
             self._store, worker=self.id, retention=self._retention, counters=self.counters
         )
@@ -257,6 +261,8 @@ class Worker:
             if limit <= 0:
                 await self._wake.wait()
                 continue
+            # What is settled while we ask may let others go, of which the answer does not know.
+            had_nothing = not self._hand
             claim = await self._fetcher.claim(limit)
             if claim is None:
                 continue
@@ -265,7 +271,7 @@ class Worker:
             self._is_verbose = logger.isEnabledFor(logging.DEBUG)
             self._fill_slots()
             if not claim.jobs:
-                if self._is_done():
+                if had_nothing and self._is_done():
                     return
                 await self._rest(self._fetcher.pause_after(claim))
 
@@ -290,6 +296,9 @@ class Worker:
                 if held.heard_at < self._clock.monotonic() - FRESH_CLAIM:
                     self._confirming = asyncio.create_task(self._confirm_waiting())
                     return
+                if held.job.has_dependencies and not self._is_loaded(held):
+                    self._confirming = asyncio.create_task(self._load_waiting())
+                    return
                 waiting.popleft()
                 self._start(held)
             else:
@@ -313,10 +322,37 @@ class Worker:
         self._wake.set()
         self._fill_slots()
 
+    def _is_loaded(self, held: Held) -> bool:
+        """Tell whether a job has what its handler may ask for; see to it if that holds up nobody.
+
+        As for a claim: with nothing else in hand, on a loop of our own, this spares two hops.
+        """
+        waiting = self._hand.waiting
+        if self._loader.owes(held) and self._owns_loop and len(self._hand) == len(waiting):
+            self._loader.load_here(waiting)
+        return not self._loader.owes(held)
+
+    async def _load_waiting(self) -> None:
+        """Load what waiting jobs have waited for, then go on."""
+        try:
+            await self._loader.load(list(self._hand.waiting))
+        finally:
+            self._confirming = None
+        self._wake.set()
+        self._fill_slots()
+
+    def _refused(self, held: Held, error: Exception) -> None:
+        """What a job waited for cannot be loaded: its attempt has failed before its start."""
+        if held not in self._hand.waiting:
+            return  # given back meanwhile
+        self._hand.waiting.remove(held)
+        decision = decide(held.job, classify(error), self._clock.rng)
+        self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+
     def _start(self, held: Held) -> None:
         job = held.job
         self._occupied += 1
-        attempt = self._executor.start(job)
+        attempt = self._executor.start(job, held.dependencies or ())
         held.attempt = attempt
         self._running[job.lease.token] = attempt
         if self._is_verbose:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
-from fencepost.core.lifecycle import TERMINAL, Event, State, advance
+from fencepost.core.lifecycle import TERMINAL, Event, advance
 from fencepost.core.limits import PRUNE_SCAN
 from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
 from fencepost.core.policy import DEFAULT_POLICY, Policy
