@@ -29,7 +29,6 @@ from fencepost import (
     TaskHandle,
 )
 from fencepost.core.job import Encoding
-from fencepost.core.lifecycle import State
 
 OLD, NEW = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)
 CANARY = "canary-7c1f"
