@@ -167,7 +167,13 @@ class Worker:
         self._occupied = 0
         self._confirming: asyncio.Task[None] | None = None
         self._hand = Hand()
-        self._settler = Settler(self._store, self._hand, self.counters, self._settlements_written)
+        self._settler = Settler(
+            self._store,
+            self._hand,
+            self.counters,
+            self._settlements_written,
+            self._wake.set,  # the bell would tell us too, but later
+        )
         self._concluder = Concluder(
             self._store,
             self._hand,

@@ -519,7 +519,8 @@ end $$;
 -- Store the deliveries that tell of the ends of jobs; returns [[id, lane, state], …] of them, or null.
 create function fencepost.call_back(p_now timestamptz, p_ended bigint[]) returns json
 language plpgsql
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   t timestamptz;
   v_told json;
@@ -1052,7 +1053,8 @@ end $$;
 
 -- Let go of jobs that waited for p_ended, all of which have completed.
 create function fencepost.let_go(p_now timestamptz, p_ended bigint[]) returns json language plpgsql
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_children bigint[];
   v_counts integer[];
@@ -1069,7 +1071,8 @@ end $$;
 create function fencepost.count_down(
   p_now timestamptz, p_seqs bigint[], p_counts integer[]
 ) returns json language plpgsql
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   t timestamptz;
   v_moved json;
@@ -1315,7 +1318,8 @@ create type fencepost.parent as (
 -- not found is looked for again. Not returned: what does not exist. Leases come first and pending
 -- last, which is also the order in which a settlement locks them.
 create function fencepost.hold_parents(p_seqs bigint[]) returns setof fencepost.parent
-language plpgsql set jit = off set enable_seqscan = off as $$
+language plpgsql set jit = off set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
   v_states smallint[];
