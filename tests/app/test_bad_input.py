@@ -290,3 +290,9 @@ def test_bad_conditions_of_a_search_are_refused(app: App) -> None:
     for limit in (0, -1, True):
         with pytest.raises(FencepostError):
             app.limit(max_running=limit)
+
+
+def test_a_task_cannot_be_called_like_one_of_our_own(app: App) -> None:
+    """Whoever could submit a delivery could have the app sign whatever they like."""
+    with pytest.raises(InvalidJobError, match="Fencepost's own"):
+        app.task(name="fencepost.webhook")(print)

@@ -37,7 +37,7 @@ from fencepost.core.flow import Graph, Nodes
 from fencepost.core.job import NewJob
 from fencepost.core.keyring import KeyRing, Keys, parse_keys
 from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
-from fencepost.core.names import DEFAULT_QUEUE, check_queue, check_type
+from fencepost.core.names import DEFAULT_QUEUE, check_own_type, check_queue
 from fencepost.core.payload import parse_max_payload
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
@@ -185,7 +185,7 @@ class App:
 
         def decorate(decorated: Callable[..., Any]) -> TaskHandle[..., Any]:
             task = Task(
-                type=check_type(decorated.__name__ if name is None else name),
+                type=check_own_type(decorated.__name__ if name is None else name),
                 function=decorated,
                 signature=Signature(decorated, Context),
                 isolation=isolation_of(decorated, isolation),

@@ -17,6 +17,8 @@ from fencepost.core.shown import shown
 from fencepost.errors import InvalidJobError
 
 DEFAULT_QUEUE = "default"
+RESERVED_TYPES = "fencepost."
+"""What the names of our own types begin with: whoever could submit one could have us sign it."""
 RESERVED_TAGS = "fencepost."
 """How the names of tags begin that Fencepost sets itself; they can be searched, not given."""
 
@@ -35,6 +37,16 @@ def check_name(value: object, *, what: str, limit: int) -> str:
 def check_type(value: object) -> str:
     """Return *value* if it can name a type, or raise InvalidJobError."""
     return check_name(value, what="type", limit=TYPE_LENGTH_MAX)
+
+
+def check_own_type(value: object) -> str:
+    """Return *value* if a user's task may be called so, or raise InvalidJobError."""
+    name = check_type(value)
+    if name.startswith(RESERVED_TYPES):
+        raise InvalidJobError(
+            f"types that begin with {RESERVED_TYPES!r} are Fencepost's own, got {shown(name)}"
+        )
+    return name
 
 
 def check_queue(value: object) -> str:
