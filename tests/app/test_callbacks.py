@@ -73,11 +73,3 @@ def test_a_secret_in_the_environment_that_is_none_is_told_of(
 def test_an_app_delivers_only_if_it_can_sign() -> None:
     assert DELIVERY_TYPE not in App("memory://").session.tasks
     assert DELIVERY_TYPE in App("memory://", webhooks=Webhooks(new_secret())).session.tasks
-
-
-def test_the_name_of_the_delivering_task_is_taken() -> None:
-    app = App("memory://", webhooks=Webhooks(new_secret()))
-    with pytest.raises(ConfigurationError, match="two tasks are called"):
-
-        @app.task(name=DELIVERY_TYPE)
-        def mine() -> None: ...
