@@ -29,6 +29,8 @@ def history(job: Job, attempts: Sequence[Attempt]) -> list[Change]:
     changes = [Change(State.PENDING, job.created_at, _submission(job))]
     for number, attempt in enumerate(attempts, 1):
         following = attempts[number] if number < len(attempts) else None
+        if following is None:
+            changes += _readiness(job, changes[-1], attempt.started_at)
         changes += _attempt(job, attempt, following)
     changes += _since(job, changes[-1])
     return changes
@@ -74,14 +76,21 @@ def _told(outcome: AttemptOutcome, failure: Failure | None) -> str:
     return outcome.value if failure is None else f"{failure.category}: {failure.message}"
 
 
+def _readiness(job: Job, last: Change, until: datetime | None = None) -> Iterator[Change]:
+    """Yield that the job became claimable after *last*, if that is when it last did."""
+    at = job.scheduled_at
+    if at is None or last.state is State.SCHEDULED or last.state is State.RUNNING:
+        return
+    if last.at <= at and (until is None or at <= until):
+        yield Change(State.SCHEDULED, at, "became claimable")
+
+
 def _since(job: Job, last: Change) -> Iterator[Change]:
     """Yield what happened after the last attempt, or before the first."""
-    if job.scheduled_at is not None and job.scheduled_at >= last.at:
-        is_told = last.state is State.SCHEDULED and last.at == job.scheduled_at
-        if not is_told and (last.at < job.scheduled_at or last.state is State.PENDING):
-            yield Change(State.SCHEDULED, job.scheduled_at, "became claimable")
-    elif job.state is State.DELAYED and last.state is not State.DELAYED:
+    if job.state is State.DELAYED and last.state is not State.DELAYED:
         yield Change(State.DELAYED, job.updated_at, "waits for its time")
+    elif job.state is State.SCHEDULED or (job.state.is_terminal and not last.state.is_terminal):
+        yield from _readiness(job, last)
     if job.completed_at is not None and not last.state.is_terminal:
         yield Change(job.state, job.completed_at, _end(job))
 
