@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from lab.mutants import catalogue_memory, catalogue_postgres, catalogue_sqlite, catalogue_worker
+from lab.mutants import (
+    catalogue_graphs,
+    catalogue_memory,
+    catalogue_postgres,
+    catalogue_sqlite,
+    catalogue_worker,
+)
 from lab.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -10,6 +16,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_sqlite.MUTANTS,
     *catalogue_postgres.MUTANTS,
     *catalogue_worker.MUTANTS,
+    *catalogue_graphs.MUTANTS,
 )
 
 
