@@ -55,18 +55,19 @@ async def flowed(world: World) -> None:
         job(node, "always", key="always", after=Dependencies((0, 2), Mode.ENDED)),
         job(node, "any", key="any", after=Dependencies((2, 3), Mode.ANY)),
     ]
-    for batch in (diamond, way):
-        handles = await world.insist(lambda jobs=batch: world.app.aio.submit_many(jobs))
-        batch[:] = [handle.id for handle in handles]
+    first = await world.insist(lambda: world.app.aio.submit_many(diamond))
+    second = await world.insist(lambda: world.app.aio.submit_many(way))
     await world.finish()
     world.require(len(spawned) == LEAVES, f"{len(spawned)} leaves were spawned")
-    for job_id in (*diamond, *spawned, *way[3:]):
-        world.expect(str(job_id), State.COMPLETED)
-    world.expect(str(way[0]), State.FAILED)
-    for job_id in way[1:3]:
-        world.expect(str(job_id), State.FAILED, runs=0)
+    for handle in (*first, *second[3:]):
+        world.expect(handle.id, State.COMPLETED)
+    for leaf in spawned:
+        world.expect(leaf, State.COMPLETED)
+    world.expect(second[0].id, State.FAILED)
+    for handle in second[1:3]:
+        world.expect(handle.id, State.FAILED, runs=0)
     started = [run.job_id for run in world.runs]
-    is_last = all(started.index(leaf) < started.index(str(diamond[3])) for leaf in spawned)
+    is_last = all(started.index(leaf) < started.index(first[3].id) for leaf in spawned)
     world.require(is_last, "the tip ran before what was spawned")
 
 
