@@ -42,6 +42,9 @@ IMPURE = {
     "threading", "time", "urllib",
 }  # fmt: skip
 
+PURE = {"msgspec", "cronsim"}
+"""Libraries that only compute."""
+
 
 def module_name(path: Path) -> str:
     """Return the dotted name under which Python knows the file at *path*."""
@@ -81,7 +84,7 @@ def complaint(module: str, imported: str) -> str | None:
     top = imported.split(".")[0]
     own = layer_of(module)
     if top != FACADE:
-        if own == "core" and (top in IMPURE or top not in {*sys.stdlib_module_names, "msgspec"}):
+        if own == "core" and (top in IMPURE or top not in {*sys.stdlib_module_names, *PURE}):
             return f"{module} imports {imported}: core is pure"
         return None
     other = layer_of(imported)

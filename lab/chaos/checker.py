@@ -14,9 +14,11 @@ from fencepost.core.lifecycle import TERMINAL, TRANSITIONS, Event, State
 from lab.chaos.dump import Record, Run
 from lab.chaos.evidence import Evidence
 from lab.chaos.violation import Violation
-from lab.chaos.waiting import SKEW, TICK, forgotten, too_early, unjust
+from lab.chaos.waiting import SKEW, forgotten, too_early, unjust
 from lab.chaos.windows import Windows
 
+TICK = 0.00001
+"""Seconds by which two times of one store may differ for having been written as fractions."""
 AFTERSHOCK = 3.0
 """Seconds, beside a TTL, for which a fault of the store is still felt: callers and workers come
 back to it a little later each time."""

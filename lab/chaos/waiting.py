@@ -13,10 +13,11 @@ from lab.chaos.violation import Violation
 if TYPE_CHECKING:
     from lab.chaos.evidence import Evidence
 
-TICK = 0.00001
-"""Seconds by which two times of one store may differ for having been written as fractions."""
 SKEW = 0.05
 """Seconds by which two readings of one machine's clock may differ."""
+CLAIM_AGE = 1.0
+"""Seconds that may pass from a claim's look at the clock, whose time its attempts bear, to its look
+at the line: what is let go meanwhile is taken too."""
 
 
 def too_early(evidence: Evidence) -> Iterator[Violation]:
@@ -29,11 +30,11 @@ def too_early(evidence: Evidence) -> Iterator[Violation]:
         free_at = _free_at(record, parents)
         began = record.runs[0].began
         starts = evidence.started.get((record.id, 1), ())
-        ran = min((each.at for each in starts), default=began)
+        ran = min((each.at for each in starts), default=began + CLAIM_AGE)
         if free_at is None:
             states = [None if each is None else each.state for each in parents]
             yield Violation("too_early", record.id, f"it ran behind {states}")
-        elif began < free_at - TICK or ran < free_at - SKEW:
+        elif began < free_at - CLAIM_AGE or ran < free_at - SKEW:
             detail = f"claimed at {began}, run at {ran}, let go at {free_at}"
             yield Violation("too_early", record.id, detail)
 

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from fencepost.core.dependencies import Mode
+from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import Body, Category, Encoding, Failure, NewJob, Progress
@@ -153,6 +154,10 @@ graphs = st.lists(st.tuples(sturdy_jobs, wishes), min_size=1, max_size=5)
 """Jobs that can be claimed as soon as they are let go."""
 spawn_keys = st.lists(st.sampled_from(("s1", "s2", "s3")), min_size=1, max_size=3, unique=True)
 
+event_names = st.sampled_from(("user.created", "user.deleted"))
+new_events = st.builds(NewEvent, event_names, bodies, st.sampled_from((None, "a")))
+handlers = st.lists(new_jobs, max_size=3)
+
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Succeeded, bodies),
     st.builds(Failed, st.sampled_from(FAILURES), st.sampled_from((None, 7.0))),
@@ -186,3 +191,9 @@ worker_infos = st.builds(
     started_at=st.just(START),
     running=st.sampled_from((0, 3)),
 )
+
+cron_names = st.sampled_from(("daily", "hourly", "unheard of"))
+cron_times = st.sampled_from((("@daily", "UTC"), ("@daily", "Asia/Tokyo"), ("@hourly", "UTC")))
+cron_ticks = st.sampled_from((None, -5.0, 0.0, 10.0, 3600.0))
+"""Seconds from now; a store does not ask whether a tick is one."""
+cron_jobs = st.lists(new_jobs, max_size=2).map(tuple)

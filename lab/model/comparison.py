@@ -117,7 +117,8 @@ class Comparison:
         return _answer(call, ask)
 
     def _compare(self, subject: Subject, call: Call, expected: Any, answered: Any) -> None:
-        if call.name != "look" or not subject.names.are_known(self.model.world.jobs):
+        known = (*self.model.world.jobs, *self.model.world.events)
+        if call.name != "look" or not subject.names.are_known(known):
             subject.names.learn(expected, answered)
         answer = settled(call, renamed(answered, subject.names.name))
         wanted = settled(call, expected)

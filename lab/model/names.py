@@ -21,6 +21,7 @@ from fencepost.core.job import (
     NewJob,
 )
 from fencepost.core.why import Situation
+from fencepost.store.crons import CronDefinition, CronView
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import WorkerInfo
 
@@ -40,7 +41,7 @@ def renamed(value: Any, rename: Rename) -> Any:
 
 # Where names can stand in the values that come by the thousand; elsewhere every field is looked at.
 NAMED_FIELDS: dict[type, tuple[str, ...]] = {
-    Job: ("id", "replay_of", "failure"),
+    Job: ("id", "replay_of", "correlation_id", "failure"),
     Failure: ("culprit",),
     Dependency: ("job_id",),
     Attempt: ("id", "job_id", "previous_id"),
@@ -51,6 +52,8 @@ NAMED_FIELDS: dict[type, tuple[str, ...]] = {
     QueueView: (),
     TypeView: (),
     WorkerInfo: (),
+    CronView: (),
+    CronDefinition: (),
 }
 
 

@@ -1,10 +1,11 @@
 """The reference: what every operation of a store does and answers, as an executable specification.
 
 Plain dictionaries and rules, written to be read: ``workings`` is the way of the data, ``steering``
-what operators do, and this file what can be seen, and who works and leads. It shares no code with
-any store, is slow, and knows nothing of transactions: an operation that must leave no trace puts a
-copy back. Method by method it is ``store.protocol.Store``, but that a method answers at once
-instead of returning an operation. Whoever uses it sets ``now``.
+what operators do, ``eventing`` what becomes of events, ``crontab`` the crons, and this file what
+can be seen, and who works and leads. It shares no code with any store, is slow, and knows nothing
+of transactions: an operation that must leave no trace puts a copy back. Method by method it is
+``store.protocol.Store``, but that a method answers at once instead of returning an operation.
+Whoever uses it sets ``now``.
 
 Left open, as stores may differ there: the order of jobs whose leases ran out in the same instant,
 and of dead letters that died in the same instant; the ``run_at`` of a job that has ended; and
@@ -42,15 +43,16 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model import rules
+from lab.model.crontab import Crontab
+from lab.model.eventing import Eventing
 from lab.model.rules import has_come, seconds
-from lab.model.steering import Steering
 from lab.model.world import Held, Holding, Kept
 
 AHEAD_MAX = 1_000
 """Jobs ahead of one are counted up to this many."""
 
 
-class Reference(Steering):
+class Reference(Eventing, Crontab):
     """The whole store."""
 
     # Looking at jobs.

@@ -8,8 +8,10 @@ from datetime import datetime
 
 import msgspec
 
+from fencepost.core.events import SentEvent
 from fencepost.core.job import Attempt, Job, Ownership
 from fencepost.core.lifecycle import State
+from fencepost.store.crons import CronView
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model.rules import has_come
 
@@ -68,6 +70,13 @@ class Holding(msgspec.Struct, frozen=True):
     until: datetime | None
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """The record of an event, and its place in the order of sending."""
+
+    number: int
+    event: SentEvent
+
+
 class Held(msgspec.Struct, frozen=True):
     """A term of leadership."""
 
@@ -95,6 +104,11 @@ class World:
     """By queue; the app's has no name. What was paused or limited once, but is no more, is not."""
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
     terms: dict[str, Held] = field(default_factory=dict)
+    events: dict[str, Sent] = field(default_factory=dict)
+    """By id, in the order of sending."""
+    sent: int = 0
+    """How many events there have been."""
+    crons: dict[str, CronView] = field(default_factory=dict)
     submitted: int = 0
     """How many jobs there have been."""
 

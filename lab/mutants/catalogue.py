@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lab.mutants import (
+    catalogue_crons,
+    catalogue_events,
     catalogue_graphs,
     catalogue_memory,
     catalogue_postgres,
@@ -17,6 +19,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_postgres.MUTANTS,
     *catalogue_worker.MUTANTS,
     *catalogue_graphs.MUTANTS,
+    *catalogue_crons.MUTANTS,
+    *catalogue_events.MUTANTS,
 )
 
 

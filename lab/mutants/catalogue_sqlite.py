@@ -197,8 +197,8 @@ JOBS = (
         "prune-ignores-retention",
         "an ended job is deleted at once",
         "upkeep",
-        "return completed_at + seconds_to_us(keep) <= now",
-        "return completed_at <= now",
+        "return bool(completed_at + seconds_to_us(keep) <= now)",
+        "return bool(completed_at <= now)",
         "TestPruning",
     ),
     _mutant(

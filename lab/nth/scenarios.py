@@ -23,6 +23,7 @@ from fencepost.store.replies import Claim, LeaseLost
 from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
 from lab.nth.completing import completed_in_a_transaction
 from lab.nth.flowing import flowed
+from lab.nth.sending import sent
 from lab.nth.waiting import claimed_ahead
 from lab.nth.world import LEASE_TTL, World
 
@@ -372,6 +373,7 @@ SCENARIOS = (
     Scenario("checkpointed", checkpointed),
     Scenario("cancelled", cancelled),
     Scenario("replayed", replayed),
+    Scenario("sent", sent),
     Scenario("shared", shared),
     Scenario("handed_back", handed_back),
     Scenario("crashed", crashed),

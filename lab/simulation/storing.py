@@ -33,6 +33,7 @@ ENDINGS = {
 
 MOVES: dict[str, set[Move]] = {
     "enqueue": _ENTER,
+    "send": {("", "scheduled"), ("", "delayed")},
     "spawn": _ENTER | FOLLOW,
     "replay": {("", "scheduled"), ("", "pending")},
     "claim": {("scheduled", "running")} | _RECOVER | _PROMOTE | _EXPIRE | FOLLOW,

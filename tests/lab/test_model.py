@@ -64,7 +64,7 @@ def machine_of(opened: Sequence[Subject]) -> type[StoresAgree]:
 def test_every_store_answers_as_the_model_does(postgres_url: str) -> None:
     with subjects(SUBJECTS, postgres_url) as opened:
         machine = machine_of(opened)
-        assert compare(machine, seed=None, sequences=15, steps=30) == []
+        assert compare(machine, seed=None, sequences=20, steps=30) == []
     assert machine.ledger.operations > 250
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from fencepost.app.awaited import Awaited, dependencies_of
+from fencepost.core.dependencies import Dependencies
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
 from fencepost.core.job import Body, NewJob
@@ -40,6 +42,12 @@ class UsingOptions(TypedDict, total=False):
     lease_ttl: Duration
     lifetime: Duration
     retry: Retry
+    after: Awaited
+    """Run when all of these have completed: handles, ids, or names of nodes of the same flow."""
+    after_any: Awaited
+    """Run when any one of these has ended, however it did."""
+    accept_failures: bool
+    """With ``after``: run when all have ended, however they did."""
     conn: Any
 
 
@@ -58,6 +66,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     callback_url: str | None = None
     policy: dict[str, Any] = {}
     """The fields of the task's policy that are replaced."""
+    after: Dependencies | None = None
     conn: Any = None
     """The caller's connection, whose transaction what is submitted joins; never stored."""
 
@@ -89,6 +98,13 @@ def merge(
         changes["tags"] = {**options.tags, **changes["tags"]}
     if (url := given.get("callback_url")) is not None:
         changes["callback_url"] = check_callback(url, webhooks)
+    if given.keys() & {"after", "after_any", "accept_failures"}:
+        changes["after"] = dependencies_of(
+            given.get("after"),
+            given.get("after_any"),
+            accept_failures=given.get("accept_failures"),
+            before=options.after,
+        )
     if "conn" in given:
         changes["conn"] = given["conn"]
     policy = {**options.policy, **_policy_changes(given, timeouts)}
@@ -168,4 +184,5 @@ def new_job(task: Task, payload: Body, options: Options) -> NewJob:
         tags=options.tags,
         correlation_id=options.correlation_id,
         callback_url=options.callback_url,
+        after=options.after,
     )

@@ -92,12 +92,14 @@ class _Handle:
 
 
 def check_bulk(jobs: list[NewJob]) -> list[NewJob]:
-    """Return *jobs* if they are not too many for one transaction."""
+    """Return *jobs* if they are not too many for one transaction, and none chose its id (S1-2)."""
     if len(jobs) > BULK_MAX:
         raise InvalidJobError(
             f"submit at most {BULK_MAX:,} jobs in one call (all or none are stored), "
             f"got {len(jobs):,}; split them"
         )
+    if any(job.id is not None for job in jobs):
+        raise InvalidJobError("a job is given its id when it is stored; leave NewJob.id alone")
     return jobs
 
 

@@ -26,6 +26,8 @@ class Encoding(StrEnum):
 
     JSON = "json"
     BINARY = "binary"
+    ENCRYPTED = "encrypted"
+    """An envelope (``core.envelope``): what is in it, only a holder of its key can read."""
 
 
 class Category(StrEnum):
@@ -89,6 +91,8 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """Its name there."""
     callback_url: str | None = None
     """Where a webhook goes when the job has ended (S1-109)."""
+    id: bytes | None = None
+    """Set by a store around a store that has to know it beforehand; refused when a caller does."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any
 from fencepost.core.names import DEFAULT_QUEUE
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
+from fencepost.core.retention import Retention
 from fencepost.core.signature import Signature
 from fencepost.errors import ConfigurationError
 
@@ -37,6 +38,10 @@ class Task:
     queue: str = DEFAULT_QUEUE
     priority: Priority = Priority.NORMAL
     policy: Policy = DEFAULT_POLICY
+    retention: Retention | None = None
+    """How long its jobs are kept, if not as long as the app's others."""
+    event: str | None = None
+    """The pattern of the events for which jobs of this task are made."""
 
     @property
     def is_async(self) -> bool:

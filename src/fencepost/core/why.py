@@ -8,6 +8,7 @@ import msgspec
 
 from fencepost.core.dependencies import Mode
 from fencepost.core.duration import format_duration
+from fencepost.core.envelope import shown_text
 from fencepost.core.job import Dependency, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.webhook import DELIVERY_TYPE
@@ -73,15 +74,19 @@ def _explain_end(job: Job) -> Reason:
         return Reason("completed", f"completed on attempt {job.attempt}")
     if job.state is State.CANCELLED:
         return Reason("cancelled", "cancelled; `retry` runs it again")
-    detail = f"{job.failure.category}: {job.failure.message}" if job.failure else "no reason stored"
+    detail = f"{job.failure.category}: {_message(job)}" if job.failure else "no reason stored"
     if job.failure is not None and job.failure.culprit is not None:
-        return Reason("dependency_failed", f"never ran: {job.failure.message}")
+        return Reason("dependency_failed", f"never ran: {_message(job)}")
     if job.state is State.FAILED:
         return Reason("failed", f"failed for good on attempt {job.attempt}; {detail}")
     return Reason(
         "dead_letter",
         f"dead letter after {job.attempt} of {job.max_attempts} attempts; {detail}",
     )
+
+
+def _message(job: Job) -> str:
+    return "" if job.failure is None else shown_text(job.failure.message)
 
 
 def _explain_running(situation: Situation) -> Reason:
@@ -110,7 +115,7 @@ def _waiting_for_time(situation: Situation) -> list[Reason]:
     if job.state is State.DELAYED:
         return [Reason("delayed", f"delayed until {at}")]
     if job.state is State.RETRYING:
-        cause = f" after: {job.failure.message}" if job.failure else ""
+        cause = f" after: {_message(job)}" if job.failure else ""
         return [
             Reason(
                 "backing_off",

@@ -12,7 +12,7 @@ from fencepost.core.dependents import Parent, enter, judge
 from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us, to_us
-from fencepost.core.job import NewJob
+from fencepost.core.job import Encoding, NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.memory.callbacks import call_back
@@ -29,8 +29,9 @@ from fencepost.store.replies import (
     Replayed,
     ReplayReply,
     RetryReply,
+    Sealed,
 )
-from fencepost.store.requests import RetryRequest
+from fencepost.store.requests import Replay, RetryRequest
 
 
 def enqueue(
@@ -119,7 +120,7 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
     window = new.key.window if new.key else None
     return Record(
         seq=jobs.next_seq(),
-        id=id_text(clock.new_id()),
+        id=id_text(new.id or clock.new_id()),
         type=new.type,
         queue=new.queue,
         policy=new.policy,
@@ -217,17 +218,19 @@ def _reopened(record: Record, request: RetryRequest, waits: Waits | None, now: i
     return changes
 
 
-def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
+def replay(jobs: Jobs, request: Replay, now: int) -> ReplayReply:
     """Store a fresh job in the place of a dead letter; the key passes to it (S3-26, S3-27)."""
-    dead = jobs.get(job_id)
+    dead = jobs.get(request.job_id)
     if dead is None or dead.dead_number is None:
-        return NotFound(job_id)
+        return NotFound(request.job_id)
+    if request.payload is None and dead.payload.encoding is Encoding.ENCRYPTED:
+        return Sealed(dead.id)
     waits = _waits_again(jobs, dead)
     if isinstance(waits, Conflict):
         return waits
     if duplicate := _key_taken(jobs, dead, now):
         return duplicate
-    fresh = _copy_of(dead, waits, jobs, clock, now)
+    fresh = _copy_of(jobs, dead, request, waits, now)
     jobs.change(dead, dead_number=None)
     jobs.add(fresh)
     for parent in jobs.parents(dead):
@@ -235,15 +238,15 @@ def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
     return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
 
 
-def _copy_of(dead: Record, waits: Waits | None, jobs: Jobs, clock: Clock, now: int) -> Record:
+def _copy_of(jobs: Jobs, dead: Record, request: Replay, waits: Waits | None, now: int) -> Record:
     is_due = waits is None or not waits.missing
     return Record(
         seq=jobs.next_seq(),
-        id=id_text(clock.new_id()),
+        id=id_text(request.id or jobs.clock.new_id()),
         type=dead.type,
         queue=dead.queue,
         policy=dead.policy,
-        payload=dead.payload,
+        payload=request.payload or dead.payload,
         key=dead.key,
         key_window=dead.key_window,
         correlation_id=dead.correlation_id,

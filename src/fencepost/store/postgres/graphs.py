@@ -75,7 +75,8 @@ def enqueue(
     env: Env, jobs: Sequence[NewJob], numbers: Numbers, *, atomic: bool
 ) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, which ``inherited`` has returned, in their order; or raise DependencyError."""
-    ids = [id_text(id_) for id_ in env.clock.new_ids(len(jobs))]
+    fresh = env.clock.new_ids(len(jobs))
+    ids = [id_text(job.id or id_) for job, id_ in zip(jobs, fresh, strict=True)]
     ((seqs,),) = yield Statement(SEQS, (len(jobs),))
     keys = yield from _take_keys(env, jobs, seqs)
     parents = yield from hold(_awaited(jobs, keys))

@@ -118,9 +118,17 @@ def body_fields(body: Body) -> tuple[int, str | None, bytes | None]:
     return ENCODING_NUMBER[body.encoding], text, body.data if text is None else None
 
 
+def hex_fields(body: Body | None) -> tuple[int | None, str | None, str | None]:
+    """Return the same with the bytes in hexadecimal, as JSON can hold them; three None for none."""
+    if body is None:
+        return None, None, None
+    encoding, text, data = body_fields(body)
+    return encoding, text, None if data is None else data.hex()
+
+
 def decode_body(encoding: int | None, text: str | None, data: bytes | None) -> Body | None:
     """Return a body, or None for none and for one that cannot be read."""
-    if encoding not in (0, 1) or (text is None and data is None):
+    if encoding not in (0, 1, 2) or (text is None and data is None):
         return None
     return Body(text.encode() if text is not None else bytes(data or b""), ENCODINGS[encoding])
 

@@ -21,7 +21,7 @@ where callback_url is not null and seq in (select value from json_each(?)) order
 """
 
 
-def call_back(env: Env, ended: Sequence[int]) -> Plan[list[Moved]]:
+def call_back(env: Env, ended: Sequence[int], now: int) -> Plan[list[Moved]]:
     """Store the jobs that tell of the ends of those of *ended* that asked for it."""
     rows = yield Statement(ASKED, (numbers_json(ended),))
     if not rows:
@@ -36,7 +36,7 @@ def call_back(env: Env, ended: Sequence[int]) -> Plan[list[Moved]]:
             attempt=attempt,
         )
         jobs.append(delivery_job(delivery, correlation_id))
-    replies = yield from enqueue(env, jobs, atomic=False)
+    replies = yield from enqueue(env, jobs, atomic=False, now=now)
     return [
         Moved(reply.job_id, reply.type, reply.state, State.PENDING)
         for reply in replies

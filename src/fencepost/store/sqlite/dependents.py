@@ -125,7 +125,7 @@ def follow(env: Env, ended: Mapping[int, Ended], now: int, tally: Tally) -> Plan
     """Let go, or end, the jobs that waited for those in the rows *ended*, and those behind them."""
     followed: list[Moved] = []
     while ended:  # each level ends jobs that had not ended, so there is a last one
-        followed += yield from call_back(env, list(ended))
+        followed += yield from call_back(env, list(ended), now)
         ((text,),) = yield Statement(WAITING, (numbers_json(list(ended)),))
         waiting = _waiting.decode(text)
         if not waiting:

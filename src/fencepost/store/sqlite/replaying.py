@@ -10,13 +10,21 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.policy import DEFAULT_POLICY
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Conflict, Duplicate, NotFound, Replayed, ReplayReply
+from fencepost.store.replies import (
+    Conflict,
+    Duplicate,
+    NotFound,
+    Replayed,
+    ReplayReply,
+    Sealed,
+)
+from fencepost.store.requests import Replay, as_replay
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.control import each, one
 from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
 from fencepost.store.sqlite.parents import judge_parents, link, parents_of
 from fencepost.store.sqlite.submission import INSERT_FRESH
-from fencepost.store.states import NUMBER
+from fencepost.store.states import ENCODING_NUMBER, ENCRYPTED, NUMBER
 from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
@@ -49,26 +57,32 @@ class Dead(NamedTuple):
     payload: bytes
 
 
-def replay(env: Env, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
-    return (yield from each(job_ids, lambda job_id: _replay(env, job_id)))
+    return (yield from each(requests, lambda request: _replay(env, as_replay(request))))
 
 
-def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
+def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     now = env.clock.now_us()
-    row = yield from one(FIND_DEAD, job_id)
+    row = yield from one(FIND_DEAD, request.job_id)
     if row is None:
-        return NotFound(job_id)
+        return NotFound(request.job_id)
     dead = Dead(*row)
+    if request.payload is not None:
+        encoding = ENCODING_NUMBER[request.payload.encoding]
+        dead = dead._replace(payload_encoding=encoding, payload=request.payload.data)
+    elif dead.payload_encoding == ENCRYPTED:
+        return Sealed(id_text(dead.id))
     type_ = (yield from env.catalog.lanes([dead.lane]))[dead.lane].type
     missing, culprit = yield from judge_parents(dead.seq, dead.mode)
     if culprit is not None:
-        return Conflict(job_id, culprit.state, culprit.job_id)
+        return Conflict(id_text(dead.id), culprit.state, culprit.job_id)
     if dead.key is not None:
         holder = yield from find_holder(type_, dead.key, now)
         if holder is not None and holder.seq != dead.seq:
             return Duplicate(holder.job_id, type_, dead.key, holder.state, is_rejected=True)
-    fresh, seq, state = yield from _insert(env, dead, missing, now)
+    fresh = request.id or env.clock.new_id()
+    seq, state = yield from _insert(env, dead, fresh, missing, now)
     if dead.key is not None:
         yield from take_key(type_, dead.key, seq, dead.key_window, now)
     yield from write_tags(seq, readable_tags(dead.tags))
@@ -79,12 +93,11 @@ def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
     return Replayed(id_text(dead.id), id_text(fresh), type_, state)
 
 
-def _insert(env: Env, dead: Dead, missing: int, now: int) -> Plan[tuple[bytes, int, State]]:
-    """Store the fresh job behind what the dead one waited for; return its id, row and state."""
+def _insert(env: Env, dead: Dead, fresh: bytes, missing: int, now: int) -> Plan[tuple[int, State]]:
+    """Store the fresh job behind what the dead one waited for; return its row and state."""
     parents = yield from parents_of(dead.seq)
     state = State.PENDING if missing else advance(State.PENDING, Event.READY)
     counted = None if dead.mode is None else missing
-    fresh = env.clock.new_id()
     policies = yield from env.catalog.policies([dead.policy])
     policy = policies.get(dead.policy, DEFAULT_POLICY)
     row = (
@@ -97,4 +110,4 @@ def _insert(env: Env, dead: Dead, missing: int, now: int) -> Plan[tuple[bytes, i
     )  # fmt: skip
     ((seq,),) = yield Statement(INSERT_FRESH, row)
     yield from link([(seq, place, parent.seq) for place, parent in enumerate(parents)])
-    return fresh, seq, state
+    return seq, state

@@ -85,7 +85,7 @@ def _ownership(worker: str, version: int, expires_at: int, now: int) -> Ownershi
 
 def decode_body(data: bytes | None, encoding: int | None) -> Body | None:
     """Return a body, or None for none and for one that cannot be read."""
-    if not isinstance(data, bytes) or encoding not in (0, 1):
+    if not isinstance(data, bytes) or encoding not in (0, 1, 2):
         return None
     return Body(data, ENCODINGS[encoding])
 

@@ -60,15 +60,15 @@ def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
         if not is_valid(jobs.get(seq), each.job_id, secret, now):
             replies.append(LeaseLost(each.job_id))
             continue
-        reply = yield from _spawn(env, each, seq)
+        reply = yield from _spawn(env, each, seq, now)
         replies.append(reply)
     return (yield from with_states(replies))
 
 
-def _spawn(env: Env, spawn: Spawn, seq: int) -> Plan[Spawned]:
+def _spawn(env: Env, spawn: Spawn, seq: int, now: int) -> Plan[Spawned]:
     ((flow,),) = yield Statement(FLOW, (seq,))
     new = [replace(each, flow=flow) for each in spawn.jobs]
-    accepted = yield from accept(env, new, atomic=True)
+    accepted = yield from accept(env, new, atomic=True, now=now)
     followed = yield from _gather(env, seq, [each.stored for each in accepted])
     return Spawned(spawn.job_id.lower(), tuple(each.reply for each in accepted), followed)
 

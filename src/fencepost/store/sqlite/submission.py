@@ -51,17 +51,18 @@ class Accepted(NamedTuple):
     stored: Stored
 
 
-def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
+def enqueue(
+    env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int
+) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, each unless its key is held and behind what it waits for."""
     if not any(job.after or job.flow or job.node or job.callback_url for job in jobs):
-        return (yield from enqueueing.enqueue(env, jobs, atomic=atomic))
-    accepted = yield from accept(env, jobs, atomic=atomic)
+        return (yield from enqueueing.enqueue(env, jobs, atomic=atomic, now=now))
+    accepted = yield from accept(env, jobs, atomic=atomic, now=now)
     return [each.reply for each in accepted]
 
 
-def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Accepted]]:
+def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[Accepted]]:
     """Store *jobs* of any kind; return also the job for which each place stands."""
-    now = env.clock.now_us()
     ((last,),) = yield Statement(LAST)
     named = {on for job in jobs if job.after for on in job.after.on if isinstance(on, str)}
     batch = _Batch(
@@ -185,7 +186,7 @@ class _Batch:
         yield from self._tally.write()
         ended = [each.stored.seq for each in self.accepted if each.reply.state.is_terminal]
         if ended:
-            yield from call_back(self._env, ended)
+            yield from call_back(self._env, ended, self._now)
 
 
 def entry_behind(

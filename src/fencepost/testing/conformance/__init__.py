@@ -38,10 +38,12 @@ pytest.register_assert_rewrite(
             "cancelling",
             "claiming",
             "concurrency",
+            "crons",
             "deadletters",
             "durability",
             "editing",
             "enqueueing",
+            "events",
             "fencing",
             "harness",
             "history",
@@ -69,11 +71,13 @@ from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
+from fencepost.testing.conformance.crons import TestCrons, TestFiring
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
 from fencepost.testing.conformance.editing import TestEditing
 from fencepost.testing.conformance.enqueueing import TestEnqueueing, TestPayloads
+from fencepost.testing.conformance.events import TestEvents
 from fencepost.testing.conformance.fencing import TestFencing, TestZombies
 from fencepost.testing.conformance.fixtures import colour, h, is_durable
 from fencepost.testing.conformance.history import TestAttempts, TestHistories
@@ -112,15 +116,18 @@ __all__ = [
     "TestCancelling",
     "TestClaiming",
     "TestConcurrency",
+    "TestCrons",
     "TestDeadLetters",
     "TestDependencies",
     "TestDurability",
     "TestEditing",
     "TestEnqueueing",
+    "TestEvents",
     "TestExpiring",
     "TestFailing",
     "TestFencing",
     "TestFinding",
+    "TestFiring",
     "TestHistories",
     "TestKeys",
     "TestLeading",

@@ -104,6 +104,22 @@ class TestReopenedDependencies:
         bring(h, b, State.COMPLETED)
         assert h.state(c) is State.SCHEDULED
 
+    @pytest.mark.parametrize("mode", list(Mode))
+    def test_what_is_kept_no_more_is_not_waited_for(self, h: Harness, mode: Mode) -> None:
+        """A job whose dependencies were pruned is reopened at once: they had ended."""
+        a = h.submit("a")
+        c = h.submit("c", after=after(a, mode=mode))
+        bring(h, a, State.COMPLETED)
+        h.reject(claim_of(h, "c"))
+        h.advance(100)
+        keep = PruneRequest(keep={State.COMPLETED: 10.0}, limit=10)
+        assert h.run(h.store.prune(keep)).count == 1
+        assert h.retry(c) == Moved(c, "c", State.SCHEDULED, State.FAILED)
+        h.reject(claim_of(h, "c"))
+        fresh = h.replay(c)
+        assert isinstance(fresh, Replayed)
+        assert fresh.state is State.SCHEDULED
+
     def test_a_replayed_job_has_the_dependencies_of_the_dead(self, h: Harness) -> None:
         a = h.submit("a")
         c = h.submit("c", after=after(a), flow="f", node="n")

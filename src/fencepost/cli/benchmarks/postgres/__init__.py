@@ -12,6 +12,10 @@ NAMES = (
     "snapshot",
     "pickup",
     "pickup-busy",
+    "chains",
+    "fan",
+    "diamonds",
+    "chain",
     "limit",
 )
 """What ``--only`` takes; here, because the modules that measure need the driver."""

@@ -246,6 +246,37 @@ create table fencepost.term(
   expires_at timestamptz not null
 ) with (fillfactor = 50);
 
+-- What was sent, and the jobs it came to: [[job id, type, is it a duplicate], ...].
+create table fencepost.event(
+  seq bigint generated always as identity primary key,
+  id uuid not null,
+  name text not null,
+  key text,
+  sent_at timestamptz not null,
+  encoding smallint not null,
+  payload text,
+  payload_bytes bytea,
+  jobs text not null
+);
+create unique index event_id on fencepost.event(id);
+create index event_name on fencepost.event(name, seq);
+create index event_sent on fencepost.event(sent_at, seq);
+
+-- next_tick is the first that was not fired: what is past of it was missed.
+create table fencepost.cron(
+  name text primary key,
+  expression text not null,
+  tz text not null,
+  missed text not null,
+  catch_up integer not null,
+  template text not null,
+  is_paused boolean not null default false,
+  last_tick timestamptz,
+  next_tick timestamptz,
+  declared_at timestamptz not null,
+  changed_at timestamptz not null
+) with (fillfactor = 50);
+
 -- Below its mark an index holds nothing that lives, and nothing can appear there any more, see
 -- `tidy`.
 create table fencepost.pulse(

@@ -134,8 +134,39 @@ create table workers(
   info text not null
 ) without rowid;
 
+-- What was sent, and the jobs it came to: [[job id, type, is it a duplicate], ...].
+create table events(
+  seq integer primary key,
+  id blob not null,
+  name text not null,
+  key text,
+  sent_at integer not null,
+  payload_encoding integer not null,
+  payload blob not null,
+  jobs text not null
+);
+
+create unique index events_id on events(id);
+create index events_name on events(name);
+create index events_sent on events(sent_at);
+
 create table terms(
   name text primary key,
   worker text not null,
   expires_at integer not null
+) without rowid;
+
+-- next_tick is the first that was not fired: what is past of it was missed.
+create table crons(
+  name text primary key,
+  expression text not null,
+  tz text not null,
+  missed text not null,
+  catch_up integer not null,
+  template text not null,
+  is_paused integer not null default 0,
+  last_tick integer,
+  next_tick integer,
+  declared_at integer not null,
+  changed_at integer not null
 ) without rowid;
