@@ -13,16 +13,17 @@ from random import Random
 
 from fencepost import App, NewJob
 from fencepost.errors import StoreError, UnknownOutcomeError
+from lab.chaos import woven
 from lab.chaos.entries import Acknowledged, Asked, Doubted, Entry
 from lab.chaos.ledger import Ledger, paths, read
 from lab.chaos.process import begin, watch_for_stalls
 from lab.chaos.settings import Settings
 from lab.chaos.tasks import ORDERED, TYPES, WEIGHTS, declare, make_app
 
-BULK, CROWD = "bulk", "crowd"
-NAMES = (BULK, CROWD, ORDERED)
-SHARES = {BULK: 0.55, CROWD: 0.4, ORDERED: 0.05}
-SIZES = {BULK: (1, 5, 20, 50, 100), CROWD: (1,), ORDERED: (1, 1, 3)}
+BULK, CROWD, WOVEN = "bulk", "crowd", "woven"
+NAMES = (BULK, CROWD, ORDERED, WOVEN)
+SHARES = {BULK: 0.47, CROWD: 0.38, ORDERED: 0.05, WOVEN: 0.1}
+SIZES = {BULK: (1, 5, 20, 50, 100), CROWD: (1,), ORDERED: (1, 1, 3), WOVEN: woven.SIZES}
 CROWD_SIZE = 12
 """Submissions that the crowd makes at once."""
 REPEAT_DELAY = 0.1
@@ -76,7 +77,7 @@ class Caller:
     def call_on(self) -> None:
         """Submit, one batch after another, until stopped."""
         while (batch := self._next()) is not None:
-            jobs = [self._prepare(key) for key in batch]
+            jobs = self._prepare_all(batch)
             while not self._is_too_late():
                 asked_at = self._ask(batch)
                 try:
@@ -125,6 +126,10 @@ class Caller:
         (type,) = [ORDERED] if self._name == ORDERED else self._rng.choices(TYPES, WEIGHTS)
         self._number += 1
         return f"{type}/{self._name}/{self._number}"
+
+    def _prepare_all(self, batch: Batch) -> list[NewJob]:
+        jobs = [self._prepare(key) for key in batch]
+        return woven.woven(batch, jobs) if self._name == WOVEN else jobs
 
     def _prepare(self, key: str) -> NewJob:
         type, _, number = key.split("/")

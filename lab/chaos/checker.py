@@ -10,15 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-import msgspec
-
 from fencepost.core.lifecycle import TERMINAL, TRANSITIONS, Event, State
 from lab.chaos.dump import Record, Run
 from lab.chaos.evidence import Evidence
+from lab.chaos.violation import Violation
+from lab.chaos.waiting import SKEW, forgotten, too_early, unjust
 from lab.chaos.windows import Windows
 
-SKEW = 0.05
-"""Seconds by which two readings of one machine's clock may differ."""
 TICK = 0.00001
 """Seconds by which two times of one store may differ for having been written as fractions."""
 AFTERSHOCK = 3.0
@@ -30,15 +28,6 @@ REWIND = 5.0
 """Seconds that a claim may be old when its handler starts."""
 ZOMBIE = '"zombie"'
 ORDERED = "ordered"
-
-
-class Violation(msgspec.Struct, frozen=True):
-    """A promise that was not kept."""
-
-    rule: str
-    subject: str
-    """The job, key or process."""
-    detail: str
 
 
 Rule = Callable[[Evidence], Iterator[Violation]]
@@ -204,6 +193,9 @@ def _illegality(record: Record) -> str | None:
     """Return what is wrong with the walk of one job."""
     if [run.version for run in record.runs] != list(range(1, record.version + 1)):
         return f"leases {[run.version for run in record.runs]}, of {record.version}"
+    if record.culprit is not None:  # it never ran, see `unjust`
+        reachable = set(TRANSITIONS[State.PENDING].values()) & TERMINAL
+        return None if State(record.state) in reachable else f"{record.state} without a run"
     states = {State.SCHEDULED}
     for run in record.runs:
         if State.SCHEDULED not in _settle_down(states):
@@ -311,5 +303,8 @@ RULES: tuple[Rule, ...] = (
     attempts_bounded,
     unexplained,
     ordered,
+    too_early,
+    forgotten,
+    unjust,
     intact,
 )

@@ -44,6 +44,11 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=
     result: str | None = None
     checkpoint: str | None = None
     runs: tuple[Run, ...] = ()
+    awaited: tuple[str, ...] = ()
+    """What it waits for or waited for."""
+    mode: str | None = None
+    culprit: str | None = None
+    """On whose account it ended."""
 
 
 class Closing(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +112,9 @@ def record_of(given: JobRecord) -> Record:
             )
             for each in given.attempts
         ),
+        awaited=given.dependencies,
+        mode=None if job.waits is None else job.waits.mode.value,
+        culprit=None if job.failure is None else job.failure.culprit,
     )
 
 

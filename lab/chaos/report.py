@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from lab.chaos.checker import Violation, check
+from lab.chaos.checker import check
 from lab.chaos.dump import Closing
 from lab.chaos.evidence import Evidence
 from lab.chaos.recovery import percentile, recoveries
 from lab.chaos.settings import Settings
+from lab.chaos.violation import Violation
 
 VIOLATIONS_SHOWN = 50
 

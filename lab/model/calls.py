@@ -166,7 +166,9 @@ def _dump(ask: Ask, limit: int) -> list[JobRecord]:
     raise AssertionError("the pages of dump go round")
 
 
-def _prune(ask: Ask, keep: dict[State, float], limit: int) -> list[int]:
+def _prune(
+    ask: Ask, keep: dict[State, float], by_type: dict[str, dict[State, float]], limit: int
+) -> list[int]:
     """Prune step by step to the end; return how many jobs each step deleted.
 
     Not the last steps if they deleted none: a store need not know that nothing comes behind.
@@ -174,7 +176,8 @@ def _prune(ask: Ask, keep: dict[State, float], limit: int) -> list[int]:
     counts = []
     after = 0
     for _ in range(CALLS_MAX):
-        pruned = ask("prune", PruneRequest(keep=keep, after=after, limit=limit))
+        request = PruneRequest(keep=keep, keep_by_type=by_type, after=after, limit=limit)
+        pruned = ask("prune", request)
         counts.append(pruned.count)
         if pruned.next is None:
             break

@@ -207,9 +207,10 @@ class StoresAgree(Weaving):
     def expire(self, limit: int) -> None:
         self.do("expire", limit)
 
-    @rule(keep=choices.keeps, limit=st.sampled_from((1, 2, 100)))
-    def prune(self, keep: dict[State, float], limit: int) -> None:
-        self.do("prune", keep, limit)
+    @rule(keep=choices.keeps, other=choices.keeps, limit=st.sampled_from((1, 2, 100)))
+    def prune(self, keep: dict[State, float], other: dict[State, float], limit: int) -> None:
+        by_type = {} if other == keep else {choices.TYPES[0]: other}
+        self.do("prune", keep, by_type, limit)
 
     @rule()
     def tidy(self) -> None:

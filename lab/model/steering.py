@@ -216,12 +216,13 @@ class Steering(Spawning):
 
     def _is_old(self, kept: Kept, request: PruneRequest) -> bool:
         job = kept.job
-        if job.state not in rules.ENDED or job.state not in request.keep:
+        keep = request.keep_by_type.get(job.type, request.keep)
+        if job.state not in rules.ENDED or job.state not in keep:
             return False
         assert job.completed_at is not None
         holding = self.holding(kept)
         # The job is what a later submission under the same key is answered with.
-        ends = [job.completed_at + seconds(request.keep[job.state])]
+        ends = [job.completed_at + seconds(keep[job.state])]
         ends += [holding.until] if holding and holding.until else []
         return all(has_come(end, self.now) for end in ends)
 

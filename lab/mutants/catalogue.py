@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.mutants import (
     catalogue_crons,
     catalogue_events,
+    catalogue_graphs,
     catalogue_memory,
     catalogue_postgres,
     catalogue_sqlite,
@@ -17,6 +18,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_sqlite.MUTANTS,
     *catalogue_postgres.MUTANTS,
     *catalogue_worker.MUTANTS,
+    *catalogue_graphs.MUTANTS,
     *catalogue_crons.MUTANTS,
     *catalogue_events.MUTANTS,
 )

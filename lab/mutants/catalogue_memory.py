@@ -121,10 +121,9 @@ MUTANTS = (
         "cancelled-while-running-may-complete",
         "cancelling a running job is answered, and not done",
         "control",
-        "    return moves.cancel(jobs, record, now)\n",
-        "    if record.state is State.RUNNING:\n"
-        "        return moves.Moved(record.id, record.type, State.CANCELLED, State.RUNNING)\n"
-        "    return moves.cancel(jobs, record, now)\n",
+        "lambda record: moves.cancel(jobs, record, now))",
+        "lambda record: moves.cancel(jobs, record, now) if record.state is not State.RUNNING "
+        "else moves.Moved(record.id, record.type, State.CANCELLED, State.RUNNING))",
         "TestCancelling",
     ),
     _mutant(

@@ -197,8 +197,8 @@ JOBS = (
         "prune-ignores-retention",
         "an ended job is deleted at once",
         "upkeep",
-        "return completed_at + seconds_to_us(keep) <= now",
-        "return completed_at <= now",
+        "return bool(completed_at + seconds_to_us(keep) <= now)",
+        "return bool(completed_at <= now)",
         "TestPruning",
     ),
     _mutant(
@@ -280,7 +280,7 @@ GRAPHS = (
         "success-lets-nobody-go",
         "a batch of successes forgets who waited for it",
         "settling",
-        "    if has_dependencies:\n",
+        "    if has_followers:\n",
         "    if False:\n",
         "TestDependencies",
     ),
@@ -318,11 +318,14 @@ GRAPHS = (
         "TestRefusedDependencies",
     ),
     _mutant(
-        "dependents-are-looked-for-too-late",
+        "dependents-are-looked-for-before-the-write",
         "of several jobs that end at once, one that waited for another ends twice over",
         "dependents",
-        "if not groups or ending.job.state is State.PENDING:",
-        "if not groups:",
+        "    yield from end(others, now, tally)\n"
+        "    return (yield from follow(env, _terminal(endings), now, tally))\n",
+        "    followed = yield from follow(env, _terminal(endings), now, tally)\n"
+        "    yield from end(others, now, tally)\n"
+        "    return followed\n",
         "TestDependencies",
     ),
     _mutant(
@@ -337,8 +340,16 @@ GRAPHS = (
         "gathered-is-not-counted",
         "who gathers is let go before what was spawned has ended",
         "spawning",
-        "missing + sum(not each.parent.state.is_terminal for each in more),",
-        "missing,",
+        "(seq, int(entry.priority), entry.waits.missing, entry.waits.depth)",
+        "(seq, int(entry.priority), 1, entry.waits.depth)",
+        "TestSpawning",
+    ),
+    _mutant(
+        "gathers-what-waits-for-it",
+        "two jobs wait for each other",
+        "spawning",
+        "return {(first, gatherer) for first, gatherer in rows}",
+        "return set()",
         "TestSpawning",
     ),
     _mutant(

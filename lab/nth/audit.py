@@ -22,6 +22,7 @@ from fencepost.store.replies import (
     Moved,
     Saved,
     Settled,
+    Spawned,
 )
 
 
@@ -59,6 +60,10 @@ class Auditor:
             case "save":
                 for save, reply in zip(operation.given[0], answer, strict=True):
                     self._written("save", save.job_id, save.token, isinstance(reply, Saved), now)
+            case "spawn":
+                for spawn, reply in zip(operation.given[0], answer, strict=True):
+                    is_done = isinstance(reply, Spawned)
+                    self._written("spawn", spawn.job_id, spawn.token, is_done, now)
             case "settle":
                 for settlement, reply in zip(operation.given[0], answer, strict=True):
                     self._settle(settlement.job_id, settlement.token, reply, now)

@@ -8,11 +8,12 @@ from typing import Any
 
 from fencepost import Job, State
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import AttemptOutcome, Body
+from fencepost.core.job import AttemptOutcome, Body, NewJob
 from fencepost.core.limits import PAGE_MAX
 from fencepost.core.outcome import Settlement, Succeeded, decide
 from fencepost.store.replies import AlreadySettled, LeaseLost
-from fencepost.store.requests import Beat, Save
+from fencepost.store.requests import Beat, Save, Spawn
+from lab.nth.graphs import forgotten
 from lab.nth.world import World
 
 
@@ -27,6 +28,7 @@ def broken(world: World, *, is_faulty: bool) -> list[str]:
         *_run_twice(world),
         *_bad_histories(world, jobs),
         *_miscounted(world, list(jobs.values())),
+        *forgotten(world.store.inner, jobs.values()),
         *_stale_writes(world, jobs),
     ]
 
@@ -109,6 +111,9 @@ def _stale_writes(world: World, jobs: dict[str, Job]) -> Iterator[str]:
         (saved,) = store.run(store.save([Save(job_id, token, checkpoint=Body(b'"stale"'))]))
         if not isinstance(saved, LeaseLost):
             yield f"a stale checkpoint of {job.type} was accepted"
+        (spawned,) = store.run(store.spawn([Spawn(job_id, token, (NewJob(type="stale"),))]))
+        if not isinstance(spawned, LeaseLost):
+            yield f"a stale {job.type} spawned"
     if _snapshot(world) != before:
         yield "stale writes left a trace"
 

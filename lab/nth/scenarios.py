@@ -22,6 +22,7 @@ from fencepost.errors import JobNotFoundError
 from fencepost.store.replies import Claim, LeaseLost
 from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
 from lab.nth.completing import completed_in_a_transaction
+from lab.nth.flowing import flowed
 from lab.nth.sending import sent
 from lab.nth.waiting import claimed_ahead
 from lab.nth.world import LEASE_TTL, World
@@ -379,5 +380,6 @@ SCENARIOS = (
     Scenario("limited", limited),
     Scenario("outlived", outlived),
     Scenario("claimed_ahead", claimed_ahead),
+    Scenario("flowed", flowed),
     Scenario("completed_in", completed_in_a_transaction, is_for_postgres_only=True),
 )

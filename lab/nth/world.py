@@ -13,6 +13,7 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.limits import PAGE_MAX
 from fencepost.store.protocol import Store
 from lab.nth.faults import FaultyStore, insist
+from lab.nth.graphs import started_too_early
 
 LEASE_TTL = 2.0
 ROUNDS_MAX = 60
@@ -79,6 +80,7 @@ class World:
     def ran(self, ctx: Context) -> int:
         """Note that a handler was called; return for which time its job was."""
         self.runs.append(Run(ctx.job_id, ctx.lease.token, ctx.attempt))
+        self.complaints += started_too_early(self.store.inner, ctx.job_id)
         return sum(run.job_id == ctx.job_id for run in self.runs)
 
     async def work(self, **options: Any) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from fencepost import App, Context, PermanentError, Retry, Snooze, TemporaryError
 from fencepost.core.task import Task
+from lab.simulation.graphs import spawn
 from lab.simulation.ledger import Ledger, chance, here
 
 LEASE_TTL = 5.0
@@ -113,6 +114,15 @@ def declare(ledger: Ledger) -> dict[str, Task]:
                 raise TemporaryError("again", retry_after=3.0)
             return number
 
+    @app.task(lease_ttl=SHORT_TTL)
+    async def spawner(ctx: Context, number: int) -> int:
+        """Brings forth others, who are gathered by whoever waits for it."""
+        with ledger.attempt(ctx):
+            await _pause(0.0, 0.5)
+            await spawn(ctx, [quick.prepare(each) for each in range(chance().randint(1, 3))])
+            await _pause(0.0, 2 * SHORT_TTL)
+            return number
+
     return dict(app.session.tasks)
 
 
@@ -127,6 +137,7 @@ WEIGHTS = {
     "blocker": 2,
     "endless": 4,
     "mortal": 5,
+    "spawner": 4,
 }
 """How often callers submit which."""
 

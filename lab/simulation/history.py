@@ -32,6 +32,10 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     saved: str = ""
     """The checkpoint and the progress, in short."""
     is_removed: bool = False
+    mode: str = ""
+    """When those that it waits for let it go; nothing if it has never waited for any."""
+    awaited: tuple[str, ...] = ()
+    """Who they are."""
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -6,10 +6,13 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from fencepost import App
 from fencepost.app.job import AsyncJobHandle
 from fencepost.app.options import Options, UsingOptions
 from fencepost.app.task import TaskHandle
+from fencepost.core.dependencies import Dependencies, Mode
 from fencepost.core.job import NewJob
 from fencepost.errors import FencepostError, StoreError
 from lab.simulation.handlers import QUEUES, WEIGHTS
@@ -21,6 +24,13 @@ STEERING_PAUSE = 4.0
 REPEATS_MAX = 4
 """How often a caller submits again, under the same key, what may not have been stored."""
 WINDOWS: tuple[float | Literal["active"], ...] = ("active", 5.0, 60.0)
+SHAPES: tuple[tuple[tuple[int, ...], ...], ...] = (
+    ((), (0,), (0,), (1, 2)),
+    ((), (0,), (1,), (2,)),
+    ((), (), (), (0, 1, 2)),
+    ((), (0,)),
+)
+"""Graphs: for each job the places of those that it waits for."""
 KEYS = 30
 """So few that callers get into each other's way."""
 
@@ -50,6 +60,8 @@ class Caller:
             with suppress(FencepostError):
                 if draw < 0.08:
                     await self._submit_many(rng)
+                elif draw < 0.16:
+                    await self._submit_graph(rng)
                 else:
                     handle = await self._submit(rng)
                     if draw > 0.85:
@@ -73,6 +85,21 @@ class Caller:
             self._task(rng).using(**_options(rng, keys=False)).prepare(self._next())
             for _ in range(rng.randint(2, 8))
         ]
+        for handle in await self._app.aio.submit_many(jobs):
+            self._acknowledge(handle)
+
+    async def _submit_graph(self, rng: Random) -> None:
+        """Submit a diamond or a chain, at times behind jobs that are stored already."""
+        shape = rng.choice(SHAPES)
+        known = self._known.ids[-20:]
+        stored = [rng.choice(known)] if known and rng.random() < 0.3 else []
+        jobs: list[NewJob] = []
+        for places in shape:
+            new = self._task(rng).using(**_options(rng, keys=False)).prepare(self._next())
+            on: tuple[str | int, ...] = places or tuple(stored)
+            mode = rng.choice((Mode.ALL, Mode.ALL, Mode.ANY, Mode.ENDED))
+            after = Dependencies(on, mode, gathers=rng.random() < 0.5) if on else None
+            jobs.append(replace(new, after=after))
         for handle in await self._app.aio.submit_many(jobs):
             self._acknowledge(handle)
 

@@ -17,7 +17,7 @@ from fencepost.store.requests import Scope
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.history import Asked, History, Limited, Operated, Snapshot
 
-UNDER_LEASE = frozenset({"settle", "heartbeat", "save"})
+UNDER_LEASE = frozenset({"settle", "heartbeat", "save", "spawn"})
 
 
 class WatchedJobs(Jobs):
@@ -31,10 +31,13 @@ class WatchedJobs(Jobs):
 
     def _file(self, record: Record, new: Place) -> None:
         super()._file(record, new)
-        self._on_change(snapshot(record, is_removed=new is NOWHERE))
+        awaited = tuple(parent.id for parent in self.parents(record))
+        self._on_change(snapshot(record, awaited, is_removed=new is NOWHERE))
 
 
-def snapshot(record: Record, *, is_removed: bool = False) -> Snapshot:
+def snapshot(
+    record: Record, awaited: tuple[str, ...] = (), *, is_removed: bool = False
+) -> Snapshot:
     """Return what the checker has to know of a job."""
     saved = ""
     if record.checkpoint is not None or record.progress is not None:
@@ -56,6 +59,8 @@ def snapshot(record: Record, *, is_removed: bool = False) -> Snapshot:
         record.expires_at,
         saved,
         is_removed,
+        "" if record.waits is None else record.waits.mode.value,
+        awaited,
     )
 
 

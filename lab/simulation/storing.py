@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
+from lab.simulation.graphs import FOLLOW, TERMINAL, GraphRules
 from lab.simulation.history import Asked, Limited, Operated, Snapshot
 from lab.simulation.verdict import Verdict
 
-TERMINAL = frozenset({"completed", "failed", "dead_letter", "cancelled"})
 LIVE = frozenset({"pending", "scheduled", "delayed", "running", "retrying"})
+FAILED = TERMINAL - {"completed"}
 WAITING = ("delayed", "retrying")
 
 Move = tuple[str, str]
@@ -17,8 +18,9 @@ _RECOVER: set[Move] = {("running", "retrying"), ("running", "dead_letter"), ("ru
 _PROMOTE: set[Move] = {(state, "scheduled") for state in WAITING}
 _EXPIRE: set[Move] = {(state, "dead_letter") for state in LIVE}
 _REOPEN: set[Move] = {
-    (old, new) for old in TERMINAL - {"completed"} for new in ("scheduled", "delayed")
+    (old, new) for old in TERMINAL - {"completed"} for new in ("scheduled", "delayed", "pending")
 }
+_ENTER: set[Move] = {("", state) for state in ("scheduled", "delayed", "pending", *sorted(FAILED))}
 ENDINGS = {
     "SUCCEED": ("completed", 0),
     "REJECT": ("failed", 0),
@@ -30,15 +32,16 @@ ENDINGS = {
 """What a settlement makes of a running job, and by how much it changes the count of attempts."""
 
 MOVES: dict[str, set[Move]] = {
-    "enqueue": {("", "scheduled"), ("", "delayed")},
+    "enqueue": _ENTER,
     "send": {("", "scheduled"), ("", "delayed")},
-    "replay": {("", "scheduled")},
-    "claim": {("scheduled", "running")} | _RECOVER | _PROMOTE | _EXPIRE,
-    "recover": _RECOVER,
+    "spawn": _ENTER | FOLLOW,
+    "replay": {("", "scheduled"), ("", "pending")},
+    "claim": {("scheduled", "running")} | _RECOVER | _PROMOTE | _EXPIRE | FOLLOW,
+    "recover": _RECOVER | FOLLOW,
     "promote": _PROMOTE,
-    "expire": _EXPIRE,
-    "settle": {("running", state) for state, _ in ENDINGS.values()},
-    "cancel": {(state, "cancelled") for state in LIVE},
+    "expire": _EXPIRE | FOLLOW,
+    "settle": {("running", state) for state, _ in ENDINGS.values()} | FOLLOW,
+    "cancel": {(state, "cancelled") for state in LIVE} | FOLLOW,
     "retry": _REOPEN,
 }
 """Which operation may move a job from where to where."""
@@ -59,6 +62,7 @@ class StoreRules:
         self._settled: set[str] = set()
         self._keys: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._limits: dict[str, int | None] = {}
+        self._graphs = GraphRules(verdict, self.jobs)
 
     def note_limit(self, event: Limited) -> None:
         self._limits[event.queue] = event.max_running
@@ -71,11 +75,13 @@ class StoreRules:
                 changes[change.job_id].append(change)
             for asked in event.asked:
                 self._judge_answer(event, asked, changes[asked.job_id])
-            for left in changes.values():
-                for change in left:
-                    self._accuse("stale write", event, f"{event.name} changed {change}")
-                    self._keep(change)
+            left = {id(change) for of_job in changes.values() for change in of_job}
+            for change in event.changes:  # in their order: who waited follows who ended
+                if id(change) in left:
+                    self._judge_rest(event, change)
             return
+        if event.name == "spawn":
+            self._judge_spawning(event)
         has_claimed: set[str] = set()
         for change in event.changes:
             self._judge_change(event, change)
@@ -85,6 +91,26 @@ class StoreRules:
             self._judge_limits(event, has_claimed)
 
     # Writes under a lease.
+
+    def _judge_rest(self, event: Operated, change: Snapshot) -> None:
+        """Judge what a write changed that nobody asked for: who waited for what it ended."""
+        old = self.jobs.get(change.job_id)
+        if old is not None and old.state == "pending" and event.name == "settle":
+            self._judge_change(event, change)
+            return
+        self._accuse("stale write", event, f"{event.name} changed {change}")
+        self._keep(change)
+
+    def _judge_spawning(self, event: Operated) -> None:
+        for asked in event.asked:
+            job = self.jobs.get(asked.job_id)
+            is_valid = job is not None and is_leased(job, asked.token, event.now)
+            if is_valid != (asked.answer == "Spawned"):
+                rule = "valid lease refused" if is_valid else "stale write"
+                self._accuse(rule, event, f"{asked}, job {job}")
+            self._verdict.stale_refused += not is_valid
+            if not is_valid and event.changes:
+                self._accuse("stale write", event, f"{asked} changed {event.changes}")
 
     def _judge_answer(self, event: Operated, asked: Asked, changes: deque[Snapshot]) -> None:
         job = self.jobs.get(asked.job_id)
@@ -140,12 +166,14 @@ class StoreRules:
         was = "" if old is None else old.state
         if old is not None and was == new.state:
             # A key passed on, tags, a priority: nothing that the protocol is about.
-            if _lease_of(old) != _lease_of(new) or event.name == "claim":
+            is_claimed = event.name == "claim" and was != "pending"
+            if _lease_of(old) != _lease_of(new) or is_claimed:
                 self._accuse("illegal change", event, f"{event.name}: {old} became {new}")
         elif (was, new.state) not in MOVES.get(event.name, ()):
             self._accuse("illegal transition", event, f"{event.name}: {old} became {new}")
         elif old is not None:
             self._judge_move(event, old, new)
+        self._graphs.judge(event, old, new)
         self._keep(new)
         self._judge_key(event, new)
 
@@ -213,6 +241,7 @@ class StoreRules:
 
     def finish(self, at: float, acknowledged: set[str]) -> None:
         """Judge what is left when everything should have ended."""
+        self._graphs.finish(at)
         for job in self.jobs.values():
             if job.state not in TERMINAL:
                 self._verdict.accuse("unfinished", at, f"{job}")

@@ -31,6 +31,8 @@ class Life:
         self.occupied = 0
         self.is_terminated = False
         self.is_gone = False
+        self.connected_at = -math.inf
+        """When its driver last gave up on what had hung."""
         self.troubles: set[str] = {"young"}
         self.pauses: list[tuple[float, float]] = []
 
@@ -116,6 +118,7 @@ class TimeRules:
             life.well_since = math.inf
         elif what in ENDINGS:
             life.troubles.discard(ENDINGS[what])
+            life.connected_at = at if what == "connected" else life.connected_at
             self._recuperate(life, at)
         elif what == "terminated":
             life.is_terminated = True
@@ -173,7 +176,7 @@ class TimeRules:
                 self._judge_handler(started, at)
         for name, life in self._lives.items():
             # One whose claim hangs waits for its driver, which may take a minute to give up.
-            is_hanging = "cut off" in life.troubles
+            is_hanging = "cut off" in life.troubles or at - life.connected_at < WELL_FOR
             is_left = name.startswith("worker") and not life.is_gone and self.is_healed
             if is_left and life.is_terminated and not is_hanging:
                 self._verdict.accuse("did not stop", at, name)

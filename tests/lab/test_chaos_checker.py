@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def expired(version: int, began: float, ended: float, **more: object) -> Run:
     return run_of(version, began, ended, "failed", code="lease_expired", **more)
 
 
-def record(number: int, *runs: Run, **changes: object) -> Record:
+def record(number: int, *runs: Run, **changes: Any) -> Record:
     """Return a job that was completed by the last of its runs."""
     fields: dict[str, object] = {
         "id": f"job-{number}",
@@ -98,6 +99,16 @@ def rules_broken(found: Evidence) -> set[str]:
     return {violation.rule for violation in check(found)}
 
 
+DOOMED: dict[str, Any] = {
+    "state": "failed",
+    "result": None,
+    "mode": "all",
+    "culprit": "job-7",
+    "completed_at": 23.1,
+}
+"""A job that ended with another."""
+
+
 def clean() -> Evidence:
     """Return a run with a kill, a stop, a failure and a release, all as they should be."""
     found = evidence(
@@ -110,7 +121,12 @@ def clean() -> Evidence:
             run_of(3, 11.5, 11.6, number=2),
         ),
         record(4, expired(1, 20.0, 22.0, worker=OTHER), run_of(2, 22.1, 22.2)),
+        record(6, run_of(1, 13.5, 13.6), awaited=("job-1", "job-2"), mode="all"),
+        record(7, run_of(1, 23.0, 23.1, "failed"), state="failed", result=None),
+        record(8, **DOOMED, awaited=("job-7",)),
+        record(19, **DOOMED, awaited=("job-4", "job-8")),
     )
+    found.add(Ended(23.1, "job-7", 1, "raised"))
     found.add(Killed(11.8, PID, "worker"))
     found.add(Stopped(20.5, OTHER_PID, "worker", 23.0))
     found.add(Ended(11.1, "job-3", 1, "raised"))
@@ -259,6 +275,41 @@ def replace(found: Evidence, new: Record) -> None:
         found.counts[each.state] = found.counts.get(each.state, 0) + 1
 
 
+def claimed_before_it_was_let_go(found: Evidence) -> None:
+    replace(found, record(6, run_of(1, 12.4, 13.6), awaited=("job-1", "job-2"), mode="all"))
+
+
+def run_before_it_was_let_go(found: Evidence) -> None:
+    found.add(started(6, 1, 13.3))
+
+
+def run_behind_a_failure(found: Evidence) -> None:
+    replace(found, record(6, run_of(1, 33.4, 33.6), awaited=("job-1", "job-7"), mode="all"))
+
+
+def waiting_in_vain(found: Evidence) -> None:
+    replace(found, record(6, state="pending", completed_at=None, awaited=("job-1",), mode="all"))
+
+
+def ended_for_a_stranger(found: Evidence) -> None:
+    replace(found, record(19, **DOOMED, awaited=("job-4",)))
+
+
+def ended_otherwise_than_its_culprit(found: Evidence) -> None:
+    replace(found, record(19, **{**DOOMED, "state": "cancelled"}, awaited=("job-8",)))
+
+
+def ran_and_ended_for_another(found: Evidence) -> None:
+    replace(found, record(19, run_of(1, 23.0, 23.1, "failed"), **DOOMED, awaited=("job-8",)))
+
+
+def test_one_that_accepts_failures_runs_behind_them() -> None:
+    """C28: once all have ended, however they did."""
+    found = clean()
+    replace(found, record(6, run_of(1, 33.4, 33.6), awaited=("job-1", "job-7"), mode="ended"))
+    assert check(found) == []
+
+
 BREAKS: list[tuple[str, Callable[[Evidence], None]]] = [
     ("lost", acknowledged_and_gone),
     ("lost", acknowledged_as_another),
@@ -288,6 +339,13 @@ BREAKS: list[tuple[str, Callable[[Evidence], None]]] = [
     ("unexplained", failed_without_an_error),
     ("ordered", out_of_line),
     ("ordered", started_out_of_line),
+    ("too_early", claimed_before_it_was_let_go),
+    ("too_early", run_before_it_was_let_go),
+    ("too_early", run_behind_a_failure),
+    ("forgotten", waiting_in_vain),
+    ("unjust", ended_for_a_stranger),
+    ("unjust", ended_otherwise_than_its_culprit),
+    ("unjust", ran_and_ended_for_another),
     ("intact", a_torn_page),
     ("intact", a_wrong_count),
 ]

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import product
 
 import pytest
 
+from fencepost.core.dependencies import Dependencies, Mode
+from fencepost.core.dependents import judge
 from fencepost.core.filter import PageRequest
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, NewJob
@@ -17,6 +20,7 @@ from fencepost.core.lifecycle import TRANSITIONS, State
 from fencepost.core.outcome import Decision, Failed, Outcome, Released, Settlement, Snoozed
 from fencepost.core.outcome import Succeeded as Success
 from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
 from fencepost.core.retry import Backoff
 from fencepost.core.weights import deal
 from fencepost.errors import DuplicateJobError
@@ -60,7 +64,7 @@ def machine_of(opened: Sequence[Subject]) -> type[StoresAgree]:
 def test_every_store_answers_as_the_model_does(postgres_url: str) -> None:
     with subjects(SUBJECTS, postgres_url) as opened:
         machine = machine_of(opened)
-        assert compare(machine, seed=None, sequences=15, steps=30) == []
+        assert compare(machine, seed=None, sequences=20, steps=30) == []
     assert machine.ledger.operations > 250
 
 
@@ -78,7 +82,7 @@ def test_a_store_that_ignores_the_token_is_found(monkeypatch: pytest.MonkeyPatch
     def is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
         return job is not None and job.number == RUNNING
 
-    monkeypatch.setattr(settling, "_is_valid", is_valid)
+    monkeypatch.setattr(settling, "is_valid", is_valid)
     with subjects(("sqlite",), None) as opened:
         found = compare(machine_of(opened), seed=None, sequences=60, is_shortened=False)
     assert found
@@ -159,8 +163,19 @@ def test_memory_counts_nobody_ahead_of_a_job_that_is_not_in_line(memory: Compari
 
 def test_the_model_and_the_table_of_transitions_agree() -> None:
     for state, events in TRANSITIONS.items():
-        if state is not State.PENDING:
-            assert set(events.values()) == rules.NEXT[state]
+        assert set(events.values()) == rules.NEXT[state]
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_model_judges_who_waits_as_the_product_does(mode: Mode) -> None:
+    """S1-60, S1-61, C26, C28: two opinions, for every three states that there can be."""
+    for count in range(4):
+        for states in product(State, repeat=count):
+            missing, culprit = rules.awaited(mode, states)
+            verdict = judge(mode, states)
+            assert verdict.doom == culprit
+            if culprit is None:
+                assert verdict.missing == missing
 
 
 @pytest.mark.parametrize("weights", [{"a": 1}, {"a": 3, "b": 1}, {"a": 4, "b": 2, "c": 2}])
@@ -321,6 +336,35 @@ def test_a_limit_counts_no_lease_that_ran_out(acting: Acting) -> None:
     acting.go_to(first.lease.expires_at)
     (second,) = acting.claim(5)
     assert second.id != first.id
+
+
+def test_one_that_waits_for_two_is_let_go_by_the_last(acting: Acting) -> None:
+    """S1-60, S1-37."""
+    first, second, last = acting.enqueue(
+        NewJob(type="a"),
+        NewJob(type="a", priority=Priority.HIGH),
+        NewJob(type="b", after=Dependencies((0, 1))),
+    )
+    for job in acting.claim(5):
+        assert acting.state(last) is State.PENDING
+        acting.settle(job)
+    (job,) = acting.claim(5)
+    assert (job.id, job.priority) == (last, Priority.HIGH)
+    assert acting.model.dependents([first, second]) == [[last], [last]]
+
+
+def test_it_is_left_open_which_of_two_that_end_at_once_ends_a_third(acting: Acting) -> None:
+    """So the machine ends one of them first."""
+    one, other, _ = acting.enqueue(
+        NewJob(type="a"), NewJob(type="a"), NewJob(type="b", after=Dependencies((0, 1)))
+    )
+    acting.model.begin_call()
+    acting.model.cancel([one])
+    assert acting.model.open_culprits() == []
+    acting.model.retry([RetryRequest(job_id) for job_id in acting.model.world.jobs])
+    acting.model.begin_call()
+    acting.model.cancel([one, other])
+    assert sorted(acting.model.open_culprits()) == [one, other]
 
 
 def test_the_reference_has_every_operation_of_a_store() -> None:

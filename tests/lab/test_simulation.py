@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fencepost.core.dependents import Verdict
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Released
 from fencepost.store.memory import leases, moves
 from fencepost.store.memory.record import Record
+from fencepost.store.replies import Moved
 from fencepost.worker.heartbeater import Heartbeater
 from lab.simulation.__main__ import parse_seeds
 from lab.simulation.report import Report
@@ -112,6 +114,17 @@ def heart_never_lets_go(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Heartbeater, "_lose", lambda self, held, reason: None)
 
 
+def nobody_is_let_go(patch: pytest.MonkeyPatch) -> None:
+    def forget(jobs: object, record: Record, now: int) -> Moved:
+        return Moved(record.id, record.type, State.SCHEDULED, State.PENDING)
+
+    patch.setattr(moves, "let_go", forget)
+
+
+def failures_let_go(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moves, "step", lambda mode, missing, state: Verdict(missing - 1))
+
+
 @pytest.mark.parametrize(
     ("plant", "rules", "plan"),
     [
@@ -120,6 +133,8 @@ def heart_never_lets_go(patch: pytest.MonkeyPatch) -> None:
         (recovery_uncounted, {"illegal transition"}, SHORT),
         (settled_token_forgotten, {"stale write"}, SHORT),
         (heart_never_lets_go, {"not interrupted"}, SHORT),
+        (nobody_is_let_go, {"forgotten"}, SHORT),
+        (failures_let_go, {"too early"}, SHORT),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -59,6 +59,8 @@ RUN: list[Event] = [BOOTED, ENQUEUED, CLAIMED, STARTED, RETURNED]
 WELL: list[Event] = [*RUN, settle(2.0, DONE)]
 WAITING = but(LEASED, state="retrying", token=None, worker=None, ends_at=None)
 
+PENDING = but(NEW, state="pending", mode="all", awaited=("k",))
+
 
 def test_a_good_history_breaks_nothing() -> None:
     end: list[Event] = [
@@ -105,6 +107,16 @@ BROKEN: dict[str, list[Event]] = {
         *WELL,
         op(3.0, "claim", but(DONE, state="scheduled")),
         op(3.1, "cancel", but(DONE, state="cancelled")),
+    ],
+    "too early": [
+        op(0.5, "enqueue", but(NEW, job_id="k"), PENDING),
+        op(0.6, "settle", but(PENDING, state="scheduled")),
+        op(0.7, "cancel", but(NEW, job_id="k", state="cancelled")),
+        op(0.7, "cancel", but(PENDING, state="cancelled")),
+    ],
+    "forgotten": [
+        op(0.5, "enqueue", but(NEW, job_id="k"), PENDING),
+        op(0.7, "cancel", but(NEW, job_id="k", state="cancelled")),
     ],
     "live job removed": [BOOTED, ENQUEUED, op(2.0, "prune", but(NEW, is_removed=True))],
     "token reused": [
@@ -178,8 +190,43 @@ def test_a_broken_rule_is_found(rule: str) -> None:
 
 def test_every_rule_is_tried_here() -> None:
     folder = Path(lab.simulation.__file__).parent
-    text = "".join((folder / f"{name}.py").read_text() for name in ("storing", "timing", "checker"))
+    text = "".join(
+        (folder / f"{name}.py").read_text() for name in ("storing", "graphs", "timing", "checker")
+    )
     assert set(re.findall(r'accuse\(\s*"([a-z ]+)"', text)) == set(BROKEN)
+
+
+def test_a_stale_lease_may_not_spawn() -> None:
+    """S1-63: what was refused must have left no trace; what was accepted had a valid lease."""
+    asked = [Asked("j", "T", "LeaseLost running")]
+    spawned = op(7.0, "spawn", but(NEW, job_id="k", state="cancelled"), asked=asked)
+    accepted = op(7.0, "spawn", asked=[Asked("j", "T", "Spawned")])
+    refused = op(2.0, "spawn", asked=asked)
+    for event, rule in (
+        (spawned, "stale write"),
+        (accepted, "stale write"),
+        (refused, "valid lease refused"),
+    ):
+        found = {each.rule for each in check([*RUN, event], concurrency=2).violations}
+        assert rule in found
+
+
+def test_those_who_waited_follow_in_the_same_operation() -> None:
+    """S1-60: whoever settles the last lets them go."""
+    waiting = but(PENDING, job_id="w", awaited=("j",))
+    free = but(waiting, state="scheduled")
+    events: list[Event] = [BOOTED, op(0.5, "enqueue", NEW, waiting), CLAIMED, STARTED, RETURNED]
+    events += [settle(2.0, DONE, free), op(2.1, "cancel", but(free, state="cancelled"))]
+    assert check(events, concurrency=2).violations == []
+
+
+def test_a_worker_whose_driver_has_just_given_up_is_about_to_stop() -> None:
+    """It may take up to a minute until a driver does, and then the run is nearly over."""
+    events = [*WELL, Turn(3.0, "worker-0", "cut off"), Healed(4.0)]
+    events += [Turn(5.0, "worker-0", "terminated"), Turn(60.0, "worker-0", "connected")]
+    assert check(events, concurrency=2).violations == []
+    late = {each.rule for each in check([*events, Healed(80.0)], concurrency=2).violations}
+    assert late == {"did not stop"}
 
 
 def test_a_lease_need_not_be_taken_back_while_nobody_is_well() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.chaos.checker import Violation
 from lab.chaos.report import Report as ChaosReport
+from lab.chaos.violation import Violation
 from lab.formal.check import Checked
 from lab.formal.check import Report as FormalReport
 from lab.fuzz.suite import Report as FuzzReport
