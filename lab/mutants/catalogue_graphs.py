@@ -310,8 +310,8 @@ KEPT_BY_POSTGRES = (
         "priority-is-not-inherited",
         "a dependent stands in the line of its own priority",
         "graphs",
-        "if entry is not None and entry.priority is not job.priority:",
-        "if False:",
+        "priority = job.priority if entry is None else entry.priority",
+        "priority = job.priority",
         "TestDependencies",
     ),
 )

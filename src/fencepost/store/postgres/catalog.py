@@ -52,6 +52,10 @@ class Numbers(NamedTuple):
     lanes: dict[LaneKey, int]
     policies: dict[Policy, int]
 
+    def lane_of(self, job: NewJob, priority: Priority) -> int | None:
+        """Return the number of the lane in which a job would stand at *priority*, if it has one."""
+        return self.lanes.get((job.queue, job.type, priority))
+
     def of(self, job: NewJob) -> tuple[int, int]:
         """Return the numbers of a job's lane and policy."""
         return self.lanes[_lane_key(job)], self.policies[job.policy]

@@ -62,7 +62,7 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
     if graphs.is_graph(jobs):
         urgent = graphs.inherited(jobs)
         numbers = yield from env.catalog.number(graphs.with_delivery(urgent))
-        return (yield from graphs.enqueue(env, urgent, numbers, atomic=atomic))
+        return (yield from graphs.enqueue(env, jobs, numbers, atomic=atomic))
     numbers = yield from env.catalog.number(jobs)
     batches: list[_Batch] = []
     for job, id_ in zip(jobs, env.clock.new_ids(len(jobs)), strict=True):

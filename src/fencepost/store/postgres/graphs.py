@@ -61,7 +61,11 @@ def is_graph(jobs: Sequence[NewJob]) -> bool:
 
 
 def inherited(jobs: Sequence[NewJob]) -> list[NewJob]:
-    """Return *jobs*, each as urgent as what it waits for in the same submission."""
+    """Return *jobs*, each as urgent as what it waits for in the same submission.
+
+    So that lanes can be numbered beforehand. Where a key stands for another job, whose priority
+    nobody knows yet, it may turn out less urgent.
+    """
     urgent: list[NewJob] = []
     for place, job in enumerate(jobs):
         on = job.after.on if job.after is not None else ()
@@ -74,7 +78,7 @@ def inherited(jobs: Sequence[NewJob]) -> list[NewJob]:
 def enqueue(
     env: Env, jobs: Sequence[NewJob], numbers: Numbers, *, atomic: bool
 ) -> Plan[list[EnqueueReply]]:
-    """Store *jobs*, which ``inherited`` has returned, in their order; or raise DependencyError."""
+    """Store *jobs* in their order, or raise DependencyError; numbered by ``inherited``."""
     fresh = env.clock.new_ids(len(jobs))
     ids = [id_text(job.id or id_) for job, id_ in zip(jobs, fresh, strict=True)]
     ((seqs,),) = yield Statement(SEQS, (len(jobs),))
@@ -91,15 +95,16 @@ def enqueue(
         else:
             behind = _behind(job, stored, parents)
             entry = _enter(job, behind)
-            lane, policy = numbers.of(job)
-            if entry is not None and entry.priority is not job.priority:
-                lane = yield from env.catalog.lane_number(job.queue, job.type, entry.priority)
+            priority = job.priority if entry is None else entry.priority
+            lane = numbers.lane_of(job, priority)
+            if lane is None:
+                lane = yield from env.catalog.lane_number(job.queue, job.type, priority)
             stored[place] = _as_stored(job, ids[place], seqs[place], entry)
             fields.append(
                 {
                     "seq": seqs[place],
                     "id": ids[place],
-                    **_fields(job, lane=lane, policy=policy),
+                    **_fields(job, lane=lane, policy=numbers.policies[job.policy]),
                     **callback_fields(job.callback_url, numbers),
                     **_entry_fields(entry, behind),
                 }

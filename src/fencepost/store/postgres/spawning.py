@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from fencepost.core.dependencies import Waits
 from fencepost.core.dependents import Entry, Parent, gather
-from fencepost.core.job import NewJob
 from fencepost.core.limits import DEPENDENCY_COUNT_MAX
 from fencepost.core.priority import Priority
 from fencepost.errors import DependencyBreadthError
@@ -75,17 +74,16 @@ class Gatherer(NamedTuple):
 
 def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
     """Store what running jobs spawn, and have those wait for it that gather."""
-    urgent = [graphs.inherited(each.jobs) for each in spawns]
-    every = [job for jobs in urgent for job in jobs]
-    numbers = yield from env.catalog.number(graphs.with_delivery(every))
+    urgent = [job for each in spawns for job in graphs.inherited(each.jobs)]
+    numbers = yield from env.catalog.number(graphs.with_delivery(urgent))
     replies: list[SpawnReply] = []
-    for each, jobs in zip(spawns, urgent, strict=True):
-        reply = yield from _spawn(env, each, jobs, numbers)
+    for each in spawns:
+        reply = yield from _spawn(env, each, numbers)
         replies += [reply]
     return (yield from with_states(replies))
 
 
-def _spawn(env: Env, spawn: Spawn, jobs: Sequence[NewJob], numbers: Numbers) -> Plan[SpawnReply]:
+def _spawn(env: Env, spawn: Spawn, numbers: Numbers) -> Plan[SpawnReply]:
     fence = read_token(spawn.token, spawn.job_id)
     leased: Sequence[Row] = ()
     if fence is not NOWHERE:
@@ -93,7 +91,7 @@ def _spawn(env: Env, spawn: Spawn, jobs: Sequence[NewJob], numbers: Numbers) -> 
     if not leased:
         return LeaseLost(spawn.job_id)
     ((flow,),) = leased
-    joined = [replace(job, flow=flow) for job in jobs]
+    joined = [replace(job, flow=flow) for job in spawn.jobs]
     replies = yield from graphs.enqueue(env, joined, numbers, atomic=True)
     gatherers = [Gatherer(*row) for row in (yield Statement(GATHERERS, (fence.seq,)))]
     followed: list[Moved] = []

@@ -380,6 +380,15 @@ class TestDependencies:
         bring(h, b, State.COMPLETED)
         assert ids(h.claim(2).jobs) == [c, e]
 
+    def test_the_priority_of_a_job_that_a_key_returned_is_inherited(self, h: Harness) -> None:
+        """S1-37: that of the job which is waited for, not that of the one which was not stored."""
+        h.submit("a", key=Key("k"))
+        _, second = h.enqueue(
+            job("a", key=Key("k"), priority=Priority.CRITICAL),
+            job("c", after=after(0), priority=Priority.LOW),
+        )
+        assert h.get(second.job_id).priority is Priority.NORMAL
+
     def test_a_waiting_job_can_be_edited(self, h: Harness) -> None:
         """S1-106: priority is editable while not started."""
         a = h.submit("a")
