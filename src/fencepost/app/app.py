@@ -39,6 +39,7 @@ from fencepost.core.names import DEFAULT_QUEUE, check_queue, check_type
 from fencepost.core.payload import parse_max_payload
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.rate import parse_rate
 from fencepost.core.retention import Retention
 from fencepost.core.retry import Retry
 from fencepost.core.shown import shown_url
@@ -150,6 +151,7 @@ class App:
         lease_ttl: Duration | None = None,
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
+        rate: str | None = None,
     ) -> TaskDecorator: ...
 
     def task(  # type: ignore[misc]  # mypy asks of keyword-only overload 7 what it does not say
@@ -165,9 +167,13 @@ class App:
         lease_ttl: Duration | None = None,
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
+        rate: str | None = None,
         event: str | None = None,  # given by EventHandle.on alone
     ) -> Any:
-        """Make a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``."""
+        """Make a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``.
+
+        With *rate*, such as ``"100/m"``, at most so many of its jobs start in any such time.
+        """
         timeouts = self.timeouts
         policy = Policy(
             **retry_fields(retry or self._default_retry),
@@ -176,6 +182,7 @@ class App:
             lease_ttl=parse_lease_ttl(timeouts.lease_ttl if lease_ttl is None else lease_ttl),
         )
         settings = (check_queue(queue), parse_priority(priority), policy)
+        parsed_rate = None if rate is None else parse_rate(rate)
 
         def decorate(decorated: Callable[..., Any]) -> TaskHandle[..., Any]:
             task = Task(
@@ -186,6 +193,7 @@ class App:
                 queue=settings[0],
                 priority=settings[1],
                 policy=settings[2],
+                rate=parsed_rate,
                 event=event,
             )
             self._add(task)

@@ -11,6 +11,7 @@ from typing import Any
 from fencepost.core.names import DEFAULT_QUEUE
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
+from fencepost.core.rate import Rate
 from fencepost.core.signature import Signature
 from fencepost.errors import ConfigurationError
 
@@ -37,6 +38,8 @@ class Task:
     queue: str = DEFAULT_QUEUE
     priority: Priority = Priority.NORMAL
     policy: Policy = DEFAULT_POLICY
+    rate: Rate | None = None
+    """How often its jobs may start, over all workers; None: as often as there are slots."""
     event: str | None = None
     """The pattern of the events for which jobs of this task are made."""
 
