@@ -7,6 +7,7 @@ from lab.mutants import (
     catalogue_events,
     catalogue_memory,
     catalogue_postgres,
+    catalogue_rates,
     catalogue_sqlite,
     catalogue_worker,
 )
@@ -19,6 +20,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_worker.MUTANTS,
     *catalogue_crons.MUTANTS,
     *catalogue_events.MUTANTS,
+    *catalogue_rates.MUTANTS,
 )
 
 

@@ -34,6 +34,7 @@ ROWS = {
     "pickup.p99",
     "memory.disk",
     "memory.worker",
+    "rate",
     "import",
     "help",
 }

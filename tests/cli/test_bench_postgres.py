@@ -60,6 +60,7 @@ ROWS = {
     "pickup-busy.call.p99",
     "limit",
     "limit.most",
+    "rate",
 }
 IF_LOCAL = {"cpu", "pickup.p50", "pickup.p99", "pickup-busy.p50", "pickup-busy.p99"}
 """Rows that need the server's processes and clock to be this machine's."""

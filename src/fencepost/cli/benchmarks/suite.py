@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Generic, NamedTuple, TypeVar
 
-from fencepost.cli.benchmarks import draining, memory, pickup, starting, submitting
+from fencepost.cli.benchmarks import draining, memory, pickup, rating, starting, submitting
 from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.figures import Failed, Figure
 from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
@@ -25,6 +25,7 @@ GROUPS: tuple[Group[SqliteBench], ...] = (
     Group(("submit", "submit-async", "submit-many"), submitting.measure),
     Group(("drain", "drain-4", "backlog"), draining.measure),
     Group(("pickup",), pickup.measure),
+    Group(("rate",), rating.measure),
     Group(("memory",), memory.measure),
     Group(("import", "help"), starting.measure),
 )

@@ -103,7 +103,7 @@ class MemoryStore(Store):
         self._jobs = Jobs(self._journal, clock)
         self._events = Events(self._journal)
         self._settings = Settings()
-        self._rates = Rates()
+        self._rates = Rates(self._journal)
         self._crons = Crons(self._journal)
         self._presence = Presence()
         self._bells = Bells()
