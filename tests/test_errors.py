@@ -57,6 +57,7 @@ CODES = {
     "InvalidDurationError": "invalid_duration",
     "UnknownTypeError": "unknown_type",
     "InvalidCronError": "invalid_cron",
+    "InvalidRateError": "invalid_rate",
     "CronNotFoundError": "cron_not_found",
     "DuplicateJobError": "duplicate_key",
     "JobNotFoundError": "job_not_found",

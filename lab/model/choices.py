@@ -17,6 +17,7 @@ from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
+from fencepost.core.rate import Rate
 from fencepost.core.retry import Backoff
 from fencepost.store.requests import Scope, WorkerInfo
 from fencepost.testing.clock import START
@@ -92,6 +93,16 @@ workers = st.sampled_from(WORKERS)
 names = st.sampled_from(NAMES)
 scopes = st.sampled_from((Scope.QUEUE, Scope.TYPE, Scope.APP))
 bounds = st.sampled_from((None, 1, 2, 3, 0))
+rates = st.dictionaries(
+    st.sampled_from((*TYPES, "unheard of")),
+    st.one_of(
+        st.none(),
+        st.builds(Rate, st.sampled_from((1, 2, 3, 5)), st.sampled_from((1.0, 5.0, 60.0, 0.5))),
+        st.builds(Rate, st.sampled_from((1, 2, 0)), st.just(2.0)),
+    ),
+    min_size=1,
+    max_size=2,
+)
 maybe_types = st.sampled_from((None, None, frozenset(TYPES[:1]), frozenset(TYPES[1:]), frozenset()))
 maybe_queues = st.sampled_from(
     (None, None, {"default": 1}, {"bulk": 3, "default": 1}, {"slow": 2, "bulk": 4, "default": 2})

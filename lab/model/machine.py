@@ -21,6 +21,7 @@ from fencepost.core.job import Body, NewJob, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Outcome
 from fencepost.core.priority import Priority
+from fencepost.core.rate import Rate
 from fencepost.store.requests import (
     Beat,
     ClaimRequest,
@@ -191,6 +192,38 @@ class StoresAgree(Ticking):
     @rule(scope=choices.scopes, name=choices.names, bound=choices.bounds)
     def limit(self, scope: Scope, name: str, bound: int | None) -> None:
         self.do("limit", scope, name, bound)
+
+    @rule(rates=choices.rates)
+    def set_rates(self, rates: dict[str, Rate | None]) -> None:
+        self.do("set_rates", rates)
+
+    @rule(
+        jobs=st.lists(choices.sturdy_jobs, min_size=3, max_size=8),
+        count=st.integers(1, 3),
+        limit=choices.counts,
+        queues=choices.maybe_queues,
+        offset=choices.offsets,
+    )
+    def claim_at_the_turn_of_a_window(
+        self,
+        jobs: list[NewJob],
+        count: int,
+        limit: int,
+        queues: dict[str, int] | None,
+        offset: int,
+    ) -> None:
+        """Use up a rate, and claim again when it opens, or just beside that."""
+        type = jobs[0].type
+        self.do("enqueue", jobs, is_atomic=False)
+        self.do("set_rates", {type: Rate(count, 5.0)})
+        request = ClaimRequest(worker="w1", limit=10, queues=queues, lease_ttl=30.0)
+        self.do("claim", replace(request, limit=limit))
+        self._advance_to(self.comparison.now + timedelta(seconds=2))
+        self.do("claim", request)
+        opens_at = self.comparison.model.opens_at(type)
+        if opens_at is not None:
+            self._advance_to(opens_at + offset * INSTANT)
+        self.do("claim", request)
 
     # Upkeep.
 

@@ -111,6 +111,8 @@ class Reference(Eventing, Crontab):
             queue_running=world.running(self.now, job.queue),
             app_limit=self.app_limit(),
             app_running=world.running(self.now),
+            rate=world.rates.get(job.type),
+            rate_opens_at=self.opens_at(job.type),
             jobs_ahead=self._jobs_ahead(kept),
             has_worker=any(
                 job.type in worker.types and (worker.queues is None or job.queue in worker.queues)
@@ -166,11 +168,12 @@ class Reference(Eventing, Crontab):
             TypeView(
                 name=name,
                 is_paused=world.is_paused(Scope.TYPE, name),
+                rate=world.rates.get(name),
                 counts=dict(
                     Counter(kept.job.state for kept in world.jobs.values() if kept.job.type == name)
                 ),
             )
-            for name in sorted(world.types | paused)
+            for name in sorted(world.types | paused | world.rates.keys())
         ]
 
     def app_limit(self) -> int | None:

@@ -163,24 +163,18 @@ def turns(weights: Mapping[str, int]) -> list[str]:
     return [name for _, _, name in sorted(marks)]
 
 
-def shares(
-    weights: Mapping[str, int], room: Mapping[str, int], *, turn: int, limit: int
-) -> dict[str, int]:
-    """Return how many jobs each queue gives to a claim of *limit*, in the order of their turns.
-
-    A queue first gives what its turns entitle it to, as far as its *room* goes; what is left goes
-    to the others, the next in turn first.
-    """
+def order(weights: Mapping[str, int], turn: int) -> list[str]:
+    """Return the queues in the order in which their turns come up."""
     row = turns(weights)
-    order = [row[(turn + step) % len(row)] for step in range(len(row))]
-    given = dict.fromkeys(order, 0)
+    return list(dict.fromkeys(row[(turn + step) % len(row)] for step in range(len(row))))
+
+
+def entitled(weights: Mapping[str, int], *, turn: int, limit: int) -> dict[str, int]:
+    """Return how many of the next *limit* turns are each queue's."""
+    row = turns(weights)
+    given = dict.fromkeys(weights, 0)
     for step in range(limit):
-        queue = row[(turn + step) % len(row)]
-        if given[queue] < room[queue]:
-            given[queue] += 1
-    for queue in given:
-        spare = limit - sum(given.values())
-        given[queue] += min(spare, room[queue] - given[queue])
+        given[row[(turn + step) % len(row)]] += 1
     return given
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from msgspec.structs import replace
 
@@ -44,12 +43,13 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
 from lab.model import rules
+from lab.model.rating import Rating
 from lab.model.rules import has_come, seconds
 from lab.model.waiting import Waiting
 from lab.model.world import Holding, Kept
 
 
-class Workings(Waiting):
+class Workings(Waiting, Rating):
     """A job's way from its submission to its end."""
 
     # Submitting.
@@ -154,28 +154,40 @@ class Workings(Waiting):
         expired = self.expire(EXPIRE_BATCH)
         promoted = self.promote(PROMOTE_BATCH)
         jobs = [self._lease(kept, request) for kept in self._chosen(request)]
+        for job in jobs:
+            self.note_start(job.type)
         return Claim(
             jobs=jobs,
             recovered=recovered,
             expired=expired,
             promoted=len(promoted),
-            wait=self._wait(),
+            wait=self._wait(request),
         )
 
     def _chosen(self, request: ClaimRequest) -> list[Kept]:
         """Return what a claim takes: by queue in turn, and within a queue in line."""
-        lines = {queue: self._line(queue, request) for queue in sorted(self.world.queues)}
+        lines = {queue: self._startable(queue, request) for queue in sorted(self.world.queues)}
         weights = request.queues
         if weights is None:
             weights = {queue: 1 for queue, line in lines.items() if line}
         limit = min(request.limit, CLAIM_MAX, self._app_room(request.limit))
         if limit <= 0 or not weights:
             return []
-        room = {queue: self._queue_room(queue, len(lines.get(queue, ()))) for queue in weights}
-        shares = rules.shares(weights, room, turn=request.turn, limit=limit)
-        return [
-            kept for queue, share in shares.items() for kept in islice(lines.get(queue, ()), share)
-        ]
+        chosen: dict[str, list[Kept]] = {queue: [] for queue in rules.order(weights, request.turn)}
+        entitled = rules.entitled(weights, turn=request.turn, limit=limit)
+        for most in (entitled, dict.fromkeys(entitled, limit)):  # the share, then what is left
+            for queue, own in chosen.items():
+                room = self._queue_room(queue, limit)
+                for kept in lines.get(queue, ()):
+                    taken = [each for line in chosen.values() for each in line]
+                    is_full = len(own) >= min(most[queue], room) or len(taken) >= limit
+                    if not is_full and kept not in own and self.may_start(kept.job.type, taken):
+                        own.append(kept)
+        return [kept for own in chosen.values() for kept in own]
+
+    def _startable(self, queue: str, request: ClaimRequest) -> list[Kept]:
+        """Return the line without the types of which none may start at all."""
+        return [each for each in self._line(queue, request) if self.may_start(each.job.type, ())]
 
     def _line(self, queue: str, request: ClaimRequest) -> list[Kept]:
         if self.world.is_paused(Scope.QUEUE, queue):
@@ -243,9 +255,12 @@ class Workings(Waiting):
             has_dependencies=job.waits is not None,
         )
 
-    def _wait(self) -> float | None:
-        """Return the seconds until a job falls due or a lease runs out."""
+    def _wait(self, request: ClaimRequest) -> float | None:
+        """Return the seconds until a job falls due, a lease runs out or a rate lets one start."""
         instants = [lease.expires_at for lease in self.world.leases()]
+        queues = self.world.queues if request.queues is None else request.queues
+        held_up = {kept.job.type for queue in queues for kept in self._line(queue, request)}
+        instants += [opens_at for type in held_up if (opens_at := self.opens_at(type))]
         instants += [kept.job.run_at for kept in self._in(rules.WAITING_FOR_TIME)]
         return max((min(instants) - self.now).total_seconds(), 0.0) if instants else None
 

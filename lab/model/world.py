@@ -11,9 +11,10 @@ import msgspec
 from fencepost.core.events import SentEvent
 from fencepost.core.job import Attempt, Job, Ownership
 from fencepost.core.lifecycle import State
+from fencepost.core.rate import Rate
 from fencepost.store.crons import CronView
 from fencepost.store.requests import Scope, WorkerInfo
-from lab.model.rules import has_come
+from lab.model.rules import has_come, seconds
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +103,10 @@ class World:
     paused: set[tuple[Scope, str]] = field(default_factory=set)
     limits: dict[str, int] = field(default_factory=dict)
     """By queue; the app's has no name. What was paused or limited once, but is no more, is not."""
+    rates: dict[str, Rate] = field(default_factory=dict)
+    """By type."""
+    starts: dict[str, tuple[datetime, ...]] = field(default_factory=dict)
+    """By type, if it has a rate: when its jobs started, oldest first."""
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
     terms: dict[str, Held] = field(default_factory=dict)
     events: dict[str, Sent] = field(default_factory=dict)
@@ -156,6 +161,11 @@ class World:
         found += [lease.expires_at for lease in self.leases()]
         found += [holding.until for holding in self.keys.values() if holding.until is not None]
         found += [term.until for term in self.terms.values()]
+        found += [
+            start + seconds(self.rates[type].window)
+            for type, starts in self.starts.items()
+            for start in starts
+        ]
         return sorted(set(found))
 
     def leases(self) -> list[Ownership]:

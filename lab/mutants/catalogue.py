@@ -8,6 +8,7 @@ from lab.mutants import (
     catalogue_graphs,
     catalogue_memory,
     catalogue_postgres,
+    catalogue_rates,
     catalogue_sqlite,
     catalogue_worker,
 )
@@ -21,6 +22,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_graphs.MUTANTS,
     *catalogue_crons.MUTANTS,
     *catalogue_events.MUTANTS,
+    *catalogue_rates.MUTANTS,
 )
 
 

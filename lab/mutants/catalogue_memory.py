@@ -105,7 +105,7 @@ MUTANTS = (
         "pause-is-ignored",
         "a paused queue is served",
         "claiming",
-        "if settings.is_queue_paused(queue)",
+        "if self._settings.is_queue_paused(queue)",
         "if False",
         "TestPausing",
     ),

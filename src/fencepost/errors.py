@@ -18,7 +18,8 @@
     ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
     │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
     │   ├── UnknownTypeError       no task of that name is registered in this app
-    │   └── InvalidCronError       a cron expression or a time zone that cannot be read
+    │   ├── InvalidCronError       a cron expression or a time zone that cannot be read
+    │   └── InvalidRateError       a rate that cannot be read, or lets nothing start
     ├── DuplicateJobError          the idempotency key is taken (carries the existing job)
     ├── JobNotFoundError
     │   └── FlowNotFoundError      no job belongs to that flow
@@ -203,6 +204,12 @@ class InvalidCronError(ConfigurationError):
     """A cron expression or a time zone that cannot be read."""
 
     code = "invalid_cron"
+
+
+class InvalidRateError(ConfigurationError):
+    """How often jobs of a type may start cannot be read, or makes no sense."""
+
+    code = "invalid_rate"
 
 
 class DuplicateJobError(FencepostError):

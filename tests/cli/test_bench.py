@@ -41,6 +41,7 @@ ROWS = {
     "chain",
     "memory.disk",
     "memory.worker",
+    "rate",
     "import",
     "help",
 }

@@ -28,6 +28,7 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.idempotency import Key
 from fencepost.core.job import Body, JobRecord, NewJob
 from fencepost.core.lifecycle import State
+from fencepost.core.rate import Rate
 from fencepost.errors import UnknownOutcomeError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
@@ -61,7 +62,7 @@ def counts(url: str) -> dict[str, Any]:
     with opened(url) as h:
         store = h.store
         return {
-            "types": [(t.name, t.counts, t.is_paused) for t in store.run(store.types())],
+            "types": [(t.name, t.counts, t.is_paused, t.rate) for t in store.run(store.types())],
             "queues": [
                 (q.name, q.counts, q.max_running)
                 for q in store.run(store.queues())
@@ -95,6 +96,7 @@ def filled(command: Command) -> str:
     h.run(h.store.pause(Scope.TYPE, "edited"))
     h.run(h.store.limit(Scope.QUEUE, "default", 7))
     h.run(h.store.limit(Scope.APP, "", 70))
+    h.run(h.store.set_rates({"edited": Rate(3, 30.0), "new": Rate(5, 60.0)}))
     h.close()
     return command.url
 

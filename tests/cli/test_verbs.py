@@ -291,6 +291,22 @@ def test_types_are_paused_and_resumed(command: Command, ran: dict[str, str]) -> 
     assert not any(t["is_paused"] for t in command.json("types", "ls")["types"])
 
 
+def test_types_are_listed_with_their_rates_and_why_explains_them(command: Command) -> None:
+    from fencepost import App
+    from fencepost.core.rate import Rate
+    from fencepost.store.requests import ClaimRequest
+
+    command.submit("add", ADD)
+    waiting = command.submit("add", ADD)
+    with App(command.url) as app:
+        app.store.run(app.store.set_rates({"add": Rate(1, 3600.0)}))
+        app.store.run(app.store.claim(ClaimRequest(worker="w", limit=1)))
+    assert "starts 1 an hour" in command.ok("types", "ls")
+    assert command.json("types", "ls")["types"][0]["rate"] == {"count": 1, "window": 3600.0}
+    reasons = {each["code"]: each["text"] for each in command.json("jobs", "why", waiting)}
+    assert "type 'add' starts at most 1 an hour; the next can" in reasons["rate_limited"]
+
+
 # Upkeep.
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fencepost.core.job import Category, Failure, Job, Ownership
 from fencepost.core.lifecycle import LIVE, TERMINAL, State
 from fencepost.core.priority import Priority
+from fencepost.core.rate import Rate
 from fencepost.core.why import Reason, Situation, explain
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -121,6 +122,11 @@ OBSTACLES: list[tuple[dict[str, Any], str, str]] = [
     ({"is_queue_paused": True}, "queue_paused", "`fencepost queues resume letters`"),
     ({"queue_limit": 3, "queue_running": 3}, "queue_limit", "runs 3 of at most 3 jobs"),
     ({"app_limit": 9, "app_running": 10}, "app_limit", "10 of at most 9 jobs run in all"),
+    (
+        {"rate": Rate(100, 60.0), "rate_opens_at": NOON + timedelta(seconds=12)},
+        "rate_limited",
+        "type 'mail' starts at most 100 a minute; the next can start in 12s",
+    ),
     ({"has_worker": False}, "no_worker", "no live worker serves type 'mail' on queue 'letters'"),
 ]
 
@@ -141,6 +147,7 @@ def test_an_obstacle_is_named_with_what_to_do(
         {"queue_limit": 3, "queue_running": 2},
         {"app_limit": 9, "app_running": 8},
         {"queue_running": 5, "app_running": 5},
+        {"rate": Rate(100, 60.0)},
     ],
 )
 def test_a_limit_that_is_not_reached_is_no_obstacle(surroundings: dict[str, Any]) -> None:
@@ -179,6 +186,8 @@ def test_a_job_that_nothing_holds_up_stands_in_line(ahead: int, reason: Reason) 
             "queue_running": st.integers(0, 3),
             "app_limit": st.none() | st.integers(0, 3),
             "app_running": st.integers(0, 3),
+            "rate": st.none() | st.just(Rate(1, 1.0)),
+            "rate_opens_at": st.none() | st.just(NOON),
             "jobs_ahead": st.integers(0, 3),
             "has_worker": st.booleans(),
         },

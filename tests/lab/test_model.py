@@ -181,14 +181,17 @@ def test_the_model_judges_who_waits_as_the_product_does(mode: Mode) -> None:
 @pytest.mark.parametrize("weights", [{"a": 1}, {"a": 3, "b": 1}, {"a": 4, "b": 2, "c": 2}])
 @pytest.mark.parametrize("turn", [0, 1, 5])
 def test_the_model_deals_turns_as_the_product_does(weights: dict[str, int], turn: int) -> None:
-    room = dict.fromkeys(weights, 100)
     for limit in range(12):
-        assert rules.shares(weights, room, turn=turn, limit=limit) == deal(weights, turn, limit)
+        dealt = deal(weights, turn, limit)
+        assert rules.entitled(weights, turn=turn, limit=limit) == dealt
+        assert rules.order(weights, turn) == list(dealt)
 
 
 def test_what_a_queue_cannot_give_the_next_in_turn_gives() -> None:
-    shares = rules.shares({"a": 1, "b": 1, "c": 1}, {"a": 0, "b": 9, "c": 9}, turn=1, limit=4)
-    assert shares == {"b": 3, "c": 1, "a": 0}
+    model = Reference(START)
+    model.enqueue([NewJob(type="mail", queue=queue) for queue in "bbbbbccccc"])
+    request = ClaimRequest(worker="w", limit=4, queues={"a": 1, "b": 1, "c": 1}, turn=1)
+    assert [job.queue for job in model.claim(request).jobs] == ["b", "b", "b", "c"]
 
 
 def test_attempts_are_bounded() -> None:

@@ -41,6 +41,7 @@ from fencepost.core.names import DEFAULT_QUEUE, check_own_type, check_queue
 from fencepost.core.payload import parse_max_payload
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.rate import parse_rate
 from fencepost.core.retention import Retention, check_retention
 from fencepost.core.retry import Retry
 from fencepost.core.shown import shown_url
@@ -154,6 +155,7 @@ class App:
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
         retention: Retention | None = None,
+        rate: str | None = None,
     ) -> TaskDecorator: ...
 
     def task(  # type: ignore[misc]  # mypy asks of keyword-only overload 7 what it does not say
@@ -170,9 +172,13 @@ class App:
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
         retention: Retention | None = None,
+        rate: str | None = None,
         event: str | None = None,  # given by EventHandle.on alone
     ) -> Any:
-        """Make a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``."""
+        """Make a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``.
+
+        With *rate*, such as ``"100/m"``, at most so many of its jobs start in any such time.
+        """
         timeouts = self.timeouts
         policy = Policy(
             **retry_fields(retry or self._default_retry),
@@ -182,6 +188,7 @@ class App:
         )
         settings = (check_queue(queue), parse_priority(priority), policy)
         own = None if retention is None else check_retention(retention)
+        parsed_rate = None if rate is None else parse_rate(rate)
 
         def decorate(decorated: Callable[..., Any]) -> TaskHandle[..., Any]:
             task = Task(
@@ -193,6 +200,7 @@ class App:
                 priority=settings[1],
                 policy=settings[2],
                 retention=own,
+                rate=parsed_rate,
                 event=event,
             )
             self._add(task)

@@ -144,6 +144,7 @@ class EventHandle(_Handle):
         lease_ttl: Duration | None = None,
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
+        rate: str | None = None,
     ) -> TaskDecorator: ...
 
     def on(  # type: ignore[misc]  # mypy asks of keyword-only overload 7 what it does not say

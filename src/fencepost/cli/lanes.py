@@ -26,12 +26,14 @@ def lane_columns(*first: str) -> tuple[str, ...]:
 
 
 def lane_rows(lanes: Sequence[QueueView] | Sequence[TypeView]) -> list[tuple[object, ...]]:
-    """Return a row a lane: its name, whether it is paused or limited, and its counts."""
+    """Return a row a lane: its name, whether it is paused, limited or rated, and its counts."""
     rows: list[tuple[object, ...]] = []
     for lane in lanes:
         limit = getattr(lane, "max_running", None)
         notes = ["paused"] if lane.is_paused else []
         notes += [f"at most {limit}"] if limit is not None else []
+        rate = getattr(lane, "rate", None)
+        notes += [f"starts {rate.shown}"] if rate is not None else []
         counts = {str(state): count for state, count in lane.counts.items()}
         rows.append((lane.name, ", ".join(notes), *(counts.get(state, 0) for state in STATES)))
     return rows

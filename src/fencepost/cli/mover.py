@@ -128,7 +128,7 @@ class Mover:
             bar.advance(len(job_ids))
 
     def _copy_settings(self) -> None:
-        """Hand pauses and limits over, before our own pauses are among them."""
+        """Hand pauses, limits and rates over, before our own pauses are among them."""
         source, target = self.source, self.target
         for queue in self._queues(source):
             if queue.name.startswith(MARKS):
@@ -136,7 +136,9 @@ class Mover:
             set_pause = target.pause if queue.is_paused else target.resume
             target.run(set_pause(Scope.QUEUE, queue.name))
             target.run(target.limit(Scope.QUEUE, queue.name, queue.max_running))
-        for type_ in source.run(source.types()):
+        types = source.run(source.types())
+        target.run(target.set_rates({type_.name: type_.rate for type_ in types}))
+        for type_ in types:
             set_pause = target.pause if type_.is_paused else target.resume
             target.run(set_pause(Scope.TYPE, type_.name))
         target.run(target.limit(Scope.APP, "", source.run(source.app_limit())))

@@ -31,6 +31,13 @@ NODE_LENGTH_MAX: Final = 100
 CANCEL_ROUNDS: Final = 10
 """Looks at a flow that is being cancelled: what runs may spawn more between two of them."""
 
+# How often jobs of a type may start.
+RATE_COUNT_MAX: Final = 1_000_000
+RATE_WINDOW_MIN: Final = 0.001
+RATE_WINDOW_MAX: Final = 86_400.0
+RATE_MOMENTS_MAX: Final = 1_000
+"""Instants that one window tells apart, so that to count what is left stays cheap."""
+
 # What a handler may leave behind.
 RESULT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
 MESSAGE_LENGTH_MAX: Final = 4_000

@@ -11,6 +11,7 @@ from typing import Any
 from fencepost.core.names import DEFAULT_QUEUE
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
+from fencepost.core.rate import Rate
 from fencepost.core.retention import Retention
 from fencepost.core.signature import Signature
 from fencepost.errors import ConfigurationError
@@ -40,6 +41,8 @@ class Task:
     policy: Policy = DEFAULT_POLICY
     retention: Retention | None = None
     """How long its jobs are kept, if not as long as the app's others."""
+    rate: Rate | None = None
+    """How often its jobs may start, over all workers; None: as often as there are slots."""
     event: str | None = None
     """The pattern of the events for which jobs of this task are made."""
 

@@ -11,6 +11,7 @@ from fencepost.core.duration import format_duration
 from fencepost.core.envelope import shown_text
 from fencepost.core.job import Dependency, Job
 from fencepost.core.lifecycle import State
+from fencepost.core.rate import Rate
 from fencepost.core.webhook import DELIVERY_TYPE
 
 
@@ -32,6 +33,9 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     queue_running: int = 0
     app_limit: int | None = None
     app_running: int = 0
+    rate: Rate | None = None
+    rate_opens_at: datetime | None = None
+    """When a job of the type can start again; None if one can now."""
     jobs_ahead: int = 0
     """Claimable jobs of the same queue and type that come first; counted up to a bound."""
     has_worker: bool = True
@@ -158,9 +162,20 @@ def _obstacles(situation: Situation) -> list[Reason]:
                 f"it waits for a slot",
             )
         )
+    if situation.rate is not None and situation.rate_opens_at is not None:
+        reasons.append(_rate_limited(situation.rate, situation.rate_opens_at, situation))
     if not situation.has_worker:
         reasons.append(Reason("no_worker", _no_worker(job)))
     return reasons
+
+
+def _rate_limited(rate: Rate, opens_at: datetime, situation: Situation) -> Reason:
+    left = max((opens_at - situation.now).total_seconds(), 0.0)
+    return Reason(
+        "rate_limited",
+        f"type {situation.job.type!r} starts at most {rate.shown}; the next can start in "
+        f"{format_duration(round(left, 1) or round(left, 3))}",
+    )
 
 
 def _no_worker(job: Job) -> str:

@@ -13,7 +13,7 @@ from fencepost.store.replies import Claim, Moved, Settled, Spawned
 
 _READY_AFTER = frozenset(
     {"enqueue", "spawn", "send", "recover", "promote", "retry", "replay"}
-    | {"resume", "limit", "edit", "load"}
+    | {"resume", "limit", "set_rates", "edit", "load"}
 )
 
 

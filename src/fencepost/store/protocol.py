@@ -9,7 +9,7 @@ the reply (surely decided), ``StoreUnavailableError`` (surely not done) and ``Un
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -20,6 +20,7 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Settlement
+from fencepost.core.rate import Rate
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
@@ -244,6 +245,14 @@ class Store(ABC):
     @abstractmethod
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Operation[None]:
         """Bound the running jobs of a queue or (scope APP, any name) of the whole store."""
+
+    @abstractmethod
+    def set_rates(self, rates: Mapping[str, Rate | None]) -> Operation[None]:
+        """Bound how often jobs of types start; None: not at all.
+
+        One that is as it was changes nothing. A changed one counts what the old one had counted;
+        one that is cleared forgets it.
+        """
 
     # Crons.
 

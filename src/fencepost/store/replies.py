@@ -10,6 +10,7 @@ import msgspec
 from fencepost.core.events import SentEvent
 from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
 from fencepost.core.lifecycle import State
+from fencepost.core.rate import Rate
 
 
 class Enqueued(msgspec.Struct, gc=False, frozen=True):
@@ -55,7 +56,8 @@ class Claim(msgspec.Struct, frozen=True):
     corrupt: list[Moved] = []
     """Jobs whose stored form could not be read; they have failed."""
     wait: float | None = None
-    """Seconds until a delayed job falls due or a lease runs out; None when nothing is to come."""
+    """Seconds until a delayed job falls due, a lease runs out or a rate lets a job start; None
+    when nothing is to come."""
 
 
 class Extended(msgspec.Struct, gc=False, frozen=True):
@@ -213,6 +215,7 @@ class TypeView(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     is_paused: bool = False
+    rate: Rate | None = None
     counts: dict[State, int] = {}
 
 

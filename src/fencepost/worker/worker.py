@@ -49,6 +49,7 @@ from fencepost.worker.heartbeater import Heartbeater
 from fencepost.worker.lag import measure_lag
 from fencepost.worker.loader import Loader
 from fencepost.worker.presence import announce
+from fencepost.worker.rates import declare_rates
 from fencepost.worker.settler import Settler
 
 if TYPE_CHECKING:
@@ -149,6 +150,9 @@ class Worker:
         ]
         try:
             await self._recover_at_start()
+            await declare_rates(
+                self._store, self._tasks, self.counters, is_stopping=lambda: self._is_stopping
+            )
             await self._work()
             await self._drain()
         finally:
@@ -200,7 +204,8 @@ class Worker:
             queues=self._queues,
             lease_ttl=self._lease_ttl,
             concurrency=self._concurrency,
-            prefetch=self._prefetch,
+            # A start is counted when it is claimed: what waited in our hand would start later.
+            prefetch=0 if self._has_rates else self._prefetch,
             may_block=owns_loop,
             on_lost=self._lost,
         )
@@ -213,6 +218,10 @@ class Worker:
             from fencepost.maintenance import Ticker
 
             self._ticker = Ticker(self._store, self._crons, self.counters)
+
+    @property
+    def _has_rates(self) -> bool:
+        return any(task.rate is not None for task in self._tasks.values())
 
     def _cron_services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         return [] if self._ticker is None else [("crons", self._ticker.start())]

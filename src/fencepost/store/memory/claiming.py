@@ -1,93 +1,121 @@
-"""Which jobs a claim takes: turns between queues, limits, and the lines inside them."""
+"""Which jobs a claim takes: turns between queues, limits, rates, and the lines inside them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from fencepost.clock import Clock
 from fencepost.core.job import ClaimedJob
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.lanes import merged
 from fencepost.store.memory.line import Line
 from fencepost.store.memory.moves import expire, lease, promote, recover
+from fencepost.store.memory.rates import Rates
 from fencepost.store.memory.settings import Settings
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest
 
 
-def claim(jobs: Jobs, settings: Settings, clock: Clock, request: ClaimRequest) -> Claim:
+def claim(
+    jobs: Jobs, settings: Settings, rates: Rates, clock: Clock, request: ClaimRequest
+) -> Claim:
     """Bring the jobs up to date (bounded), then lease what is claimable."""
     now = clock.now_us()
     recovered = recover(jobs, RECOVER_BATCH, clock.rng, now)
     expired = expire(jobs, EXPIRE_BATCH, now)
     promoted = promote(jobs, PROMOTE_BATCH, now)
-    claimed = _take(jobs, settings, clock, request, now)
+    taking = _Taking(jobs, settings, clock, request, now)
+    claimed = taking.take(rates.budget(now))
+    rates.note(Counter(job.type for job in claimed), now)
+    held_up = taking.types_in_line() if rates.by_type else set()
     return Claim(
         jobs=claimed,
         recovered=recovered,
         expired=expired,
         promoted=len(promoted),
-        wait=_wait(jobs, now),
+        wait=_wait(jobs, rates.opens_at(held_up, now), now),
     )
 
 
-def _take(
-    jobs: Jobs, settings: Settings, clock: Clock, request: ClaimRequest, now: int
-) -> list[ClaimedJob]:
-    running = Running(jobs, now)
-    limit = min(request.limit, CLAIM_MAX, running.app_room(settings, request.limit))
-    lanes = _open_lanes(jobs, settings, request)
-    if limit <= 0 or not lanes:
-        return []
-    room = {
-        queue: running.queue_room(settings, queue, sum(map(len, lines)))
-        for queue, lines in lanes.items()
-    }
-    weights = request.queues if request.queues is not None else dict.fromkeys(lanes, 1)
-    shares = allot(deal(weights, request.turn, limit), room, limit)
-    return [
-        lease(jobs, jobs.roll[seq], request, token=clock.new_token(), now=now)
-        for queue, share in shares.items()
-        for seq in islice(merged(lanes[queue]), share)
-    ]
+class _Taking:
+    """One claim's way along the lanes."""
+
+    def __init__(
+        self, jobs: Jobs, settings: Settings, clock: Clock, request: ClaimRequest, now: int
+    ) -> None:
+        self._jobs = jobs
+        self._settings = settings
+        self._clock = clock
+        self._request = request
+        self._now = now
+
+    def take(self, budget: dict[str, int]) -> list[ClaimedJob]:
+        """Lease jobs, of each type in *budget* no more than that."""
+        running = Running(self._jobs, self._now)
+        wanted = self._request.limit
+        limit = min(wanted, CLAIM_MAX, running.app_room(self._settings, wanted))
+        lanes = self._open_lanes({type for type, left in budget.items() if not left})
+        if limit <= 0 or not lanes:
+            return []
+        queues = self._request.queues
+        shares = deal(
+            queues if queues is not None else dict.fromkeys(lanes, 1), self._request.turn, limit
+        )
+        room = {queue: running.queue_room(self._settings, queue, limit) for queue in shares}
+        taken: dict[str, list[ClaimedJob]] = {queue: [] for queue in shares}
+        left = limit
+        for offered in (shares, dict.fromkeys(shares, limit)):  # then what others left over
+            for queue, share in offered.items():
+                most = min(share, left, room[queue] - len(taken[queue]))
+                more = self._lease(merged(lanes[queue], budget), most)
+                taken[queue] += more
+                left -= len(more)
+        return [job for queue in shares for job in taken[queue]]
+
+    def _lease(self, line: Iterator[int], most: int) -> list[ClaimedJob]:
+        return [
+            lease(
+                self._jobs,
+                self._jobs.roll[seq],
+                self._request,
+                token=self._clock.new_token(),
+                now=self._now,
+            )
+            for seq in islice(line, most)
+        ]
+
+    def types_in_line(self) -> set[str]:
+        """Return the types that have claimable jobs for this worker."""
+        return {type for lanes in self._open_lanes(()).values() for type in lanes}
+
+    def _open_lanes(self, closed: Collection[str]) -> dict[str, dict[str, Line]]:
+        """Return the lanes that this claim may take from, by queue and type.
+
+        A queue that the request names is dealt turns even when it has nothing to give.
+        """
+        shut = self._settings.paused_types().union(closed)
+        queues = self._request.queues
+        lanes = {
+            queue: {}
+            if self._settings.is_queue_paused(queue)
+            else self._jobs.lanes.open(queue, self._request.types, shut)
+            for queue in (self._jobs.lanes.queues() if queues is None else queues)
+        }
+        if queues is not None:
+            return lanes
+        return {queue: lines for queue, lines in lanes.items() if lines}
 
 
-def _open_lanes(jobs: Jobs, settings: Settings, request: ClaimRequest) -> dict[str, list[Line]]:
-    """Return the lanes that this claim may take from, by queue.
-
-    A queue that the request names is dealt turns even when it has nothing to give.
-    """
-    paused = settings.paused_types()
-    queues = jobs.lanes.queues() if request.queues is None else list(request.queues)
-    lanes = {
-        queue: []
-        if settings.is_queue_paused(queue)
-        else jobs.lanes.open(queue, request.types, paused)
-        for queue in queues
-    }
-    if request.queues is not None:
-        return lanes
-    return {queue: lines for queue, lines in lanes.items() if lines}
-
-
-def allot(shares: dict[str, int], room: dict[str, int], limit: int) -> dict[str, int]:
-    """Return how many jobs each queue gives: its share, and then what others could not fill."""
-    taken = {queue: min(share, room[queue]) for queue, share in shares.items()}
-    left = limit - sum(taken.values())
-    for queue in taken:
-        extra = min(left, room[queue] - taken[queue])
-        taken[queue] += extra
-        left -= extra
-    return taken
-
-
-def _wait(jobs: Jobs, now: int) -> float | None:
-    """Return the seconds until a job falls due or a lease runs out."""
+def _wait(jobs: Jobs, opens_at: int | None, now: int) -> float | None:
+    """Return the seconds until a job falls due, a lease runs out or a rate lets a job start."""
     heads = [head[0] for line in (jobs.due, jobs.leases) if (head := line.first())]
-    return max(min(heads) - now, 0) / 1_000_000 if heads else None
+    first = soonest([*heads, opens_at])
+    return None if first is None else max(first - now, 0) / 1_000_000
 
 
 class Running:

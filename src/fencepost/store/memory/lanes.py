@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 
 from fencepost.store.memory.line import Entry, Line
@@ -35,25 +35,31 @@ class Lanes:
 
     def open(
         self, queue: str, types: Collection[str] | None, paused: Collection[str]
-    ) -> list[Line]:
+    ) -> dict[str, Line]:
         """Return the lanes of *queue* of the wanted types, paused ones left out."""
-        return [
-            lane
+        return {
+            type: lane
             for type, lane in self._queues.get(queue, {}).items()
             if type not in paused and (types is None or type in types)
-        ]
+        }
 
 
-def merged(lanes: list[Line]) -> Iterator[int]:
-    """Yield sequence numbers over all *lanes* in line order; each must leave before the next."""
-    heads = [(head, lane) for lane in lanes if (head := lane.first())]
-    heapify(heads)  # entries end in a sequence number, so two lanes are never compared
+def merged(lanes: Mapping[str, Line], budget: dict[str, int]) -> Iterator[int]:
+    """Yield sequence numbers over all *lanes* in line order; each must leave before the next.
+
+    Of a type in *budget* no more are yielded than it says; what is yielded is counted off.
+    """
+    heads = [(head, type) for type, lane in lanes.items() if (head := lane.first())]
+    heads = [head for head in heads if budget.get(head[1], 1)]
+    heapify(heads)  # entries end in a sequence number, so two types are never compared
     while heads:
-        entry, lane = heads[0]
+        entry, type = heads[0]
+        if type in budget:
+            budget[type] -= 1
         yield entry[-1]
-        following = lane.first()
+        following = lanes[type].first() if budget.get(type, 1) else None
         assert following is not entry
         if following is None:
             heappop(heads)
         else:
-            heapreplace(heads, (following, lane))
+            heapreplace(heads, (following, type))

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import from_us
+from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import Dependency
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
 from fencepost.store.memory.claiming import Running
 from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.rates import Rates
 from fencepost.store.memory.record import Record
 from fencepost.store.memory.settings import Settings
 from fencepost.store.memory.views import dead_letter_of, job_of
@@ -69,7 +70,12 @@ def dead_letters(jobs: Jobs, type: str | None, page: PageRequest) -> DeadLetterP
 
 
 def situation(
-    jobs: Jobs, settings: Settings, workers: Sequence[WorkerInfo], record: Record, now: int
+    jobs: Jobs,
+    settings: Settings,
+    rates: Rates,
+    workers: Sequence[WorkerInfo],
+    record: Record,
+    now: int,
 ) -> Situation:
     """Return what keeps *record* where it is, and what stands around it."""
     running = Running(jobs, now)
@@ -82,6 +88,8 @@ def situation(
         queue_running=running.of_queue(record.queue),
         app_limit=settings.app_limit,
         app_running=running.total(),
+        rate=rates.by_type.get(record.type),
+        rate_opens_at=from_us_or_none(rates.opens_at([record.type], now)),
         jobs_ahead=_jobs_ahead(jobs, record),
         has_worker=any(_serves(worker, record) for worker in workers),
         dependencies=tuple(dependencies(jobs, record)) if record.state is State.PENDING else (),
@@ -133,10 +141,15 @@ def queue_views(jobs: Jobs, settings: Settings) -> list[QueueView]:
     ]
 
 
-def type_views(jobs: Jobs, settings: Settings) -> list[TypeView]:
+def type_views(jobs: Jobs, settings: Settings, rates: Rates) -> list[TypeView]:
     """Return every type that has (had) a job or a setting, sorted by name."""
     counts = jobs.counts.by_type()
     return [
-        TypeView(name=name, is_paused=settings.is_type_paused(name), counts=counts.get(name, {}))
-        for name in sorted(jobs.type_names | settings.type_pauses)
+        TypeView(
+            name=name,
+            is_paused=settings.is_type_paused(name),
+            rate=rates.by_type.get(name),
+            counts=counts.get(name, {}),
+        )
+        for name in sorted(jobs.type_names | settings.type_pauses | rates.by_type.keys())
     ]

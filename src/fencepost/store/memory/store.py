@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
+from fencepost.core.rate import Rate
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
@@ -32,6 +33,7 @@ from fencepost.store.memory.events import Events
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.presence import Presence
+from fencepost.store.memory.rates import Rates
 from fencepost.store.memory.settings import Settings
 from fencepost.store.memory.views import attempts_of, job_of
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement, operation, run_plan
@@ -101,6 +103,7 @@ class MemoryStore(Store):
         self._jobs = Jobs(self._journal, clock)
         self._events = Events(self._journal)
         self._settings = Settings()
+        self._rates = Rates(self._journal)
         self._crons = Crons(self._journal)
         self._presence = Presence()
         self._bells = Bells()
@@ -165,7 +168,7 @@ class MemoryStore(Store):
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
         yield from ()
-        return claiming.claim(self._jobs, self._settings, self.clock, request)
+        return claiming.claim(self._jobs, self._settings, self._rates, self.clock, request)
 
     @operation(Effect.LEASE)
     def heartbeat(self, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
@@ -264,6 +267,12 @@ class MemoryStore(Store):
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
         yield from ()
         self._settings.limit(scope, name, max_running)
+        self._journal.announce(Topic.READY)
+
+    @operation(Effect.WRITE)
+    def set_rates(self, rates: Mapping[str, Rate | None]) -> Plan[None]:
+        yield from ()
+        self._rates.set(rates, self.clock.now_us())
         self._journal.announce(Topic.READY)
 
     # Crons.
@@ -372,7 +381,7 @@ class MemoryStore(Store):
             return None
         now = self.clock.now_us()
         workers = self._presence.workers(now)
-        return search.situation(self._jobs, self._settings, workers, record, now)
+        return search.situation(self._jobs, self._settings, self._rates, workers, record, now)
 
     @operation(Effect.READ)
     def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
@@ -387,7 +396,7 @@ class MemoryStore(Store):
     @operation(Effect.READ)
     def types(self) -> Plan[list[TypeView]]:
         yield from ()
-        return search.type_views(self._jobs, self._settings)
+        return search.type_views(self._jobs, self._settings, self._rates)
 
     @operation(Effect.READ)
     def app_limit(self) -> Plan[int | None]:

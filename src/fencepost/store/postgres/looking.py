@@ -14,6 +14,7 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.positions import pack, unpack
 from fencepost.store.postgres import searching
 from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.rates import rate_of, rates_by_type
 from fencepost.store.postgres.roster import workers
 from fencepost.store.postgres.rows import (
     JOB_COLUMNS,
@@ -166,6 +167,7 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         return None
     rows = yield Statement(RUNNING, (job.queue, env.now, env.now))
     queue_running, app_running, now = rows[0]
+    rate, opens_at = yield from rate_of(job.type, utc(now))
     return Situation(
         job=job,
         now=utc(now),
@@ -175,6 +177,8 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         queue_running=queue_running,
         app_limit=(yield from get_limit(Scope.APP, "")),
         app_running=app_running,
+        rate=rate,
+        rate_opens_at=opens_at,
         jobs_ahead=(yield from _jobs_ahead(job)),
         has_worker=(yield from _has_worker(env, job)),
         dependencies=(yield from _awaited(job)),
@@ -288,7 +292,13 @@ def types() -> Plan[list[TypeView]]:
     """Return every type that has had a job or a setting."""
     counts = yield from _counts_by("type")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.TYPE.value,)))}
+    rates = yield from rates_by_type()
     return [
-        TypeView(name=name, is_paused=name in paused, counts=counts.get(name, {}))
-        for name in sorted(counts.keys() | paused)
+        TypeView(
+            name=name,
+            is_paused=name in paused,
+            rate=rates.get(name),
+            counts=counts.get(name, {}),
+        )
+        for name in sorted(counts.keys() | paused | rates.keys())
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
@@ -15,6 +15,7 @@ from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
+from fencepost.core.rate import Rate
 from fencepost.core.why import Situation
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
@@ -38,6 +39,7 @@ from fencepost.store.postgres import (
     upkeep,
 )
 from fencepost.store.postgres import events as events_
+from fencepost.store.postgres import rates as rates_
 from fencepost.store.postgres.bell import Bell
 from fencepost.store.postgres.catalog import Catalog, Env, Numbers
 from fencepost.store.postgres.connections import Connections
@@ -310,6 +312,10 @@ class PostgresStore(Store):
     @operation(Effect.WRITE)
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
         return control.limit(scope, name, max_running)
+
+    @operation(Effect.WRITE)
+    def set_rates(self, rates: Mapping[str, Rate | None]) -> Plan[None]:
+        return rates_.set_rates(self._env, rates)
 
     # Crons.
 

@@ -1,4 +1,4 @@
-"""Leasing jobs: which, in what order, and no more than the limits allow.
+"""Leasing jobs: which, in what order, and no more than limits and rates allow.
 
 One transaction of the whole store at a time runs here (the side-car lock), so that a count of
 running jobs cannot be outdated by the time it is acted upon (S2-17, S2-24).
@@ -13,12 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest, Scope
 from fencepost.store.sqlite.catalog import Env, Lane
 from fencepost.store.sqlite.leasing import lease
+from fencepost.store.sqlite.rates import Budget, budget_for
 from fencepost.store.sqlite.upkeep import expire, promote, recover
 
 # All that a claim has to know first, in one statement: the heads of three indexes, whether there
@@ -29,6 +31,7 @@ select
   (select min(run_at) from jobs where state in (2, 4)),
   (select min(expires_at) from jobs where completed_at is null),
   exists (select 1 from limits),
+  exists (select 1 from rates),
   (select json_group_array(json_array(lane, queue, type)) from lanes
    where exists (
      select 1 from jobs indexed by jobs_ready where jobs.lane = lanes.lane and state = 1
@@ -58,6 +61,7 @@ class Outlook(NamedTuple):
     run_at: int | None
     expires_at: int | None
     has_limits: int
+    has_rates: int
     lanes: str
 
 
@@ -85,15 +89,21 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         promoted = yield from promote(env, PROMOTE_BATCH, now)
     if recovered or expired or promoted:
         ahead = yield from _look()
-    seqs = yield from _choose(request, ahead, now)
+    lanes = _claimable(request, ahead)
+    budget: Budget | None = None
+    if ahead.has_rates and lanes:
+        budget = yield from budget_for([lane for part in lanes.values() for lane in part], now)
+        lanes = _allowed(lanes, budget)
+    seqs = yield from _choose(request, lanes, budget, bool(ahead.has_limits), now)
     jobs, corrupt, lease_ends = yield from lease(env, request, seqs, now)
+    opens_at = None if budget is None else (yield from budget.note())
     return Claim(
         jobs=jobs,
         recovered=recovered,
         expired=expired,
         promoted=len(promoted),
         corrupt=corrupt,
-        wait=_wait(ahead, lease_ends, now),
+        wait=_wait(ahead, lease_ends, opens_at, now),
     )
 
 
@@ -101,19 +111,30 @@ def _is_due(moment: int | None, now: int) -> bool:
     return moment is not None and moment <= now
 
 
-def _wait(ahead: Outlook, lease_ends: int | None, now: int) -> float | None:
-    moments = [m for m in (ahead.run_at, ahead.lease_expires_at, lease_ends) if m is not None]
-    return max(min(moments) - now, 0) / 1e6 if moments else None
+def _wait(ahead: Outlook, lease_ends: int | None, opens_at: int | None, now: int) -> float | None:
+    first = soonest((ahead.run_at, ahead.lease_expires_at, lease_ends, opens_at))
+    return None if first is None else max(first - now, 0) / 1e6
 
 
-def _choose(request: ClaimRequest, ahead: Outlook, now: int) -> Plan[list[int]]:
+def _allowed(lanes: dict[str, list[Lane]], budget: Budget) -> dict[str, list[Lane]]:
+    """Return *lanes* without those of which nothing may start."""
+    kept = {queue: [lane for lane in part if budget.allows(lane)] for queue, part in lanes.items()}
+    return {queue: part for queue, part in kept.items() if part}
+
+
+def _choose(
+    request: ClaimRequest,
+    lanes: dict[str, list[Lane]],
+    budget: Budget | None,
+    has_limits: bool,
+    now: int,
+) -> Plan[list[int]]:
     """Return the rows to lease: turns by weight, then what others left over."""
-    lanes = _claimable(request, ahead)
     if not lanes or request.limit <= 0:
         return []
     room = request.limit
     room_by_queue: dict[str, int] = {}
-    if ahead.has_limits:
+    if has_limits:
         room, room_by_queue = yield from _room(request, now)
     limit = min(request.limit, CLAIM_MAX, room)
     weights = dict.fromkeys(sorted(lanes), 1) if request.queues is None else request.queues
@@ -122,14 +143,14 @@ def _choose(request: ClaimRequest, ahead: Outlook, now: int) -> Plan[list[int]]:
     left = limit
     for queue in shares:
         wanted = min(shares[queue], room_by_queue.get(queue, shares[queue]), left)
-        chosen[queue] = yield from _line(lanes.get(queue, []), wanted)
+        chosen[queue] = yield from _line(lanes.get(queue, []), wanted, budget)
         left -= len(chosen[queue])
     for queue in shares:
         if left <= 0:
             break
         wanted = min(len(chosen[queue]) + left, room_by_queue.get(queue, limit))
         if len(chosen[queue]) == shares[queue] and wanted > len(chosen[queue]):
-            more = yield from _line(lanes.get(queue, []), wanted)
+            more = yield from _line(lanes.get(queue, []), wanted, budget)
             left -= len(more) - len(chosen[queue])
             chosen[queue] = more
     return [seq for queue in shares for seq in chosen[queue]]
@@ -165,10 +186,12 @@ def _room(request: ClaimRequest, now: int) -> Plan[tuple[int, dict[str, int]]]:
     return room, by_queue
 
 
-def _line(lanes: Sequence[Lane], limit: int) -> Plan[list[int]]:
-    """Return the first *limit* rows of a queue's lanes, in line order."""
+def _line(lanes: Sequence[Lane], limit: int, budget: Budget | None) -> Plan[list[int]]:
+    """Return the first *limit* rows of a queue's lanes that may start, in line order."""
     if limit <= 0 or not lanes:
         return []
+    if budget is not None and budget.binds(lanes):
+        return (yield from budget.line(lanes, limit))
     parts = [lanes[start : start + MERGED_MAX] for start in range(0, len(lanes), MERGED_MAX)]
     if len(parts) == 1:
         ((text,),) = yield Statement(_merge(len(lanes)), (*(lane.number for lane in lanes), limit))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import from_us
+from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
@@ -16,6 +16,7 @@ from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.requests import Scope
 from fencepost.store.sqlite.catalog import Env
 from fencepost.store.sqlite.graph import dependencies
+from fencepost.store.sqlite.rates import rate_of, rates_by_type
 from fencepost.store.sqlite.roster import workers
 from fencepost.store.sqlite.rows import (
     JOB_COLUMNS,
@@ -161,6 +162,7 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
     now = env.clock.now_us()
     ((queue_running,),) = yield Statement(RUNNING_IN_QUEUE, (now, job.queue))
     ((app_running,),) = yield Statement(RUNNING_IN_ALL, (now,))
+    rate, opens_at = yield from rate_of(job.type, now)
     return Situation(
         job=job,
         now=from_us(now),
@@ -170,6 +172,8 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         queue_running=queue_running,
         app_limit=(yield from get_limit(Scope.APP, "")),
         app_running=app_running,
+        rate=rate,
+        rate_opens_at=from_us_or_none(opens_at),
         jobs_ahead=(yield from _jobs_ahead(job)),
         has_worker=(yield from _has_worker(env, job)),
         dependencies=(yield from _dependencies(env, job)),
@@ -245,7 +249,13 @@ def types() -> Plan[list[TypeView]]:
     """Return every type that has had a job or a setting."""
     counts = yield from _counts_by("type")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.TYPE.value,)))}
+    rates = yield from rates_by_type()
     return [
-        TypeView(name=name, is_paused=name in paused, counts=counts.get(name, {}))
-        for name in sorted(counts.keys() | paused)
+        TypeView(
+            name=name,
+            is_paused=name in paused,
+            rate=rates.get(name),
+            counts=counts.get(name, {}),
+        )
+        for name in sorted(counts.keys() | paused | rates.keys())
     ]

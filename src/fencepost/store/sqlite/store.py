@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
+from fencepost.core.rate import Rate
 from fencepost.core.why import Situation
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
@@ -72,6 +73,7 @@ from fencepost.store.sqlite import (
     upkeep,
 )
 from fencepost.store.sqlite import events as events_
+from fencepost.store.sqlite import rates as rates_
 from fencepost.store.sqlite.bell import Bell
 from fencepost.store.sqlite.catalog import Catalog, Env
 from fencepost.store.sqlite.database import LOCK_TIMEOUT, Database
@@ -226,6 +228,10 @@ class SqliteStore(Store):
     @operation(Effect.WRITE)
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
         return control.limit(scope, name, max_running)
+
+    @operation(Effect.WRITE)
+    def set_rates(self, rates: Mapping[str, Rate | None]) -> Plan[None]:
+        return rates_.set_rates(self._env, rates)
 
     # Crons.
 

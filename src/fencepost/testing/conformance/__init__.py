@@ -95,6 +95,7 @@ from fencepost.testing.conformance.moving_graphs import TestMovingGraphs
 from fencepost.testing.conformance.ordering import TestOrdering
 from fencepost.testing.conformance.pausing import TestPausing
 from fencepost.testing.conformance.pruning import TestPruning
+from fencepost.testing.conformance.rates import TestRates, TestRatesOfMany, TestRatesRacing
 from fencepost.testing.conformance.recovering import TestRecovering
 from fencepost.testing.conformance.refusing import TestRefusedDependencies
 from fencepost.testing.conformance.reopening import TestReopening
@@ -142,6 +143,9 @@ __all__ = [
     "TestPromoting",
     "TestPruning",
     "TestRacingDependencies",
+    "TestRates",
+    "TestRatesOfMany",
+    "TestRatesRacing",
     "TestRecovering",
     "TestRefusedDependencies",
     "TestReopenedDependencies",

@@ -17,5 +17,6 @@ NAMES = (
     "diamonds",
     "chain",
     "limit",
+    "rate",
 )
 """What ``--only`` takes; here, because the modules that measure need the driver."""

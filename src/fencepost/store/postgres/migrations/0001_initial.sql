@@ -234,6 +234,22 @@ create table fencepost.max_running(
   primary key (scope, name)
 );
 
+-- How often jobs of a type may start; see core/rate.py.
+create table fencepost.rate(
+  type text primary key,
+  count integer not null,
+  window_us bigint not null,
+  grain_us bigint not null
+);
+
+-- Starts of those types, in microseconds of 1970; `tidy` deletes them some time after they counted.
+create table fencepost.rate_use(
+  type text not null,
+  at bigint not null,
+  count integer not null,
+  primary key (type, at)
+);
+
 create table fencepost.worker(
   id text primary key,
   seen_at timestamptz not null,
@@ -714,6 +730,10 @@ declare
   v_before integer;
   v_room integer;
   v_popped record;
+  v_caps integer[];
+  v_spent integer[];
+  v_opens_at timestamptz;
+  a record;
   p record;
   g record;
   q integer;
@@ -732,7 +752,8 @@ begin
         and not exists (select 1 from fencepost.done where done.seq = job.seq)
     ) as has_outlived,
     exists (select 1 from fencepost.pause) as has_pauses,
-    exists (select 1 from fencepost.max_running) as has_limits
+    exists (select 1 from fencepost.max_running) as has_limits,
+    exists (select 1 from fencepost.rate) as has_rates
   into ahead;
   if ahead.has_lanes then
     return '{"todo":"lanes"}';
@@ -766,10 +787,19 @@ begin
       order by n
     );
   end if;
+  if ahead.has_rates then
+    select * into a from fencepost.allow(p_now, p_lanes, v_paused);
+    t := a.t;
+    v_spent := array_fill(0, array[cardinality(p_lanes)]);
+    v_paused := v_paused || a.closed;
+  end if;
   v_left := greatest(v_limit, 0);
   if cardinality(p_lanes) = 1 and cardinality(p_names) = 1 then
     -- Most apps: one type of one queue at one priority.
     v_wanted := least(v_left, coalesce(v_rooms[1], v_left));
+    if ahead.has_rates then
+      v_wanted := least(v_wanted, a.rooms[a.places[1]]);
+    end if;
     v_left := 0;
     while v_wanted > 0 and (v_paused is null or p_lanes[1] <> all (v_paused)) loop
       select * into v_popped from fencepost.pop(
@@ -778,6 +808,7 @@ begin
       v_jobs := v_jobs || case when v_jobs = '' then '[' else ',[' end || p_lanes[1] || ',['
         || v_popped.popped || ']]';
       v_part := v_part + 1000;
+      v_spent[1] := v_spent[1] + v_popped.count;
       exit when v_popped.count < v_most;
       v_wanted := v_wanted - v_popped.count;
     end loop;
@@ -805,14 +836,17 @@ begin
       v_wanted := least(case round when 1 then v_shares[q] else v_left end, v_room, v_left);
       continue when v_wanted <= 0 or (round = 2 and v_taken[q] < v_shares[q]);
       for g in
-        select array_agg(lane order by n) as lanes
+        select array_agg(lane order by n) as lanes, array_agg(n order by n) as numbers
         from unnest(p_lanes, p_priorities, p_queues) with ordinality as x(lane, priority, queue, n)
         where queue = q and (v_paused is null or lane <> all (v_paused))
         group by priority order by priority
       loop
         while v_wanted > 0 loop
           v_before := v_wanted;
-          for p in select * from fencepost.split(g.lanes, least(v_wanted, v_most)) loop
+          if ahead.has_rates then
+            v_caps := fencepost.caps(g.numbers, a.places, a.rooms, v_spent);
+          end if;
+          for p in select * from fencepost.split(g.lanes, least(v_wanted, v_most), v_caps) loop
             select * into v_popped from fencepost.pop(
               t, p.lane, p.count, p_worker, p_secret, v_part, p_ttl);
             continue when v_popped.count = 0;
@@ -823,12 +857,19 @@ begin
             v_wanted := v_wanted - v_popped.count;
             v_left := v_left - v_popped.count;
             v_taken[q] := v_taken[q] + v_popped.count;
+            if ahead.has_rates then
+              v_room := array_position(p_lanes, p.lane);
+              v_spent[v_room] := v_spent[v_room] + v_popped.count;
+            end if;
           end loop;
           exit when v_before - v_wanted < least(v_before, v_most);
         end loop;
       end loop;
     end loop;
   end loop;
+  if ahead.has_rates then
+    v_opens_at := fencepost.use(t, p_lanes, a.types, a.rooms, a.moments, a.places, v_spent, a.shut);
+  end if;
   if is_merged then
     v_seqs := array(
       select x.seq from fencepost.lease e
@@ -845,7 +886,7 @@ begin
     || ',"promoted":' || v_promoted || ',"jobs":[' || v_jobs || ']'
     || ',"order":' || coalesce(array_to_json(v_seqs)::text, 'null')
     || ',"wait":' || coalesce(
-      extract(epoch from least(ahead.run_at, ahead.expires_at) - t)::text, 'null')
+      extract(epoch from least(ahead.run_at, ahead.expires_at, v_opens_at) - t)::text, 'null')
     || '}';
 end $$;
 
@@ -873,25 +914,184 @@ begin
   return v_open[v_start + 1:] || v_open[:v_start];
 end $$;
 
--- How many of the first p_limit jobs, by due time, stand in each of several lanes.
-create function fencepost.split(p_lanes integer[], p_limit integer)
+-- How many of the first p_limit jobs, by due time, stand in each of several lanes, if no more than
+-- p_caps says are taken from each; null is no cap.
+create function fencepost.split(p_lanes integer[], p_limit integer, p_caps integer[])
 returns table(lane integer, count integer) language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
 set enable_bitmapscan = off as $$
 begin
   if cardinality(p_lanes) = 1 then
-    return query select p_lanes[1], p_limit;
+    return query select p_lanes[1], least(p_limit, p_caps[1])
+    where least(p_limit, p_caps[1]) > 0;
     return;
   end if;
   return query
   select first.lane, count(*)::integer from (
-    select l.lane from unnest(p_lanes) as x(lane) join fencepost.lane l on l.lane = x.lane
+    select l.lane from unnest(p_lanes) with ordinality as x(lane, n)
+    join fencepost.lane l on l.lane = x.lane
     cross join lateral (
       select r.run_at, r.seq from fencepost.ready r
-      where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit p_limit
+      where r.lane = l.lane and r.run_at >= l.low
+      order by r.run_at, r.seq limit least(p_limit, p_caps[x.n])
     ) as line
     order by line.run_at, line.seq limit p_limit
   ) as first group by first.lane;
+end $$;
+
+-- Have whoever starts jobs of these types, or changes how many may, wait for whoever did before.
+create function fencepost.lock_rates(p_types text[]) returns void language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(1178947158, lock.number) from (
+    select distinct hashtext(type) as number from unnest(p_types) as x(type) order by 1
+  ) as lock;
+end $$;
+
+-- What a claim may start. `types` are those that have a rate and claimable jobs, `rooms` how many
+-- of each may start (null: any number), `moments` when a start is written down. `places` says of
+-- each lane where its type stands among these, null if nowhere. From `closed` lanes nothing may be
+-- taken; `shut` are those that were so anyway. The clock is read under the lock: whoever gets it
+-- later counts at a later time.
+create function fencepost.allow(
+  p_now timestamptz, p_lanes integer[], p_paused integer[],
+  out t timestamptz, out types text[], out rooms integer[], out moments bigint[],
+  out places integer[], out closed integer[], out shut integer[]
+) language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off as $$
+declare
+  v_now bigint;
+begin
+  shut := coalesce(p_paused, '{}');
+  types := array(
+    select distinct l.type from unnest(p_lanes) as x(lane)
+    join fencepost.lane l on l.lane = x.lane join fencepost.rate on rate.type = l.type
+    cross join lateral (
+      select 1 from fencepost.ready r
+      where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
+    ) as first
+    where x.lane <> all (shut) order by l.type
+  );
+  perform fencepost.lock_rates(types);
+  t := coalesce(p_now, clock_timestamp());
+  v_now := (extract(epoch from t) * 1000000)::bigint;
+  select array_agg(greatest(r.count - used.count, 0) order by x.n),
+    array_agg((v_now + r.grain_us - 1) / r.grain_us * r.grain_us order by x.n)
+  into rooms, moments
+  from unnest(types) with ordinality as x(type, n)
+  left join fencepost.rate r on r.type = x.type
+  left join lateral (
+    select coalesce(sum(u.count), 0)::integer as count from fencepost.rate_use u
+    where u.type = r.type and u.at > v_now - r.window_us
+  ) as used on true;
+  -- One whose first job has come only now was not waited for: it is left to the next claim.
+  select array_agg(array_position(types, l.type) order by x.n),
+    coalesce(array_agg(x.lane) filter (
+      where rooms[array_position(types, l.type)] = 0
+        or (r.type is not null and l.type <> all (types))
+    ), '{}')
+  into places, closed
+  from unnest(p_lanes) with ordinality as x(lane, n)
+  join fencepost.lane l on l.lane = x.lane left join fencepost.rate r on r.type = l.type;
+end $$;
+
+-- How many more may be taken from each of some lanes, see `allow`; p_spent is what was, by lane.
+create function fencepost.caps(
+  p_numbers bigint[], p_places integer[], p_rooms integer[], p_spent integer[]
+) returns integer[] language sql immutable as $$
+  select array_agg(p_rooms[p_places[n]] - (
+    select sum(s.spent) from unnest(p_places, p_spent) as s(place, spent)
+    where s.place = p_places[n]
+  )::integer order by number)
+  from unnest(p_numbers) with ordinality as x(n, number)
+$$;
+
+-- Write down what a claim has started, see `allow`. Returns when more may start, if there are jobs
+-- in these lanes that may not now.
+create function fencepost.use(
+  t timestamptz, p_lanes integer[], p_types text[], p_rooms integer[], p_moments bigint[],
+  p_places integer[], p_spent integer[], p_shut integer[]
+) returns timestamptz language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off as $$
+declare
+  v_now bigint := (extract(epoch from t) * 1000000)::bigint;
+  v_full text[];
+begin
+  insert into fencepost.rate_use as u(type, at, count)
+  select p_types[x.place], p_moments[x.place], sum(x.spent)
+  from unnest(p_places, p_spent) as x(place, spent)
+  where x.spent > 0 and p_moments[x.place] is not null group by x.place
+  on conflict (type, at) do update set count = u.count + excluded.count;
+  v_full := array(
+    select x.type from unnest(p_types, p_rooms) with ordinality as x(type, room, place)
+    where x.room <= (
+      select coalesce(sum(s.spent), 0) from unnest(p_places, p_spent) as s(place, spent)
+      where s.place = x.place
+    )
+  );
+  if v_full = '{}' then
+    return null;
+  end if;
+  return (
+    select 'epoch'::timestamptz
+      + min(fencepost.rate_opens_at(x.type, v_now)) * interval '1 microsecond'
+    from (
+      select distinct l.type from unnest(p_lanes) as given(lane)
+      join fencepost.lane l on l.lane = given.lane
+      cross join lateral (
+        select 1 from fencepost.ready r
+        where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
+      ) as first
+      where l.type = any (v_full) and l.lane <> all (p_shut)
+    ) as x
+  );
+end $$;
+
+-- When a job of the type can start, in microseconds of 1970; null if one can now.
+create function fencepost.rate_opens_at(p_type text, p_now bigint) returns bigint
+language sql stable as $$
+  select u.at + u.window_us from (
+    select at, r.window_us, r.count as allowed, sum(rate_use.count) over () as used,
+      sum(rate_use.count) over (order by at) as aged
+    from fencepost.rate r join fencepost.rate_use on rate_use.type = r.type
+    where r.type = p_type and rate_use.at > p_now - r.window_us
+  ) as u where u.used >= u.allowed and u.used - u.aged < u.allowed order by u.at limit 1
+$$;
+
+-- Set rates, p_rates is [{"type", "count", "window_us", "grain_us"}, …], or clear those without a
+-- count. One that is as it was is left alone; a changed one keeps what the old one counts.
+create function fencepost.set_rates(p_now timestamptz, p_rates json) returns void
+language plpgsql as $$
+declare
+  v_types text[] := array(
+    select g.type
+    from json_to_recordset(p_rates) as g(type text, count integer, window_us bigint)
+    left join fencepost.rate r on r.type = g.type
+    where (g.count, g.window_us) is distinct from (r.count, r.window_us)
+  );
+  v_now bigint;
+begin
+  if v_types = '{}' then
+    return;
+  end if;
+  perform fencepost.lock_rates(v_types);
+  v_now := (extract(epoch from coalesce(p_now, clock_timestamp())) * 1000000)::bigint;
+  delete from fencepost.rate_use u using fencepost.rate r
+  where u.type = any (v_types) and r.type = u.type and u.at <= v_now - r.window_us;
+  insert into fencepost.rate(type, count, window_us, grain_us)
+  select g.type, g.count, g.window_us, g.grain_us from json_to_recordset(p_rates)
+    as g(type text, count integer, window_us bigint, grain_us bigint)
+  where g.type = any (v_types) and g.count is not null
+  on conflict (type) do update
+  set count = excluded.count, window_us = excluded.window_us, grain_us = excluded.grain_us;
+  with cleared as (
+    delete from fencepost.rate where type in (
+      select g.type from json_to_recordset(p_rates) as g(type text, count integer)
+      where g.type = any (v_types) and g.count is null
+    ) returning type
+  )
+  delete from fencepost.rate_use where type in (select type from cleared);
 end $$;
 
 -- How many more jobs may run; null if there is no such limit.
@@ -1548,6 +1748,11 @@ begin
   )
   insert into fencepost.tally(lane, state, count, is_sum)
   select lane, state, sum(count), true from counted group by lane, state;
+  -- Some time after they counted: a claim under way may have read the clock a while ago. And not by
+  -- claims, which would have to step over all that an old snapshot keeps from being removed.
+  delete from fencepost.rate_use u using fencepost.rate r
+  where r.type = u.type and u.at <= -2 * r.window_us - 60000000
+    + (extract(epoch from coalesce(p_now, clock_timestamp())) * 1000000)::bigint;
   begin
     perform pg_advisory_xact_lock(1178947156, 1);
   exception when lock_not_available then

@@ -128,6 +128,21 @@ create table limits(
   primary key (scope, name)
 ) without rowid;
 
+-- How often jobs of a type may start.
+create table rates(
+  type text primary key,
+  count integer not null,
+  window_us integer not null
+) without rowid;
+
+-- Starts of those types, as long as they count.
+create table uses(
+  type text not null,
+  at integer not null,
+  count integer not null,
+  primary key (type, at)
+) without rowid;
+
 create table workers(
   id text primary key,
   seen_at integer not null,

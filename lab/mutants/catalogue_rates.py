@@ -1,0 +1,120 @@
+"""Mutants of the rates, in every store and in the worker that declares them."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+CORE = "fencepost.core.rate"
+MEMORY = "fencepost.store.memory"
+SQLITE = "fencepost.store.sqlite"
+SQL = "fencepost.store.postgres.migrations/0001_initial.sql"
+WORKER = "fencepost.worker"
+
+
+def _mutant(place: Place, name: str, about: str, patch: Patch, *tests: str) -> Mutant:
+    return Mutant(f"{place}-{name}", about, place, (patch,), tests)
+
+
+FIXED = "windows do not slide: they begin at whole multiples of their length"
+UNWRITTEN = "what starts is not written down"
+UNSHARED = "several queues of one type each have the whole rate"
+HIDING = "a type that may not start keeps its place in the claim, and other jobs from it"
+
+STORES = (
+    _mutant(
+        Place.MEMORY, "rate-window-does-not-slide", FIXED,
+        Patch(CORE, "used = sum(count for at, count in uses if at > now - self.window_us)",
+              "used = sum(count for at, count in uses "
+              "if at // self.window_us == now // self.window_us)"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.MEMORY, "rate-counts-an-instant-too-long",
+        "`>=` for `>`: a start counts also when it is as old as the window",
+        Patch(CORE, "used = sum(count for at, count in uses if at > now - self.window_us)",
+              "used = sum(count for at, count in uses if at >= now - self.window_us)"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.MEMORY, "rate-is-not-used", UNWRITTEN,
+        Patch(f"{MEMORY}.claiming",
+              "    rates.note(Counter(job.type for job in claimed), now)\n", ""),
+        "TestRates",
+    ),
+    _mutant(
+        Place.MEMORY, "rate-is-not-shared", UNSHARED,
+        Patch(f"{MEMORY}.claiming", "merged(lanes[queue], budget)",
+              "merged(lanes[queue], dict(budget))"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.SQLITE, "rate-window-does-not-slide", FIXED,
+        Patch(f"{SQLITE}.rates", "            since = self._now - rate.window_us\n",
+              "            since = self._now // rate.window_us * rate.window_us - 1\n"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.SQLITE, "rate-is-not-used", UNWRITTEN,
+        Patch(f"{SQLITE}.rates", "            yield Statement(NOTE, rows, many=True)\n",
+              "            assert rows\n"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.SQLITE, "rate-is-not-shared", UNSHARED,
+        Patch(f"{SQLITE}.rates", "            self._left[type] -= number\n",
+              "            assert number\n"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.SQLITE, "rate-takes-turns-for-nothing", HIDING,
+        Patch(f"{SQLITE}.claiming", "        lanes = _allowed(lanes, budget)\n", ""),
+        "TestRates",
+    ),
+    _mutant(
+        Place.POSTGRES, "rate-window-does-not-slide", FIXED,
+        Patch(SQL, "where u.type = r.type and u.at > v_now - r.window_us",
+              "where u.type = r.type and u.at >= v_now / r.window_us * r.window_us"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.POSTGRES, "rate-is-not-locked", "claimers at once count the same room",
+        Patch(SQL, "  perform fencepost.lock_rates(types);\n", ""),
+        "TestRatesRacing",
+    ),
+    _mutant(
+        Place.POSTGRES, "rate-is-not-used", UNWRITTEN,
+        Patch(SQL, "where x.spent > 0 and p_moments[x.place] is not null",
+              "where x.spent > 1000000 and p_moments[x.place] is not null"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.POSTGRES, "rate-takes-turns-for-nothing", HIDING,
+        Patch(SQL, "    v_paused := v_paused || a.closed;\n", ""),
+        "TestRates",
+    ),
+)  # fmt: skip
+
+WORKERS = (
+    _mutant(
+        Place.WORKER, "rate-is-declared-only-where-there-is-one",
+        "the rate of an earlier version of the app outlives it",
+        Patch(f"{WORKER}.rates", "for type, task in tasks.items()}",
+              "for type, task in tasks.items() if task.rate}"),
+        "tests/worker/test_rates.py",
+    ),
+    _mutant(
+        Place.WORKER, "rate-is-declared-once", "a worker that was not heard claims regardless",
+        Patch(f"{WORKER}.rates",
+              "            await store.clock.sleep_async(patience.failed(error))\n",
+              "            patience.failed(error)\n            return\n"),
+        "tests/worker/test_rates.py",
+    ),
+    _mutant(
+        Place.WORKER, "rate-is-prefetched", "rated jobs are claimed, and counted, ahead",
+        Patch(f"{WORKER}.worker", "prefetch=0 if self._has_rates else self._prefetch",
+              "prefetch=self._prefetch"),
+        "tests/worker/test_rates.py",
+    ),
+)  # fmt: skip
+
+MUTANTS = (*STORES, *WORKERS)
