@@ -115,7 +115,7 @@ async def test_a_worker_may_start_before_its_store_is_there(app: App, store: Fla
     job = work.submit()
     store.is_away = everything
     async with working(app):
-        await eventually(lambda: "claim" in store.refused)
+        await eventually(lambda: "set_rates" in store.refused)
         store.is_away = nothing
         assert await job.aio.result(LONG) == "done"
 
