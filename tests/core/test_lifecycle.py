@@ -23,8 +23,11 @@ LEGAL = {
     (State.PENDING, Event.READY): State.SCHEDULED,  # S1-20
     (State.PENDING, Event.DELAY): State.DELAYED,  # S1-21
     (State.PENDING, Event.CANCEL): State.CANCELLED,  # S3-9
+    (State.PENDING, Event.REJECT): State.FAILED,  # S1-71
+    (State.PENDING, Event.EXHAUST): State.DEAD_LETTER,  # S1-72
     (State.PENDING, Event.EXPIRE): State.DEAD_LETTER,  # S1-44
     (State.DELAYED, Event.READY): State.SCHEDULED,  # S1-22
+    (State.DELAYED, Event.HOLD): State.PENDING,  # held up by its concurrency key
     (State.DELAYED, Event.CANCEL): State.CANCELLED,
     (State.DELAYED, Event.EXPIRE): State.DEAD_LETTER,
     (State.SCHEDULED, Event.CLAIM): State.RUNNING,  # S1-23
@@ -39,15 +42,19 @@ LEGAL = {
     (State.RUNNING, Event.CANCEL): State.CANCELLED,  # C20
     (State.RUNNING, Event.EXPIRE): State.DEAD_LETTER,
     (State.RETRYING, Event.READY): State.SCHEDULED,  # S1-28
+    (State.RETRYING, Event.HOLD): State.PENDING,
     (State.RETRYING, Event.EXHAUST): State.DEAD_LETTER,  # S1-29
     (State.RETRYING, Event.CANCEL): State.CANCELLED,
     (State.RETRYING, Event.EXPIRE): State.DEAD_LETTER,
     (State.FAILED, Event.REOPEN): State.SCHEDULED,  # C36
     (State.FAILED, Event.REOPEN_LATER): State.DELAYED,
+    (State.FAILED, Event.REOPEN_WAITING): State.PENDING,
     (State.DEAD_LETTER, Event.REOPEN): State.SCHEDULED,
     (State.DEAD_LETTER, Event.REOPEN_LATER): State.DELAYED,
+    (State.DEAD_LETTER, Event.REOPEN_WAITING): State.PENDING,
     (State.CANCELLED, Event.REOPEN): State.SCHEDULED,
     (State.CANCELLED, Event.REOPEN_LATER): State.DELAYED,
+    (State.CANCELLED, Event.REOPEN_WAITING): State.PENDING,
 }
 ILLEGAL = [pair for pair in product(State, Event) if pair not in LEGAL]
 
@@ -71,7 +78,7 @@ def test_every_other_event_is_refused_and_says_so(state: State, event: Event) ->
 
 def test_the_pairs_tested_are_all_the_pairs_there_are() -> None:
     """S1-30."""
-    assert len(LEGAL) + len(ILLEGAL) == len(State) * len(Event) == 117
+    assert len(LEGAL) + len(ILLEGAL) == len(State) * len(Event) == 135
 
 
 def test_there_are_nine_states_with_the_names_of_the_model() -> None:

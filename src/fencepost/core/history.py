@@ -76,7 +76,10 @@ def _told(outcome: AttemptOutcome, failure: Failure | None) -> str:
 
 def _since(job: Job, last: Change) -> Iterator[Change]:
     """Yield what happened after the last attempt, or before the first."""
-    if job.scheduled_at is not None and job.scheduled_at >= last.at:
+    if job.is_held:
+        if last.state is not State.PENDING:
+            yield Change(State.PENDING, job.updated_at, "waits for a turn of its concurrency key")
+    elif job.scheduled_at is not None and job.scheduled_at >= last.at:
         is_told = last.state is State.SCHEDULED and last.at == job.scheduled_at
         if not is_told and (last.at < job.scheduled_at or last.state is State.PENDING):
             yield Change(State.SCHEDULED, job.scheduled_at, "became claimable")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from fencepost.core.concurrency import KeyRule
 from fencepost.core.names import DEFAULT_QUEUE
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
@@ -37,6 +38,8 @@ class Task:
     queue: str = DEFAULT_QUEUE
     priority: Priority = Priority.NORMAL
     policy: Policy = DEFAULT_POLICY
+    concurrency_key: KeyRule | None = None
+    """Finds the concurrency key of a job in its arguments."""
 
     @property
     def is_async(self) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fencepost.core.job import JobRecord
+from fencepost.core.job import Job, JobRecord, NewJob
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import DUMP_BYTES
-from fencepost.errors import StateConflictError
+from fencepost.errors import ConfigurationError, StateConflictError
 
 
 def loadable(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
@@ -23,6 +23,12 @@ def loadable(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
             )
         found.setdefault(job.id, record)
     return found
+
+
+def refuse_concurrency_keys(jobs: Iterable[NewJob | Job]) -> None:
+    """Raise ConfigurationError if one has a key that this store would not obey."""
+    if any(job.concurrency_key is not None for job in jobs):
+        raise ConfigurationError("this store has no concurrency keys yet")
 
 
 def needs_key(record: JobRecord) -> bool:

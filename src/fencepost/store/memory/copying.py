@@ -7,8 +7,8 @@ from itertools import islice
 
 from fencepost.core.instants import from_us_or_none, to_us
 from fencepost.core.job import JobRecord
-from fencepost.core.lifecycle import State
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
+from fencepost.store.memory.admission import admit, hold
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import judge_again
 from fencepost.store.memory.record import Record
@@ -52,9 +52,11 @@ def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
             replies.append(Present(job.id))
             continue
         added = _record_of(jobs, record, has_key=_takes_key(jobs, record, now))
+        hold(added)
         jobs.add(added)
         _link(jobs, added, record.dependencies, now)
         replies.append(Loaded(job.id))
+    admit(jobs, now)
     if any(record.is_dead_letter for record in records):
         _order_dead(jobs)
     return replies
@@ -66,7 +68,7 @@ def _link(jobs: Jobs, record: Record, dependencies: Sequence[str], now: int) -> 
     for parent in parents:
         if parent is not None:
             jobs.link(record, parent)
-    if record.state is not State.PENDING:
+    if not record.is_waiting_for_others:
         return
     for job_id, parent in zip(dependencies, parents, strict=True):
         if parent is None:
@@ -122,6 +124,7 @@ def _record_of(jobs: Jobs, record: JobRecord, *, has_key: bool) -> Record:
         waits=job.waits,
         flow=job.flow,
         node=job.node,
+        concurrency_key=job.concurrency_key,
     )
 
 

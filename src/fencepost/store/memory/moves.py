@@ -12,6 +12,8 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, ClaimedJob, Failure
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.store.batches import with_admitted
+from fencepost.store.memory.admission import admit, held
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.line import Line
 from fencepost.store.memory.record import Changes, Record
@@ -89,7 +91,8 @@ def recover(jobs: Jobs, limit: int, rng: Random, now: int) -> list[Moved]:
         followed = apply(jobs, record, decision, now=now, settled_token=None)
         return Moved(record.id, record.type, record.state, State.RUNNING, followed)
 
-    return [take_back(record) for record in _up_to(now, jobs, jobs.leases, limit)]
+    moved = [take_back(record) for record in _up_to(now, jobs, jobs.leases, limit)]
+    return with_admitted(moved, admit(jobs, now))
 
 
 def expire(jobs: Jobs, limit: int, now: int) -> list[Moved]:
@@ -100,7 +103,7 @@ def expire(jobs: Jobs, limit: int, now: int) -> list[Moved]:
     def end(record: Record) -> Moved:
         return _end(jobs, record, Event.EXPIRE, LIFETIME_EXCEEDED, AttemptOutcome.FAILED, now)
 
-    return end_each(outlived, end)
+    return with_admitted(end_each(outlived, end), admit(jobs, now))
 
 
 def end_each(records: Sequence[Record], end: Callable[[Record], Moved]) -> list[Moved]:
@@ -119,15 +122,17 @@ def depth_of(record: Record) -> int:
 
 
 def promote(jobs: Jobs, limit: int, now: int) -> list[Moved]:
-    """Make jobs claimable whose time has come."""
+    """Make jobs claimable whose time has come, as far as their concurrency keys allow."""
 
     def make_ready(record: Record) -> Moved:
         was = record.state
-        state = advance(was, Event.READY)
-        jobs.change(record, state=state, scheduled_at=now, updated_at=now)
-        return Moved(record.id, record.type, state, was)
+        ready: Changes = {"state": advance(was, Event.READY), "scheduled_at": now}
+        ready["updated_at"] = now
+        jobs.change(record, **held(record, ready, Event.HOLD))
+        return Moved(record.id, record.type, record.state, was)
 
-    return [make_ready(record) for record in _up_to(now, jobs, jobs.due, limit)]
+    moved = [make_ready(record) for record in _up_to(now, jobs, jobs.due, limit)]
+    return with_admitted(moved, admit(jobs, now))
 
 
 def _up_to(now: int, jobs: Jobs, line: Line, limit: int) -> Iterator[Record]:
@@ -181,7 +186,7 @@ def _enter(
 def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
     """Let go, or end, the jobs that waited for one that has ended, and those behind them."""
     for child in jobs.children(ended):
-        if child.state is not State.PENDING:
+        if not child.is_waiting_for_others:
             continue
         assert child.waits is not None
         missing, doom = step(child.waits.mode, child.waits.missing, ended.state)
@@ -194,13 +199,17 @@ def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
         elif missing:
             jobs.change(child, waits=replace(child.waits, missing=missing))
         else:
-            yield let_go(jobs, child, now)
+            let_go(jobs, child, now)
+            if not child.is_held:
+                yield Moved(child.id, child.type, child.state, State.PENDING)
 
 
-def let_go(jobs: Jobs, record: Record, now: int) -> Moved:
-    """Let a job that waited for others take its place in line, or wait for its own time."""
+def let_go(jobs: Jobs, record: Record, now: int) -> None:
+    """Let a job that waited for others take its place in line, or wait for its time or its key."""
     assert record.waits is not None
     state = advance(State.PENDING, Event.READY if record.run_at <= now else Event.DELAY)
+    if state is State.SCHEDULED and record.concurrency_key is not None:
+        state = State.PENDING
     changes: Changes = {
         "state": state,
         "run_at": max(record.run_at, now),
@@ -210,7 +219,6 @@ def let_go(jobs: Jobs, record: Record, now: int) -> Moved:
     if state is State.SCHEDULED:
         changes["scheduled_at"] = now
     jobs.change(record, **changes)
-    return Moved(record.id, record.type, state, State.PENDING)
 
 
 def judge_again(jobs: Jobs, record: Record, now: int) -> None:

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from fencepost.clock import Clock
 from fencepost.core.dependencies import check_depth
-from fencepost.core.lifecycle import State
 from fencepost.core.limits import DEPENDENCY_COUNT_MAX
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.memory.jobs import Jobs
@@ -25,7 +24,7 @@ def spawn(jobs: Jobs, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:
     new = [replace(each, flow=record.flow) for each in spawn.jobs]
     replies = enqueue(jobs, clock, new, atomic=True, now=now)
     for gatherer in jobs.children(record):
-        if gatherer.state is State.PENDING and gatherer.waits and gatherer.waits.gathers:
+        if gatherer.is_waiting_for_others and gatherer.waits and gatherer.waits.gathers:
             for reply in replies:
                 spawned = jobs.get(reply.job_id)
                 assert spawned is not None

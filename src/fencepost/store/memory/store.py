@@ -13,6 +13,7 @@ from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
+from fencepost.store.batches import with_admitted
 from fencepost.store.memory import (
     claiming,
     control,
@@ -23,6 +24,7 @@ from fencepost.store.memory import (
     spawning,
     submission,
 )
+from fencepost.store.memory.admission import admit
 from fencepost.store.memory.bells import Bells
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
@@ -108,7 +110,9 @@ class MemoryStore(Store):
                 result = run_plan(operation.start(), NoEngine())
             except BaseException:
                 self._journal.undo()
+                self._jobs.slots.forget_touches()
                 raise
+            assert self._jobs.slots.is_quiet, "a slot may have come free, and nobody looked"
             topics = self._journal.keep()
         self._bells.ring(topics)
         return result
@@ -168,7 +172,7 @@ class MemoryStore(Store):
         now = self.clock.now_us()
         replies = [leases.settle(self._jobs, settlement, now) for settlement in settlements]
         self._announce_room()
-        return replies
+        return with_admitted(replies, admit(self._jobs, now))
 
     @operation(Effect.WRITE)
     def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
@@ -202,7 +206,9 @@ class MemoryStore(Store):
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
         yield from ()
         now = self.clock.now_us()
-        return [control.edit(self._jobs, edit, now) for edit in edits]
+        replies = [control.edit(self._jobs, edit, now) for edit in edits]
+        self._jobs.slots.forget_touches()  # nobody left a slot, whoever is first now
+        return replies
 
     @operation(Effect.WRITE)
     def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:

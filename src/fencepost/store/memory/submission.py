@@ -15,6 +15,8 @@ from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
+from fencepost.store.batches import with_admitted
+from fencepost.store.memory.admission import admit, held, hold
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import depth_of
 from fencepost.store.memory.record import Changes, Record
@@ -43,7 +45,11 @@ def enqueue(
         reply, record = _enqueue(jobs, clock, each, parents, atomic=atomic, now=now)
         replies.append(reply)
         stored.append(record)
-    return replies
+    admit(jobs, now)
+    return [
+        replace(reply, state=record.state) if record.concurrency_key is not None else reply
+        for reply, record in zip(replies, stored, strict=True)
+    ]
 
 
 def _parents(jobs: Jobs, new: NewJob, stored: Sequence[Record], place: int) -> list[Record]:
@@ -86,6 +92,7 @@ def add_behind(
     now: int,
 ) -> None:
     """Store a new job behind those that it waits for, if any, or raise DependencyDepthError."""
+    hold(record)
     if after is None or not parents:
         jobs.add(record)
         return
@@ -138,6 +145,7 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
         key_ends_at=_window_end(window, now),
         flow=new.flow,
         node=new.node,
+        concurrency_key=new.concurrency_key,
     )
 
 
@@ -164,16 +172,18 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
     was = record.state
     if record.key is not None:
         jobs.vacate_key(record)
-    jobs.change(record, **_reopened(record, request, waits, now))
+    reopened = _reopened(record, request, waits, now)
+    jobs.change(record, **held(record, reopened, Event.REOPEN_WAITING))
     _hold_up_again(jobs, record)
-    return Moved(record.id, record.type, record.state, was)
+    moved = Moved(record.id, record.type, record.state, was)
+    return with_admitted([moved], admit(jobs, now))[0]
 
 
 def _hold_up_again(jobs: Jobs, reopened: Record) -> None:
     """Have those wait again for a job that they had counted as ended."""
     for child in jobs.children(reopened):
         waits = child.waits
-        if child.state is State.PENDING and waits is not None and waits.mode is Mode.ENDED:
+        if child.is_waiting_for_others and waits is not None and waits.mode is Mode.ENDED:
             jobs.change(child, waits=replace(waits, missing=waits.missing + 1))
 
 
@@ -221,6 +231,7 @@ def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
     fresh = _copy_of(dead, jobs, clock, now)
     jobs.change(dead, dead_number=None)
     add_behind(jobs, fresh, parents, _dependencies_of(dead, parents), now)
+    admit(jobs, now)
     return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
 
 
@@ -256,6 +267,7 @@ def _copy_of(dead: Record, jobs: Jobs, clock: Clock, now: int) -> Record:
         key_ends_at=_window_end(dead.key_window, now),
         flow=dead.flow,
         node=dead.node,
+        concurrency_key=dead.concurrency_key,
     )
 
 

@@ -38,6 +38,7 @@ pytest.register_assert_rewrite(
             "cancelling",
             "claiming",
             "concurrency",
+            "concurrency_keys",
             "deadletters",
             "durability",
             "editing",
@@ -53,6 +54,7 @@ pytest.register_assert_rewrite(
             "ordering",
             "pausing",
             "pruning",
+            "racing_keys",
             "recovering",
             "reopening",
             "saving",
@@ -68,6 +70,11 @@ pytest.register_assert_rewrite(
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
+from fencepost.testing.conformance.concurrency_keys import (
+    TestConcurrencyKeys,
+    TestKeysAndDependencies,
+    TestKeyTurns,
+)
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
@@ -90,6 +97,7 @@ from fencepost.testing.conformance.moving_graphs import TestMovingGraphs
 from fencepost.testing.conformance.ordering import TestOrdering
 from fencepost.testing.conformance.pausing import TestPausing
 from fencepost.testing.conformance.pruning import TestPruning
+from fencepost.testing.conformance.racing_keys import TestMovingKeys, TestRacingKeys
 from fencepost.testing.conformance.recovering import TestRecovering
 from fencepost.testing.conformance.refusing import TestRefusedDependencies
 from fencepost.testing.conformance.reopening import TestReopening
@@ -110,6 +118,7 @@ __all__ = [
     "TestCancelling",
     "TestClaiming",
     "TestConcurrency",
+    "TestConcurrencyKeys",
     "TestDeadLetters",
     "TestDependencies",
     "TestDurability",
@@ -120,19 +129,23 @@ __all__ = [
     "TestFencing",
     "TestFinding",
     "TestHistories",
+    "TestKeyTurns",
     "TestKeys",
+    "TestKeysAndDependencies",
     "TestLeading",
     "TestLeases",
     "TestLimits",
     "TestLooking",
     "TestMoving",
     "TestMovingGraphs",
+    "TestMovingKeys",
     "TestOrdering",
     "TestPausing",
     "TestPayloads",
     "TestPromoting",
     "TestPruning",
     "TestRacingDependencies",
+    "TestRacingKeys",
     "TestRecovering",
     "TestRefusedDependencies",
     "TestReopenedDependencies",
