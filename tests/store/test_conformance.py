@@ -32,12 +32,3 @@ def make_store(backend: str, tmp_path: Path) -> MakeStore:
         return SqliteStore(str(tmp_path / "jobs.db"), clock=clock)
 
     return make
-
-
-@pytest.fixture(autouse=True)
-def _without_concurrency_keys(request: pytest.FixtureRequest, backend: str) -> None:
-    """Leave out what the store refuses as yet."""
-    if backend == "sqlite" and "_keys" in request.module.__name__ + getattr(
-        request.cls, "__module__", ""
-    ):
-        pytest.skip("no concurrency keys yet")

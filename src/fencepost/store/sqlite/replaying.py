@@ -11,6 +11,7 @@ from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.policy import DEFAULT_POLICY
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Conflict, Duplicate, NotFound, Replayed, ReplayReply
+from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.control import each, one
 from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
@@ -18,6 +19,7 @@ from fencepost.store.sqlite.parents import PRIORITIES, judge_parents, link, pare
 from fencepost.store.sqlite.submission import (
     INSERT_FRESH,
     entry_behind,
+    held_up,
     state_of,
     waiting_columns,
 )
@@ -26,7 +28,7 @@ from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
 select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node, mode,
-       gathers, payload_encoding, payload
+       gathers, slot, payload_encoding, payload
 from jobs where id = ? and is_dead_letter = 1
 """
 RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
@@ -48,6 +50,7 @@ class Dead(NamedTuple):
     node: str | None
     mode: int | None
     gathers: int | None
+    slot: int | None
     payload_encoding: int
     payload: bytes
 
@@ -78,6 +81,8 @@ def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
     yield Statement(RECORD_SUCCESSOR, (dead.seq,))
     tally = Tally()
     tally.move(dead.lane, None, state)
+    if dead.slot is not None and (yield from admit(env, (seq,), now, tally)):
+        state = advance(state, Event.READY)
     yield from tally.write()
     return Replayed(id_text(dead.id), id_text(fresh), type_, state)
 
@@ -90,6 +95,7 @@ def _insert(env: Env, dead: Dead, now: int) -> Plan[tuple[bytes, int, State]]:
         mode, priority = MODES[dead.mode], PRIORITIES[dead.priority]
         entry = entry_behind(mode, priority, parents, gathers=bool(dead.gathers))
         state = state_of(entry, state)
+    state = held_up(state, dead.slot)
     fresh = env.clock.new_id()
     policies = yield from env.catalog.policies([dead.policy])
     policy = policies.get(dead.policy, DEFAULT_POLICY)
@@ -98,7 +104,7 @@ def _insert(env: Env, dead: Dead, now: int) -> Plan[tuple[bytes, int, State]]:
         NUMBER[state], policy.max_attempts, now, now, now,
         now if state is State.SCHEDULED else None, now + seconds_to_us(policy.lifetime), dead.key,
         dead.key_window, dead.correlation_id, dead.tags, dead.id, dead.payload_encoding,
-        dead.payload, dead.flow, dead.node, *waiting_columns(entry, now),
+        dead.payload, dead.flow, dead.node, *waiting_columns(entry, now, slot=dead.slot),
     )  # fmt: skip
     ((seq,),) = yield Statement(INSERT_FRESH, row)
     yield from link([(seq, place, parent.seq) for place, parent in enumerate(parents)])

@@ -67,8 +67,10 @@ from done
 where jobs.seq = done.seq and jobs.id = done.id and jobs.state = {RUNNING} and jobs.lane = ?
   and jobs.lease_token = ? and jobs.lease_expires_at > ?
 """
-# A store without dependencies, that is most of them, pays for them with this one look.
-CHANGES = "select changes(), exists (select 1 from dependencies)"
+# A store without dependencies and concurrency keys, that is most of them, pays with this one look.
+CHANGES = """
+select changes(), exists (select 1 from dependencies) or exists (select 1 from slots)
+"""
 SAVE = """
 update jobs set
   checkpoint = coalesce(?, checkpoint), checkpoint_encoding = coalesce(?, checkpoint_encoding),
@@ -182,13 +184,13 @@ def _complete_all(
     except ValueError:
         return None
     yield Statement("savepoint complete_all")
-    changed = has_dependencies = 0
+    changed = has_waiting = 0
     tally = Tally()
     for claim, rows in claims.items():
         _, lane, secret = read_token(f"1.{claim}")
         for sql, params in values(COMPLETE_VALID, rows):
             yield Statement(sql, [*params, now, now, lane, secret, now])
-            ((count, has_dependencies),) = yield Statement(CHANGES)
+            ((count, has_waiting),) = yield Statement(CHANGES)
             changed += count
         tally.move(lane, State.RUNNING, State.COMPLETED, len(rows))
     if changed != len(settlements):
@@ -197,9 +199,9 @@ def _complete_all(
     if changed != len(settlements):
         return None
     followed: tuple[Moved, ...] = ()
-    if has_dependencies:
+    if has_waiting:
         ended = {row[0]: COMPLETED for rows in claims.values() for row in rows}
-        followed = yield from follow(env, ended, now, tally)
+        followed = yield from follow(env, ended, ended, now, tally)
     yield from tally.write()
     types = yield from _types_of(env, claims)
     settled: list[SettleReply] = [
@@ -209,9 +211,9 @@ def _complete_all(
 
 
 def _told(replies: list[SettleReply], followed: tuple[Moved, ...]) -> list[SettleReply]:
-    """Have the first that ended a job tell what became of all who waited."""
+    """Have the first that was settled tell what became of all who waited."""
     for place, reply in enumerate(replies):
-        if followed and isinstance(reply, Settled) and reply.state.is_terminal:
+        if followed and isinstance(reply, Settled):
             replies[place] = Settled(reply.job_id, reply.type, reply.state, followed)
             break
     return replies

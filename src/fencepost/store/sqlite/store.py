@@ -15,7 +15,6 @@ from fencepost.core.why import Situation
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.protocol import Listener, Store, Topic
-from fencepost.store.records import refuse_concurrency_keys
 from fencepost.store.replies import (
     CancelReply,
     Claim,
@@ -146,7 +145,6 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
-        refuse_concurrency_keys(jobs)
         return submission.enqueue(self._env, jobs, atomic=atomic)
 
     @operation(Effect.LEASE)
@@ -167,7 +165,6 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
-        refuse_concurrency_keys(job for spawn in spawns for job in spawn.jobs)
         return spawning.spawn(self._env, spawns)
 
     # Control.
@@ -282,7 +279,6 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
-        refuse_concurrency_keys(record.job for record in records)
         return loading.load(self._env, records)
 
     # Workers and leading.
