@@ -9,7 +9,6 @@ be outdated by the time it is acted upon. Nothing is asked of a store that has n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -29,23 +28,27 @@ select count(*) from slots cross join jobs indexed by jobs_slot
 on jobs.slot = slots.slot and jobs.state in ({SCHEDULED}, {RUNNING})
 where slots.type = ? and slots.key = ?
 """
+HEADS = 2
 HELD = f"jobs.state = {PENDING} and jobs.missing = 0"
-# Of each key of the rows named: how many jobs are under way, and the policy of who comes next.
+# Of each key of the rows named for which somebody waits: how many jobs are under way, and the first
+# two who wait, which is enough unless several slots are free. In one row, see settling.LOCATE.
 TOUCHED = f"""
-select json_group_array(json_array(slot, active, policy)) from (
+select json_group_array(json_array(slot, active, json(heads))) from (
   select slot, (
     select count(*) from jobs indexed by jobs_slot
     where jobs.slot = touched.slot and jobs.state in ({SCHEDULED}, {RUNNING})
   ) as active, (
-    select policy from jobs indexed by jobs_slot where jobs.slot = touched.slot and {HELD}
-    order by priority, run_at, seq limit 1
-  ) as policy
+    select json_group_array(json_array(seq, lower(hex(id)), lane, policy)) from (
+      select seq, id, lane, policy from jobs indexed by jobs_slot
+      where jobs.slot = touched.slot and {HELD} order by priority, run_at, seq limit {HEADS}
+    )
+  ) as heads
   from (
     select distinct slot from jobs
     where exists (select 1 from slots) and seq in (select value from json_each(?))
       and slot is not null
   ) as touched
-) where policy is not null
+) where heads <> '[]'
 """
 NEXT = f"""
 select seq, lower(hex(id)), lane, policy from jobs indexed by jobs_slot
@@ -58,21 +61,21 @@ where seq in (select value from json_each(?))
 """
 
 
-class _Slot(msgspec.Struct, gc=False, array_like=True):
-    """A key for whose slots somebody waits."""
-
-    number: int
-    active: int
-    policy: int
-
-
-class _Next(NamedTuple):
+class _Next(msgspec.Struct, gc=False, array_like=True):
     """A job that waits for a slot, in its order."""
 
     seq: int
     digits: str
     lane: int
     policy: int
+
+
+class _Slot(msgspec.Struct, gc=False, array_like=True):
+    """A key for whose slots somebody waits."""
+
+    number: int
+    active: int
+    heads: list[_Next]
 
 
 _slots = msgspec.json.Decoder(list[_Slot])
@@ -118,19 +121,17 @@ def admit(env: Env, seqs: Iterable[int], now: int, tally: Tally) -> Plan[tuple[M
 
 def _entering(env: Env, slot: _Slot) -> Plan[list[_Next]]:
     """Return who enters: from the first on, each while fewer are under way than it allows."""
-    policies = yield from env.catalog.policies([slot.policy])
-    room = _limit(policies, slot.policy) - slot.active
-    while room > 0:
-        # One more than there is room for by the first: one behind it may allow more.
-        rows = [_Next(*row) for row in (yield Statement(NEXT, (slot.number, room + 1)))]
+    rows, asked = slot.heads, HEADS
+    while True:
         policies = yield from env.catalog.policies({row.policy for row in rows})
         for place, row in enumerate(rows):
             if slot.active + place >= _limit(policies, row.policy):
                 return rows[:place]
-        if len(rows) <= room:
+        if len(rows) < asked:
             return rows
-        room = 2 * len(rows)
-    return []
+        # All of them enter: there may be more. As many as the last allows, for a start.
+        asked = max(_limit(policies, rows[-1].policy) - slot.active, len(rows)) + 1
+        rows = [_Next(*row) for row in (yield Statement(NEXT, (slot.number, asked)))]
 
 
 def _limit(policies: dict[int, Policy], number: int) -> int:
