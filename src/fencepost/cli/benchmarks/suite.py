@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Generic, NamedTuple, TypeVar
 
-from fencepost.cli.benchmarks import draining, memory, pickup, starting, submitting
+from fencepost.cli.benchmarks import draining, keyed, memory, pickup, starting, submitting
 from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.figures import Failed, Figure
 from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
@@ -24,6 +24,7 @@ class Group(NamedTuple, Generic[B]):
 GROUPS: tuple[Group[SqliteBench], ...] = (
     Group(("submit", "submit-async", "submit-many"), submitting.measure),
     Group(("drain", "drain-4", "backlog"), draining.measure),
+    Group(("keyed",), keyed.measure),
     Group(("pickup",), pickup.measure),
     Group(("memory",), memory.measure),
     Group(("import", "help"), starting.measure),

@@ -13,5 +13,6 @@ NAMES = (
     "pickup",
     "pickup-busy",
     "limit",
+    "keyed",
 )
 """What ``--only`` takes; here, because the modules that measure need the driver."""

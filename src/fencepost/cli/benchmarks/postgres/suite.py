@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.cli.benchmarks import keyed
 from fencepost.cli.benchmarks.postgres import draining, limiting, pickup, snapshot, submitting
 from fencepost.cli.benchmarks.postgres.bench import PostgresBench
 from fencepost.cli.benchmarks.suite import Group
@@ -12,4 +13,5 @@ GROUPS: tuple[Group[PostgresBench], ...] = (
     Group(("snapshot",), snapshot.measure),
     Group(("pickup", "pickup-busy"), pickup.measure),
     Group(("limit",), limiting.measure),
+    Group(("keyed",), keyed.measure),
 )
