@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fencepost.core.job import Job, JobRecord, NewJob
+from msgspec.structs import replace
+
+from fencepost.core.job import JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import DUMP_BYTES
-from fencepost.errors import ConfigurationError, StateConflictError
+from fencepost.errors import StateConflictError
 
 
 def loadable(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
@@ -25,10 +27,12 @@ def loadable(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
     return found
 
 
-def refuse_concurrency_keys(jobs: Iterable[NewJob | Job]) -> None:
-    """Raise ConfigurationError if one has a key that this store would not obey."""
-    if any(job.concurrency_key is not None for job in jobs):
-        raise ConfigurationError("this store has no concurrency keys yet")
+def held_up(record: JobRecord) -> JobRecord:
+    """Have a job wait here for a slot of its key, whether or not it had one where it was."""
+    job = record.job
+    if job.concurrency_key is None or job.state is not State.SCHEDULED:
+        return record
+    return replace(record, job=replace(job, state=State.PENDING, scheduled_at=None))
 
 
 def needs_key(record: JobRecord) -> bool:

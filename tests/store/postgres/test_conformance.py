@@ -27,10 +27,3 @@ def make_store(source: str, fresh_postgres: FreshPostgres) -> MakeStore:
         return store
 
     return make
-
-
-@pytest.fixture(autouse=True)
-def _without_concurrency_keys(request: pytest.FixtureRequest) -> None:
-    """Leave out what the store refuses as yet."""
-    if "_keys" in request.module.__name__ + getattr(request.cls, "__module__", ""):
-        pytest.skip("no concurrency keys yet")

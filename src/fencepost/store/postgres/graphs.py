@@ -17,6 +17,7 @@ from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, State
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.parents import hold
 from fencepost.store.postgres.rows import body_fields
@@ -100,6 +101,12 @@ def enqueue(
                 }
             )
     states = yield from _store(env, fields)
+    touched = Touched()
+    held = (job for place, job in enumerate(jobs) if states.get(ids[place]) is State.PENDING)
+    touched.add_held(held)
+    for moved in (yield from admit(env, touched)):
+        if moved.job_id in states:
+            states[moved.job_id] = moved.state
     return _replies(jobs, ids, keys, states, atomic=atomic)
 
 
@@ -200,6 +207,7 @@ def _fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
         "payload_hex": None if data is None else data.hex(),
         "flow": job.flow,
         "node": job.node,
+        **key_fields(job),
     }
 
 

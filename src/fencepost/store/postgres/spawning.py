@@ -35,7 +35,8 @@ select pending.seq, pending.lane, job.depth, array(
   select parent from fencepost.dependency where child = pending.seq)
 from fencepost.dependency join fencepost.pending on pending.seq = dependency.child
 join fencepost.job on job.seq = pending.seq
-where dependency.parent = %s and job.gathers order by pending.seq for update of pending
+where dependency.parent = %s and job.gathers and pending.slot is null
+order by pending.seq for update of pending
 """
 LINK = """
 insert into fencepost.dependency(parent, child, place)

@@ -42,7 +42,6 @@ from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_
 from fencepost.store.postgres.url import parse
 from fencepost.store.postgres.wire import Session
 from fencepost.store.protocol import Listener, Store, Topic
-from fencepost.store.records import refuse_concurrency_keys
 from fencepost.store.replies import (
     CancelReply,
     Claim,
@@ -147,7 +146,7 @@ class PostgresStore(Store):
                 self._admit(place, self.run(joining.IDENTIFY), theirs)
             if operation.name == "enqueue":
                 self.run(self._number(operation.given[0]))
-            view._env = Env(self.clock, self._env.catalog.fork())
+            view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             return run_in(connection, joining.joined(operation))
 
     async def run_in_async(
@@ -163,7 +162,7 @@ class PostgresStore(Store):
                 self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
             if operation.name == "enqueue":
                 await self.run_async(self._number(operation.given[0]))
-            view._env = Env(self.clock, self._env.catalog.fork())
+            view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             return await run_in_async(connection, joining.joined(operation))
 
     def _view(self) -> PostgresStore:
@@ -226,7 +225,6 @@ class PostgresStore(Store):
 
     @operation(Effect.WRITE)
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
-        refuse_concurrency_keys(jobs)
         plan = enqueueing.enqueue(self._env, jobs, atomic=atomic)
         can_refuse = atomic or graphs.is_graph(jobs)
         return joining.all_or_none(plan) if can_refuse and self._is_joined else plan
@@ -249,7 +247,6 @@ class PostgresStore(Store):
 
     @operation(Effect.WRITE)
     def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
-        refuse_concurrency_keys(job for spawn in spawns for job in spawn.jobs)
         return spawning.spawn(self._env, spawns)
 
     # Control.
@@ -376,7 +373,6 @@ class PostgresStore(Store):
 
     @operation(Effect.WRITE)
     def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
-        refuse_concurrency_keys(record.job for record in records)
         return loading.load(self._env, records)
 
     # Workers and leading.

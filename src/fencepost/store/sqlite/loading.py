@@ -6,16 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec.structs import replace
-
 from fencepost.core.dependencies import Waits
 from fencepost.core.ids import id_bytes
 from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import JobRecord
-from fencepost.core.lifecycle import State
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.records import loadable, needs_key
+from fencepost.store.records import held_up, loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
 from fencepost.store.sqlite.admission import admit, slot_number
 from fencepost.store.sqlite.arrivals import arriving
@@ -59,7 +56,7 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         replies.append(Loaded(record.job.id))
     now = env.clock.now_us()
     arrivals = yield from arriving(fresh, now)
-    yield from _insert(env, {seq: _held_up(each) for seq, each in arrivals.records.items()}, now)
+    yield from _insert(env, {seq: held_up(each) for seq, each in arrivals.records.items()}, now)
     yield from link(arrivals.edges)
     yield from _take_keys(fresh, now)
     return replies
@@ -77,14 +74,6 @@ def _take_keys(fresh: dict[int, JobRecord], now: int) -> Plan[None]:
                 yield Statement(sql, params)
         elif needs_key(record):
             raise DuplicateJobError(type=type_, key=key, existing_id=holder.job_id)
-
-
-def _held_up(record: JobRecord) -> JobRecord:
-    """Have a job wait here for a slot of its key, whether or not it had one there."""
-    job = record.job
-    if job.concurrency_key is None or job.state is not State.SCHEDULED:
-        return record
-    return replace(record, job=replace(job, state=State.PENDING, scheduled_at=None))
 
 
 def _insert(env: Env, fresh: dict[int, JobRecord], now: int) -> Plan[None]:
