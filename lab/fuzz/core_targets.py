@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -10,10 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from fencepost.app.options import Options, UsingOptions, merge
+from fencepost.core.cron import check_catch_up, check_cron_name, parse_missed
 from fencepost.core.duration import UNITS, format_duration, parse_duration
+from fencepost.core.events import check_event_name, check_pattern, is_pattern, matches
 from fencepost.core.filter import decode_cursor, encode_cursor, make_filter, make_page
 from fencepost.core.idempotency import check_key, parse_on_duplicate
 from fencepost.core.ids import id_bytes, id_text
+from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import DURATION_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, WEIGHT_TOTAL_MAX
 from fencepost.core.names import check_correlation_id, check_queue, check_tags, check_type
@@ -22,19 +26,24 @@ from fencepost.core.policy import Policy, decode_policy, encode_policy
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.retention import Retention
 from fencepost.core.retry import Retry
+from fencepost.core.schedule import SHORTHANDS, Schedule, parse_schedule, parse_zone
 from fencepost.core.shown import shown
 from fencepost.core.timeouts import Timeouts
 from fencepost.core.weights import deal, parse_weights
 from fencepost.errors import (
     ConfigurationError,
+    InvalidCronError,
     InvalidDurationError,
+    InvalidEventError,
     InvalidJobError,
     InvalidKeyError,
     JobNotFoundError,
 )
+from fencepost.store.crons import decode_template, encode_template
 from lab.fuzz.inputs import bent, keywords, objects, raw_text
 from lab.fuzz.target import Target
 
+NOON = datetime(2026, 10, 24, 12, tzinfo=UTC)
 MEANINGLESS = (ConfigurationError, InvalidJobError)
 
 duration_texts = st.lists(
@@ -52,6 +61,20 @@ cursors = st.integers(0, 10**18 - 1).map(encode_cursor)
 names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=20)
 tags = st.dictionaries(bent(names), bent(names), max_size=3)
 uuids = st.uuids(version=4).map(str)
+
+cron_atoms = st.sampled_from(["*", "L", "LW", "MON", "jan", "5L", "MON#2", "*/5", "1-5/2"])
+cron_numbers = st.integers(0, 61).map(str)
+cron_parts = cron_atoms | cron_numbers | st.builds("{}-{}".format, cron_numbers, cron_numbers)
+cron_fields = st.lists(cron_parts, min_size=1, max_size=3).map(",".join)
+expressions = st.lists(cron_fields, min_size=4, max_size=6).map(" ".join) | st.sampled_from(
+    list(SHORTHANDS)
+)
+zones = st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Europe", "../UTC"])
+
+
+words = st.text(st.sampled_from("aB3_-"), min_size=1, max_size=3)
+event_names = st.lists(words, min_size=1, max_size=5).map(".".join)
+patterns = st.lists(words | st.sampled_from(["*", "**"]), min_size=1, max_size=5).map(".".join)
 
 
 def mostly(valid: SearchStrategy[Any]) -> SearchStrategy[Any]:
@@ -98,6 +121,27 @@ def _check_cursor(given: Any, position: int) -> None:
     assert encode_cursor(position) == given
 
 
+def _check_event_name(given: Any, name: str) -> None:
+    assert name == given
+    assert check_pattern(name) == name
+    assert not is_pattern(name)
+    assert matches(name, name)
+    assert matches("**", name)
+
+
+def _check_pattern(given: Any, pattern: str) -> None:
+    assert pattern == given
+    some = pattern.replace("**", "a.b").replace("*", "a")
+    assert matches(pattern, check_event_name(some))
+    assert not matches(pattern, f"other-{'.x' * 99}") or pattern.endswith("**")
+
+
+def _check_matching(given: tuple[str, str], is_meant: bool) -> None:
+    pattern, name = given
+    if is_meant:
+        assert len(name.split(".")) >= len(pattern.split("."))
+
+
 def _check_policy(_: str, policy: Policy) -> None:
     assert decode_policy(encode_policy(policy)) == policy
 
@@ -113,6 +157,15 @@ def _check_id(given: str, raw: bytes) -> None:
 
 def _check_shown(_: object, text: str) -> None:
     assert len(text) <= 300
+
+
+def _check_schedule(_: Any, schedule: Schedule) -> None:
+    assert schedule.describe()
+    assert parse_schedule(schedule.expression, schedule.tz) == schedule
+    first = schedule.next_after(NOON)
+    if first is not None:
+        assert first > NOON
+        assert schedule.last(3, since=first, until=first) == [first]
 
 
 def _merge(given: dict[str, Any]) -> Options:
@@ -163,13 +216,19 @@ CORE_TARGETS = (
     Target("queue", check_queue, objects | bent(names), (InvalidJobError,)),
     Target("correlation id", check_correlation_id, objects | bent(names), (InvalidJobError,)),
     Target("tags", check_tags, objects | tags, (InvalidJobError,)),
+    Target("event name", check_event_name, objects | bent(event_names), (InvalidEventError,),
+           _check_event_name),
+    Target("event pattern", check_pattern, objects | bent(patterns), (InvalidEventError,),
+           _check_pattern),
+    Target("event matching", lambda given: matches(*given), st.tuples(patterns, event_names), (),
+           _check_matching),
     Target("job id", id_bytes, objects | bent(uuids), (JobNotFoundError,), _check_id),
     Target("max_payload", parse_max_payload, mostly(st.integers(0, 2 * PAYLOAD_BYTES_MAX)),
            (ConfigurationError,)),
     Target(
         "retention",
         lambda given: Retention(**given).by_state(),
-        keywords("completed", "cancelled", "failed", "dead_letter", values=durations),
+        keywords("completed", "cancelled", "failed", "dead_letter", "events", values=durations),
         (InvalidDurationError,),
     ),
     Target(
@@ -201,5 +260,17 @@ CORE_TARGETS = (
         (ValueError, RecursionError),
         _check_policy,
     ),
+    Target("cron expression", parse_schedule, objects | bent(expressions), (InvalidCronError,),
+           _check_schedule),
+    Target("cron expression in a zone", lambda tz: parse_schedule("30 2 * * *", tz),
+           objects | bent(zones), (InvalidCronError,), _check_schedule),
+    Target("time zone", parse_zone, objects | bent(zones), (InvalidCronError,)),
+    Target("name of a cron", check_cron_name, objects | bent(names), (ConfigurationError,)),
+    Target("policy for missed ticks", parse_missed,
+           objects | bent(st.sampled_from(["latest", "skip", "catch_up"])), (ConfigurationError,)),
+    Target("stored template of a cron", decode_template,
+           bent(st.builds(lambda type_: encode_template(NewJob(type=type_)), names))),
+    Target("bound of catching up", check_catch_up, mostly(st.integers(-1, 1_001)),
+           (ConfigurationError,)),
     Target("shown value", shown, objects | raw_text, (), _check_shown),
 )  # fmt: skip

@@ -15,7 +15,13 @@ from fencepost.core.outcome import Failed, Snoozed
 from fencepost.core.payload import decode, encode, encode_result
 from fencepost.core.shown import shown
 from fencepost.core.signature import Signature
-from fencepost.errors import InvalidPayloadError, PermanentError, Snooze, TemporaryError
+from fencepost.errors import (
+    EncryptionError,
+    InvalidPayloadError,
+    PermanentError,
+    Snooze,
+    TemporaryError,
+)
 from fencepost.store.texts import (
     decode_failure,
     decode_progress,
@@ -171,7 +177,7 @@ PAYLOAD_TARGETS = (
         "arguments, decoded",
         lambda given: given[0].decode(given[1]),
         payloads(),
-        (InvalidPayloadError,),
+        (InvalidPayloadError, EncryptionError),
     ),
     Target(
         "raised by a handler",

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 from msgspec.structs import replace
 
-from fencepost.core.job import Body, ClaimedJob, JobRecord, Progress
+from fencepost.core.dependencies import Dependencies
+from fencepost.core.job import Body, ClaimedJob, JobRecord, NewJob, Progress
 from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
 from fencepost.store.replies import Claim
 from fencepost.store.requests import Beat, Save
 from lab.model import choices, rules
 from lab.model.calls import Call
+from lab.model.choices import Wished
 from lab.model.comparison import Comparison, Difference
 from lab.model.names import NAMED, renamed
 from lab.model.subjects import Subject
@@ -159,13 +161,29 @@ class Acting(RuleBasedStateMachine):
     def _settle(self, grip: ClaimedJob, *outcomes: Outcome) -> None:
         self.do("settle", [self._settlement(grip, outcome) for outcome in outcomes])
 
+    def _wished(self, wished: Sequence[Wished]) -> list[NewJob]:
+        """Return new jobs behind those that they wish for, as far as there are any."""
+        jobs: list[NewJob] = []
+        stored = self.comparison.model.world.jobs
+        for place, (job, wish) in enumerate(wished):
+            on: dict[str | int, None] = {}
+            if wish is not None and stored:
+                on |= dict.fromkeys(self._job_ids(wish.stored))
+            if wish is not None and place:
+                on |= dict.fromkeys(each % place for each in wish.places)
+            after = Dependencies(tuple(on), wish.mode, wish.gathers) if wish and on else None
+            jobs.append(replace(job, after=after))
+        return jobs
+
     # What the specification leaves open is not put to the stores, see ``reference``.
 
     def _settled(self, call: Call) -> Call:
         """Return *call*, or one like it that can be answered in one way only."""
         match call.name, call.arguments:
             case "recover", (limit,):
-                return replace(call, arguments=(self._settled_limit(limit),))
+                call = replace(call, arguments=(self._settled_limit(limit),))
+        while culprits := self.comparison.open_culprits(call):
+            self.do("cancel", culprits[:1])  # then it is no culprit of what else *call* ends
         return call
 
     def _settled_limit(self, limit: int) -> int:
@@ -192,8 +210,13 @@ class Acting(RuleBasedStateMachine):
     def _ask_model(self, name: str, *args: Any) -> Any:
         return getattr(self.comparison.model, name)(*args)
 
-    def _copy(self, record: JobRecord, *, has_key: bool) -> JobRecord:
-        new_id = self.comparison.model.new_id()
+    def _copies(self, records: Sequence[JobRecord], *, has_key: bool) -> list[JobRecord]:
+        """Return *records* as new jobs, who wait for each other as they did."""
+        ids = {record.job.id: self.comparison.model.new_id() for record in records}
+        return [self._copy(record, ids, has_key=has_key) for record in records]
+
+    def _copy(self, record: JobRecord, ids: dict[str, str], *, has_key: bool) -> JobRecord:
+        new_id = ids[record.job.id]
         attempts = tuple(
             replace(
                 attempt,
@@ -211,4 +234,5 @@ class Acting(RuleBasedStateMachine):
             attempts=attempts,
             holds_key=holds,
             key_ends_at=record.key_ends_at if holds else None,
+            dependencies=tuple(ids.get(each, each) for each in record.dependencies),
         )

@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
+from fencepost.core.events import SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, DeadLetter, Job, JobRecord
+from fencepost.core.job import Attempt, DeadLetter, Dependency, Job, JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import DUMP_MAX, PAGE_MAX
 from fencepost.core.why import Situation
+from fencepost.store.crons import CronList
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import PruneRequest, WorkerInfo
 from lab.model.telling import told
@@ -46,6 +48,8 @@ class Call(msgspec.Struct, frozen=True):
                 return _find(asked, *self.arguments)
             case "dead_letters":
                 return _dead_letters(asked, *self.arguments)
+            case "events":
+                return _events(asked, *self.arguments)
             case "dump":
                 return _dump(asked, *self.arguments)
             case "prune":
@@ -60,7 +64,8 @@ class Call(msgspec.Struct, frozen=True):
     def is_single(self) -> bool:
         """Whether it is one operation that writes, and so can be cut."""
         looks = ("find", "dead_letters", "dump", "prune", "look", "get", "count", "attempts")
-        return self.name not in (*looks, "situation", "tidy")
+        others = ("events", "situation", "tidy", "dependencies", "dependents")
+        return self.name not in (*looks, *others)
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +74,18 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     records: list[JobRecord]
     jobs: list[Job] = []
     letters: list[DeadLetter] = []
+    events: list[SentEvent] = []
     queues: list[QueueView] = []
     types: list[TypeView] = []
     count: int = 0
     app_limit: int | None = None
     workers: list[WorkerInfo] = []
+    crons: CronList | None = None
     got: list[Job | None] = []
     attempts: list[list[Attempt] | None] = []
     situations: list[Situation | None] = []
+    dependencies: list[list[Dependency]] = []
+    dependents: list[list[str]] = []
 
 
 def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
@@ -88,14 +97,18 @@ def _look(ask: Ask, job_ids: Sequence[str], is_full: bool) -> Look:
         records=records,
         jobs=_find(ask, JobFilter(), PAGE_MAX),
         letters=_dead_letters(ask, None, PAGE_MAX),
+        events=_events(ask, None, PAGE_MAX),
         queues=ask("queues"),
         types=ask("types"),
         count=ask("count", JobFilter()),
         app_limit=ask("app_limit"),
         workers=ask("workers"),
+        crons=ask("crons"),
         got=ask("get", job_ids),
         attempts=[ask("attempts", job_id) for job_id in job_ids],
         situations=[ask("situation", job_id) for job_id in job_ids],
+        dependencies=ask("dependencies", job_ids, with_results=True),
+        dependents=ask("dependents", job_ids),
     )
 
 
@@ -124,6 +137,20 @@ def _dead_letters(ask: Ask, type: str | None, limit: int) -> list[DeadLetter]:
             assert letters == sorted(letters, key=lambda letter: letter.dead_at, reverse=True)
             return letters
     raise AssertionError("the pages of dead_letters go round")
+
+
+def _events(ask: Ask, name: str | None, limit: int) -> list[SentEvent]:
+    """Return the records oldest first, so that those which one store lacks stand at the end."""
+    events: list[SentEvent] = []
+    after = None
+    for _ in range(CALLS_MAX):
+        page = ask("events", name, PageRequest(limit, after))
+        assert len(page.events) == limit or page.next is None
+        events += page.events
+        after = page.next
+        if after is None:
+            return events[::-1]
+    raise AssertionError("the pages of events go round")
 
 
 def _dump(ask: Ask, limit: int) -> list[JobRecord]:

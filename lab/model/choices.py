@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
+from fencepost.core.dependencies import Mode
+from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import Body, Category, Encoding, Failure, NewJob, Progress
@@ -19,6 +22,19 @@ from fencepost.store.requests import Scope, WorkerInfo
 from fencepost.testing.clock import START
 
 INSTANT = timedelta(microseconds=1)
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a new job is to wait for, before anybody knows what there is."""
+
+    stored: tuple[int, ...]
+    """Which of the stored jobs, newest first, round and round."""
+    places: tuple[int, ...]
+    """Which of the earlier jobs of the same submission, round and round."""
+    mode: Mode
+    gathers: bool
+
+
 TYPES = ("mail", "report")
 QUEUES = ("default", "bulk", "slow")
 WORKERS = ("w1", "w2")
@@ -116,13 +132,31 @@ new_jobs = st.fixed_dictionaries(
         "key": st.one_of(st.none(), keys),
         "tags": tags,
         "correlation_id": st.sampled_from((None, "c1")),
+        "flow": st.sampled_from((None, None, "f1", "f2")),
+        "node": st.sampled_from((None, None, "first")),
     }
 ).map(_new_job)
 sturdy_jobs = st.builds(
     NewJob, type=types, queue=queues, priority=priorities, policy=st.sampled_from(POLICIES[1:4])
 )
 """Jobs that can be claimed at once, and again after a failure."""
-submissions = st.lists(new_jobs, min_size=1, max_size=4)
+modes = st.sampled_from((Mode.ALL, Mode.ALL, Mode.ALL, Mode.ANY, Mode.ENDED))
+wishes = st.builds(
+    Wish,
+    st.lists(jobs, max_size=3).map(tuple),
+    st.lists(st.integers(0, 3), max_size=2).map(tuple),
+    modes,
+    st.booleans(),
+)
+Wished = tuple[NewJob, Wish | None]
+submissions = st.lists(st.tuples(new_jobs, st.one_of(st.none(), wishes)), min_size=1, max_size=4)
+graphs = st.lists(st.tuples(sturdy_jobs, wishes), min_size=1, max_size=5)
+"""Jobs that can be claimed as soon as they are let go."""
+spawn_keys = st.lists(st.sampled_from(("s1", "s2", "s3")), min_size=1, max_size=3, unique=True)
+
+event_names = st.sampled_from(("user.created", "user.deleted"))
+new_events = st.builds(NewEvent, event_names, bodies, st.sampled_from((None, "a")))
+handlers = st.lists(new_jobs, max_size=3)
 
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Succeeded, bodies),
@@ -133,12 +167,18 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
 filters = st.builds(
     JobFilter,
     states=st.sampled_from(
-        ((), (State.SCHEDULED,), (State.RUNNING, State.RETRYING), (State.DEAD_LETTER,))
+        (
+            (),
+            (State.SCHEDULED,),
+            (State.RUNNING, State.RETRYING),
+            (State.DEAD_LETTER, State.PENDING),
+        )
     ),
     type=st.one_of(st.none(), types),
     queue=st.one_of(st.none(), queues),
     tags=tags,
     correlation_id=st.sampled_from((None, "c1")),
+    flow=st.sampled_from((None, None, "f1")),
 )
 worker_infos = st.builds(
     WorkerInfo,
@@ -151,3 +191,9 @@ worker_infos = st.builds(
     started_at=st.just(START),
     running=st.sampled_from((0, 3)),
 )
+
+cron_names = st.sampled_from(("daily", "hourly", "unheard of"))
+cron_times = st.sampled_from((("@daily", "UTC"), ("@daily", "Asia/Tokyo"), ("@hourly", "UTC")))
+cron_ticks = st.sampled_from((None, -5.0, 0.0, 10.0, 3600.0))
+"""Seconds from now; a store does not ask whether a tick is one."""
+cron_jobs = st.lists(new_jobs, max_size=2).map(tuple)

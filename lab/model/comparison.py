@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
-from fencepost.core.job import Job, JobRecord
-from fencepost.core.why import Situation
 from fencepost.errors import DuplicateJobError, FencepostError
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
-from fencepost.store.replies import Claim, Edited
 from fencepost.testing.clock import START
-from lab.model.calls import Call, Look
-from lab.model.names import NAMED, renamed
+from lab.model.calls import Call
+from lab.model.leeway import settled
+from lab.model.names import renamed
 from lab.model.reference import Reference
-from lab.model.rules import ENDED
 from lab.model.subjects import Subject
 from lab.model.telling import told
 from lab.model.world import World
@@ -113,7 +108,7 @@ class Comparison:
         def ask(name: str, *args: Any, **kwargs: Any) -> Any:
             return getattr(self.model, name)(*args, **kwargs)
 
-        return _settled(call, _answer(call, ask))
+        return _answer(call, ask)
 
     def _of_store(self, subject: Subject, call: Call) -> Any:
         def ask(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -122,16 +117,27 @@ class Comparison:
         return _answer(call, ask)
 
     def _compare(self, subject: Subject, call: Call, expected: Any, answered: Any) -> None:
-        if call.name != "look" or not subject.names.are_known(self.model.world.jobs):
+        known = (*self.model.world.jobs, *self.model.world.events)
+        if call.name != "look" or not subject.names.are_known(known):
             subject.names.learn(expected, answered)
-        answer = _settled(call, renamed(answered, subject.names.name))
-        if answer != expected:
-            raise self._difference(subject, call, expected, answer)
+        answer = settled(call, renamed(answered, subject.names.name))
+        wanted = settled(call, expected)
+        if answer != wanted:
+            raise self._difference(subject, call, wanted, answer)
 
     def _difference(self, subject: Subject, call: Call, expected: Any, answer: Any) -> Difference:
         found = list(differences(expected, answer))[:SHOWN_MAX]
         lines = [f"{subject.title} differs from the model in {call.name}:", *found]
         return Difference("\n  ".join(lines) + "\nafter:\n  " + "\n  ".join(self.history))
+
+    def open_culprits(self, call: Call) -> list[str]:
+        """Return on whose account *call* would end jobs, if that is left open."""
+        model, before, issued = self.model, self.model.world.copy(), self.model.issued
+        model.begin_call()
+        self._of_model(call)
+        found = model.open_culprits()
+        model.world, model.issued = before, issued
+        return found
 
     # Faults.
 
@@ -241,54 +247,6 @@ def _answer(call: Call, ask: Any) -> Any:
         return Refusal(type(error).__name__, (error.type, error.key, error.existing_id))
     except FencepostError as error:
         return Refusal(type(error).__name__)
-
-
-def _settled(call: Call, answer: Any) -> Any:
-    """Put into one order, and one case, what the specification leaves open."""
-    answer = _closed(answer if call.name == "look" else renamed(answer, _lowered))
-    match answer:
-        case Claim():
-            recovered = sorted(answer.recovered, key=attrgetter("job_id"))
-            return replace(answer, recovered=recovered)
-        case list() if call.name == "recover":
-            return sorted(answer, key=attrgetter("job_id"))
-        case list() if call.name == "dead_letters":
-            return _by_death(answer)
-        case Look():
-            return replace(answer, letters=_by_death(answer.letters))
-    return answer
-
-
-def _closed(answer: Any) -> Any:
-    """Take out when a job that has ended was last due: not every store remembers it."""
-    match answer:
-        case Job() if answer.state in ENDED:
-            return replace(answer, run_at=answer.created_at)
-        case JobRecord() | Situation() | Edited() if answer.job.state in ENDED:
-            return replace(answer, job=_closed(answer.job))
-        case list():
-            return [_closed(each) for each in answer]
-        case Look():
-            return replace(
-                answer,
-                records=_closed(answer.records),
-                jobs=_closed(answer.jobs),
-                got=_closed(answer.got),
-                situations=_closed(answer.situations),
-            )
-    return answer
-
-
-def _lowered(text: str) -> str:
-    lowered = text.lower()
-    return lowered if lowered.startswith(NAMED[0]) else text
-
-
-def _by_death(letters: list[Any]) -> list[Any]:
-    """Keep the order of death, and put those that died in one instant into the order of ids."""
-    return sorted(
-        sorted(letters, key=attrgetter("job_id")), key=attrgetter("dead_at"), reverse=True
-    )
 
 
 def differences(expected: Any, answer: Any, path: str = "answer") -> list[str]:

@@ -8,18 +8,20 @@ before or after its commit, after which its caller repeats it.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
+from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.job import Body, NewJob, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Outcome
 from fencepost.core.priority import Priority
+from fencepost.store.crons import CronDefinition, CronFire
 from fencepost.store.requests import (
     Beat,
     ClaimRequest,
@@ -30,19 +32,20 @@ from fencepost.store.requests import (
     WorkerInfo,
 )
 from lab.model import choices
-from lab.model.acting import Acting, Fault, Reference
+from lab.model.acting import Fault, Reference
 from lab.model.calls import Call
-from lab.model.choices import INSTANT
+from lab.model.choices import INSTANT, Wished
+from lab.model.weaving import Weaving
 
 
-class StoresAgree(Acting):
+class StoresAgree(Weaving):
     """One sequence on every store."""
 
     # The way of the data.
 
-    @rule(jobs=choices.submissions, is_atomic=st.booleans())
-    def submit(self, jobs: list[NewJob], is_atomic: bool) -> None:
-        self.do("enqueue", jobs, is_atomic=is_atomic)
+    @rule(wished=choices.submissions, is_atomic=st.booleans())
+    def submit(self, wished: list[Wished], is_atomic: bool) -> None:
+        self.do("enqueue", self._wished(wished), is_atomic=is_atomic)
 
     @rule(job=choices.sturdy_jobs)
     def submit_and_claim(self, job: NewJob) -> None:
@@ -118,6 +121,29 @@ class StoresAgree(Acting):
         self.do("save", [Save(job_id, token, Body(b'"stolen"'))])
         settlement = replace(self._settlement(grip, outcome), job_id=job_id, token=token)
         self.do("settle", [settlement, replace(settlement, job_id=job_id.lower())])
+
+    # Events.
+
+    @rule(event=choices.new_events, jobs=choices.handlers)
+    def send(self, event: NewEvent, jobs: list[NewJob]) -> None:
+        self.do("send", event, jobs)
+
+    @rule(name=st.one_of(st.none(), choices.event_names), limit=st.sampled_from((1, 2, 1000)))
+    def look_at_events(self, name: str | None, limit: int) -> None:
+        self.do("events", name, limit)
+
+    @rule(keep=st.sampled_from((0.0, 1.0, 60.0)), limit=choices.limits)
+    def prune_events(self, keep: float, limit: int) -> None:
+        self.do("prune_events", keep, limit)
+
+    @precondition(lambda self: self.comparison.model.world.events)
+    @rule(is_known=st.booleans())
+    def load_events(self, is_known: bool) -> None:
+        """Load the records that are here, under their own ids or new ones."""
+        events = [sent.event for sent in self.comparison.model.world.events.values()][-3:]
+        if not is_known:
+            events = [replace(event, id=self.comparison.model.new_id()) for event in events]
+        self.do("load_events", events)
 
     # Control.
 
@@ -224,7 +250,9 @@ class StoresAgree(Acting):
         if is_known:
             chosen = [records[job_id] for job_id in ids]
         else:  # each but once: no dump has two jobs that hold one key
-            chosen = [self._copy(records[job_id], has_key=has_key) for job_id in dict.fromkeys(ids)]
+            chosen = self._copies(
+                [records[job_id] for job_id in records if job_id in ids], has_key=has_key
+            )
         self.do("load", chosen)
 
     @rule(worker=choices.worker_infos)
@@ -242,6 +270,95 @@ class StoresAgree(Acting):
     @rule(worker=choices.workers)
     def resign(self, worker: str) -> None:
         self.do("resign", "chores", worker)
+
+    # Crons.
+
+    @rule(
+        names=st.lists(choices.cron_names, min_size=1, max_size=2, unique=True),
+        times=choices.cron_times,
+        missed=st.sampled_from(("latest", "skip")),
+        template=choices.new_jobs,
+        tick=choices.cron_ticks,
+    )
+    def declare_crons(
+        self,
+        names: list[str],
+        times: tuple[str, str],
+        missed: str,
+        template: NewJob,
+        tick: float | None,
+    ) -> None:
+        given: dict[str, Any] = {
+            "expression": times[0],
+            "tz": times[1],
+            "missed": missed,
+            "template": template,
+            "next_tick": self._tick(tick),
+        }
+        self.do("declare_crons", [CronDefinition(name=name, **given) for name in names])
+
+    @precondition(lambda self: self.comparison.model.world.crons)
+    @rule(
+        names=st.lists(choices.cron_names, min_size=1, max_size=3),
+        jobs=choices.cron_jobs,
+        tick=choices.cron_ticks,
+        times=st.one_of(st.none(), st.none(), st.none(), choices.cron_times),
+        offset=choices.offsets,
+    )
+    def fire(
+        self,
+        names: list[str],
+        jobs: tuple[NewJob, ...],
+        tick: float | None,
+        times: tuple[str, str] | None,
+        offset: int,
+    ) -> None:
+        """Fire crons as they stand, or nearly, in whatever state they are."""
+        fires = [self._as_it_stands(name, jobs, tick) for name in names]
+        late = max(offset, 0) * INSTANT
+        fires = [replace(each, expected=each.expected + late) for each in fires]
+        if times is not None:
+            fires = [replace(each, expression=times[0], tz=times[1]) for each in fires]
+        self.do("fire", fires)
+
+    @rule(name=choices.cron_names, jobs=choices.cron_jobs, is_paused=st.booleans())
+    def race_for_a_tick(self, name: str, jobs: tuple[NewJob, ...], is_paused: bool) -> None:
+        """Let two come to a tick who have seen the same; it may have been paused meanwhile."""
+        template = NewJob(type="report")
+        given = CronDefinition(
+            name=name, expression="@daily", tz="UTC", template=template, next_tick=self._tick(0.0)
+        )
+        self.do("forget_cron", name)
+        self.do("declare_crons", [given])
+        fire = self._as_it_stands(name, jobs, 3600.0)
+        if is_paused:
+            self.do("pause_cron", name)
+        for _ in range(2):
+            self.do("fire", [fire])
+
+    def _as_it_stands(self, name: str, jobs: tuple[NewJob, ...], tick: float | None) -> CronFire:
+        cron = self.comparison.model.world.crons.get(name)
+        expected = cron.next_tick if cron is not None else None
+        return CronFire(
+            name=name,
+            expression="" if cron is None else cron.expression,
+            tz="" if cron is None else cron.tz,
+            expected=expected or self.comparison.now,
+            jobs=jobs,
+            last_tick=expected if jobs else None,
+            next_tick=self._tick(tick),
+        )
+
+    @rule(what=st.sampled_from(("pause_cron", "forget_cron")), name=choices.cron_names)
+    def pause_or_forget_cron(self, what: str, name: str) -> None:
+        self.do(what, name)
+
+    @rule(name=choices.cron_names, tick=choices.cron_ticks)
+    def resume_cron(self, name: str, tick: float | None) -> None:
+        self.do("resume_cron", name, self._tick(tick))
+
+    def _tick(self, seconds: float | None) -> datetime | None:
+        return None if seconds is None else self.comparison.now + timedelta(seconds=seconds)
 
     # Time.
 

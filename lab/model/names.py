@@ -11,8 +11,17 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.job import Attempt, DeadLetter, Job, JobRecord, NewJob
+from fencepost.core.job import (
+    Attempt,
+    DeadLetter,
+    Dependency,
+    Failure,
+    Job,
+    JobRecord,
+    NewJob,
+)
 from fencepost.core.why import Situation
+from fencepost.store.crons import CronDefinition, CronView
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import WorkerInfo
 
@@ -32,15 +41,19 @@ def renamed(value: Any, rename: Rename) -> Any:
 
 # Where names can stand in the values that come by the thousand; elsewhere every field is looked at.
 NAMED_FIELDS: dict[type, tuple[str, ...]] = {
-    Job: ("id", "replay_of"),
+    Job: ("id", "replay_of", "correlation_id", "failure"),
+    Failure: ("culprit",),
+    Dependency: ("job_id",),
     Attempt: ("id", "job_id", "previous_id"),
-    JobRecord: ("job", "attempts"),
-    Situation: ("job",),
-    DeadLetter: ("job_id",),
-    NewJob: (),
+    JobRecord: ("job", "attempts", "dependencies"),
+    Situation: ("job", "dependencies"),
+    DeadLetter: ("job_id", "failure"),
+    NewJob: ("after",),
     QueueView: (),
     TypeView: (),
     WorkerInfo: (),
+    CronView: (),
+    CronDefinition: (),
 }
 
 
@@ -53,6 +66,8 @@ def _renamed_struct(value: msgspec.Struct, rename: Rename) -> msgspec.Struct:
         new = renamed(old, rename)
         if new is not old and new != old:
             changes[name] = new
+    if isinstance(value, Failure) and value.culprit and changes:
+        changes["message"] = value.message.replace(value.culprit, changes["culprit"])
     return msgspec.structs.replace(value, **changes) if changes else value
 
 

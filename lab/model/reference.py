@@ -1,10 +1,11 @@
 """The reference: what every operation of a store does and answers, as an executable specification.
 
 Plain dictionaries and rules, written to be read: ``workings`` is the way of the data, ``steering``
-what operators do, and this file what can be seen, and who works and leads. It shares no code with
-any store, is slow, and knows nothing of transactions: an operation that must leave no trace puts a
-copy back. Method by method it is ``store.protocol.Store``, but that a method answers at once
-instead of returning an operation. Whoever uses it sets ``now``.
+what operators do, ``eventing`` what becomes of events, ``crontab`` the crons, and this file what
+can be seen, and who works and leads. It shares no code with any store, is slow, and knows nothing
+of transactions: an operation that must leave no trace puts a copy back. Method by method it is
+``store.protocol.Store``, but that a method answers at once instead of returning an operation.
+Whoever uses it sets ``now``.
 
 Left open, as stores may differ there: the order of jobs whose leases ran out in the same instant,
 and of dead letters that died in the same instant; the ``run_at`` of a job that has ended; and
@@ -19,11 +20,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, DeadLetter, Job, JobRecord
+from fencepost.core.job import Attempt, DeadLetter, Dependency, Job, JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import WORKER_SILENCE
 from fencepost.core.why import Situation
-from fencepost.errors import DuplicateJobError, StateConflictError
+from fencepost.errors import (
+    DependencyError,
+    DuplicateJobError,
+    StateConflictError,
+    UnknownDependencyError,
+)
 from fencepost.store.replies import (
     DeadLetterPage,
     Dump,
@@ -37,15 +43,16 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model import rules
+from lab.model.crontab import Crontab
+from lab.model.eventing import Eventing
 from lab.model.rules import has_come, seconds
-from lab.model.steering import Steering
 from lab.model.world import Held, Holding, Kept
 
 AHEAD_MAX = 1_000
 """Jobs ahead of one are counted up to this many."""
 
 
-class Reference(Steering):
+class Reference(Eventing, Crontab):
     """The whole store."""
 
     # Looking at jobs.
@@ -70,6 +77,26 @@ class Reference(Steering):
         kept = self.world.get(job_id)
         return None if kept is None else list(kept.attempts)
 
+    def dependencies(
+        self, job_ids: Sequence[str], *, with_results: bool = False
+    ) -> list[list[Dependency]]:
+        return [
+            [
+                Dependency(
+                    job_id=parent.id,
+                    type=parent.job.type,
+                    state=parent.job.state,
+                    node=parent.job.node,
+                    result=parent.job.result if with_results else None,
+                )
+                for parent in self.world.parents(job_id.lower())
+            ]
+            for job_id in job_ids
+        ]
+
+    def dependents(self, job_ids: Sequence[str]) -> list[list[str]]:
+        return [[kept.id for kept in self.world.children(job_id.lower())] for job_id in job_ids]
+
     def situation(self, job_id: str) -> Situation | None:
         kept = self.world.get(job_id)
         if kept is None:
@@ -89,6 +116,9 @@ class Reference(Steering):
                 job.type in worker.types and (worker.queues is None or job.queue in worker.queues)
                 for worker in self.workers()
             ),
+            dependencies=tuple(self.dependencies([kept.id])[0])
+            if job.state is State.PENDING
+            else (),
         )
 
     def _jobs_ahead(self, kept: Kept) -> int:
@@ -161,16 +191,24 @@ class Reference(Steering):
             holds_key=holding is not None,
             key_ends_at=None if holding is None else holding.until,
             is_dead_letter=kept.id in self.world.dead,
+            dependencies=self.world.awaited.get(kept.id, ()),
         )
 
     def load(self, records: Sequence[JobRecord]) -> list[LoadReply]:
         for record in records:
-            if record.job.state in (State.RUNNING, State.PENDING):
+            if record.job.state is State.RUNNING:
                 raise StateConflictError("only a job that nobody runs can move")
         before = self.world.copy()
         try:
             replies = [self._load(record) for record in records]
-        except DuplicateJobError:
+            self._link(
+                [
+                    record
+                    for record, reply in zip(records, replies, strict=True)
+                    if isinstance(reply, Loaded)
+                ]
+            )
+        except (DuplicateJobError, DependencyError):
             self.world = before
             raise
         by_death = sorted(self.world.dead, key=self._death)
@@ -199,6 +237,20 @@ class Reference(Steering):
         if record.is_dead_letter:
             world.dead[job.id] = None
         return Loaded(job.id)
+
+    def _link(self, records: Sequence[JobRecord]) -> None:
+        """Put jobs behind those that they wait for, which may have ended here since."""
+        for record in records:
+            known = [each for each in record.dependencies if self.world.get(each)]
+            if record.job.state is State.PENDING and len(known) < len(record.dependencies):
+                raise UnknownDependencyError(str(record.dependencies))
+            if known:
+                self.world.awaited[record.job.id] = tuple(known)
+        for record in records:
+            kept = self.world.jobs[record.job.id]
+            moved = self.judge(kept) if kept.job.state is State.PENDING else None
+            if moved is not None and moved.state in rules.ENDED:
+                self.follow([moved.job_id])
 
     def _death(self, job_id: str) -> tuple[float, int]:
         kept = self.world.jobs[job_id]
@@ -239,6 +291,7 @@ def _matches(job: Job, filter: JobFilter) -> bool:
         and filter.type in (None, job.type)
         and filter.queue in (None, job.queue)
         and filter.correlation_id in (None, job.correlation_id)
+        and filter.flow in (None, job.flow)
         and all(job.tags.get(name) == value for name, value in filter.tags.items())
     )
 

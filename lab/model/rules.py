@@ -6,9 +6,11 @@ file calls ``core``: it only takes its values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
+from fencepost.core.dependencies import Mode
 from fencepost.core.job import AttemptOutcome, Body, Category, Failure
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Decision, Failed, Outcome, Released, Snoozed, Succeeded
@@ -20,15 +22,19 @@ DEAD = frozenset({State.FAILED, State.DEAD_LETTER})
 """The ends that somebody should look at."""
 WAITING_FOR_TIME = frozenset({State.DELAYED, State.RETRYING})
 
+AGAIN = frozenset({State.SCHEDULED, State.DELAYED, State.PENDING})
+"""Where an operator can have a job begin that has not succeeded."""
+
 NEXT: Mapping[State, frozenset[State]] = {
+    State.PENDING: frozenset({State.SCHEDULED, State.DELAYED}) | (ENDED - {State.COMPLETED}),
     State.SCHEDULED: frozenset({State.RUNNING, State.CANCELLED, State.DEAD_LETTER}),
     State.DELAYED: frozenset({State.SCHEDULED, State.CANCELLED, State.DEAD_LETTER}),
     State.RETRYING: frozenset({State.SCHEDULED, State.CANCELLED, State.DEAD_LETTER}),
     State.RUNNING: ENDED | {State.SCHEDULED, State.DELAYED, State.RETRYING},
     State.COMPLETED: frozenset(),
-    State.FAILED: frozenset({State.SCHEDULED, State.DELAYED}),
-    State.DEAD_LETTER: frozenset({State.SCHEDULED, State.DELAYED}),
-    State.CANCELLED: frozenset({State.SCHEDULED, State.DELAYED}),
+    State.FAILED: AGAIN,
+    State.DEAD_LETTER: AGAIN,
+    State.CANCELLED: AGAIN,
 }
 """Where a job can go from where it is."""
 
@@ -46,6 +52,10 @@ CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
 LEASE_EXPIRED = Failure(Category.SYSTEM, "lease expired", code="lease_expired")
 
+DEPTH_MAX = 100
+BREADTH_MAX = 1_000
+"""So many jobs may be on the way to one, itself included; for so many others may one wait."""
+
 
 def has_come(instant: datetime, now: datetime) -> bool:
     """Tell whether *instant* is over: leases, lifetimes, windows and terms end at equality."""
@@ -55,6 +65,36 @@ def has_come(instant: datetime, now: datetime) -> bool:
 def is_held(*, is_live: bool, until: datetime | None, now: datetime) -> bool:
     """Tell whether a key keeps others out: its job has not ended, or its window has not."""
     return is_live or (until is not None and not has_come(until, now))
+
+
+class Awaited(NamedTuple):
+    """What a job waits for: so many more, unless one of them has ended it."""
+
+    missing: int
+    culprit: int | None = None
+    """The place of the first that ended so that whoever waits for it must end too."""
+
+
+def awaited(mode: Mode, states: Sequence[State]) -> Awaited:
+    """Return what a job waits for whose dependencies are in *states* (S1-60, S1-61, C26, C28)."""
+    unfinished = sum(state not in ENDED for state in states)
+    failed = [n for n, state in enumerate(states) if state in ENDED - {State.COMPLETED}]
+    if mode is Mode.ANY:  # what has been pruned had ended, so that none at all is no wait either
+        return Awaited(1 if states and unfinished == len(states) else 0)
+    if mode is Mode.ALL and failed:
+        return Awaited(unfinished, failed[0])
+    return Awaited(unfinished)
+
+
+def dependency_failed(culprit: str, state: State) -> Failure:
+    """Return why a job ended that waited for *culprit*, or for one that did (S1-71 to S1-73)."""
+    category = {
+        State.FAILED: Category.PERMANENT,
+        State.DEAD_LETTER: Category.SYSTEM,
+        State.CANCELLED: Category.CANCELLED,
+    }[state]
+    message = f"it waited for job {culprit}, which ended as {state}"
+    return Failure(category, message, code="dependency_failed", culprit=culprit)
 
 
 def decision(*, attempt: int, max_attempts: int, policy: Policy, outcome: Outcome) -> Decision:

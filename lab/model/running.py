@@ -21,6 +21,8 @@ STEPS = 50
 """Rules in a sequence, at the most; some make several calls."""
 ROUND = 50
 """Sequences between two looks at how far the run has come, at the most."""
+ROUND_MIN = 5
+"""The first of a round is the simplest there is, which makes no call at all."""
 OPERATIONS_A_SEQUENCE = 40
 """More or less."""
 ROUNDS_MAX = 1_000_000
@@ -76,7 +78,7 @@ def run(
             differences += compare(
                 machine,
                 seed=seed * ROUNDS_MAX + number,
-                sequences=min(left, ROUND),
+                sequences=min(max(left, ROUND_MIN), ROUND),
                 is_shortened=is_shortened,
             )
             number += 1

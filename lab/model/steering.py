@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from fencepost.core.job import AttemptOutcome, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PRUNE_SCAN
@@ -26,23 +28,28 @@ from fencepost.store.replies import (
 from fencepost.store.requests import Edit, PruneRequest, RetryRequest, Scope
 from lab.model import rules
 from lab.model.rules import has_come, seconds
-from lab.model.workings import Workings
+from lab.model.spawning import Spawning
 from lab.model.world import Kept
 
 
-class Steering(Workings):
+class Steering(Spawning):
     """Cancel, retry, replay, discard, edit; pause and limit; prune."""
 
     def cancel(self, job_ids: Sequence[str]) -> list[CancelReply]:
-        return [self._cancel(job_id) for job_id in job_ids]
+        found = [self.world.get(job_id) for job_id in job_ids]
+        live = {kept.id: kept for kept in found if kept and kept.job.state not in rules.ENDED}
+        ends = (State.CANCELLED, rules.CANCELLED, AttemptOutcome.CANCELLED)
+        ended = self._end_all(list(live.values()), *ends)
+        moved: dict[str, Moved | None] = {each.job_id: each for each in ended}
+        return [
+            reply if reply is not None else self._not_cancelled(job_id)
+            for job_id in job_ids
+            for reply in [moved.pop(job_id.lower(), None)]
+        ]
 
-    def _cancel(self, job_id: str) -> CancelReply:
+    def _not_cancelled(self, job_id: str) -> CancelReply:
         kept = self.world.get(job_id)
-        if kept is None:
-            return NotFound(job_id)
-        if kept.job.state in rules.ENDED:
-            return Conflict(job_id, kept.job.state)
-        return self._end(kept, State.CANCELLED, rules.CANCELLED, AttemptOutcome.CANCELLED)
+        return NotFound(job_id) if kept is None else Conflict(job_id, kept.job.state)
 
     # Again.
 
@@ -56,6 +63,9 @@ class Steering(Workings):
         was = kept.job.state
         if was not in rules.ENDED or was is State.COMPLETED:
             return Conflict(request.job_id, was)
+        awaited = self._awaited_again(kept)
+        if isinstance(awaited, Conflict):
+            return awaited
         if taken := self._key_taken(kept):
             return taken
         job = kept.job
@@ -69,13 +79,28 @@ class Steering(Workings):
             "failure": None,
             "result": None,
         }
-        if not request.delay:
-            changes["scheduled_at"] = self.now
         state = State.DELAYED if request.delay else State.SCHEDULED
+        if awaited:
+            assert job.waits is not None
+            state = State.PENDING
+            changes["waits"] = replace(job.waits, missing=awaited)
+        if state is State.SCHEDULED:
+            changes["scheduled_at"] = self.now
         reopened = self._move(kept, state, **changes)
         self.world.dead.pop(kept.id, None)
         self._take_key(reopened)
+        self.hold_up(reopened)
         return Moved(job.id, job.type, state, was)
+
+    def _awaited_again(self, kept: Kept) -> int | Conflict:
+        """Return for how many a job would wait now, or whose state forbids that it begin again."""
+        if kept.job.waits is None:
+            return 0
+        parents = self.world.parents(kept.id)
+        missing, culprit = rules.awaited(kept.job.waits.mode, [each.job.state for each in parents])
+        if culprit is not None:
+            return Conflict(kept.id, parents[culprit].job.state, parents[culprit].id)
+        return missing
 
     def replay(self, job_ids: Sequence[str]) -> list[ReplayReply]:
         return [self._replay(job_id) for job_id in job_ids]
@@ -84,6 +109,9 @@ class Steering(Workings):
         dead = self.world.get(job_id)
         if dead is None or dead.id not in self.world.dead:
             return NotFound(job_id)
+        awaited = self._awaited_again(dead)
+        if isinstance(awaited, Conflict):
+            return awaited
         if taken := self._key_taken(dead):
             return taken
         fresh = Job(
@@ -91,22 +119,25 @@ class Steering(Workings):
             type=dead.job.type,
             queue=dead.job.queue,
             priority=dead.job.priority,
-            state=State.SCHEDULED,
+            state=State.PENDING if awaited else State.SCHEDULED,
             attempt=0,
             max_attempts=dead.job.policy.max_attempts,
             created_at=self.now,
             updated_at=self.now,
             run_at=self.now,
             expires_at=self.now + seconds(dead.job.policy.lifetime),
-            scheduled_at=self.now,
+            scheduled_at=None if awaited else self.now,
             policy=dead.job.policy,
             payload=dead.job.payload,
             key=dead.job.key,
             tags=dict(dead.job.tags),
             correlation_id=dead.job.correlation_id,
             replay_of=dead.id,
+            waits=dead.job.waits and replace(dead.job.waits, missing=awaited),
+            flow=dead.job.flow,
+            node=dead.job.node,
         )
-        self._add(fresh, dead.key_window)
+        self._add(fresh, dead.key_window, self.world.parents(dead.id))
         del self.world.dead[dead.id]
         return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
 
@@ -178,7 +209,7 @@ class Steering(Workings):
             if looked == PRUNE_SCAN or pruned >= request.limit:
                 return Pruned(pruned, seen)
             seen = kept.number
-            if self._is_old(kept, request):
+            if self._is_old(kept, request) and not self._is_awaited(kept):
                 self._remove(kept)
                 pruned += 1
         return Pruned(pruned, None)
@@ -194,8 +225,16 @@ class Steering(Workings):
         ends += [holding.until] if holding and holding.until else []
         return all(has_come(end, self.now) for end in ends)
 
+    def _is_awaited(self, kept: Kept) -> bool:
+        """Tell whether somebody who has not ended may ask for its result."""
+        return any(child.job.state not in rules.ENDED for child in self.world.children(kept.id))
+
     def _remove(self, kept: Kept) -> None:
         """Delete a job and everything of it."""
+        for child in self.world.children(kept.id):
+            rest = tuple(each for each in self.world.awaited[child.id] if each != kept.id)
+            self.world.awaited[child.id] = rest
+        self.world.awaited.pop(kept.id, None)
         if self.holding(kept) and kept.job.key is not None:
             del self.world.keys[kept.job.type, kept.job.key]
         self.world.dead.pop(kept.id, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from itertools import islice
 
 from msgspec.structs import replace
@@ -19,10 +18,15 @@ from fencepost.core.job import (
     NewJob,
     Ownership,
 )
-from fencepost.core.lifecycle import Event, State
+from fencepost.core.lifecycle import State
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
-from fencepost.core.outcome import Decision, Failed, Settlement
-from fencepost.errors import DuplicateJobError
+from fencepost.core.outcome import Failed, Settlement
+from fencepost.errors import (
+    DependencyCycleError,
+    DependencyError,
+    DuplicateJobError,
+    UnknownDependencyError,
+)
 from fencepost.store.replies import (
     AlreadySettled,
     Claim,
@@ -41,28 +45,40 @@ from fencepost.store.replies import (
 from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
 from lab.model import rules
 from lab.model.rules import has_come, seconds
-from lab.model.world import Holding, Kept, World
+from lab.model.waiting import Waiting
+from lab.model.world import Holding, Kept
 
 
-class Workings:
-    """A job's way from its submission to its end, and the few ways in which it changes."""
-
-    def __init__(self, now: datetime) -> None:
-        self.now = now
-        self.world = World()
-        self._issued = 0
+class Workings(Waiting):
+    """A job's way from its submission to its end."""
 
     # Submitting.
 
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueReply]:
         before = self.world.copy()
+        replies: list[EnqueueReply] = []
         try:
-            return [self._enqueue(new, atomic=atomic) for new in jobs]
-        except DuplicateJobError:
+            for new in jobs:
+                parents = self._awaited(new, [reply.job_id for reply in replies])
+                replies.append(self._enqueue(new, parents, atomic=atomic))
+        except (DuplicateJobError, DependencyError):
             self.world = before
             raise
+        return replies
 
-    def _enqueue(self, new: NewJob, *, atomic: bool) -> EnqueueReply:
+    def _awaited(self, new: NewJob, earlier: Sequence[str]) -> list[Kept]:
+        """Return what a new job is to wait for, each once, or raise (S1-65, S1-68)."""
+        found: dict[str, Kept] = {}
+        for on in new.after.on if new.after is not None else ():
+            if isinstance(on, int) and not 0 <= on < len(earlier):
+                raise DependencyCycleError(f"job {len(earlier)} is to wait for job {on}")
+            parent = self.world.get(earlier[on] if isinstance(on, int) else on)
+            if parent is None:
+                raise UnknownDependencyError(str(on))
+            found[parent.id] = parent
+        return list(found.values())
+
+    def _enqueue(self, new: NewJob, parents: Sequence[Kept], *, atomic: bool) -> EnqueueReply:
         holder = self._holder(new.type, new.key.value) if new.key else None
         if new.key is not None and holder is not None:
             is_rejected = new.key.on_duplicate is OnDuplicate.REJECT
@@ -89,11 +105,15 @@ class Workings:
             key=new.key.value if new.key else None,
             tags=dict(new.tags),
             correlation_id=new.correlation_id,
+            flow=new.flow,
+            node=new.node,
         )
-        self._add(job, new.key.window if new.key else None)
+        if new.after is not None and parents:
+            job = self._behind(job, parents, new.after)
+        self._add(job, new.key.window if new.key else None, parents)
         return Enqueued(job.id, job.type, job.state)
 
-    def _add(self, job: Job, key_window: float | None) -> None:
+    def _add(self, job: Job, key_window: float | None, parents: Sequence[Kept]) -> None:
         """Store a new job at the end of the order of submission; it takes its key."""
         self.world.submitted += 1
         kept = Kept(number=self.world.submitted, job=job, key_window=key_window)
@@ -101,6 +121,10 @@ class Workings:
         self.world.queues.add(job.queue)
         self.world.types.add(job.type)
         self._take_key(kept)
+        if parents:
+            self.world.awaited[job.id] = tuple(parent.id for parent in parents)
+        if job.state in rules.DEAD:
+            self.world.dead[job.id] = None
 
     def _holder(self, type: str, key: str) -> Kept | None:
         """Return the job to which a key belongs now."""
@@ -215,6 +239,8 @@ class Workings:
             tags=dict(job.tags),
             correlation_id=job.correlation_id,
             checkpoint=running.job.checkpoint,
+            flow=job.flow,
+            has_dependencies=job.waits is not None,
         )
 
     def _wait(self) -> float | None:
@@ -247,7 +273,7 @@ class Workings:
             return LeaseLost(job_id)
         if kept.is_owned_by(token, self.now):
             ended = self._end_attempt(replace(kept, settled_token=token), decision)
-            return Settled(job_id, ended.job.type, ended.job.state)
+            return Settled(job_id, ended.job.type, ended.job.state, self._followed(ended))
         if kept.settled_token == token:
             return AlreadySettled(job_id, kept.job.state)
         return self._lost(job_id)
@@ -289,8 +315,12 @@ class Workings:
             policy=job.policy,
             outcome=Failed(rules.LEASE_EXPIRED),
         )
-        state = self._end_attempt(kept, decision).job.state
-        return Moved(job.id, job.type, state, State.RUNNING)
+        ended = self._end_attempt(kept, decision)
+        return Moved(job.id, job.type, ended.job.state, State.RUNNING, self._followed(ended))
+
+    def _followed(self, kept: Kept) -> tuple[Moved, ...]:
+        """Return what became of those that waited for a job, if it has ended."""
+        return self.follow([kept.id]) if kept.job.state in rules.ENDED else ()
 
     def expire(self, limit: int) -> list[Moved]:
         old = [
@@ -299,7 +329,15 @@ class Workings:
             if has_come(kept.job.expires_at, self.now)
         ]
         ends = (State.DEAD_LETTER, rules.LIFETIME_EXCEEDED, AttemptOutcome.FAILED)
-        return [self._end(kept, *ends) for _, _, kept in sorted(old)[: max(limit, 0)]]
+        return self._end_all([kept for _, _, kept in sorted(old)[: max(limit, 0)]], *ends)
+
+    def _end_all(
+        self, ended: Sequence[Kept], state: State, failure: Failure, outcome: AttemptOutcome
+    ) -> list[Moved]:
+        """End jobs from outside, each on its own account, and then those that waited for them."""
+        moved = [self._end(kept, state, failure, outcome) for kept in ended]
+        followed = self.follow([kept.id for kept in ended])
+        return [replace(moved[0], followed=followed), *moved[1:]] if moved else []
 
     def promote(self, limit: int) -> list[Moved]:
         due = [
@@ -312,73 +350,3 @@ class Workings:
             for _, _, kept in sorted(due)[: max(limit, 0)]
             for moved in [self._move(kept, State.SCHEDULED, scheduled_at=self.now)]
         ]
-
-    # The few ways in which a job changes.
-
-    def _end_attempt(self, kept: Kept, decision: Decision) -> Kept:
-        """Let a running job go where *decision* says."""
-        job, event = kept.job, decision.event
-        changes: dict[str, object] = {}
-        if event is Event.SUCCEED:
-            changes |= {"result": decision.result, "failure": None}
-        if event in (Event.REJECT, Event.EXHAUST, Event.RETRY):
-            changes["failure"] = decision.failure
-        if event in (Event.RETRY, Event.SNOOZE):
-            # Past its lifetime a job has nothing to wait for.
-            changes["run_at"] = min(self.now + seconds(decision.delay), job.expires_at)
-        if event is Event.RELEASE:
-            changes["scheduled_at"] = self.now
-        if event in (Event.RELEASE, Event.SNOOZE):
-            changes["attempt"] = job.attempt - 1
-        ended = self._with_ended_attempt(kept, decision.outcome, decision.failure)
-        return self._move(ended, rules.AFTER[event], lease=None, **changes)
-
-    def _end(self, kept: Kept, state: State, failure: Failure, outcome: AttemptOutcome) -> Moved:
-        """End a job that has not ended, from outside; if it runs, its worker loses it."""
-        was = kept.job.state
-        if was is State.RUNNING:
-            kept = self._with_ended_attempt(kept, outcome, failure)
-        self._move(kept, state, lease=None, failure=failure)
-        return Moved(kept.id, kept.job.type, state, was)
-
-    def _with_ended_attempt(
-        self, kept: Kept, outcome: AttemptOutcome, failure: Failure | None
-    ) -> Kept:
-        *past, last = kept.attempts
-        assert last.outcome is AttemptOutcome.RUNNING
-        ended = replace(last, outcome=outcome, failure=failure, ended_at=self.now)
-        return replace(kept, attempts=(*past, ended), token=None)
-
-    def _move(self, kept: Kept, state: State, **changes: object) -> Kept:
-        """Put a job into another state, if it can get there from where it is."""
-        assert state in rules.NEXT[kept.job.state], f"{kept.job.state} never leads to {state}"
-        changes |= {"state": state, "updated_at": self.now}
-        if state in rules.ENDED:
-            changes["completed_at"] = self.now
-        if state in rules.DEAD:
-            self.world.dead[kept.id] = None
-        moved = self._change(kept, **changes)
-        assert (
-            (moved.token is not None) == (state is State.RUNNING) == (moved.job.lease is not None)
-        )
-        assert moved.job.attempt <= moved.job.lease_version
-        return moved
-
-    def _change(self, kept: Kept, **changes: object) -> Kept:
-        changed = replace(kept, job=replace(kept.job, **changes))
-        self.world.jobs[kept.id] = changed
-        return changed
-
-    def _in(self, states: set[State] | frozenset[State]) -> list[Kept]:
-        return [kept for kept in self.world.jobs.values() if kept.job.state in states]
-
-    # Names.
-
-    def new_id(self) -> str:
-        """Return an id that no job has."""
-        self._issued += 1
-        return f"abcdef00-0000-4000-8000-{self._issued:012x}"
-
-    def _new_token(self) -> str:
-        self._issued += 1
-        return f"token {self._issued}"

@@ -8,8 +8,10 @@ from datetime import datetime
 
 import msgspec
 
+from fencepost.core.events import SentEvent
 from fencepost.core.job import Attempt, Job, Ownership
 from fencepost.core.lifecycle import State
+from fencepost.store.crons import CronView
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model.rules import has_come
 
@@ -32,6 +34,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         return self.job.id
+
+    @property
+    def depth(self) -> int:
+        """The number of jobs on the longest way to it, itself included."""
+        return 1 if self.job.waits is None else self.job.waits.depth
 
     @property
     def place(self) -> tuple[int, datetime, int]:
@@ -63,6 +70,13 @@ class Holding(msgspec.Struct, frozen=True):
     until: datetime | None
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """The record of an event, and its place in the order of sending."""
+
+    number: int
+    event: SentEvent
+
+
 class Held(msgspec.Struct, frozen=True):
     """A term of leadership."""
 
@@ -78,6 +92,8 @@ class World:
     """By id, in the order of submission."""
     keys: dict[tuple[str, str], Holding] = field(default_factory=dict)
     """By type and key."""
+    awaited: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By a job's id, those that it waits for or waited for, in order."""
     dead: dict[str, None] = field(default_factory=dict)
     """The ids on the dead-letter list, in the order of death."""
     queues: set[str] = field(default_factory=set)
@@ -88,6 +104,11 @@ class World:
     """By queue; the app's has no name. What was paused or limited once, but is no more, is not."""
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
     terms: dict[str, Held] = field(default_factory=dict)
+    events: dict[str, Sent] = field(default_factory=dict)
+    """By id, in the order of sending."""
+    sent: int = 0
+    """How many events there have been."""
+    crons: dict[str, CronView] = field(default_factory=dict)
     submitted: int = 0
     """How many jobs there have been."""
 
@@ -98,6 +119,15 @@ class World:
     def get(self, job_id: str) -> Kept | None:
         """Return a job; text that is no id names none, and case does not matter."""
         return self.jobs.get(job_id.lower())
+
+    def parents(self, job_id: str) -> list[Kept]:
+        """Return what a job waits for or waited for, in order."""
+        return [self.jobs[each] for each in self.awaited.get(job_id, ())]
+
+    def children(self, job_id: str) -> list[Kept]:
+        """Return who waits for a job or waited for it, oldest first."""
+        found = [self.jobs[child] for child, on in self.awaited.items() if job_id in on]
+        return sorted(found, key=lambda kept: kept.number)
 
     def claimable(self, queue: str, type: str) -> list[Kept]:
         """Return the jobs of a type that a claim could take from a queue, first in line first."""

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from lab.mutants import catalogue_memory, catalogue_postgres, catalogue_sqlite, catalogue_worker
+from lab.mutants import (
+    catalogue_crons,
+    catalogue_events,
+    catalogue_memory,
+    catalogue_postgres,
+    catalogue_sqlite,
+    catalogue_worker,
+)
 from lab.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -10,6 +17,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_sqlite.MUTANTS,
     *catalogue_postgres.MUTANTS,
     *catalogue_worker.MUTANTS,
+    *catalogue_crons.MUTANTS,
+    *catalogue_events.MUTANTS,
 )
 
 

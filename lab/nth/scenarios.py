@@ -22,6 +22,7 @@ from fencepost.errors import JobNotFoundError
 from fencepost.store.replies import Claim, LeaseLost
 from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
 from lab.nth.completing import completed_in_a_transaction
+from lab.nth.sending import sent
 from lab.nth.waiting import claimed_ahead
 from lab.nth.world import LEASE_TTL, World
 
@@ -371,6 +372,7 @@ SCENARIOS = (
     Scenario("checkpointed", checkpointed),
     Scenario("cancelled", cancelled),
     Scenario("replayed", replayed),
+    Scenario("sent", sent),
     Scenario("shared", shared),
     Scenario("handed_back", handed_back),
     Scenario("crashed", crashed),

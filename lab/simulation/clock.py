@@ -50,3 +50,6 @@ class SimulatedClock:
 
     def new_token(self) -> str:
         return base64.urlsafe_b64encode(self._ids.randbytes(16)).rstrip(b"=").decode()
+
+    def new_bytes(self, count: int) -> bytes:
+        return self._ids.randbytes(count)

@@ -23,8 +23,10 @@ UNDER_LEASE = frozenset({"settle", "heartbeat", "save"})
 class WatchedJobs(Jobs):
     """Tells of every change, in order, as it is made."""
 
-    def __init__(self, journal: Journal, on_change: Callable[[Snapshot], None]) -> None:
-        super().__init__(journal)
+    def __init__(
+        self, journal: Journal, clock: SimulatedClock, on_change: Callable[[Snapshot], None]
+    ) -> None:
+        super().__init__(journal, clock)
         self._on_change = on_change
 
     def _file(self, record: Record, new: Place) -> None:
@@ -70,7 +72,7 @@ class Server:
         self.store = make(clock)
         self._history = history
         self._changes: list[Snapshot] = []
-        self.store._jobs = WatchedJobs(self.store._journal, self._changes.append)
+        self.store._jobs = WatchedJobs(self.store._journal, clock, self._changes.append)
 
     def execute(self, operation: Operation[Any], process: str, *, is_late: bool = False) -> Any:
         """Do it, and return or raise what the store does."""

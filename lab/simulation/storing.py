@@ -31,6 +31,7 @@ ENDINGS = {
 
 MOVES: dict[str, set[Move]] = {
     "enqueue": {("", "scheduled"), ("", "delayed")},
+    "send": {("", "scheduled"), ("", "delayed")},
     "replay": {("", "scheduled")},
     "claim": {("scheduled", "running")} | _RECOVER | _PROMOTE | _EXPIRE,
     "recover": _RECOVER,

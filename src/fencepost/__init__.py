@@ -17,22 +17,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.app import App, JobHandle, TaskHandle
+    from fencepost.app import App, EventHandle, FlowHandle, JobHandle, TaskHandle
+    from fencepost.core.events import SentEvent
+    from fencepost.core.flow import Graph, chain, fan_in, fan_out
     from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
+    from fencepost.core.keyring import EncryptionKey
     from fencepost.core.lifecycle import State
     from fencepost.core.priority import Priority
     from fencepost.core.retention import Retention
     from fencepost.core.retry import Retry
     from fencepost.core.timeouts import Timeouts
+    from fencepost.core.webhook_settings import Webhooks
     from fencepost.errors import (
         ConfigurationError,
+        DependencyError,
         DuplicateJobError,
+        EncryptionError,
         FencepostError,
+        InvalidCallbackError,
+        InvalidEventError,
         InvalidJobError,
         InvalidPayloadError,
         JobCancelledError,
         JobFailedError,
         JobNotFoundError,
+        MissingKeyError,
         PayloadTooLargeError,
         PermanentError,
         Snooze,
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
         StateConflictError,
         StoreUnavailableError,
         SubmissionTimeoutError,
+        TamperedError,
         TemporaryError,
         UnknownOutcomeError,
         WaitTimeoutError,
@@ -55,9 +65,17 @@ __all__ = [
     "ConfigurationError",
     "Context",
     "DeadLetter",
+    "DependencyError",
     "DuplicateJobError",
+    "EncryptionError",
+    "EncryptionKey",
+    "EventHandle",
     "Failure",
     "FencepostError",
+    "FlowHandle",
+    "Graph",
+    "InvalidCallbackError",
+    "InvalidEventError",
     "InvalidJobError",
     "InvalidPayloadError",
     "Job",
@@ -65,40 +83,52 @@ __all__ = [
     "JobFailedError",
     "JobHandle",
     "JobNotFoundError",
+    "MissingKeyError",
     "NewJob",
     "PayloadTooLargeError",
     "PermanentError",
     "Priority",
     "Retention",
     "Retry",
+    "SentEvent",
     "Snooze",
     "StaleLeaseError",
     "State",
     "StateConflictError",
     "StoreUnavailableError",
     "SubmissionTimeoutError",
+    "TamperedError",
     "TaskHandle",
     "TemporaryError",
     "Timeouts",
     "UnknownOutcomeError",
     "WaitTimeoutError",
+    "Webhooks",
+    "chain",
+    "fan_in",
+    "fan_out",
 ]
 
 # Loaded when first asked for: `fencepost --help` needs none of them.
 _HOMES = {
-    "fencepost.app": "App JobHandle TaskHandle",
+    "fencepost.app": "App EventHandle FlowHandle JobHandle TaskHandle",
+    "fencepost.core.events": "SentEvent",
+    "fencepost.core.flow": "Graph chain fan_in fan_out",
     "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",
+    "fencepost.core.keyring": "EncryptionKey",
     "fencepost.core.lifecycle": "State",
     "fencepost.core.priority": "Priority",
     "fencepost.core.retention": "Retention",
     "fencepost.core.retry": "Retry",
     "fencepost.core.timeouts": "Timeouts",
+    "fencepost.core.webhook_settings": "Webhooks",
     "fencepost.errors": (
-        "ConfigurationError DuplicateJobError FencepostError InvalidJobError "
-        "InvalidPayloadError JobCancelledError JobFailedError JobNotFoundError "
+        "ConfigurationError DependencyError DuplicateJobError EncryptionError FencepostError "
+        "InvalidCallbackError InvalidEventError InvalidJobError InvalidPayloadError "
+        "JobCancelledError JobFailedError JobNotFoundError MissingKeyError "
         "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
-        "StoreUnavailableError SubmissionTimeoutError TemporaryError UnknownOutcomeError "
-        "WaitTimeoutError"
+        "StoreUnavailableError SubmissionTimeoutError TamperedError TemporaryError "
+        "UnknownOutcomeError WaitTimeoutError"
     ),
     "fencepost.worker": "Context",
 }

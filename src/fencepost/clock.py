@@ -48,6 +48,10 @@ class Clock(Protocol):
         """Return an unguessable string of 22 characters."""
         ...
 
+    def new_bytes(self, count: int) -> bytes:
+        """Return *count* unguessable bytes."""
+        ...
+
 
 _VERSION = bytes(byte & 0x0F | 0x40 for byte in range(256))
 _VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
@@ -97,3 +101,6 @@ class SystemClock:
 
     def new_token(self) -> str:
         return secrets.token_urlsafe(16)
+
+    def new_bytes(self, count: int) -> bytes:
+        return os.urandom(count)

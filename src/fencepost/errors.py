@@ -5,24 +5,34 @@
     │   ├── InvalidPayloadError    arguments do not fit the signature, or are not JSON or bytes
     │   ├── PayloadTooLargeError   larger than max_payload
     │   ├── InvalidKeyError        an idempotency key that is empty or too long
+    │   ├── InvalidCallbackError   a callback_url to which no webhook may be sent
+    │   ├── InvalidEventError      an event's name or pattern that is none, or a pattern to send
     │   └── DependencyError        what a job is to wait for cannot be waited for
     │       ├── UnknownDependencyError   no job has that id
     │       ├── DependencyCycleError     jobs that wait for each other, or one for itself
     │       ├── DependencyDepthError     a way of more than 100 jobs
     │       ├── DependencyBreadthError   a job that waits for more than 1,000
     │       ├── NoDependencyError        AFTER_ANY of nothing would wait for ever
-    │       └── DuplicateNodeError       two nodes of a flow have one name
+    │       ├── DuplicateNodeError       two nodes of a flow have one name
+    │       └── EmptyFlowError           a flow, a chain or a fan of no jobs at all
     ├── ConfigurationError         a setting, a URL or a decorator that makes no sense
     │   ├── InvalidDurationError   (also an InvalidJobError) negative, absurd or unreadable
-    │   └── UnknownTypeError       no task of that name is registered in this app
+    │   ├── UnknownTypeError       no task of that name is registered in this app
+    │   └── InvalidCronError       a cron expression or a time zone that cannot be read
     ├── DuplicateJobError          the idempotency key is taken (carries the existing job)
     ├── JobNotFoundError
+    │   └── FlowNotFoundError      no job belongs to that flow
+    ├── CronNotFoundError
     ├── StateConflictError         the job's state forbids it; nothing changed
     │   └── IllegalTransition      a pair that the transition table does not hold
     ├── StaleLeaseError            the lease expired, was taken over, or never was
     ├── JobFailedError             waiting for a result: the job ended in failure
     ├── JobCancelledError          waiting for a result: the job was cancelled
     ├── WaitTimeoutError           waiting for a result: it did not come in time
+    ├── WebhookVerificationError   a webhook that was not signed with your secrets, or not lately
+    ├── EncryptionError            what is stored encrypted cannot be read here
+    │   ├── MissingKeyError        the key that it was encrypted with is not here
+    │   └── TamperedError          it was altered since, or moved from another job
     └── StoreError
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
@@ -104,11 +114,12 @@ class UnknownDependencyError(DependencyError):
 
     code = "dependency_unknown"
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, message: str | None = None) -> None:
         shown = job_id if len(job_id) <= ID_SHOWN_MAX else f"{job_id[:ID_SHOWN_MAX]}…"
         super().__init__(
-            f"no job has the id {shown!r}, so none can wait for it; it never existed or has been "
-            f"pruned"
+            message
+            or f"no job has the id {shown!r}, so none can wait for it; it never existed or has "
+            f"been pruned"
         )
         self.job_id = job_id
 
@@ -152,6 +163,24 @@ class DuplicateNodeError(DependencyError):
     code = "dependency_node"
 
 
+class InvalidCallbackError(InvalidJobError):
+    """A callback_url to which no webhook may be sent."""
+
+    code = "invalid_callback"
+
+
+class InvalidEventError(InvalidJobError):
+    """A name or pattern of events that breaks the rules, or a pattern where one event is meant."""
+
+    code = "invalid_event"
+
+
+class EmptyFlowError(DependencyError):
+    """A flow, a chain or a fan has no jobs."""
+
+    code = "dependency_empty"
+
+
 class ConfigurationError(FencepostError):
     """A setting, a URL or a decorator that makes no sense."""
 
@@ -168,6 +197,12 @@ class UnknownTypeError(ConfigurationError):
     """No task of this name is registered in this app."""
 
     code = "unknown_type"
+
+
+class InvalidCronError(ConfigurationError):
+    """A cron expression or a time zone that cannot be read."""
+
+    code = "invalid_cron"
 
 
 class DuplicateJobError(FencepostError):
@@ -196,6 +231,28 @@ class JobNotFoundError(FencepostError):
         shown = job_id if len(job_id) <= ID_SHOWN_MAX else f"{job_id[:ID_SHOWN_MAX]}…"
         super().__init__(f"no job has the id {shown}; it never existed or has been pruned")
         self.job_id = job_id
+
+
+class CronNotFoundError(FencepostError):
+    """No cron has this name: none was declared yet by a worker, or it was forgotten."""
+
+    code = "cron_not_found"
+
+    def __init__(self, name: str) -> None:
+        shown = name if len(name) <= ID_SHOWN_MAX else f"{name[:ID_SHOWN_MAX]}…"
+        super().__init__(f"no cron is called {shown!r}; a worker declares those of its app")
+        self.name = name
+
+
+class FlowNotFoundError(JobNotFoundError):
+    """No job belongs to this flow: it never existed, or retention has removed all of it."""
+
+    code = "flow_not_found"
+
+    def __init__(self, flow_id: str) -> None:
+        super().__init__(flow_id)
+        shown = flow_id if len(flow_id) <= ID_SHOWN_MAX else f"{flow_id[:ID_SHOWN_MAX]}…"
+        self.args = (f"no job belongs to a flow {shown}; it never existed or has been pruned",)
 
 
 class StateConflictError(FencepostError):
@@ -264,6 +321,43 @@ class WaitTimeoutError(FencepostError):
         super().__init__(f"job {job_id} is still {state} after {timeout:g} s; ask job.why()")
         self.job_id = job_id
         self.state = state
+
+
+class WebhookVerificationError(FencepostError):
+    """What was received is no webhook signed with one of these secrets, or is too old."""
+
+    code = "webhook_verification"
+
+
+class EncryptionError(FencepostError):
+    """Something that is stored encrypted cannot be read here."""
+
+    code = "encryption"
+
+
+class MissingKeyError(EncryptionError):
+    """The key that it was encrypted with is not among those of this process."""
+
+    code = "key_missing"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(
+            f"encrypted with key {key_id!r}, which is not here; add it to App(keys=…) or to "
+            f"FENCEPOST_KEYS"
+        )
+        self.key_id = key_id
+
+
+class TamperedError(EncryptionError):
+    """It does not authenticate: altered since it was encrypted, or put where it does not belong."""
+
+    code = "corrupt"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "does not authenticate: altered since it was encrypted, or moved here from another "
+            "job, type or field; restore the store's data"
+        )
 
 
 class StoreError(FencepostError):

@@ -13,6 +13,7 @@ from fencepost import (
     FencepostError,
     InvalidJobError,
     InvalidPayloadError,
+    NewJob,
     PayloadTooLargeError,
     Retention,
     Retry,
@@ -169,6 +170,17 @@ def test_a_payload_over_the_limit_is_refused(url: str) -> None:
         large.task(keep.__wrapped__).submit(b"x" * 16_000_000)
     with App(url, max_payload=10) as small, pytest.raises(PayloadTooLargeError):
         small.task(keep.__wrapped__).submit_many([b"x" * 10, b"x" * 11])
+
+
+async def test_a_caller_cannot_choose_an_id(url: str) -> None:
+    """S1-2, S1-104, C16."""
+    with App(url) as app:
+        job = NewJob(type="mail", id=bytes(16))
+        with pytest.raises(InvalidJobError, match="given its id"):
+            app.submit_many([job])
+        with pytest.raises(InvalidJobError, match="given its id"):
+            await app.aio.submit_many([job])
+        assert app.jobs.count() == 0
 
 
 @pytest.mark.parametrize("limit", [16_000_001, 0, -1, "1MB", 1.5, True])

@@ -8,22 +8,43 @@ from typing import Any
 import pytest
 
 from fencepost import App, Context
-from fencepost.app import AsyncApp, AsyncJobHandle, AsyncTaskHandle, JobHandle, TaskHandle
+from fencepost.app import (
+    AsyncApp,
+    AsyncEventHandle,
+    AsyncFlow,
+    AsyncFlowHandle,
+    AsyncJobHandle,
+    AsyncTaskHandle,
+    EventHandle,
+    Flow,
+    FlowHandle,
+    JobHandle,
+    TaskHandle,
+)
+from fencepost.app.crons import AsyncCrons, Crons
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
+from fencepost.app.events import AsyncEvents, Events
+from fencepost.app.flows import AsyncFlows, Flows
 from fencepost.app.jobs import AsyncJobs, Jobs
 from fencepost.app.lanes import AsyncQueues, AsyncTypes, AsyncWorkers, Queues, Types, Workers
 from fencepost.worker import AsyncContext
 from fencepost.worker.worker import AsyncWorker, Worker
 
 PAIRS: list[tuple[type, type, set[str]]] = [
-    (App, AsyncApp, {"aio", "store", "task", "worker"}),
+    (App, AsyncApp, {"aio", "cron", "event", "store", "task", "worker"}),
     (TaskHandle, AsyncTaskHandle, {"aio"}),
+    (EventHandle, AsyncEventHandle, {"aio", "on"}),
     (JobHandle, AsyncJobHandle, {"aio"}),
     (Jobs, AsyncJobs, set()),
+    (Flow, AsyncFlow, {"aio"}),
+    (FlowHandle, AsyncFlowHandle, {"aio"}),
+    (Flows, AsyncFlows, set()),
     (DeadLetterList, AsyncDeadLetterList, set()),
+    (Events, AsyncEvents, set()),
     (Queues, AsyncQueues, set()),
     (Types, AsyncTypes, set()),
     (Workers, AsyncWorkers, set()),
+    (Crons, AsyncCrons, set()),
     (Worker, AsyncWorker, {"aio", "stop", "run_async"}),
 ]
 """Sync, async, and what needs no second face: it does not wait."""
@@ -32,7 +53,7 @@ each_pair = pytest.mark.parametrize(
     ("sync", "asynchronous", "alone"), PAIRS, ids=[pair[0].__name__ for pair in PAIRS]
 )
 
-PLAIN = {"using", "prepare"}
+PLAIN = {"using", "prepare", "flow"}
 """Methods that touch no store, and are the same in both faces."""
 
 
@@ -82,7 +103,7 @@ def test_both_faces_annotate_their_arguments_alike(
 
 def test_the_parts_of_an_app_have_two_faces() -> None:
     app = App("memory://")
-    for name in ("jobs", "dead_letters", "queues", "types", "workers"):
+    for name in ("jobs", "flows", "dead_letters", "events", "queues", "types", "workers", "crons"):
         sync, asynchronous = getattr(app, name), getattr(app.aio, name)
         assert type(asynchronous).__name__ == f"Async{type(sync).__name__}"
 
@@ -90,7 +111,7 @@ def test_the_parts_of_an_app_have_two_faces() -> None:
 def test_what_a_handler_writes_can_be_awaited() -> None:
     for name in public(AsyncContext):
         assert parameters(getattr(Context, name)) == parameters(getattr(AsyncContext, name))
-    assert public(AsyncContext).keys() == {"checkpoint", "complete_in", "progress"}
+    assert public(AsyncContext).keys() == {"checkpoint", "complete_in", "progress", "spawn"}
 
 
 def test_handles_of_both_faces_are_equal_when_they_mean_the_same_job() -> None:

@@ -33,12 +33,19 @@ ROWS = {
     "pickup.p50",
     "pickup.call.p50",
     "pickup.p99",
+    "chains",
+    "chains.whole",
+    "fan",
+    "fan.whole",
+    "diamonds",
+    "diamonds.whole",
+    "chain",
     "memory.disk",
     "memory.worker",
     "import",
     "help",
 }
-ALONE = {"pickup.p50", "pickup.call.p50", "pickup.p99", "memory.disk", "memory.worker"}
+ALONE = {"pickup.p50", "pickup.call.p50", "pickup.p99", "chain", "memory.disk", "memory.worker"}
 """Rows that stand beside nothing."""
 
 

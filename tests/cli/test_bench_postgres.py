@@ -58,6 +58,13 @@ ROWS = {
     "pickup-busy.p99",
     "pickup-busy.call.p50",
     "pickup-busy.call.p99",
+    "chains",
+    "chains.whole",
+    "fan",
+    "fan.whole",
+    "diamonds",
+    "diamonds.whole",
+    "chain",
     "limit",
     "limit.most",
 }

@@ -20,19 +20,21 @@ from tests.cli.support import ROOT, Command, end, wait_until
 from tests.servers.fixtures import postgres_sources
 
 from fencepost import App
-from fencepost.cli.mover import MOVED, MOVING
+from fencepost.cli.mover import EVENTS_MAX, MOVED, MOVING, Mover
 from fencepost.clock import SystemClock
+from fencepost.core.dependencies import Dependencies
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.idempotency import Key
-from fencepost.core.job import JobRecord, NewJob
+from fencepost.core.job import Body, JobRecord, NewJob
 from fencepost.core.lifecycle import State
 from fencepost.errors import UnknownOutcomeError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
-from fencepost.store.requests import ClaimRequest, Scope, WorkerInfo
+from fencepost.store.requests import ClaimRequest, Scope, Spawn, WorkerInfo
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
-from fencepost.testing.conformance.harness import Colour, Harness
+from fencepost.testing.conformance.harness import Colour, Harness, job
 from fencepost.testing.conformance.moving import dump, fill
 
 
@@ -124,6 +126,40 @@ def test_there_and_back_every_record_is_the_same(
     assert counts(home) == settings
     assert pauses(home) == {"other"}
     assert records(filled) == before
+
+
+def events(url: str) -> list[SentEvent]:
+    with App(url) as app:
+        return list(app.events.find(limit=1_000))
+
+
+def test_the_records_of_events_come_along_in_their_order(
+    command: Command, postgres_url: str, elsewhere: Callable[[str], str]
+) -> None:
+    """More of them than are copied at once; and those sent since, by another move."""
+
+    def send(url: str, *names: str) -> None:
+        with opened(url) as h:
+            for name in names:
+                h.run(h.store.send(NewEvent(name, Body(b'{"x":1}'), "k"), [NewJob(type="t")]))
+
+    send(command.url, *(f"a.n{number}" for number in range(EVENTS_MAX * 2 + 5)))
+    before = events(command.url)
+    assert len(before) == EVENTS_MAX * 2 + 5
+    command.ok("move", command.url, postgres_url, "--migrate")
+    assert events(postgres_url) == before
+    send(command.url, "late")
+    command.ok("move", command.url, postgres_url)
+    assert [each.name for each in events(postgres_url)] == ["late", *(e.name for e in before)]
+    command.ok("move", postgres_url, elsewhere("home"))
+    assert events(elsewhere("home")) == events(command.url)
+
+
+def test_one_event_comes_along(command: Command, elsewhere: Callable[[str], str]) -> None:
+    with App(command.url) as app:
+        app.event("alone").send(x=1)
+    command.ok("move", command.url, elsewhere("new"))
+    assert events(elsewhere("new")) == events(command.url) != []
 
 
 def test_from_sqlite_to_sqlite(
@@ -464,3 +500,104 @@ def test_what_cannot_be_moved_is_refused(
     assert text in result.stderr
     assert not Path("new.db").exists()
     assert not Path("none.db").exists()
+
+
+# Graphs.
+
+
+def edges(url: str) -> dict[str, tuple[State, tuple[str, ...]]]:
+    """Return by id the state of each job and what it waits for."""
+    return {record.job.id: (record.job.state, record.dependencies) for record in records(url)}
+
+
+@pytest.fixture
+def graphs(command: Command) -> str:
+    """Return the URL of a store with flows: one that goes on, one that failed, one that gathers."""
+    with opened(command.url) as h:
+        first = h.submit("first")
+        gatherer = h.submit("gather", after=Dependencies((first,), gathers=True), flow="f")
+        h.submit("behind", after=Dependencies((gatherer,)))
+        claimed = h.take(types=frozenset({"first"}))
+        new = (NewJob(type="child", key=Key("c")), NewJob(type="child", key=Key("d")))
+        h.run(h.store.spawn([Spawn(claimed.id, claimed.lease.token, new)]))
+        h.succeed(claimed)
+        a, *_ = h.submit_all(*(job("chain", after=_behind(n)) for n in range(5)))
+        h.cancel(a)
+        done = h.submit("done")
+        last = h.submit("last", after=Dependencies((done,), gathers=True))
+        claimed = h.take(types=frozenset({"done"}))
+        h.run(
+            h.store.spawn([Spawn(done, claimed.lease.token, (NewJob(type="kid", key=Key("k")),))])
+        )
+        h.succeed(claimed)
+        h.succeed(h.take(types=frozenset({"kid"})))
+        h.succeed(h.take(types=frozenset({"last"})))
+        assert h.state(last) is State.COMPLETED
+    return command.url
+
+
+def _behind(place: int) -> Dependencies | None:
+    return Dependencies((place - 1,)) if place else None
+
+
+@pytest.mark.parametrize("batch", ["1", "3", "1000"])
+def test_a_graph_is_moved_with_all_that_waits_for_what(
+    command: Command, graphs: str, elsewhere: Callable[[str], str], batch: str
+) -> None:
+    """What gathers stands before what it waits for, and is loaded behind it all the same."""
+    new = elsewhere("new")
+    before = edges(graphs)
+    assert any(state is State.PENDING for state, _ in before.values())
+    answer = json.loads(command.ok("move", graphs, new, "--batch", batch, "--json"))
+    assert (answer["moved"], answer["present"]) == (len(before), 0)
+    assert edges(new) == before
+    with opened(new) as h:
+        for _ in range(2):
+            h.succeed(h.take(types=frozenset({"child"})))
+        h.succeed(h.take(types=frozenset({"gather"})))
+        h.succeed(h.take(types=frozenset({"behind"})))
+
+
+def test_a_graph_is_moved_to_postgresql_and_back(
+    command: Command, graphs: str, postgres_url: str, elsewhere: Callable[[str], str]
+) -> None:
+    before = edges(graphs)
+    command.ok("move", graphs, postgres_url, "--migrate", "--batch", "2")
+    assert edges(postgres_url) == before
+    home = elsewhere("home")
+    command.ok("move", postgres_url, home, "--batch", "2")
+    assert edges(home) == before
+
+
+def test_a_move_of_a_graph_that_broke_off_is_repeated(
+    command: Command,
+    graphs: str,
+    elsewhere: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever load is the last one that was done."""
+    before = edges(graphs)
+    for last in range(1, 8):
+        new = elsewhere(f"new{last}")
+        load, left = Mover._load_some, [last]
+
+        def breaks(mover: Mover, ready: Any, load: Any = load, left: list[int] = left) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise UnknownOutcomeError("gone")
+            return load(mover, ready)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Mover, "_load_some", breaks)
+            command("move", graphs, new, "--batch", "2")
+        command.ok("move", graphs, new, "--batch", "2")
+        assert edges(new) == before
+        command.ok("move", graphs, new)
+        _unmark(graphs)
+
+
+def _unmark(url: str) -> None:
+    """Make a store one that was never moved."""
+    with opened(url) as h:
+        for queue in h.store.run(h.store.queues()):
+            h.store.run(h.store.resume(Scope.QUEUE, queue.name))

@@ -37,9 +37,10 @@ def test_a_claimed_job_knows_its_attempt_and_the_one_before() -> None:
     assert claimed(4).previous_attempt_id == "j.3"
 
 
-def test_a_new_job_cannot_choose_its_id() -> None:
-    """S1-2, S1-104, C16."""
-    assert not set(NewJob.__struct_fields__) & {"id", "state", "attempt", "created_at"}
+def test_a_new_job_has_no_id_and_cannot_choose_what_the_system_sets() -> None:
+    """S1-2, S1-104, C16; that an app refuses an id is tested with the other bad input."""
+    assert NewJob(type="mail").id is None
+    assert not set(NewJob.__struct_fields__) & {"state", "attempt", "created_at"}
 
 
 def test_what_has_been_checked_cannot_be_changed() -> None:

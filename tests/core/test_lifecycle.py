@@ -22,9 +22,9 @@ from fencepost.errors import IllegalTransition, StateConflictError
 LEGAL = {
     (State.PENDING, Event.READY): State.SCHEDULED,  # S1-20
     (State.PENDING, Event.DELAY): State.DELAYED,  # S1-21
-    (State.PENDING, Event.CANCEL): State.CANCELLED,  # S3-9
     (State.PENDING, Event.REJECT): State.FAILED,  # S1-71
     (State.PENDING, Event.EXHAUST): State.DEAD_LETTER,  # S1-72
+    (State.PENDING, Event.CANCEL): State.CANCELLED,  # S3-9, S1-73
     (State.PENDING, Event.EXPIRE): State.DEAD_LETTER,  # S1-44
     (State.DELAYED, Event.READY): State.SCHEDULED,  # S1-22
     (State.DELAYED, Event.HOLD): State.PENDING,  # held up by its concurrency key

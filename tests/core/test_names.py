@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.core.filter import make_filter
 from fencepost.core.job import NewJob
 from fencepost.core.names import (
     DEFAULT_QUEUE,
@@ -17,6 +18,7 @@ from fencepost.core.names import (
     check_queue,
     check_tags,
     check_type,
+    reserved_tags,
 )
 from fencepost.errors import FencepostError, InvalidJobError
 
@@ -98,6 +100,17 @@ def test_tags_that_break_a_rule_are_refused(tags: Any) -> None:
     """S1-107."""
     with pytest.raises(InvalidJobError, match="tag"):
         check_tags(tags)
+
+
+@pytest.mark.parametrize("name", ["fencepost.", "fencepost.event", "fencepost.mine"])
+def test_tags_that_begin_with_our_name_can_be_searched_and_not_given(name: str) -> None:
+    """S1-107: a handler must be able to rely on what they say."""
+    tags = {"tenant": "7", name: "x"}
+    with pytest.raises(InvalidJobError, match=r"'fencepost\.'.*call it something else"):
+        check_tags(tags)
+    assert check_tags(tags, may_be_reserved=True) == tags
+    assert reserved_tags(tags) == {name: "x"}
+    assert make_filter(tags=tags).tags == tags
 
 
 @given(ANYTHING, st.dictionaries(st.text() | st.integers(), ANYTHING) | ANYTHING)

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.core.lifecycle import TERMINAL, State
 from fencepost.core.retention import DAY, Retention
-from fencepost.errors import InvalidDurationError
+from fencepost.errors import ConfigurationError, InvalidDurationError, InvalidJobError
 
 
 def test_every_terminal_state_has_a_time_and_no_live_one_has() -> None:
@@ -34,9 +34,36 @@ def test_each_time_is_configurable() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["completed", "cancelled", "failed", "dead_letter"])
+def test_records_of_events_have_a_time_of_their_own() -> None:
+    """S1-5."""
+    assert Retention().events == 7 * DAY
+    assert Retention(events="1h").events == 3600.0
+
+
+@pytest.mark.parametrize("name", ["completed", "cancelled", "failed", "dead_letter", "events"])
 @pytest.mark.parametrize("value", [-1, "soon", None, float("inf")])
 def test_a_time_that_makes_no_sense_is_refused_by_name(name: str, value: Any) -> None:
     """S1-5."""
     with pytest.raises(InvalidDurationError, match=name):
         Retention(**{name: value})
+
+
+def test_types_can_have_rules_of_their_own() -> None:
+    """S1-5: what is given for the app stands before what a task brings."""
+    short, shorter = Retention(completed="1h"), Retention(completed="1m")
+    app = Retention(by_type={"mail": short})
+    assert app.by_type == {"mail": short}
+    both = app.with_types({"mail": shorter, "sms": shorter})
+    assert both.by_type == {"mail": short, "sms": shorter}
+    assert both.by_state() == app.by_state()
+
+
+@pytest.mark.parametrize("rule", ["1h", None, Retention(by_type={"a": Retention()})])
+def test_rules_of_types_that_are_none_are_refused(rule: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        Retention(by_type={"mail": rule})
+
+
+def test_a_type_that_cannot_be_is_refused() -> None:
+    with pytest.raises(InvalidJobError):
+        Retention(by_type={"": Retention()})

@@ -138,12 +138,15 @@ def test_a_planted_bug_is_found(
 
 
 def test_a_failure_names_its_seed_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever seed it is: a chore more or less, and another one comes upon the planted bug."""
     token_ignored(monkeypatch)
-    report = run([1], plan=SHORT)
-    text = "\n".join(report.lines())
-    command = "python -m lab.simulation --seeds 1 --seconds 90 --workers 3"
-    assert f"FAILED seed 1; replay: {command}" in text
-    assert "stale write at" in text
+    for seed in range(1, 13):
+        text = "\n".join(run([seed], plan=SHORT).lines())
+        command = f"python -m lab.simulation --seeds {seed} --seconds 90 --workers 3"
+        if f"FAILED seed {seed}; replay: {command}" in text:
+            assert "stale write at" in text
+            return
+    pytest.fail("no seed failed, or none said so")
 
 
 def test_seeds_are_named_in_three_ways() -> None:

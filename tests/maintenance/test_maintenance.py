@@ -10,10 +10,14 @@ from typing import Any, cast
 import pytest
 
 from fencepost import NewJob, Retention, State
+from fencepost.core.events import NewEvent
+from fencepost.core.filter import PageRequest
 from fencepost.core.job import Body
 from fencepost.core.limits import (
     LEADER_TTL,
     PRUNE_BATCH,
+    PRUNE_INTERVAL,
+    PRUNE_PAUSE,
     PRUNE_ROUNDS,
     RECOVER_BATCH,
     RECOVER_INTERVAL,
@@ -21,7 +25,7 @@ from fencepost.core.limits import (
 from fencepost.core.outcome import Settlement, Succeeded, decide
 from fencepost.core.policy import Policy
 from fencepost.maintenance import Maintenance
-from fencepost.maintenance.chores import Expire, Promote, Prune, Recover
+from fencepost.maintenance.chores import Expire, Promote, Prune, PruneEvents, Recover
 from fencepost.observe.counters import Counters
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed
@@ -279,6 +283,48 @@ async def test_old_jobs_are_pruned_by_retention(
     assert await prune.step() == 0
     assert state(store, live) is State.SCHEDULED
     assert counters.get("job.pruned") == 4
+
+
+async def test_old_records_of_events_are_pruned_by_retention(
+    store: Store, clock: FakeClock, counters: Counters
+) -> None:
+    """S1-5: by the leader too, among its other chores."""
+    for _ in range(3):
+        store.run(store.send(NewEvent("a"), []))
+    prune = PruneEvents(store, Retention(events="1d"))
+    clock.advance("23h")
+    assert await prune.step() == 0
+    clock.advance("1h")
+    assert await prune.step() == 3
+    store.run(store.send(NewEvent("a"), []))
+    clock.advance(Retention().events)
+    await candidate(store, "a", counters).step()
+    assert counters.get("event.pruned") == 4
+    assert store.run(store.events(None, PageRequest())).events == []
+
+
+async def test_pruning_events_is_bounded_and_goes_on_soon() -> None:
+    """S1-5: twenty batches a pass; a pass that saw no end is followed within a second."""
+    left = (PRUNE_ROUNDS + 1) * PRUNE_BATCH + 7
+
+    class Full:
+        """A store that has more to prune than one pass does."""
+
+        def prune_events(self, keep: float, limit: int) -> int:
+            return limit
+
+        async def run_async(self, limit: int) -> int:
+            nonlocal left
+            pruned = min(limit, left)
+            left -= pruned
+            return pruned
+
+    prune = PruneEvents(cast(Store, Full()), Retention())
+    assert prune.interval == PRUNE_INTERVAL
+    assert await prune.step() == PRUNE_ROUNDS * PRUNE_BATCH
+    assert prune.interval == PRUNE_PAUSE
+    assert await prune.step() == PRUNE_BATCH + 7
+    assert prune.interval == PRUNE_INTERVAL
 
 
 async def test_a_pruning_pass_is_bounded_and_goes_on_where_it_stopped() -> None:

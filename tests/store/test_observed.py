@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from fencepost import NewJob, State
+from fencepost.core.events import NewEvent
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import Body, Category, ClaimedJob, Failure
 from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
 from fencepost.core.policy import Policy
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.observe.counters import Counters
+from fencepost.store.crons import CronDefinition, CronFire
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed
 from fencepost.store.protocol import Store
@@ -93,6 +95,23 @@ def test_submissions_are_counted_by_state_and_duplicates_apart(rig: Rig) -> None
         "job.enqueued{state=scheduled}": 1,
         "job.duplicate": 1,
     }
+
+
+def test_the_jobs_of_an_event_are_counted_as_submissions(rig: Rig) -> None:
+    """S1-9, S3-16: and the event beside them."""
+    key = Key("k")
+    jobs = [NewJob(type="a", key=key), NewJob(type="b", delay=60.0)]
+    rig.store.run(rig.store.send(NewEvent("x"), jobs))
+    rig.store.run(rig.store.send(NewEvent("x"), jobs[:1]))
+    assert rig.counts("job.") == {
+        "job.enqueued{state=delayed}": 1,
+        "job.enqueued{state=scheduled}": 1,
+        "job.duplicate": 1,
+    }
+    assert rig.counters.get("event.sent") == 2
+    rig.store.run(rig.store.prune_events(0.0, 10))
+    rig.store.run(rig.store.prune_events(0.0, 10))
+    assert rig.counters.get("event.pruned") == 2
 
 
 def test_what_operators_do_is_counted(rig: Rig) -> None:
@@ -239,3 +258,20 @@ def test_all_else_is_the_stores_own(rig: Rig) -> None:
     assert (rig.store.url, rig.store.clock) == ("memory://", rig.clock)
     with pytest.raises(AttributeError):
         rig.store.no_such_thing  # type: ignore[attr-defined]  # noqa: B018 - that is the point
+
+
+def test_a_fired_cron_is_counted_with_its_jobs(rig: Rig) -> None:
+    """S4-12: the jobs as any others, the tick by the cron's name."""
+    tick = rig.clock.now()
+    times: dict[str, Any] = {"expression": "@daily", "tz": "UTC"}
+    definition = CronDefinition(name="c", template=NewJob(type="t"), next_tick=tick, **times)
+    rig.store.run(rig.store.declare_crons([definition]))
+    jobs = (NewJob(type="t"), NewJob(type="t", delay=5.0))
+    fire = CronFire(name="c", expected=tick, jobs=jobs, next_tick=None, **times)
+    for _ in range(2):
+        rig.store.run(rig.store.fire([fire]))
+    assert rig.counts("job.", "cron.") == {
+        "cron.fired{cron=c}": 2,
+        "job.enqueued{state=delayed}": 1,
+        "job.enqueued{state=scheduled}": 1,
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import App, ConfigurationError, Context
+from fencepost import App, ConfigurationError, Context, NewJob
 from fencepost.testing import FakeContext
 
 
@@ -57,3 +57,21 @@ def test_what_a_real_context_refuses_it_refuses() -> None:
     with pytest.raises(ConfigurationError):
         ctx.progress(2)
     assert ctx.progresses == []
+
+
+def test_what_is_spawned_is_remembered_and_found_again() -> None:
+    ctx = FakeContext(dependency_results={"extract": [1, 2]})
+    assert ctx.dependency_results["extract"] == [1, 2]
+    first = ctx.spawn(NewJob(type="page"), NewJob(type="page"))
+    assert [job.type for job in ctx.spawned] == ["page", "page"]
+    assert len(set(first)) == 2
+    with pytest.raises(TypeError):
+        ctx.dependency_results["extract"] = []  # type: ignore[index]  # it is read-only
+
+
+async def test_what_is_spawned_by_the_async_face_is_remembered_too() -> None:
+    ctx = FakeContext()
+    assert await ctx.aio.spawn() == []
+    (spawned,) = await ctx.aio.spawn(NewJob(type="page"))
+    assert [job.type for job in ctx.spawned] == ["page"]
+    assert spawned != ctx.job_id

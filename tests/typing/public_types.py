@@ -6,12 +6,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, assert_type
 
-from fencepost import App, Context, JobHandle, NewJob, Priority, Retry, State, TaskHandle
-from fencepost.app import AsyncJobHandle, AsyncTaskHandle
+from fencepost import (
+    App,
+    Context,
+    EventHandle,
+    FlowHandle,
+    Graph,
+    JobHandle,
+    NewJob,
+    Priority,
+    Retry,
+    SentEvent,
+    State,
+    TaskHandle,
+    chain,
+    fan_in,
+    fan_out,
+)
+from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Sent
+from fencepost.core.events import EventInfo
 from fencepost.core.job import Attempt, Job
 from fencepost.core.why import Reason
+from fencepost.store.crons import CronView
 
 app = App("memory://")
 
@@ -57,6 +76,34 @@ async def with_context_async(ctx: Context, a: int) -> str:
 @app.task
 def with_context_only(ctx: Context) -> None: ...
 
+
+# Handlers of events are tasks.
+
+
+@app.event("user.created").on
+def welcome(user_id: int) -> str:
+    return ""
+
+
+@app.event("user.*").on(queue="search", retry=Retry(max_attempts=5))
+async def index(ctx: Context, user_id: int) -> bytes:
+    assert_type(ctx.event, EventInfo | None)
+    return b""
+
+
+@app.event("user.*").on
+def untyped_handler(a, b=None):  # type: ignore[no-untyped-def]
+    return a
+
+
+assert_type(app.event("user.created"), EventHandle)
+assert_type(welcome.submit(user_id=1), JobHandle[str])
+assert_type(index.submit(1), JobHandle[bytes])
+assert_type(app.event("user.created").send(user_id=1), Sent[JobHandle[Any]])
+assert_type(app.event("user.created").send(user_id=1).jobs, list[JobHandle[Any]])
+assert_type(app.event("a").using(conn=object()).send_idempotent("k"), Sent[JobHandle[Any]])
+assert_type(app.events.find().events, list[SentEvent])
+untyped_handler.submit(1, b="anything").result()
 
 # Submitting is typed by the function's own parameters, and gives a handle on its result.
 
@@ -107,6 +154,9 @@ async def asynchronous() -> None:
     assert_type(await add.aio.using(delay=1).submit(1), AsyncJobHandle[int])
     assert_type(await add.aio.using(conn=object()).submit(1), AsyncJobHandle[int])
     assert_type(await app.aio.submit_many([add.prepare(1)]), list[AsyncJobHandle[Any]])
+    assert_type(await app.event("a").aio.send(x=1), Sent[AsyncJobHandle[Any]])
+    assert_type((await app.event("a").aio.send_idempotent("k")).jobs, list[AsyncJobHandle[Any]])
+    assert_type((await app.aio.events.find(name="a")).next, str | None)
     assert_type(await app.aio.jobs.count(state="failed"), int)
     assert_type(await (await app.aio.jobs.get("id")).refresh(), Job)
 
@@ -171,3 +221,52 @@ def anything(a: Any, b: int) -> str:
 
 
 anything.submit(object(), b=2).result()
+
+
+# Crons, over a task and over a function.
+
+
+@app.cron("0 9 * * 1-5", tz="Europe/Berlin", missed="catch_up", catch_up=3, arguments={"a": 1})
+@app.task(queue="reports")
+def cron_over_task(a: int) -> str:
+    return str(a)
+
+
+@app.cron("@hourly", name="two")
+@app.cron("@daily", name="one")
+async def cron_over_function(ctx: Context, a: int = 1) -> int:
+    return a
+
+
+assert_type(cron_over_task.submit(1), JobHandle[str])
+assert_type(cron_over_function.submit(2), JobHandle[int])
+assert_type(app.crons.next("one"), list[datetime])
+assert_type(app.crons.list(), list[CronView])
+assert_type(app.crons.run("one"), JobHandle[Any])
+
+
+# Flows.
+
+
+def flows() -> None:
+    graph = chain(add.prepare(1), fan_out(send.prepare("a", subject="b"), [add.prepare(2)]))
+    assert_type(fan_in([graph, ("last", add.prepare(3))], add.prepare(4)), Graph)
+    handle = app.flow({"a": add.prepare(1), "b": add.using(after="a").prepare(2)}).submit()
+    assert_type(handle, FlowHandle)
+    assert_type(handle["a"], JobHandle[Any])
+    assert_type(handle.states(), dict[str, State])
+    assert_type(handle.cancel(), int)
+    add.using(after=[handle["a"], "id"], accept_failures=True).submit(1)
+    add.using(after_any=handle["a"].aio).submit(1)
+
+
+async def flows_async() -> None:
+    handle = await app.aio.flow(chain(add.prepare(1))).submit()
+    assert_type(handle, AsyncFlowHandle)
+    assert_type(handle["a"], AsyncJobHandle[Any])
+    assert_type(await app.aio.flows.get(handle.id), AsyncFlowHandle)
+
+
+def spawns(ctx: Context) -> None:
+    assert_type(ctx.spawn(add.prepare(1), chain(add.prepare(2))), list[str])
+    assert_type(ctx.dependency_results["a"], Any)

@@ -69,6 +69,11 @@ WRONG = [
     "add.using(id='mine')",
     "add.using(tags=['a'])",
     "app.task(isolation='vm')",
+    "app.event('a').on(isolation='vm')",
+    "app.event('a').on(event='b')",
+    "app.event('a').send(1)",
+    "app.event('a').send_idempotent(1)",
+    "app.event('a').send_idempotent(key='k')",
     "app.jobs.edit('id', payload=b'')",
 ]
 

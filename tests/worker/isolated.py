@@ -62,3 +62,8 @@ def resume(ctx: Context) -> list[object]:
         ctx.progress(0.5, "half")
         os._exit(1)
     return [ctx.last_checkpoint, ctx.attempt, ctx.previous_attempt_id is not None]
+
+
+def told_of(ctx: Context, user_id: int) -> list[object]:
+    """Return what a handler of an event is told."""
+    return [user_id, ctx.event and ctx.event.name, ctx.event and ctx.event.id]

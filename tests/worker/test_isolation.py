@@ -74,6 +74,13 @@ async def test_a_child_runs_async_handlers_and_large_and_binary_payloads(sqlite_
     assert [job.result(0) for job in jobs] == [42, 900_000, large]
 
 
+async def test_a_child_is_told_of_the_event(sqlite_app: App) -> None:
+    sqlite_app.event("user.*").on(isolation="process")(isolated.told_of)
+    sent = sqlite_app.event("user.created").send(user_id=7)
+    await drain(sqlite_app)
+    assert sent.jobs[0].result(0) == [7, "user.created", sent.id]
+
+
 @pytest.mark.parametrize(
     ("kind", "state", "category"),
     [

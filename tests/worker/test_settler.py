@@ -9,6 +9,7 @@ import pytest
 from tests.worker.flaky import FlakyStore, Times
 
 from fencepost import NewJob, PermanentError, State
+from fencepost.core.dependencies import Dependencies
 from fencepost.core.failure import classify
 from fencepost.core.job import ClaimedJob
 from fencepost.core.outcome import Outcome, Settlement, Succeeded, decide
@@ -162,3 +163,21 @@ async def test_a_stopping_worker_does_not_tear_a_write() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert rig.states() == [State.COMPLETED]
+
+
+async def test_whoever_let_others_go_is_told_at_once() -> None:
+    """S1-62: the next of a chain is not to wait until the bell has been heard."""
+    rig = Rig(2)
+    told: list[bool] = []
+    rig.settler = Settler(
+        cast(Store, rig.store), rig.hand, rig.counters, on_followed=lambda: told.append(True)
+    )
+    store = rig.store.inner
+    parent, other = rig.jobs
+    store.run(store.enqueue([NewJob(type="t", after=Dependencies((parent.id,)))]))
+    rig.add(other)
+    await rig.settler.step()
+    assert told == []
+    rig.add(parent)
+    await rig.settler.step()
+    assert told == [True]

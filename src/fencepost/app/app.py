@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
+from fencepost.app.crons import AsyncCrons, CronOptions, Crons, declare
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
+from fencepost.app.decorating import CronDecorator, TaskDecorator, Unannotated
+from fencepost.app.event import EventHandle
+from fencepost.app.events import AsyncEvents, Events
+from fencepost.app.flows import AsyncFlow, AsyncFlows, Flow, Flows, prepare
 from fencepost.app.job import (
     AsyncJobHandle,
     JobHandle,
@@ -28,24 +33,31 @@ from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.concurrency import KeyRule, check_rule, parse_max_running_per_key
 from fencepost.core.duration import Duration
+from fencepost.core.events import check_pattern
+from fencepost.core.flow import Graph, Nodes
 from fencepost.core.job import NewJob
+from fencepost.core.keyring import KeyRing, Keys, parse_keys
 from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
 from fencepost.core.names import DEFAULT_QUEUE, check_queue, check_type
 from fencepost.core.payload import parse_max_payload
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
-from fencepost.core.retention import Retention
+from fencepost.core.retention import Retention, check_retention
 from fencepost.core.retry import Retry
 from fencepost.core.shown import shown_url
 from fencepost.core.signature import Signature
 from fencepost.core.task import Task, isolation_of
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.core.webhook_settings import VARIABLE, Webhooks, parse_variable
+from fencepost.delivery import delivery_task
 from fencepost.errors import ConfigurationError
 from fencepost.store.protocol import Store
 from fencepost.store.requests import Scope
 from fencepost.worker import Context
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from fencepost.worker import Worker
 
 P = ParamSpec("P")
@@ -54,40 +66,11 @@ R = TypeVar("R")
 DEFAULT_URL = "sqlite:///fencepost.db"
 
 
-class _Unannotated:
-    """A type that no handler names: only a first parameter without a type accepts it.
-
-    Else type checkers would take such a parameter for a Context, and hide it from callers.
-    """
-
-
-class TaskDecorator(Protocol):
-    """Makes a function a task. A first parameter of type Context is not the caller's to give."""
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[_Unannotated, ...], Coroutine[Any, Any, R]]
-    ) -> TaskHandle[..., R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[_Unannotated, ...], R]
-    ) -> TaskHandle[..., R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
-    ) -> TaskHandle[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> TaskHandle[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> TaskHandle[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> TaskHandle[P, R]: ...
-
-
 class App:
     """A store, the tasks that run on it, and the ways to look and to steer.
 
     Without a URL: ``FENCEPOST_URL``, else ``DATABASE_URL``, else ``sqlite:///fencepost.db``.
+    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted.
     """
 
     def __init__(
@@ -99,6 +82,8 @@ class App:
         retry: Retry | None = None,
         max_payload: int = PAYLOAD_BYTES_DEFAULT,
         retention: Retention | None = None,
+        webhooks: Webhooks | None = None,
+        keys: Keys | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
@@ -113,12 +98,19 @@ class App:
             timeouts=self.timeouts,
             max_payload=parse_max_payload(max_payload),
             store=store,
+            webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
+            keys=keys_from_environment() if keys is None else parse_keys(keys),
         )
+        if self.session.webhooks is not None:
+            self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
         self.jobs = Jobs(self.session)
+        self.flows = Flows(self.session)
         self.dead_letters = DeadLetterList(self.session)
+        self.events = Events(self.session)
         self.queues = Queues(self.session)
         self.types = Types(self.session)
         self.workers = Workers(self.session)
+        self.crons = Crons(self.session)
 
     @property
     def aio(self) -> AsyncApp:
@@ -134,11 +126,11 @@ class App:
 
     @overload
     def task(
-        self, function: Callable[Concatenate[_Unannotated, ...], Coroutine[Any, Any, R]], /
+        self, function: Callable[Concatenate[Unannotated, ...], Coroutine[Any, Any, R]], /
     ) -> TaskHandle[..., R]: ...
     @overload
     def task(
-        self, function: Callable[Concatenate[_Unannotated, ...], R], /
+        self, function: Callable[Concatenate[Unannotated, ...], R], /
     ) -> TaskHandle[..., R]: ...
     @overload
     def task(
@@ -162,6 +154,7 @@ class App:
         lease_ttl: Duration | None = None,
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
+        retention: Retention | None = None,
         concurrency_key: KeyRule | None = None,
         max_running_per_key: int | None = None,
     ) -> TaskDecorator: ...
@@ -179,6 +172,8 @@ class App:
         lease_ttl: Duration | None = None,
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
+        retention: Retention | None = None,
+        event: str | None = None,  # given by EventHandle.on alone
         concurrency_key: KeyRule | None = None,
         max_running_per_key: int | None = None,
     ) -> Any:
@@ -194,6 +189,7 @@ class App:
             else parse_max_running_per_key(max_running_per_key),
         )
         settings = (check_queue(queue), parse_priority(priority), policy)
+        own = None if retention is None else check_retention(retention)
 
         def decorate(decorated: Callable[..., Any]) -> TaskHandle[..., Any]:
             signature = Signature(decorated, Context)
@@ -205,6 +201,8 @@ class App:
                 queue=settings[0],
                 priority=settings[1],
                 policy=settings[2],
+                retention=own,
+                event=event,
                 concurrency_key=None
                 if concurrency_key is None
                 else check_rule(concurrency_key, signature),
@@ -221,7 +219,53 @@ class App:
                 f"two tasks are called {task.type!r}: {_origin(known.function)} and "
                 f"{_origin(task.function)}; give one of them a name: @app.task(name=…)"
             )
+        if known is not None and known.event != task.event:
+            # The second would take the place of the first, and its events would find no handler.
+            raise ConfigurationError(
+                f"{task.type!r} handles {known.event or 'no event'} already and cannot handle "
+                f"{task.event or 'none'} too; give one of the two a name: @event.on(name=…)"
+            )
         self.session.tasks[task.type] = task
+
+    # Events and crons.
+
+    def event(self, pattern: str) -> EventHandle:
+        """Return a handle on the event of this name, or on all that a pattern means.
+
+        ``@app.event("user.*").on`` adds a handler; ``app.event("user.created").send(…)`` sends.
+        """
+        return EventHandle(self.session, check_pattern(pattern), self.task)
+
+    def cron(
+        self,
+        expr: str,
+        *,
+        tz: str | ZoneInfo = "UTC",
+        missed: Literal["latest", "skip", "catch_up"] = "latest",
+        catch_up: int | None = None,
+        name: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> CronDecorator:
+        """Submit a task by the clock: ``@app.cron("0 9 * * 1-5", tz="Europe/Berlin")``.
+
+        Over a task or a plain function, which it makes one. Each tick makes one job, however many
+        workers run. *missed* decides about ticks that came while no worker did.
+        """
+        options = CronOptions(
+            expression=expr,
+            tz=tz,
+            missed=missed,
+            catch_up=catch_up,
+            name=name,
+            arguments=arguments,
+        )
+
+        def decorate(decorated: Any) -> TaskHandle[..., Any]:
+            task = decorated if isinstance(decorated, TaskHandle) else self.task(decorated)
+            declare(self.session, options, task)
+            return task
+
+        return cast("CronDecorator", decorate)
 
     # Submitting.
 
@@ -231,6 +275,14 @@ class App:
         with naming_existing(self.session):
             replies = self.session.submit_all(checked, conn)
         return [handle(self.session, accepted(reply)) for reply in replies]
+
+    def flow(self, nodes: Nodes | Graph) -> Flow:
+        """Return jobs that wait for each other, ready to be submitted together.
+
+        Give prepared jobs by name, or what ``chain``, ``fan_out`` and ``fan_in`` return. Raises
+        DependencyError for what could never run.
+        """
+        return Flow(self.session, prepare(nodes))
 
     # Working.
 
@@ -249,14 +301,19 @@ class App:
         return Worker(
             self.store,
             self.session.tasks,
+            crons=self.session.crons,
             counters=self.session.counters,
-            retention=self.retention,
+            retention=self.retention.with_types(self._retentions()),
             queues=queues,
             concurrency=concurrency,
             lease_ttl=self.timeouts.lease_ttl if lease_ttl is None else lease_ttl,
             grace=grace,
             prefetch=prefetch,
         )
+
+    def _retentions(self) -> dict[str, Retention]:
+        tasks = self.session.tasks.values()
+        return {task.type: task.retention for task in tasks if task.retention is not None}
 
     # Operating.
 
@@ -288,10 +345,13 @@ class AsyncApp:
     def __init__(self, app: App) -> None:
         self._app = app
         self.jobs = AsyncJobs(app.session)
+        self.flows = AsyncFlows(app.session)
         self.dead_letters = AsyncDeadLetterList(app.session)
+        self.events = AsyncEvents(app.session)
         self.queues = AsyncQueues(app.session)
         self.types = AsyncTypes(app.session)
         self.workers = AsyncWorkers(app.session)
+        self.crons = AsyncCrons(app.session)
 
     async def submit_many(
         self, jobs: Iterable[NewJob], *, conn: Any = None
@@ -302,6 +362,14 @@ class AsyncApp:
         async with naming_existing_async(session):
             replies = await session.submit_all_async(checked, conn)
         return [async_handle(session, accepted(reply)) for reply in replies]
+
+    def flow(self, nodes: Nodes | Graph) -> AsyncFlow:
+        """Return jobs that wait for each other, ready to be submitted together.
+
+        Give prepared jobs by name, or what ``chain``, ``fan_out`` and ``fan_in`` return. Raises
+        DependencyError for what could never run.
+        """
+        return AsyncFlow(self._app.session, prepare(nodes))
 
     async def limit(self, *, max_running: int | None) -> None:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
@@ -326,6 +394,12 @@ class AsyncApp:
 def url_from_environment() -> str:
     """Return the store URL that the environment names, or the default."""
     return os.environ.get("FENCEPOST_URL") or os.environ.get("DATABASE_URL") or DEFAULT_URL
+
+
+def keys_from_environment() -> KeyRing | None:
+    """Return the encryption keys that the environment names, if it names any."""
+    text = os.environ.get("FENCEPOST_KEYS")
+    return parse_keys(text) if text else None
 
 
 def _origin(function: Callable[..., Any]) -> str:

@@ -13,13 +13,19 @@ from fencepost.app.job import (
     naming_existing,
     naming_existing_async,
 )
+from fencepost.app.job_scripts import held_up
 from fencepost.app.script import Script
 from fencepost.app.session import Session
+from fencepost.core.envelope import unreadable
 from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make_page
 from fencepost.core.job import DeadLetter
 from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.names import check_type
-from fencepost.errors import DuplicateJobError, JobNotFoundError, StateConflictError
+from fencepost.errors import (
+    DuplicateJobError,
+    FencepostError,
+    JobNotFoundError,
+)
 from fencepost.store.replies import (
     Conflict,
     DeadLetterPage,
@@ -27,6 +33,7 @@ from fencepost.store.replies import (
     NotFound,
     Replayed,
     ReplayReply,
+    Sealed,
 )
 
 
@@ -58,25 +65,29 @@ def replay(session: Session, job_id: str) -> Script[Replayed]:
     """Replace a dead letter by a fresh job, or raise; the record stays unless it is stored."""
     replies: list[ReplayReply] = yield session.store.replay([job_id])
     match replies[0]:
+        case Sealed():
+            raise (yield from _why_sealed(session, job_id))
         case Replayed() as replayed:
             return replayed
         case Duplicate(existing_id, type_, key):
             raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
-        case Conflict(_, state, culprit):
-            raise StateConflictError(
-                f"job {job_id} waited for job {culprit}, which is {state}; retry that one first, "
-                f"or the whole flow",
-                job_id=job_id,
-                state=state,
-            )
+        case Conflict() as conflict:
+            (job,) = yield session.store.get([job_id])
+            raise held_up(job_id, conflict, None if job is None else job.flow)
         case NotFound():
             raise JobNotFoundError(job_id)
+
+
+def _why_sealed(session: Session, job_id: str) -> Script[FencepostError]:
+    (job,) = yield session.store.get([job_id])
+    return JobNotFoundError(job_id) if job is None else unreadable(job.payload, session.store.keys)
 
 
 def replay_all(session: Session, type: str | None, limit: int | None) -> Script[int]:
     """Replay every dead letter (of a type), at most *limit*; return how many were.
 
-    One whose key is held by another job stays on the list.
+    One whose key is held by another job, that waits for a dead one, or that cannot be decrypted
+    stays on the list.
     """
     wanted = None if type is None else check_type(type)
     total = 0

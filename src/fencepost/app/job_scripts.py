@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,14 +10,15 @@ import msgspec
 from fencepost.app.script import Pause, Script
 from fencepost.app.session import Session
 from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.envelope import shown_text, unreadable
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.history import Change
 from fencepost.core.history import history as changes
 from fencepost.core.job import Attempt, Body, Encoding, Job
 from fencepost.core.lifecycle import LIVE, State
 from fencepost.core.limits import PAGE_MAX, POLL_INTERVAL
-from fencepost.core.names import check_tags
-from fencepost.core.payload import decode, decoder_for
+from fencepost.core.names import check_tags, reserved_tags
+from fencepost.core.payload import decode_result
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.why import Reason, explain
 from fencepost.errors import (
@@ -30,7 +31,7 @@ from fencepost.errors import (
     WaitTimeoutError,
 )
 from fencepost.store.protocol import Topic
-from fencepost.store.replies import Conflict, Duplicate, Edited, Moved, NotFound
+from fencepost.store.replies import CancelReply, Conflict, Duplicate, Edited, Moved, NotFound
 from fencepost.store.requests import Edit, RetryRequest
 
 
@@ -52,7 +53,7 @@ def result(session: Session, job_id: str, timeout: Duration | None) -> Script[tu
     while True:
         job = yield from get(session, job_id)
         if job.state.is_terminal:
-            return _result_of(session, job), job
+            return result_of(session, job), job
         wait = POLL_INTERVAL
         if deadline is not None and seconds is not None:
             wait = min(wait, deadline - session.clock.monotonic())
@@ -61,7 +62,8 @@ def result(session: Session, job_id: str, timeout: Duration | None) -> Script[tu
         yield Pause(Topic.SETTLED, wait)
 
 
-def _result_of(session: Session, job: Job) -> Any:
+def result_of(session: Session, job: Job) -> Any:
+    """Return the result of a job that has ended, or raise as its end says."""
     if job.state is State.COMPLETED:
         return _decode_result(session, job)
     if job.state is State.CANCELLED:
@@ -70,7 +72,7 @@ def _result_of(session: Session, job: Job) -> Any:
     raise JobFailedError(
         job.id,
         category=failure.category if failure else "system",
-        message=failure.message if failure else "no reason stored",
+        message=shown_text(failure.message) if failure else "no reason stored",
         failure_code=failure.code if failure else None,
     )
 
@@ -78,13 +80,10 @@ def _result_of(session: Session, job: Job) -> Any:
 def _decode_result(session: Session, job: Job) -> Any:
     """Return the result as the task's annotation says, or as plain JSON if it does not fit."""
     body = job.result or Body(b"null")
+    if body.encoding is Encoding.ENCRYPTED:
+        raise unreadable(body, session.store.keys)
     task = session.tasks.get(job.type)
-    if task is None or body.encoding is Encoding.BINARY:
-        return decode(body)
-    try:
-        return decoder_for(task.signature.return_type).decode(body.data)
-    except (TypeError, msgspec.ValidationError, NotImplementedError):
-        return decode(body)
+    return decode_result(body, Any if task is None else task.signature.return_type)
 
 
 def cancel(session: Session, job_id: str) -> Script[State]:
@@ -110,25 +109,33 @@ def _moved(job_id: str, reply: object, verb: str) -> State:
 
 
 def cancel_all(session: Session, filter: JobFilter) -> Script[int]:
-    """Cancel every live job that meets *filter*; return how many."""
+    """Cancel every live job that meets *filter*; return how many, those that waited included."""
     if filter == JobFilter():
         raise ConfigurationError(
-            "this would cancel every job; name an id, a type, a queue or a tag"
+            "this would cancel every job; name an id, a type, a queue, a flow or a tag"
         )
     states = tuple(s for s in State if s in LIVE and (not filter.states or s in filter.states))
     if not states:
         return 0
     live = msgspec.structs.replace(filter, states=states)
-    total = 0
+    cancelled: set[str] = set()
     position: int | None = None
     while True:
         page = yield session.store.find(live, PageRequest(PAGE_MAX, position))
         if page.jobs:
             replies = yield session.store.cancel([job.id for job in page.jobs])
-            total += sum(isinstance(reply, Moved) for reply in replies)
+            cancelled.update(_cancelled(replies))
         position = page.next
         if position is None:
-            return total
+            return len(cancelled)
+
+
+def _cancelled(replies: Sequence[CancelReply]) -> Iterator[str]:
+    """Yield the ids of those that were cancelled, and of those that waited for them."""
+    for reply in replies:
+        if isinstance(reply, Moved):
+            yield reply.job_id
+            yield from (each.job_id for each in reply.followed if each.state is State.CANCELLED)
 
 
 def retry(
@@ -146,7 +153,21 @@ def retry(
         None if priority is None else parse_priority(priority),
     )
     (reply,) = yield session.store.retry([request])
+    if isinstance(reply, Conflict) and reply.culprit is not None:
+        job = yield from get(session, job_id)
+        raise held_up(job_id, reply, job.flow)
     return _moved(job_id, reply, "retried")
+
+
+def held_up(job_id: str, reply: Conflict, flow: str | None) -> StateConflictError:
+    """Return the error of a job that cannot run before another has run again."""
+    whole = "" if flow is None else f", or everything with app.flows.get({flow!r}).retry()"
+    return StateConflictError(
+        f"job {job_id} waits for job {reply.culprit}, which is {reply.state}; retry that one "
+        f"first{whole}",
+        job_id=job_id,
+        state=reply.state,
+    )
 
 
 def edit(
@@ -159,13 +180,23 @@ def edit(
     request = Edit(
         job_id,
         None if priority is None else parse_priority(priority),
-        None if tags is None else check_tags(tags),
+        None if tags is None else (yield from _new_tags(session, job_id, tags)),
     )
     (reply,) = yield session.store.edit([request])
     if isinstance(reply, Edited):
         return reply.job
     _moved(job_id, reply, "edited")
     raise AssertionError(reply)
+
+
+def _new_tags(session: Session, job_id: str, tags: Mapping[str, str]) -> Script[dict[str, str]]:
+    """Return *tags* and those that Fencepost has set, which may be given again and not changed."""
+    checked = check_tags(tags, may_be_reserved=True)
+    job = yield from get(session, job_id)
+    kept = reserved_tags(job.tags)
+    given = reserved_tags(checked)
+    check_tags({name: value for name, value in given.items() if kept.get(name) != value})
+    return checked | kept
 
 
 def why(session: Session, job_id: str) -> Script[list[Reason]]:

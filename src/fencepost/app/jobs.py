@@ -37,6 +37,7 @@ class Conditions(TypedDict, total=False):
     queue: str | None
     tags: Mapping[str, str] | None
     correlation_id: str | None
+    flow: str | None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -98,7 +99,10 @@ class Jobs:
         return self._session.run(count(self._session, make_filter(**conditions)))
 
     def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
-        """Cancel one job, or every live job that meets the conditions; return how many."""
+        """Cancel one job, or every live job that meets the conditions; return how many.
+
+        Whatever waited for one of them is cancelled too, and counted.
+        """
         return self._session.run(cancel(self._session, id, make_filter(**conditions)))
 
     def retry(
@@ -166,7 +170,10 @@ class AsyncJobs:
         return await self._session.run_async(count(self._session, make_filter(**conditions)))
 
     async def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
-        """Cancel one job, or every live job that meets the conditions; return how many."""
+        """Cancel one job, or every live job that meets the conditions; return how many.
+
+        Whatever waited for one of them is cancelled too, and counted.
+        """
         return await self._session.run_async(cancel(self._session, id, make_filter(**conditions)))
 
     async def retry(

@@ -8,7 +8,9 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from fencepost.app.awaited import Awaited, dependencies_of
 from fencepost.core.concurrency import key_of, limit_of
+from fencepost.core.dependencies import Dependencies
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
 from fencepost.core.job import Body, NewJob
@@ -25,6 +27,7 @@ from fencepost.core.retry import Retry
 from fencepost.core.shown import shown
 from fencepost.core.task import Task
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.core.webhook_settings import Webhooks, check_callback
 from fencepost.errors import ConfigurationError, InvalidJobError
 
 
@@ -40,11 +43,18 @@ class UsingOptions(TypedDict, total=False):
     key_window: Duration | Literal["active"]
     tags: Mapping[str, str]
     correlation_id: str
+    callback_url: str
     concurrency_key: str
     timeout: Duration
     lease_ttl: Duration
     lifetime: Duration
     retry: Retry
+    after: Awaited
+    """Run when all of these have completed: handles, ids, or names of nodes of the same flow."""
+    after_any: Awaited
+    """Run when any one of these has ended, however it did."""
+    accept_failures: bool
+    """With ``after``: run when all have ended, however they did."""
     conn: Any
 
 
@@ -60,14 +70,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     key_window: float | None = KEY_WINDOW_DEFAULT
     tags: dict[str, str] = {}
     correlation_id: str | None = None
+    callback_url: str | None = None
     concurrency_key: str | None = None
     policy: dict[str, Any] = {}
     """The fields of the task's policy that are replaced."""
+    after: Dependencies | None = None
     conn: Any = None
     """The caller's connection, whose transaction what is submitted joins; never stored."""
 
 
-def merge(options: Options, given: UsingOptions, timeouts: Timeouts) -> Options:
+def merge(
+    options: Options,
+    given: UsingOptions,
+    timeouts: Timeouts,
+    *,
+    webhooks: Webhooks | None = None,
+) -> Options:
     """Return *options* with what was *given* checked and put in its place."""
     unknown = sorted(given.keys() - UsingOptions.__annotations__.keys())
     if unknown:
@@ -86,6 +104,15 @@ def merge(options: Options, given: UsingOptions, timeouts: Timeouts) -> Options:
             changes[name] = check(given[name])  # type: ignore[literal-required]  # a TypedDict key
     if "tags" in changes:
         changes["tags"] = {**options.tags, **changes["tags"]}
+    if (url := given.get("callback_url")) is not None:
+        changes["callback_url"] = check_callback(url, webhooks)
+    if given.keys() & {"after", "after_any", "accept_failures"}:
+        changes["after"] = dependencies_of(
+            given.get("after"),
+            given.get("after_any"),
+            accept_failures=given.get("accept_failures"),
+            before=options.after,
+        )
     if "conn" in given:
         changes["conn"] = given["conn"]
     policy = {**options.policy, **_policy_changes(given, timeouts)}
@@ -166,6 +193,8 @@ def new_job(task: Task, payload: Body, options: Options) -> NewJob:
         key=key,
         tags=options.tags,
         correlation_id=options.correlation_id,
+        callback_url=options.callback_url,
+        after=options.after,
         concurrency_key=concurrency_key,
     )
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fencepost.app.script import Script, drive, drive_async
 from fencepost.clock import Clock
 from fencepost.core.job import NewJob
+from fencepost.core.keyring import KeyRing
 from fencepost.core.task import Task
 from fencepost.core.timeouts import Timeouts
+from fencepost.core.webhook_settings import Webhooks
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,
@@ -19,12 +21,13 @@ from fencepost.errors import (
 )
 from fencepost.observe.counters import Counters
 from fencepost.store.observed import observed
-from fencepost.store.opening import open_store
+from fencepost.store.opening import open_store, with_keys
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Duplicate, EnqueueReply
 
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
+    from fencepost.core.cron import Cron
 
 T = TypeVar("T")
 
@@ -33,16 +36,27 @@ class Session:
     """One app's way to its store. Opened lazily, and anew in a forked child."""
 
     def __init__(
-        self, url: str, *, clock: Clock, timeouts: Timeouts, max_payload: int, store: Store | None
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        timeouts: Timeouts,
+        max_payload: int,
+        store: Store | None,
+        webhooks: Webhooks | None = None,
+        keys: KeyRing | None = None,
     ) -> None:
         self.url = url
         self.clock = clock
         self.timeouts = timeouts
         self.max_payload = max_payload
+        self.webhooks = webhooks
+        self.keys = keys
         self.counters = Counters()
         self.tasks: dict[str, Task] = {}
+        self.crons: dict[str, Cron] = {}
         self._mutex = threading.Lock()
-        self._store = None if store is None else observed(store, self.counters)
+        self._store = None if store is None else self._around(store)
         self._pid = os.getpid()
         self._is_closed = False
         self._submitter: Submitter | None = None
@@ -55,13 +69,19 @@ class Session:
         assert self._store is not None
         return self._store
 
+    def _around(self, store: Store) -> Store:
+        """Return a store that an app was given as the app uses it."""
+        if self.keys is not None and store.keys is None:
+            store = with_keys(store, self.keys)
+        return observed(store, self.counters)
+
     def _open(self) -> None:
         with self._mutex:
             if self._is_closed:
                 raise ConfigurationError("this app has been closed")
             if self._store is None or self._pid != os.getpid():
                 patience = min(self.timeouts.submission, 10.0)
-                store = open_store(self.url, clock=self.clock, patience=patience)
+                store = open_store(self.url, clock=self.clock, patience=patience, keys=self.keys)
                 self._store = observed(store, self.counters)
                 self._submitter = None
                 self._pid = os.getpid()
@@ -107,6 +127,9 @@ class Session:
         if conn is not None:
             replies = await self.store.run_in_async(conn, lambda store: store.enqueue([job]))
             return accepted(replies[0])
+        if job.after is not None:
+            # What cannot be waited for refuses the whole batch, and strangers share a group.
+            return accepted((await self.store.run_async(self.store.enqueue([job])))[0])
         # Callers that never await must not pay for loading asyncio: half of our own import time.
         import asyncio
 

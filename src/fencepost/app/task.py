@@ -51,6 +51,10 @@ class _Handle:
         """The name under which the store knows the task."""
         return self._task.type
 
+    def _merge(self, options: UsingOptions) -> Options:
+        session = self._session
+        return merge(self._options, options, session.timeouts, webhooks=session.webhooks)
+
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
         payload = check_size(self._task.signature.encode(args, kwargs), self._session.max_payload)
         return new_job(self._task, payload, self._options)
@@ -88,12 +92,14 @@ class _Handle:
 
 
 def check_bulk(jobs: list[NewJob]) -> list[NewJob]:
-    """Return *jobs* if they are not too many for one transaction."""
+    """Return *jobs* if they are not too many for one transaction, and none chose its id (S1-2)."""
     if len(jobs) > BULK_MAX:
         raise InvalidJobError(
             f"submit at most {BULK_MAX:,} jobs in one call (all or none are stored), "
             f"got {len(jobs):,}; split them"
         )
+    if any(job.id is not None for job in jobs):
+        raise InvalidJobError("a job is given its id when it is stored; leave NewJob.id alone")
     return jobs
 
 
@@ -127,7 +133,7 @@ class TaskHandle(_Handle, Generic[P, R]):
 
     def using(self, **options: Unpack[UsingOptions]) -> TaskHandle[P, R]:
         """Return this task with other options for what is submitted through it."""
-        merged = merge(self._options, options, self._session.timeouts)
+        merged = self._merge(options)
         return TaskHandle(self._session, self._task, merged)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
@@ -183,7 +189,7 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
 
     def using(self, **options: Unpack[UsingOptions]) -> AsyncTaskHandle[P, R]:
         """Return this task with other options for what is submitted through it."""
-        merged = merge(self._options, options, self._session.timeouts)
+        merged = self._merge(options)
         return AsyncTaskHandle(self._session, self._task, merged)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:

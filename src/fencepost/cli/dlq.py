@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fencepost.app import App
 
 BATCH = 200
+LEFT = "their keys are held, or they cannot be decrypted here; replay one by its ID to be told"
 
 
 @click.group()
@@ -38,10 +39,14 @@ def dlq() -> None:
 @pass_settings
 def ls(settings: Settings, type: str | None, limit: int, after: str | None, as_json: bool) -> None:
     """List dead letters, the most recent first."""
+    from msgspec.structs import replace
+
     from fencepost.cli.output import echo_json, echo_table, when
+    from fencepost.cli.views import readable
 
     with settings.opened() as app:
         page = app.dead_letters.list(type=type, after=after, limit=limit)
+    page = replace(page, letters=[readable(letter) for letter in page])
     if as_json:
         echo_json(page)
         return
@@ -154,7 +159,7 @@ def _in_batches(
     if as_json:
         echo_json({"count": count, "skipped": len(ids) - count})
         return
-    skipped = f"; {len(ids) - count} left: their keys are held" if count < len(ids) else ""
+    skipped = f"; {len(ids) - count} left: {LEFT}" if count < len(ids) else ""
     click.echo(f"{done} {count} dead letters{skipped}")
 
 

@@ -10,6 +10,7 @@ import click
 from fencepost import __version__
 from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
+from fencepost.cli.webhooks import undelivered
 from fencepost.core.shown import shown_url
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ def examine(settings: Settings) -> list[Finding]:
         with settings.opened() as app:
             inspected = app.store.run(app.store.inspect())
             findings += inspected
-            findings += _workers(len(app.workers.list()))
-            findings += _moved(app.queues.list())
+            workers, queues = app.workers.list(), app.queues.list()
+            findings += _workers(len(workers))
+            findings += undelivered(queues, workers)
+            findings += _moved(queues)
     except FencepostError as error:
         findings.append(Finding("fail", error.code, str(error)))
     except OSError as error:

@@ -8,6 +8,7 @@ import click
 
 from fencepost.cli.settings import Settings
 from fencepost.errors import (
+    CronNotFoundError,
     DuplicateJobError,
     FencepostError,
     JobCancelledError,
@@ -58,6 +59,8 @@ def helpful(error: FencepostError, settings: Settings) -> str | None:
     match error:
         case DuplicateJobError():
             return settings.say("jobs", "show", error.existing_id)
+        case CronNotFoundError():
+            return settings.say("cron", "ls")
         case JobNotFoundError():
             return settings.say("jobs", "ls")
         case JobFailedError() | JobCancelledError():

@@ -21,19 +21,27 @@ if TYPE_CHECKING:
 @json_option
 @pass_settings
 def show(settings: Settings, id: str, as_json: bool) -> None:
-    """Show everything about job ID: payload, result, attempts, and why it is where it is."""
+    """Show everything about job ID: payload, result, attempts, flow, and why it is there."""
     import msgspec
 
+    from fencepost.cli.job_graph import around, draw
     from fencepost.cli.output import echo_json
-    from fencepost.cli.views import attempt_view, job_view
+    from fencepost.cli.views import attempt_view, job_view, readable
     from fencepost.core.history import history
 
     with settings.opened() as app:
-        handle = app.jobs.get(id)
-        job, attempts, reasons = handle.refresh(), handle.attempts(), handle.why()
+        store, handle = app.store, app.jobs.get(id)
+        job, reasons = readable(handle.refresh()), handle.why()
+        attempts = [readable(attempt) for attempt in handle.attempts()]
+        (dependencies,) = store.run(store.dependencies([job.id]))
+        (dependents,) = store.run(store.dependents([job.id]))
+        is_linked = bool(dependencies or dependents or job.flow is not None)
+        graph = draw(around(store, job), job) if is_linked and not as_json else []
     changes = history(job, attempts)
     if as_json:
         view = job_view(job, full=True)
+        view["dependencies"] = [each.job_id for each in dependencies]
+        view["dependents"] = dependents
         view["attempts"] = [attempt_view(attempt) for attempt in attempts]
         view["history"] = msgspec.to_builtins(changes)
         view["why"] = msgspec.to_builtins(reasons)
@@ -42,6 +50,10 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
     _print_job(job, reasons)
     _print_attempts(attempts)
     _print_history(changes)
+    if graph:
+        click.echo()
+    for line in graph:
+        click.echo(line)
 
 
 def _print_job(job: Job, reasons: list[Reason]) -> None:
@@ -87,7 +99,10 @@ def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
         ("correlation id", job.correlation_id or ""),
         ("concurrency key", job.concurrency_key or ""),
         ("tags", ", ".join(f"{name}={value}" for name, value in job.tags.items())),
+        ("callback", job.callback_url or ""),
         ("replay of", job.replay_of or ""),
+        ("flow", job.flow or ""),
+        ("node", job.node or ""),
         ("policy", _policy(job)),
         ("payload", _body("payload", job)),
         ("checkpoint", _body("checkpoint", job)),
@@ -125,6 +140,8 @@ def _body(name: str, job: Job) -> str:
         return ""
     if value is None and job.completed_at is None:
         return ""
+    if shown_as.endswith("_encrypted"):
+        return str(value)
     if shown_as != name:
         return f"{value} (binary, base64)"
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -50,8 +50,9 @@ def watch(settings: Settings, /, id: str | None, as_json: bool, **conditions: An
 
 def _tell(job: Job, as_json: bool) -> None:
     from fencepost.cli.output import clean, console, echo_json_line, is_terminal, styled
-    from fencepost.cli.views import job_view
+    from fencepost.cli.views import job_view, readable
 
+    job = readable(job)
     if as_json:
         echo_json_line(job_view(job))
         return

@@ -53,7 +53,7 @@ def ls(
 ) -> None:
     """List jobs, the newest first."""
     from fencepost.cli.output import echo_json, echo_table, when
-    from fencepost.cli.views import job_view
+    from fencepost.cli.views import job_view, readable
 
     with settings.opened() as app:
         page = app.jobs.find(**as_filter(**conditions), limit=limit, after=after)
@@ -69,7 +69,7 @@ def ls(
             f"{job.attempt}/{job.max_attempts}",
             job.priority.name.lower(),
             when(job.created_at),
-            _note(job),
+            _note(readable(job)),
         )
         for job in page
     ]
@@ -125,12 +125,14 @@ def cancel(
             return
         if not yes:
             click.confirm("cancel every live job that meets these conditions?", abort=True)
-        count = app.jobs.cancel(**wanted)
+        is_flow = [name for name, value in wanted.items() if value] == ["flow"]
+        count = app.flows.get(wanted["flow"]).cancel() if is_flow else app.jobs.cancel(**wanted)
     _tell_count(count, "cancelled", as_json)
 
 
 @jobs.command("retry")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@option("--flow", help="Instead of ids: whatever failed or was cancelled of this flow, in order.")
 @option("--keep-attempts", is_flag=True, help="Count on from the attempts made, for one more.")
 @option("--delay", type=DURATION, default=0.0, help="Not before this long from now.")
 @option("--priority", help="0 (critical) to 4 (bulk), or the name.")
@@ -140,13 +142,21 @@ def cancel(
 def retry(
     settings: Settings,
     ids: tuple[str, ...],
+    flow: str | None,
     keep_attempts: bool,
     delay: float,
     priority: str | None,
     as_json: bool,
 ) -> None:
     """Run failed, dead or cancelled jobs again, under the same id."""
+    if bool(ids) == (flow is not None):
+        raise click.UsageError("name ids, or --flow; not both, not neither")
+    if flow is not None and (keep_attempts or delay or priority is not None):
+        raise click.UsageError("a flow runs again as it was submitted; leave the other options out")
     with settings.opened() as app:
+        if flow is not None:
+            _tell_count(app.flows.get(flow).retry(), "reopened", as_json)
+            return
         each_job(
             settings,
             ids,

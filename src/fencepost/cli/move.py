@@ -108,6 +108,7 @@ def _move(mover: Mover, *, as_json: bool) -> None:
             mover.copy(bar)
         with progress_bar("comparing", total) as bar:
             position = mover.compare(bar)
+        mover.copy_events()
         mover.finish(position)
     if as_json:
         echo_json(

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from fencepost.cli.output import Bar
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import JobRecord
 from fencepost.core.lifecycle import State
-from fencepost.core.limits import RECOVER_BATCH, WORKER_SILENCE
+from fencepost.core.limits import PAGE_MAX, RECOVER_BATCH, WORKER_SILENCE
 from fencepost.core.shown import shown_url
 from fencepost.errors import ConfigurationError, StateConflictError
 from fencepost.store.protocol import Store
-from fencepost.store.replies import Dump, Loaded, QueueView
+from fencepost.store.replies import Dump, EventPage, Loaded, QueueView
 from fencepost.store.requests import Scope
 
 MARKS = "fencepost:mov"
@@ -25,6 +26,8 @@ MOVING = f"{MARKS}ing"
 MOVED = f"{MARKS}ed:"
 """Followed by the position up to which jobs were moved; what comes later can be moved later."""
 NAMED_MAX = 5
+EVENTS_MAX = 100
+"""Records of events that are copied at once: each may be as large as a payload."""
 
 
 class Mark(NamedTuple):
@@ -158,13 +161,75 @@ class Mover:
         return None if self.is_late else self.source.run(self.source.count(JobFilter()))
 
     def copy(self, bar: Bar) -> None:
-        """Load every job of the source into the target, in the order of submission."""
+        """Load every job of the source into the target, in the order of submission.
+
+        But each behind all that it waits for, or waited for: what gathers may have been submitted
+        before them. Such jobs are left over and read again, as often as they are behind each other.
+        """
+        left = self._load(bar, None)
+        while left:
+            rest = self._load(bar, left)
+            if len(rest) == len(left):  # what they waited for is not there at all any more
+                self._load(bar, rest, is_last=True)
+                return
+            left = rest
+
+    def _load(self, bar: Bar, only: set[str] | None, *, is_last: bool = False) -> set[str]:
+        """Load the jobs with these ids, or all; return the ids of those that were left over."""
+        left: set[str] = set()
         for page in self._pages(self.source, self.start):
-            replies = self.target.run(self.target.load(page.records))
-            loaded = sum(isinstance(reply, Loaded) for reply in replies)
-            self.loaded += loaded
-            self.present += len(replies) - loaded
-            bar.advance(len(replies))
+            wanted = [each for each in page.records if only is None or each.job.id in only]
+            ready = wanted if is_last else self._ready(wanted)
+            left.update({each.job.id for each in wanted} - {each.job.id for each in ready})
+            self._load_some(ready)
+            bar.advance(len(ready))
+        return left
+
+    def _load_some(self, records: Sequence[JobRecord]) -> None:
+        replies = self.target.run(self.target.load(records)) if records else []
+        loaded = sum(isinstance(reply, Loaded) for reply in replies)
+        self.loaded += loaded
+        self.present += len(replies) - loaded
+
+    def _ready(self, records: Sequence[JobRecord]) -> list[JobRecord]:
+        """Return those behind nothing that is not in the target, or before them in the page."""
+        behind = {job_id for record in records for job_id in record.dependencies}
+        if not behind:
+            return list(records)
+        known = self._known(sorted(behind))
+        ready = []
+        for record in records:
+            if known.issuperset(record.dependencies):
+                ready.append(record)
+                known.add(record.job.id)
+        return ready
+
+    def _known(self, job_ids: Sequence[str]) -> set[str]:
+        """Return which of these the target has."""
+        known: set[str] = set()
+        for start in range(0, len(job_ids), PAGE_MAX):
+            found = self.target.run(self.target.get(job_ids[start : start + PAGE_MAX]))
+            known.update(job.id for job in found if job is not None)
+        return known
+
+    def copy_events(self) -> None:
+        """Record in the target what was sent, in the order of sending; what is there stays so.
+
+        Pages come newest first: they are found from the newest of now on, which keeps what is sent
+        meanwhile from shifting them, and then copied from the last to the first.
+        """
+        newest = self._events(None, 1)
+        starts: list[int] = []
+        following = newest.next
+        while following is not None:
+            starts.append(following)
+            following = self._events(following).next
+        for start in reversed(starts):
+            self.target.run(self.target.load_events(self._events(start).events[::-1]))
+        self.target.run(self.target.load_events(newest.events))
+
+    def _events(self, after: int | None, limit: int = EVENTS_MAX) -> EventPage:
+        return self.source.run(self.source.events(None, PageRequest(limit, after)))
 
     def compare(self, bar: Bar) -> int:
         """See that the target has every job as the source has it; return the last position."""

@@ -150,6 +150,7 @@ def filter_options(function: F) -> F:
             option("--queue", "queue", help="In this queue."),
             option("--tag", "tags", type=TAG, multiple=True, help="With this tag (repeatable)."),
             option("--correlation-id", "correlation_id", help="With this correlation id."),
+            option("--flow", "flow", help="Of this flow."),
         )
     ):
         function = add(function)
@@ -162,6 +163,7 @@ def as_filter(
     queue: str | None,
     tags: tuple[tuple[str, str], ...],
     correlation_id: str | None,
+    flow: str | None,
 ) -> dict[str, Any]:
     """Return what ``filter_options`` gave as keyword arguments of ``app.jobs.find``."""
     return {
@@ -170,4 +172,5 @@ def as_filter(
         "queue": queue,
         "tags": dict(tags) or None,
         "correlation_id": correlation_id,
+        "flow": flow,
     }

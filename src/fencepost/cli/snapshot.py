@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from fencepost.cli.views import readable
 from fencepost.core.job import Job
 from fencepost.core.lifecycle import State
 from fencepost.core.shown import shown_url
@@ -43,13 +44,14 @@ def take(app: App) -> Snapshot:
     for queue in queues:
         for state, count in queue.counts.items():
             counts[state] += count
+    running = app.jobs.find(state=State.RUNNING, limit=RUNNING_SHOWN)
     return Snapshot(
         url=shown_url(app.url),
         at=app.session.clock.now(),
         counts=counts,
         queues=queues,
         workers=app.workers.list(),
-        running=app.jobs.find(state=State.RUNNING, limit=RUNNING_SHOWN).jobs,
+        running=[readable(job) for job in running],
     )
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @option("--key", help="Idempotency key: while it is held, the existing job is returned.")
 @option("--tag", "tags", type=TAG, multiple=True, help="A tag (repeatable).")
 @option("--correlation-id", help="What this job belongs to.")
+@option("--callback-url", help="Where a webhook goes when the job has ended.")
 @option("--wait", is_flag=True, help="Wait for the result and print it.")
 @option("--timeout", type=DURATION, help="With --wait: how long at the most.")
 @url_option
@@ -121,7 +122,8 @@ def _submit_raw(app: App, type: str, value: Any, options: dict[str, Any]) -> Job
     from fencepost.core.payload import check_size, encode
     from fencepost.core.priority import Priority
 
-    checked = merge(Options(), _given(options), app.timeouts)  # type: ignore[arg-type]  # by name
+    given: Any = _given(options)
+    checked = merge(Options(), given, app.timeouts, webhooks=app.session.webhooks)
     job = NewJob(
         type=check_type(type),
         payload=check_size(encode(value), app.session.max_payload),
@@ -131,6 +133,7 @@ def _submit_raw(app: App, type: str, value: Any, options: dict[str, Any]) -> Job
         key=None if checked.key is None else Key(checked.key),
         tags=checked.tags,
         correlation_id=checked.correlation_id,
+        callback_url=checked.callback_url,
     )
     return app.submit_many([job])[0]
 

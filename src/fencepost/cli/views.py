@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from fencepost.core.job import Attempt, Body, Encoding, Job
+from fencepost.core.envelope import from_text, shown_body, shown_text
+from fencepost.core.job import Attempt, Body, DeadLetter, Encoding, Job
+
+S = TypeVar("S", Job, Attempt, DeadLetter)
 
 _LARGE = ("payload", "result", "checkpoint", "policy")
 
 
 def job_view(job: Job, *, full: bool = False) -> dict[str, Any]:
     """Return a job as JSON shows it; payload, result and policy only in *full*."""
-    view: dict[str, Any] = msgspec.to_builtins(job, str_keys=True)
+    view: dict[str, Any] = msgspec.to_builtins(readable(job), str_keys=True)
     view["priority"] = job.priority.name.lower()
     for name in _LARGE:
         if not full:
@@ -30,9 +34,14 @@ def job_view(job: Job, *, full: bool = False) -> dict[str, Any]:
 
 
 def body_view(name: str, body: Body | None) -> dict[str, Any]:
-    """Return a body under its name: the value if it is JSON, else ``…_base64``."""
+    """Return a body under its name: the value if it is JSON, else ``…_base64``.
+
+    One that cannot be decrypted here is ``…_encrypted``, and says with which key it can be.
+    """
     if body is None:
         return {name: None}
+    if body.encoding is Encoding.ENCRYPTED:
+        return {f"{name}_encrypted": shown_body(body)}
     if body.encoding is Encoding.JSON:
         try:
             return {name: msgspec.json.decode(body.data)}
@@ -43,5 +52,15 @@ def body_view(name: str, body: Body | None) -> dict[str, Any]:
 
 def attempt_view(attempt: Attempt) -> dict[str, Any]:
     """Return an attempt as JSON shows it."""
-    view: dict[str, Any] = msgspec.to_builtins(attempt)
+    view: dict[str, Any] = msgspec.to_builtins(readable(attempt))
     return view
+
+
+def readable(seen: S) -> S:
+    """Return what is *seen* with no ciphertext where a message should be."""
+    changes: dict[str, Any] = {}
+    for name in ("failure", "progress"):
+        part = getattr(seen, name, None)
+        if part is not None and from_text(part.message) is not None:
+            changes[name] = replace(part, message=shown_text(part.message))
+    return replace(seen, **changes) if changes else seen

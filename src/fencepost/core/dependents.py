@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from fencepost.core.dependencies import Mode, Waits, check_depth
 from fencepost.core.job import AttemptOutcome, Category, Failure
 from fencepost.core.lifecycle import Event, State, advance
@@ -37,7 +39,8 @@ def judge(mode: Mode, states: Sequence[State]) -> Verdict:
     open_ = sum(not state.is_terminal for state in states)
     match mode:
         case Mode.ANY:
-            return Verdict(MET if open_ < len(states) else 1)
+            # Only what has ended can have been pruned, so that none left is no wait either.
+            return Verdict(1 if states and open_ == len(states) else MET)
         case Mode.ENDED:
             return Verdict(open_)
         case Mode.ALL:  # pragma: no branch - exhaustive
@@ -77,7 +80,7 @@ def propagated(state: State, failure: Failure | None, job_id: str) -> Decision:
 
 
 class Entry(NamedTuple):
-    """How a new job with dependencies enters a store."""
+    """How a job with dependencies enters a store, or goes on waiting there."""
 
     waits: Waits
     priority: Priority
@@ -90,11 +93,28 @@ def enter(
     mode: Mode, priority: Priority, parents: Sequence[Parent], *, gathers: bool = False
 ) -> Entry:
     """Return how a job enters that waits for *parents*, or raise DependencyDepthError."""
-    depth = check_depth(1 + max(parent.depth for parent in parents))
+    verdict = judge(mode, [parent.state for parent in parents])
+    return _entered(Waits(mode, verdict.missing, 1, gathers), priority, parents, verdict.doom)
+
+
+def gather(waits: Waits, priority: Priority, spawned: Sequence[Parent]) -> Entry:
+    """Return how a waiting job goes on that is to wait for *spawned* too (S1-64, C29).
+
+    It may have been let go by that, or ended: what was spawned may have ended already.
+    """
+    missing, doom = judge(waits.mode, [parent.state for parent in spawned])
+    if waits.mode is not Mode.ANY:
+        missing += waits.missing
+    return _entered(replace(waits, missing=missing), priority, spawned, doom)
+
+
+def _entered(
+    waits: Waits, priority: Priority, parents: Sequence[Parent], doom: int | None
+) -> Entry:
+    depth = check_depth(max(waits.depth, 1 + max(parent.depth for parent in parents)))
     urgent = min(priority, *(parent.priority for parent in parents))
-    missing, doom = judge(mode, [parent.state for parent in parents])
     decision = None
     if doom is not None:
         culprit = parents[doom]
         decision = propagated(culprit.state, culprit.failure, culprit.job_id)
-    return Entry(Waits(mode, missing, depth, gathers), urgent, decision)
+    return Entry(replace(waits, depth=depth), urgent, decision)

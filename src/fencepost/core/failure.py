@@ -11,8 +11,10 @@ from fencepost.core.outcome import Failed, Snoozed
 from fencepost.errors import (
     FencepostError,
     InvalidPayloadError,
+    MissingKeyError,
     PermanentError,
     Snooze,
+    TamperedError,
     TemporaryError,
 )
 
@@ -28,6 +30,11 @@ def classify(error: BaseException) -> Failed | Snoozed:
             return Failed(describe(error, Category.PERMANENT, code=error.code))
         case InvalidPayloadError():
             # A payload that this handler cannot read now, it cannot read on the next attempt.
+            return Failed(describe(error, Category.PERMANENT, code=error.code))
+        case MissingKeyError():
+            # Of this worker, not of the job: another may have the key, or this one, one day.
+            return Failed(describe(error, Category.SYSTEM, code=error.code))
+        case TamperedError():
             return Failed(describe(error, Category.PERMANENT, code=error.code))
         case MemoryError():
             return Failed(describe(error, Category.SYSTEM, code="out_of_memory"))

@@ -45,6 +45,7 @@ class Listing(NamedTuple):
 
 JOBS = Listing(b"j1:", 18)
 DEAD_LETTERS = Listing(b"d1:", 37)
+EVENTS = Listing(b"e1:", 18)
 
 
 class PageRequest(msgspec.Struct, frozen=True):
@@ -68,7 +69,7 @@ def make_filter(
         states=parse_states(state),
         type=None if type is None else check_type(type),
         queue=None if queue is None else check_queue(queue),
-        tags=check_tags(tags),
+        tags=check_tags(tags, may_be_reserved=True),
         correlation_id=check_correlation_id(correlation_id),
         flow=check_flow(flow),
     )

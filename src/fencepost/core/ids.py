@@ -30,6 +30,11 @@ def id_bytes(text: object) -> bytes:
     return bytes.fromhex(lowered.replace("-", ""))
 
 
+def is_id(text: str) -> bool:
+    """Tell whether *text* could be the id of a job."""
+    return _CANONICAL.fullmatch(text.lower()) is not None
+
+
 def attempt_id(job_id: str, lease_version: int) -> str:
     """Return the id of the attempt that runs under lease *lease_version* of a job (S1-78)."""
     return f"{job_id}.{lease_version}"

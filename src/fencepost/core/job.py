@@ -26,6 +26,8 @@ class Encoding(StrEnum):
 
     JSON = "json"
     BINARY = "binary"
+    ENCRYPTED = "encrypted"
+    """An envelope (``core.envelope``): what is in it, only a holder of its key can read."""
 
 
 class Category(StrEnum):
@@ -87,6 +89,10 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """The id of the flow with which it was submitted."""
     node: str | None = None
     """Its name there."""
+    callback_url: str | None = None
+    """Where a webhook goes when the job has ended (S1-109)."""
+    id: bytes | None = None
+    """Set by a store around a store that has to know it beforehand; refused when a caller does."""
     concurrency_key: str | None = None
     """Of the jobs of its type and this key, few run at once: ``policy.max_running_per_key``."""
 
@@ -168,6 +174,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None = None
     replay_of: str | None = None
     """The dead letter of which this job is a fresh copy."""
+    callback_url: str | None = None
     waits: Waits | None = None
     flow: str | None = None
     node: str | None = None

@@ -18,6 +18,8 @@ RUNNING_PER_KEY_MAX: Final = 10_000
 TAG_COUNT_MAX: Final = 32
 TAG_NAME_LENGTH_MAX: Final = 64
 TAG_VALUE_LENGTH_MAX: Final = 256
+EVENT_NAME_LENGTH_MAX: Final = 200
+"""Not above TAG_VALUE_LENGTH_MAX: the jobs of an event carry its name in a tag."""
 PAYLOAD_BYTES_DEFAULT: Final = 1_000_000
 PAYLOAD_BYTES_MAX: Final = 16_000_000
 ATTEMPTS_MAX: Final = 10_000
@@ -29,6 +31,8 @@ DEPENDENCY_COUNT_MAX: Final = 1_000
 DEPENDENCY_DEPTH_MAX: Final = 100
 """Jobs on the longest way through a graph (S1-66)."""
 NODE_LENGTH_MAX: Final = 100
+CANCEL_ROUNDS: Final = 10
+"""Looks at a flow that is being cancelled: what runs may spawn more between two of them."""
 
 # What a handler may leave behind.
 RESULT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
@@ -38,6 +42,14 @@ CODE_LENGTH_MAX: Final = 100
 PROGRESS_MESSAGE_LENGTH_MAX: Final = 500
 SHOWN_LENGTH_MAX: Final = 200
 """How much of a refused value its error message repeats."""
+
+# Encryption.
+KEY_ID_LENGTH_MAX: Final = 64
+KEY_BYTES: Final = 32
+KEY_RING_MAX: Final = 100
+"""Keys in one ring; each stays for as long as there are jobs that were encrypted with it."""
+REPLAY_BATCH: Final = 100
+"""Dead letters whose payloads are read at once, to be encrypted for their fresh jobs."""
 
 # Time, in seconds.
 DURATION_MAX: Final = 3650 * 86_400.0
@@ -64,6 +76,8 @@ FRESH_CLAIM: Final = 0.25
 # Batches.
 CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
+LOAD_MAX: Final = CLAIM_MAX
+"""Jobs whose dependencies' results are loaded at once; each may have a thousand of them."""
 PREFETCH_MAX: Final = 1_000
 UNSETTLED_MAX: Final = 1_000
 """Jobs that have ended but are not yet recorded; a worker with more of them claims none."""
@@ -109,3 +123,60 @@ ANNOUNCE_INTERVAL: Final = 10.0
 LAG_INTERVAL: Final = 1.0
 LAG_WARNING: Final = 0.5
 HEARTBEAT_PAUSE_MAX: Final = 1.0
+
+# Webhooks.
+CALLBACK_URL_LENGTH_MAX: Final = 2_048
+CALLBACK_PORT_FREE: Final = 1_024
+"""Below it, only the two ports of the web: what listens on the others is no receiver."""
+CALLBACK_ADDRESSES_MAX: Final = 4
+"""Addresses of one receiver that a delivery tries."""
+WEBHOOK_RESULT_MAX: Final = 64_000
+"""Bytes of a result that a webhook carries; a receiver fetches a larger one itself."""
+WEBHOOK_REPLY_MAX: Final = 64_000
+"""Bytes of a receiver's answer that are read, and dropped."""
+WEBHOOK_REPLY_TIMEOUT: Final = 1.0
+"""How long the rest of an answer is read whose status has come."""
+WEBHOOK_TIMEOUT_DEFAULT: Final = 10.0
+WEBHOOK_TIMEOUT_MIN: Final = 0.1
+WEBHOOK_TIMEOUT_MAX: Final = 25.0
+"""Within the execution timeout of a delivery, which cannot stop a thread."""
+WEBHOOK_EXECUTION_TIMEOUT: Final = 30.0
+WEBHOOK_LIFETIME: Final = 3 * 86_400.0
+WEBHOOK_ATTEMPTS: Final = 12
+WEBHOOK_RETRY_DELAY_MIN: Final = 5.0
+WEBHOOK_RETRY_DELAY_MAX: Final = 3_600.0
+WEBHOOK_RETRY_AFTER_MAX: Final = 86_400.0
+"""The longest wait that a receiver can ask for."""
+WEBHOOK_SECRETS_MAX: Final = 10
+WEBHOOK_SECRET_BYTES_MIN: Final = 24
+WEBHOOK_SECRET_BYTES_MAX: Final = 64
+WEBHOOK_NETWORKS_MAX: Final = 100
+WEBHOOK_HEADER_LENGTH_MAX: Final = 4_096
+"""Of one header that a receiver verifies."""
+WEBHOOK_TOLERANCE: Final = 300.0
+"""How far a webhook's time may lie from the receiver's, in seconds."""
+
+# Crons. Times are in seconds.
+CRONS_MAX: Final = 1_000
+"""That one app may declare."""
+CRON_NAME_LENGTH_MAX: Final = TYPE_LENGTH_MAX
+"""With the tick behind it, a name still fits into a key."""
+CRON_EXPRESSION_LENGTH_MAX: Final = 256
+CRON_ZONE_LENGTH_MAX: Final = 100
+CRON_GRACE: Final = 60.0
+"""A tick that is later than this was missed. Ticks are a minute apart, so one at most is not."""
+CATCH_UP_DEFAULT: Final = 10
+CATCH_UP_MAX: Final = 1_000
+CRON_NEXT_DEFAULT: Final = 5
+CRON_NEXT_MAX: Final = 1_000
+"""Ticks to come, in one answer."""
+CRON_FIRE_MAX: Final = CATCH_UP_MAX
+"""Jobs of one firing, unless a single cron has more of them."""
+CRON_LOOK_INTERVAL: Final = 5.0
+"""How late a worker may see what somebody else has changed of a cron."""
+CRON_JITTER: Final = 0.03
+"""By so much at the most do workers come one after another to the same tick."""
+CRON_DECLARE_INTERVAL: Final = 60.0
+"""How often it is written down that a cron is known to a running worker."""
+CRON_SILENCE: Final = 180.0
+"""A cron not declared for this long is known to nobody."""

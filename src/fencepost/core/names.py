@@ -18,6 +18,8 @@ from fencepost.core.shown import shown
 from fencepost.errors import InvalidJobError
 
 DEFAULT_QUEUE = "default"
+RESERVED_TAGS = "fencepost."
+"""How the names of tags begin that Fencepost sets itself; they can be searched, not given."""
 
 
 def check_name(value: object, *, what: str, limit: int) -> str:
@@ -65,7 +67,7 @@ def check_node(value: object) -> str:
     return check_name(value, what="node", limit=NODE_LENGTH_MAX)
 
 
-def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+def check_tags(tags: Mapping[str, str] | None, *, may_be_reserved: bool = False) -> dict[str, str]:
     """Return a copy of *tags*, names and values checked, or raise InvalidJobError."""
     if not tags:
         return {}
@@ -73,9 +75,21 @@ def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
         raise InvalidJobError(f"tags must map names to text, got {shown(tags)}")
     if len(tags) > TAG_COUNT_MAX:
         raise InvalidJobError(f"a job may have {TAG_COUNT_MAX} tags, got {len(tags)}")
-    return {
+    checked = {
         check_name(name, what="tag name", limit=TAG_NAME_LENGTH_MAX): check_name(
             value, what=f"tag {shown(name)}", limit=TAG_VALUE_LENGTH_MAX
         )
         for name, value in tags.items()
     }
+    reserved = reserved_tags(checked)
+    if reserved and not may_be_reserved:
+        raise InvalidJobError(
+            f"tag {shown(min(reserved))} begins with {RESERVED_TAGS!r}, which Fencepost keeps for "
+            f"its own; call it something else"
+        )
+    return checked
+
+
+def reserved_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return those of *tags* that only Fencepost sets."""
+    return {name: value for name, value in tags.items() if name.startswith(RESERVED_TAGS)}

@@ -63,6 +63,8 @@ class Settlement(msgspec.Struct, gc=False, frozen=True):
     job_id: str
     token: str
     decision: Decision
+    type: str | None = None
+    """The job's type, if it is at hand: encryption binds it, and looks it up otherwise."""
 
 
 class Standing(Protocol):

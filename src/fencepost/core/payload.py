@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.core.envelope import unreadable
 from fencepost.core.job import Body, Encoding
 from fencepost.core.limits import PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX
 from fencepost.core.shown import shown
@@ -101,13 +102,28 @@ def encode_result(value: Any) -> Body:
 
 
 def decode(body: Body) -> Any:
-    """Return the value in *body*, or raise InvalidPayloadError if its bytes are corrupt."""
+    """Return the value in *body*, or raise InvalidPayloadError if its bytes are corrupt.
+
+    One that is encrypted, and that nobody could decrypt on its way here, raises EncryptionError.
+    """
     if body.encoding is Encoding.BINARY:
         return body.data
+    if body.encoding is Encoding.ENCRYPTED:
+        raise unreadable(body)
     try:
         return _any_decoder.decode(body.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidPayloadError(f"not valid JSON: {error}") from None
+
+
+def decode_result(body: Body, kind: Any) -> Any:
+    """Return a result as its task's annotation says, or as plain JSON if it does not fit."""
+    if kind is Any or body.encoding is not Encoding.JSON:
+        return decode(body)
+    try:
+        return decoder_for(kind).decode(body.data)
+    except (TypeError, msgspec.ValidationError, NotImplementedError):
+        return decode(body)
 
 
 def check_size(body: Body, limit: int) -> Body:

@@ -1,11 +1,15 @@
-"""How long terminal jobs are kept before they are pruned."""
+"""How long terminal jobs, and the records of events, are kept before they are pruned."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.lifecycle import State
+from fencepost.core.names import check_type
+from fencepost.core.shown import shown
+from fencepost.errors import ConfigurationError
 
 DAY = 86_400.0
 
@@ -21,6 +25,10 @@ class Retention:
     cancelled: float
     failed: float
     dead_letter: float
+    events: float
+    """How long the record of an event is kept after it was sent."""
+    by_type: Mapping[str, Retention]
+    """Rules for the jobs of some types, in the place of these; a task can bring its own."""
 
     def __init__(
         self,
@@ -29,12 +37,20 @@ class Retention:
         cancelled: Duration = 7 * DAY,
         failed: Duration = 90 * DAY,
         dead_letter: Duration = 90 * DAY,
+        events: Duration = 7 * DAY,
+        by_type: Mapping[str, Retention] | None = None,
     ) -> None:
         set_ = object.__setattr__
         set_(self, "completed", parse_duration(completed, name="completed"))
         set_(self, "cancelled", parse_duration(cancelled, name="cancelled"))
         set_(self, "failed", parse_duration(failed, name="failed"))
         set_(self, "dead_letter", parse_duration(dead_letter, name="dead_letter"))
+        set_(self, "events", parse_duration(events, name="events"))
+        set_(self, "by_type", _check_types(by_type or {}))
+
+    def with_types(self, by_type: Mapping[str, Retention]) -> Retention:
+        """Return the same with rules for more types; those that are there stay."""
+        return replace(self, by_type={**by_type, **self.by_type})
 
     def by_state(self) -> dict[State, float]:
         """Return the seconds to keep each terminal state."""
@@ -44,3 +60,18 @@ class Retention:
             State.FAILED: self.failed,
             State.DEAD_LETTER: self.dead_letter,
         }
+
+
+def check_retention(value: object) -> Retention:
+    """Return *value* if it is one, or raise ConfigurationError."""
+    if not isinstance(value, Retention):
+        raise ConfigurationError(f"retention must be a Retention(…), got {shown(value)}")
+    return value
+
+
+def _check_types(by_type: Mapping[str, Retention]) -> dict[str, Retention]:
+    rules = {check_type(type_): check_retention(rule) for type_, rule in by_type.items()}
+    for type_, rule in rules.items():
+        if rule.by_type:
+            raise ConfigurationError(f"the retention of type {type_!r} cannot name types again")
+    return rules

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.core.envelope import unreadable
 from fencepost.core.job import Body, Encoding
 from fencepost.core.payload import BYTES_LIKE, convert, decode, decoder_for, encode_json
 from fencepost.core.shown import shortened
@@ -112,7 +113,10 @@ class Signature:
                 raise ValueError(f"Expected `bytes`, got `str` - at `$.{name}`")
 
     def decode(self, payload: Body) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments in *payload*, or raise InvalidPayloadError if they do not fit."""
+        """Return the arguments in *payload*, or raise InvalidPayloadError if they do not fit.
+
+        Raises EncryptionError for one that nobody could decrypt on its way here.
+        """
         try:
             arguments, kwargs = self._read(payload)
         except _UNREADABLE as error:
@@ -151,6 +155,8 @@ class Signature:
         """Return the declared arguments, checked, and those that ``**`` collects."""
         if payload.encoding is Encoding.BINARY:
             return convert(self._binary_argument(payload.data), self._arguments), {}
+        if payload.encoding is Encoding.ENCRYPTED:
+            raise unreadable(payload)
         if self._extra is None:
             return self._decoder.decode(payload.data), {}
         values = decode(payload)

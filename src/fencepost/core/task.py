@@ -12,6 +12,7 @@ from fencepost.core.concurrency import KeyRule
 from fencepost.core.names import DEFAULT_QUEUE
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
+from fencepost.core.retention import Retention
 from fencepost.core.signature import Signature
 from fencepost.errors import ConfigurationError
 
@@ -38,6 +39,10 @@ class Task:
     queue: str = DEFAULT_QUEUE
     priority: Priority = Priority.NORMAL
     policy: Policy = DEFAULT_POLICY
+    retention: Retention | None = None
+    """How long its jobs are kept, if not as long as the app's others."""
+    event: str | None = None
+    """The pattern of the events for which jobs of this task are made."""
     concurrency_key: KeyRule | None = None
     """Finds the concurrency key of a job in its arguments."""
 

@@ -9,8 +9,10 @@ import msgspec
 from fencepost.core.concurrency import limit_of
 from fencepost.core.dependencies import Mode
 from fencepost.core.duration import format_duration
+from fencepost.core.envelope import shown_text
 from fencepost.core.job import Dependency, Job
 from fencepost.core.lifecycle import State
+from fencepost.core.webhook import DELIVERY_TYPE
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -86,15 +88,19 @@ def _explain_end(job: Job) -> Reason:
         return Reason("completed", f"completed on attempt {job.attempt}")
     if job.state is State.CANCELLED:
         return Reason("cancelled", "cancelled; `retry` runs it again")
-    detail = f"{job.failure.category}: {job.failure.message}" if job.failure else "no reason stored"
+    detail = f"{job.failure.category}: {_message(job)}" if job.failure else "no reason stored"
     if job.failure is not None and job.failure.culprit is not None:
-        return Reason("dependency_failed", f"never ran: {job.failure.message}")
+        return Reason("dependency_failed", f"never ran: {_message(job)}")
     if job.state is State.FAILED:
         return Reason("failed", f"failed for good on attempt {job.attempt}; {detail}")
     return Reason(
         "dead_letter",
         f"dead letter after {job.attempt} of {job.max_attempts} attempts; {detail}",
     )
+
+
+def _message(job: Job) -> str:
+    return "" if job.failure is None else shown_text(job.failure.message)
 
 
 def _explain_running(situation: Situation) -> Reason:
@@ -123,7 +129,7 @@ def _waiting_for_time(situation: Situation) -> list[Reason]:
     if job.state is State.DELAYED:
         return [Reason("delayed", f"delayed until {at}")]
     if job.state is State.RETRYING:
-        cause = f" after: {job.failure.message}" if job.failure else ""
+        cause = f" after: {_message(job)}" if job.failure else ""
         return [
             Reason(
                 "backing_off",
@@ -167,14 +173,20 @@ def _obstacles(situation: Situation) -> list[Reason]:
             )
         )
     if not situation.has_worker:
-        reasons.append(
-            Reason(
-                "no_worker",
-                f"no live worker serves type {job.type!r} on queue {job.queue!r}; start one with "
-                f"`fencepost worker APP`",
-            )
-        )
+        reasons.append(Reason("no_worker", _no_worker(job)))
     return reasons
+
+
+def _no_worker(job: Job) -> str:
+    if job.type == DELIVERY_TYPE:
+        return (
+            f"no live worker delivers webhooks: start `fencepost worker APP` for an app that has "
+            f"webhook secrets, without --queue or with --queue {job.queue}"
+        )
+    return (
+        f"no live worker serves type {job.type!r} on queue {job.queue!r}; start one with "
+        f"`fencepost worker APP`"
+    )
 
 
 def _in_line(situation: Situation) -> Reason:

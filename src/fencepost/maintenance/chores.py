@@ -88,6 +88,32 @@ class Tidy:
         return 0
 
 
+class PruneEvents:
+    """Deletes records of events that retention no longer keeps."""
+
+    name = "prune_events"
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        self._store = store
+        self._keep = retention.events
+        self._has_more = False
+
+    @property
+    def interval(self) -> float:
+        """A pass that has not come to the end goes on soon."""
+        return PRUNE_PAUSE if self._has_more else PRUNE_INTERVAL
+
+    async def step(self) -> int:
+        total = 0
+        for _ in range(PRUNE_ROUNDS):
+            pruned = await self._store.run_async(self._store.prune_events(self._keep, PRUNE_BATCH))
+            total += pruned
+            self._has_more = pruned == PRUNE_BATCH
+            if not self._has_more:
+                break
+        return total
+
+
 class Prune:
     """Deletes terminal jobs that retention no longer keeps, a stretch at a time."""
 
@@ -96,6 +122,8 @@ class Prune:
     def __init__(self, store: Store, retention: Retention) -> None:
         self._store = store
         self._keep = retention.by_state()
+        by_type = retention.by_type
+        self._keep_by_type = {type_: rule.by_state() for type_, rule in by_type.items()}
         self._position = 0
 
     @property
@@ -106,7 +134,12 @@ class Prune:
     async def step(self) -> int:
         total = 0
         for _ in range(PRUNE_ROUNDS):
-            request = PruneRequest(keep=self._keep, after=self._position, limit=PRUNE_BATCH)
+            request = PruneRequest(
+                keep=self._keep,
+                keep_by_type=self._keep_by_type,
+                after=self._position,
+                limit=PRUNE_BATCH,
+            )
             pruned = await self._store.run_async(self._store.prune(request))
             total += pruned.count
             self._position = pruned.next or 0

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.core.lifecycle import TERMINAL, State
+from fencepost.store.crons import Fired
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Topic
-from fencepost.store.replies import Claim, Moved, Settled
+from fencepost.store.replies import Claim, Moved, Settled, Spawned
 
 _READY_AFTER = frozenset(
-    {"enqueue", "spawn", "recover", "promote", "retry", "replay"}
+    {"enqueue", "spawn", "send", "recover", "promote", "retry", "replay"}
     | {"resume", "limit", "edit", "load"}
 )
 
@@ -19,16 +20,22 @@ _READY_AFTER = frozenset(
 def topics_of(operation: Operation[Any], result: Any) -> set[Topic]:
     """Return whom the outcome of an operation may concern."""
     topics: set[Topic] = set()
-    if operation.name in _READY_AFTER:
+    if operation.name in _READY_AFTER or (operation.name == "fire" and _has_fired(result)):
         topics.add(Topic.READY)
     moves = _moves(result)
     states = {reply.state for reply in moves}
     states.update(moved.state for reply in moves for moved in reply.followed)
+    states.update(moved.state for moved in _moved_by_spawning(result))
     if State.SCHEDULED in states:
         topics.add(Topic.READY)
     if not states.isdisjoint(TERMINAL):
         topics.add(Topic.SETTLED)
     return topics
+
+
+def _moved_by_spawning(result: Any) -> list[Moved]:
+    replies = result if isinstance(result, list) else []
+    return [moved for each in replies if isinstance(each, Spawned) for moved in each.followed]
 
 
 def _moves(result: Any) -> Sequence[Moved | Settled]:
@@ -37,3 +44,8 @@ def _moves(result: Any) -> Sequence[Moved | Settled]:
     if isinstance(result, list):
         return [reply for reply in result if isinstance(reply, (Moved, Settled))]
     return []
+
+
+def _has_fired(result: Any) -> bool:
+    """Tell whether a cron made jobs; most of those who come to a tick come too late."""
+    return any(isinstance(reply, Fired) and reply.jobs for reply in result)

@@ -15,6 +15,7 @@ from fencepost.core.lifecycle import Event, State
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log, logger
+from fencepost.store.crons import Fired
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (
@@ -23,11 +24,13 @@ from fencepost.store.replies import (
     Discarded,
     Duplicate,
     Enqueued,
+    EventReply,
     LeaseLost,
     Moved,
     Pruned,
     Replayed,
     Settled,
+    Spawned,
 )
 
 T = TypeVar("T")
@@ -93,6 +96,26 @@ def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
     _log_each(names.JOB_ENQUEUED, result, Enqueued)
 
 
+def _note_send(counters: Counters, operation: Operation[Any], result: EventReply) -> None:
+    counters.add(names.EVENT_SENT)
+    event = result.event
+    log(names.EVENT_SENT, level=logging.DEBUG, id=event.id, name=event.name, jobs=len(event.jobs))
+    _note_enqueue(counters, operation, result.jobs)
+
+
+def _note_prune_events(counters: Counters, _: Operation[Any], result: int) -> None:
+    if result:
+        counters.add(names.EVENT_PRUNED, result)
+        log(names.EVENT_PRUNED, count=result)
+
+
+def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    for reply in result:
+        if isinstance(reply, Fired):
+            counters.add(names.CRON_FIRED, len(reply.jobs), cron=reply.name)
+            _note_enqueue(counters, operation, reply.jobs)
+
+
 def _log_each(name: str, replies: Any, kind: type) -> None:
     """Write an event a job, if anybody listens: there may be tens of thousands a second."""
     if logger.isEnabledFor(logging.DEBUG):
@@ -122,8 +145,16 @@ def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) ->
     _note_recovered(counters, result)
 
 
+def _note_followed(counters: Counters, reply: Settled | Moved) -> None:
+    """Count what became of those that waited for a job that has ended."""
+    for state, count in Counter(each.state for each in reply.followed).items():
+        counters.add(names.JOB_FOLLOWED, count, state=state)
+    _log_each(names.JOB_FOLLOWED, reply.followed, Moved)
+
+
 def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
     for move in moves:
+        _note_followed(counters, move)
         name = names.LEASE_EXHAUSTED if move.state.is_terminal else names.LEASE_RECOVERED
         counters.add(name)
         log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
@@ -131,6 +162,7 @@ def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
 
 def _note_moves(counters: Counters, name: str, moves: list[Moved]) -> None:
     for move in moves:
+        _note_followed(counters, move)
         counters.add(name, state=move.state)
         log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
 
@@ -143,6 +175,8 @@ def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> 
     for settlement, reply in zip(operation.given[0], result, strict=True):
         if isinstance(reply, Settled):
             settled[reply.state] += 1
+            if reply.followed:
+                _note_followed(counters, reply)
         elif isinstance(reply, AlreadySettled):
             counters.add(names.REPEATED_SETTLE)
         else:
@@ -160,6 +194,12 @@ def _note_heartbeat(counters: Counters, _: Operation[Any], result: Any) -> None:
 
 def _note_save(counters: Counters, _: Operation[Any], result: Any) -> None:
     _note_lost(counters, names.STALE_SAVE, result)
+
+
+def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    _note_lost(counters, names.STALE_SPAWN, result)
+    stored = [each for reply in result if isinstance(reply, Spawned) for each in reply.replies]
+    _note_enqueue(counters, operation, stored)
 
 
 def _note_lost(counters: Counters, name: str, result: Any) -> None:
@@ -190,16 +230,22 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
             if isinstance(reply, kind):
                 counters.add(name)
                 log(name, id=getattr(reply, "job_id", None))
+                if isinstance(reply, Moved):
+                    _note_followed(counters, reply)
 
     return note
 
 
 _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
     "enqueue": _note_enqueue,
+    "send": _note_send,
+    "prune_events": _note_prune_events,
     "claim": _note_claim,
+    "fire": _note_fire,
     "settle": _note_settle,
     "heartbeat": _note_heartbeat,
     "save": _note_save,
+    "spawn": _note_spawn,
     "recover": _note_recover,
     "promote": _note_promote,
     "expire": _note_expire,

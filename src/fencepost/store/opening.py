@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.keyring import KeyRing
 from fencepost.core.shown import shown, shown_url
 from fencepost.errors import ConfigurationError
 from fencepost.store.protocol import Store
@@ -18,20 +19,38 @@ KNOWN = (
 PATIENCE = 10.0
 
 
-def open_store(url: str, *, clock: Clock | None = None, patience: float = PATIENCE) -> Store:
+def open_store(
+    url: str,
+    *,
+    clock: Clock | None = None,
+    patience: float = PATIENCE,
+    keys: KeyRing | None = None,
+) -> Store:
     """Return the store that *url* names, or raise ConfigurationError if it names none.
 
     *patience* is how long an operation may wait for the store before it is called unavailable.
+    With *keys*, what users put into jobs is encrypted there.
     """
+    store = _open(url, clock or SystemClock(), patience)
+    return store if keys is None else with_keys(store, keys)
+
+
+def with_keys(store: Store, keys: KeyRing) -> Store:
+    """Return *store* with encryption around it."""
+    from fencepost.store.encrypted import encrypted
+
+    return encrypted(store, keys)
+
+
+def _open(url: str, clock: Clock, patience: float) -> Store:
     parts = _split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    used_clock = clock or SystemClock()
     match parts.scheme:
         case "memory":
             from fencepost.store.memory.store import MemoryStore
 
             _refuse_unknown(options, (), url)
-            return MemoryStore(url=url, clock=used_clock)
+            return MemoryStore(url=url, clock=clock)
         case "sqlite":
             from fencepost.store.sqlite.store import SqliteStore
 
@@ -39,12 +58,12 @@ def open_store(url: str, *, clock: Clock | None = None, patience: float = PATIEN
             return SqliteStore(
                 _sqlite_path(parts.netloc, parts.path, url),
                 url=url,
-                clock=used_clock,
+                clock=clock,
                 durability=options.get("durability", "power"),
                 patience=patience,
             )
         case "postgresql" | "postgres":
-            return _open_postgres(url, used_clock, patience)
+            return _open_postgres(url, clock, patience)
         case "redis" | "rediss":
             raise ConfigurationError(f"this version has no {parts.scheme} store yet; use {KNOWN}")
         case _:

@@ -14,6 +14,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -84,6 +85,26 @@ def operation(
         return make
 
     return decorate
+
+
+def part_of(operation: Operation[T]) -> Plan[T]:
+    """Return the plan of *operation* as a part of another one, and of its transaction.
+
+    No statement of it may be a transaction of its own any more.
+    """
+    plan = operation.start()
+    try:
+        statement = next(plan)
+        while True:
+            try:
+                rows = yield replace(statement, alone=False, prepares=False)
+            except Exception as error:  # noqa: BLE001 - the plan decides what an error means
+                statement = plan.throw(error)
+            else:
+                statement = plan.send(rows)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
 
 
 def run_plan(plan: Plan[T], executor: Executor) -> T:

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from fencepost.clock import Clock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
+from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError
+from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.plan import Operation
 from fencepost.store.replies import (
     CancelReply,
@@ -28,6 +32,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Fate,
     Finding,
     HeartbeatReply,
@@ -50,6 +56,7 @@ from fencepost.store.requests import (
     Edit,
     Joined,
     PruneRequest,
+    Replay,
     RetryRequest,
     Save,
     Scope,
@@ -88,6 +95,8 @@ class Store(ABC):
     clock: Clock
     tidy_interval: ClassVar[float | None] = None
     """How often a leader is to run ``tidy``; None where there is nothing to tidy."""
+    keys: KeyRing | None = None
+    """What jobs are encrypted with (``store.encrypted``); no engine has any."""
 
     # Running operations.
 
@@ -179,6 +188,34 @@ class Store(ABC):
         Raises DependencyError, and nothing at all is stored, if one of them is refused.
         """
 
+    # Events.
+
+    @abstractmethod
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Operation[EventReply]:
+        """Record *event* and store its handlers' *jobs*, all or none; each is marked as its own.
+
+        A key that is held makes a duplicate, which is told of and recorded; one that asks to be
+        refused raises DuplicateJobError, and nothing is stored.
+        """
+
+    @abstractmethod
+    def events(self, name: str | None, page: PageRequest) -> Operation[EventPage]:
+        """Return a page of the records of events (of one name), newest first."""
+
+    @abstractmethod
+    def prune_events(self, keep: float, limit: int) -> Operation[int]:
+        """Delete records of events sent *keep* seconds ago or longer, at most *limit*; count them.
+
+        The oldest first; jobs are not touched.
+        """
+
+    @abstractmethod
+    def load_events(self, events: Sequence[SentEvent]) -> Operation[int]:
+        """Record events as another store had them, in this order; return how many were new.
+
+        One whose id is known is left alone.
+        """
+
     # Control.
 
     @abstractmethod
@@ -191,7 +228,7 @@ class Store(ABC):
     def edit(self, edits: Sequence[Edit]) -> Operation[list[EditReply]]: ...
 
     @abstractmethod
-    def replay(self, job_ids: Sequence[str]) -> Operation[list[ReplayReply]]:
+    def replay(self, requests: Sequence[str | Replay]) -> Operation[list[ReplayReply]]:
         """Put a fresh job in the place of each dead letter, in one transaction."""
 
     @abstractmethod
@@ -207,6 +244,41 @@ class Store(ABC):
     @abstractmethod
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Operation[None]:
         """Bound the running jobs of a queue or (scope APP, any name) of the whole store."""
+
+    # Crons.
+
+    @abstractmethod
+    def declare_crons(self, crons: Sequence[CronDefinition]) -> Operation[None]:
+        """Write crons down. One whose times are as they were keeps its ticks, also past ones.
+
+        One whose times have changed goes on from the tick that is given; a pause is kept.
+        """
+
+    @abstractmethod
+    def fire(self, fires: Sequence[CronFire]) -> Operation[list[FireReply]]:
+        """Enqueue the jobs of each cron that stands as expected, and move it on, in one.
+
+        Repeated after an unknown outcome, it answers NotDue if it was done.
+        """
+
+    @abstractmethod
+    def crons(self) -> Operation[CronList]:
+        """Return all crons, by name, and the time by the store's clock."""
+
+    @abstractmethod
+    def pause_cron(self, name: str) -> Operation[bool]:
+        """Fire no more ticks of a cron; False if there is none of this name."""
+
+    @abstractmethod
+    def resume_cron(self, name: str, next_tick: datetime | None) -> Operation[bool]:
+        """Go on with a paused cron from *next_tick*; one that is not paused is left alone.
+
+        False if there is none of this name.
+        """
+
+    @abstractmethod
+    def forget_cron(self, name: str) -> Operation[bool]:
+        """Delete a cron, until an app declares it again; False if there is none."""
 
     # Upkeep: bounded, idempotent, safe to run twice at once.
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from fencepost.core.events import SentEvent
 from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
 from fencepost.core.lifecycle import State
 
@@ -111,6 +112,8 @@ class Spawned(msgspec.Struct, frozen=True):
 
     job_id: str
     replies: tuple[Enqueued | Duplicate, ...]
+    followed: tuple[Moved, ...] = ()
+    """What became of jobs that gather: what was spawned may have ended already."""
 
 
 class NotFound(msgspec.Struct, frozen=True):
@@ -135,6 +138,12 @@ class Replayed(msgspec.Struct, frozen=True):
     job_id: str
     type: str
     state: State
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """The payload is encrypted for the dead job alone; nothing changed."""
+
+    job_id: str
 
 
 class Discarded(msgspec.Struct, frozen=True):
@@ -207,6 +216,21 @@ class TypeView(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[State, int] = {}
 
 
+class EventReply(msgspec.Struct, frozen=True):
+    """The event is recorded, and so are the jobs of its handlers, in the order they were given."""
+
+    event: SentEvent
+    jobs: list[EnqueueReply]
+    """What became of each handler's job; a duplicate is told of, and is in the record too."""
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Records of events, newest first, and the position of the last; None when there is no more."""
+
+    events: list[SentEvent]
+    next: int | None = None
+
+
 class Term(msgspec.Struct, frozen=True):
     """Leadership for a while."""
 
@@ -230,7 +254,7 @@ SettleReply = Settled | AlreadySettled | LeaseLost
 SaveReply = Saved | LeaseLost
 CancelReply = Moved | NotFound | Conflict
 RetryReply = Moved | NotFound | Conflict | Duplicate
-ReplayReply = Replayed | NotFound | Duplicate | Conflict
+ReplayReply = Replayed | NotFound | Duplicate | Conflict | Sealed
 DiscardReply = Discarded | NotFound
 EditReply = Edited | NotFound | Conflict
 LoadReply = Loaded | Present

@@ -42,6 +42,8 @@ class Save(msgspec.Struct, gc=False, frozen=True):
     token: str
     checkpoint: Body | None = None
     progress: Progress | None = None
+    type: str | None = None
+    """The job's type, if it is at hand, see ``Settlement``."""
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -73,6 +75,21 @@ class RetryRequest(msgspec.Struct, frozen=True):
     priority: Priority | None = None
 
 
+class Replay(msgspec.Struct, frozen=True):
+    """A dead letter to be replayed; what is not given is the store's own choice, or its copy."""
+
+    job_id: str
+    id: bytes | None = None
+    """The id of the fresh job."""
+    payload: Body | None = None
+    """Its payload: one that is encrypted is bound to its job, and cannot be copied."""
+
+
+def as_replay(request: str | Replay) -> Replay:
+    """Return *request*, which may be the bare id of a dead letter."""
+    return Replay(request) if isinstance(request, str) else request
+
+
 class Edit(msgspec.Struct, frozen=True):
     """Change what a user may change; a field that is None is left as it was."""
 
@@ -94,8 +111,16 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     keep: dict[State, float]
     """Seconds to keep each terminal state; a state that is missing is kept."""
+    keep_by_type: dict[str, dict[State, float]] = {}
+    """The same for the jobs of some types, in the place of ``keep``."""
     after: int = 0
     limit: int
+
+    @property
+    def shortest(self) -> float | None:
+        """The shortest that any job is kept; None if all are kept."""
+        kept = [self.keep, *self.keep_by_type.values()]
+        return min((seconds for keep in kept for seconds in keep.values()), default=None)
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,8 +24,9 @@ PENDING = NUMBER[State.PENDING]
 SCHEDULED = NUMBER[State.SCHEDULED]
 RUNNING = NUMBER[State.RUNNING]
 
-ENCODINGS = (Encoding.JSON, Encoding.BINARY)
+ENCODINGS = (Encoding.JSON, Encoding.BINARY, Encoding.ENCRYPTED)
 ENCODING_NUMBER = {encoding: number for number, encoding in enumerate(ENCODINGS)}
 
 MODES = (Mode.ALL, Mode.ANY, Mode.ENDED)
 MODE_NUMBER = {mode: number for number, mode in enumerate(MODES)}
+ENCRYPTED = ENCODING_NUMBER[Encoding.ENCRYPTED]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from fencepost.core.failure import classify, not_committed
-from fencepost.core.job import ClaimedJob, Failure
+from fencepost.core.job import ClaimedJob, Dependency, Failure
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.core.payload import encode_result
@@ -75,6 +75,14 @@ def arguments(task: Task, job: ClaimedJob, context: Context) -> tuple[list[Any],
     return args, kwargs
 
 
+def context_of(store: Store, job: ClaimedJob, tasks: Mapping[str, Task]) -> Context:
+    """Return the context of an attempt that starts now, with what the job waited for."""
+    dependencies: Sequence[Dependency] = ()
+    if job.has_dependencies and tasks[job.type].signature.context_name is not None:
+        (dependencies,) = store.run(store.dependencies([job.id], with_results=True))
+    return Context(job, store, store.clock.monotonic(), dependencies, tasks)
+
+
 def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> Ran:
     """Settle an attempt as a worker would, and say what became of it."""
     outcome = _outcome(ended)
@@ -85,7 +93,8 @@ def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> R
             outcome = not_committed()
     if fate in (None, Fate.UNDONE):
         decision = decide(job, outcome, store.clock.rng)
-        (reply,) = store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+        settlement = Settlement(job.id, job.lease.token, decision, job.type)
+        (reply,) = store.run(store.settle([settlement]))
         state = reply.state
         is_lost = isinstance(reply, LeaseLost)
     else:

@@ -54,14 +54,14 @@ class FakeClock:
         await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
 
     def new_id(self) -> bytes:
-        return as_uuid4(self._random_bytes())
+        return as_uuid4(self.new_bytes(16))
 
     def new_ids(self, count: int) -> list[bytes]:
         return [self.new_id() for _ in range(count)]
 
     def new_token(self) -> str:
-        return base64.urlsafe_b64encode(self._random_bytes()).rstrip(b"=").decode()
+        return base64.urlsafe_b64encode(self.new_bytes(16)).rstrip(b"=").decode()
 
-    def _random_bytes(self) -> bytes:
+    def new_bytes(self, count: int) -> bytes:
         with self._lock:
-            return self.rng.randbytes(16)
+            return self.rng.randbytes(count)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from fencepost.core.events import NewEvent, check_event_name
 from fencepost.core.idempotency import Key
 from fencepost.core.job import NewJob
 from fencepost.core.limits import KEY_WINDOW_DEFAULT
 from fencepost.core.names import DEFAULT_QUEUE
 from fencepost.core.payload import encode
 from fencepost.core.policy import DEFAULT_POLICY
+from fencepost.core.spawning import Keyed
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
-from fencepost.store.replies import SaveReply, SettleReply
+from fencepost.store.replies import SaveReply, SettleReply, SpawnReply
 from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.lending import BorrowedStore
@@ -26,7 +29,7 @@ from fencepost.worker.context import CancelReason
 class FakeContext(Context):
     """A real context, of a job in a memory store of its own, that remembers what it was told."""
 
-    __slots__ = ("checkpoints", "completions", "progresses")
+    __slots__ = ("checkpoints", "completions", "progresses", "spawned")
 
     def __init__(
         self,
@@ -39,6 +42,8 @@ class FakeContext(Context):
         idempotency_key: str | None = None,
         correlation_id: str | None = None,
         tags: Mapping[str, str] | None = None,
+        event: str | None = None,
+        dependency_results: Mapping[str, Any] | None = None,
         cancel_reason: CancelReason | None = None,
         clock: FakeClock | None = None,
     ) -> None:
@@ -50,7 +55,10 @@ class FakeContext(Context):
             correlation_id=correlation_id,
             tags=dict(tags or {}),
         )
-        store.run(store.enqueue([new]))
+        if event is None:
+            store.run(store.enqueue([new]))
+        else:
+            store.run(store.send(NewEvent(check_event_name(event)), [new]))
         (claimed,) = store.run(store.claim(ClaimRequest(worker="test", limit=1))).jobs
         job = msgspec.structs.replace(
             claimed,
@@ -66,6 +74,9 @@ class FakeContext(Context):
         """What was given to ``progress``, in order."""
         self.completions: list[Any] = []
         """The results that were given to ``complete_in``, in order."""
+        self.spawned: list[NewJob] = []
+        """The jobs that were given to ``spawn``, in order."""
+        self._results = MappingProxyType(dict(dependency_results or {}))
         if cancel_reason is not None:
             self.interrupt(cancel_reason)
 
@@ -80,6 +91,10 @@ class FakeContext(Context):
         operation = super()._progress(fraction, message)
         self.progresses.append((fraction, message))
         return operation
+
+    def _spawn(self, new: Keyed) -> Operation[list[SpawnReply]]:
+        self.spawned.extend(new.jobs)
+        return super()._spawn(new)
 
     def _completion(self, result: Any) -> Any:
         complete = super()._completion(result)

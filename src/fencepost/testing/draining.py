@@ -13,7 +13,15 @@ from fencepost.core.limits import WORKER_LEASE_TTL_DEFAULT
 from fencepost.core.task import Task
 from fencepost.errors import ConfigurationError, Snooze
 from fencepost.store.requests import ClaimRequest
-from fencepost.testing.attempting import Ran, Turns, arguments, conclude, drive, drive_async
+from fencepost.testing.attempting import (
+    Ran,
+    Turns,
+    arguments,
+    conclude,
+    context_of,
+    drive,
+    drive_async,
+)
 from fencepost.testing.clock import FakeClock
 from fencepost.worker import Context
 
@@ -68,7 +76,7 @@ def _turns(app: App, advance: Advance, raises: bool, limit: int) -> Turns[list[R
         for job in claim.jobs:
             if len(ran) >= limit:
                 raise AssertionError(_endless(job, limit))
-            context = Context(job, store, store.clock.monotonic())
+            context = context_of(store, job, tasks)
             ended = yield partial(_call, tasks[job.type], job, context)
             ran.append(conclude(store, job, context, ended))
             if raises and ended.error is not None and not isinstance(ended.error, Snooze):

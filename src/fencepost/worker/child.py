@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,26 +19,28 @@ import msgspec
 from fencepost.app import TaskHandle
 from fencepost.clock import SystemClock
 from fencepost.core.failure import classify
-from fencepost.core.job import ClaimedJob
+from fencepost.core.job import ClaimedJob, Dependency
+from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.payload import encode_result
 from fencepost.core.signature import Signature
+from fencepost.core.task import Task
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
 from fencepost.worker.children import ChildRequest, Marked
-from fencepost.worker.context import Context
+from fencepost.worker.context import NO_TASKS, Context
 
 _requests = msgspec.msgpack.Decoder(ChildRequest)
 _answers = msgspec.msgpack.Encoder()
 
 
-def main(pipe: Connection, url: str) -> None:
+def main(pipe: Connection, url: str, keys: KeyRing | None = None) -> None:
     """Serve requests until the worker closes the pipe or dies."""
     # The terminal sends Ctrl-C to the whole group; what becomes of us is the worker's decision.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    store = _LazyStore(url)
+    store = _LazyStore(url, keys)
     while True:
         try:
             request = _requests.decode(pipe.recv_bytes())
@@ -57,13 +59,14 @@ def _die_with_parent() -> None:
 class _LazyStore:
     """Opens the store when a handler first writes to it; most never do."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, keys: KeyRing | None) -> None:
         self._url = url
+        self._keys = keys
         self._store: Store | None = None
 
     def __getattr__(self, name: str) -> Any:
         if self._store is None:
-            self._store = open_store(self._url)
+            self._store = open_store(self._url, keys=self._keys)
         return getattr(self._store, name)
 
 
@@ -72,8 +75,15 @@ class _ChildContext(Context):
 
     __slots__ = ("_pipe",)
 
-    def __init__(self, job: ClaimedJob, store: Any, started_at: float, pipe: Connection) -> None:
-        super().__init__(job, store, started_at)
+    def __init__(
+        self,
+        job: ClaimedJob,
+        store: Any,
+        pipe: Connection,
+        dependencies: Sequence[Dependency],
+        tasks: Mapping[str, Task],
+    ) -> None:
+        super().__init__(job, store, SystemClock().monotonic(), dependencies, tasks)
         self._pipe = pipe
 
     def note_mark(self, mark: str) -> None:
@@ -93,19 +103,20 @@ def _run(request: ChildRequest, store: Any, pipe: Connection) -> Outcome:
 
 
 def _call(request: ChildRequest, store: Any, pipe: Connection) -> Any:
-    function = _resolve(request.module, request.qualname)
+    function, tasks = _resolve(request.module, request.qualname)
     signature = Signature(function, Context)
     args, kwargs = signature.decode(request.job.payload)
     if signature.context_name is not None:
-        started_at = SystemClock().monotonic()
-        kwargs[signature.context_name] = _ChildContext(request.job, store, started_at, pipe)
+        context = _ChildContext(request.job, store, pipe, request.dependencies, tasks)
+        kwargs[signature.context_name] = context
     result = function(*args, **kwargs)
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
-def _resolve(module: str, qualname: str) -> Callable[..., Any]:
-    """Import the handler; the name holds a task handle, which knows its function."""
+def _resolve(module: str, qualname: str) -> tuple[Callable[..., Any], Mapping[str, Task]]:
+    """Import the handler; the name holds a task handle, which knows its function and its app's."""
     name = "__mp_main__" if module == "__main__" else module
     found: Any = reduce(getattr, qualname.split("."), importlib.import_module(name))
-    function: Callable[..., Any] = found.__wrapped__ if isinstance(found, TaskHandle) else found
-    return function
+    if isinstance(found, TaskHandle):
+        return found.__wrapped__, found._session.tasks
+    return found, NO_TASKS

@@ -17,7 +17,8 @@ from multiprocessing.context import SpawnProcess
 import msgspec
 
 from fencepost.core.failure import crashed
-from fencepost.core.job import ClaimedJob
+from fencepost.core.job import ClaimedJob, Dependency
+from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Failed, Outcome, Snoozed, Succeeded
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
@@ -37,6 +38,7 @@ class ChildRequest(msgspec.Struct, frozen=True):
     module: str
     qualname: str
     job: ClaimedJob
+    dependencies: tuple[Dependency, ...] = ()
 
 
 class Marked(msgspec.Struct, frozen=True, tag=True):
@@ -62,8 +64,9 @@ class Child:
 class Children:
     """As many child processes as there are isolated attempts at once; idle ones are reused."""
 
-    def __init__(self, url: str, counters: Counters) -> None:
+    def __init__(self, url: str, counters: Counters, keys: KeyRing | None = None) -> None:
         self._url = url
+        self._keys = keys
         self._counters = counters
         self._context = multiprocessing.get_context("spawn")
         self._idle: deque[Child] = deque()
@@ -82,7 +85,12 @@ class Children:
 
     async def _converse(self, child: Child, attempt: Attempt) -> Outcome:
         function = attempt.task.function
-        request = ChildRequest(function.__module__, function.__qualname__, attempt.job)
+        request = ChildRequest(
+            function.__module__,
+            function.__qualname__,
+            attempt.job,
+            tuple(attempt.context.dependencies),
+        )
         try:
             await _send(child.pipe, _requests.encode(request))
             while isinstance(answer := _answers.decode(await _receive(child.pipe)), Marked):
@@ -103,7 +111,10 @@ class Children:
 
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
-            target=main, args=(theirs, self._url), name="fencepost-child", daemon=True
+            target=main,
+            args=(theirs, self._url, self._keys),
+            name="fencepost-child",
+            daemon=True,
         )
         process.start()
         theirs.close()

@@ -84,7 +84,7 @@ class Concluder:
             case Fate.UNDONE:
                 ended = not_committed() if isinstance(outcome, Succeeded) else outcome
                 decision = decide(job, ended, self._store.clock.rng)
-                self._settler.add(Settlement(job.id, job.lease.token, decision))
+                self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
                 return
             case Fate.SETTLED:
                 self._counters.add(names.ATTEMPT_ENDED, outcome=AttemptOutcome.SUCCEEDED)

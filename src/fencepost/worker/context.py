@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Literal
 
-from fencepost.core.job import ClaimedJob, Lease, Progress
+from fencepost.core.events import EventInfo, event_of
+from fencepost.core.flow import Stage
+from fencepost.core.job import ClaimedJob, Dependency, Lease, Progress
 from fencepost.core.limits import PROGRESS_MESSAGE_LENGTH_MAX
 from fencepost.core.outcome import Settlement, Succeeded, decide
 from fencepost.core.payload import decode, encode, encode_result
+from fencepost.core.results import results_of
+from fencepost.core.spawning import Keyed, Numbers, arranged, keyed
+from fencepost.core.task import Task
 from fencepost.errors import ConfigurationError, StaleLeaseError
 from fencepost.observe import names
 from fencepost.observe.log import RESERVED, log
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
-from fencepost.store.replies import LeaseLost, SaveReply, Settled, SettleReply
-from fencepost.store.requests import Joined, Save
+from fencepost.store.replies import LeaseLost, SaveReply, Settled, SettleReply, SpawnReply
+from fencepost.store.requests import Joined, Save, Spawn
 
 CancelReason = Literal["cancelled", "lease_lost", "timeout", "shutdown"]
+
+NO_TASKS: Mapping[str, Task] = MappingProxyType({})
 
 
 class Context:
@@ -27,14 +35,25 @@ class Context:
     __slots__ = (
         "_cancel_reason",
         "_deadline",
+        "_dependencies",
         "_job",
         "_lease",
         "_marks",
+        "_numbers",
+        "_results",
         "_started_at",
         "_store",
+        "_tasks",
     )
 
-    def __init__(self, job: ClaimedJob, store: Store, started_at: float) -> None:
+    def __init__(
+        self,
+        job: ClaimedJob,
+        store: Store,
+        started_at: float,
+        dependencies: Sequence[Dependency] = (),
+        tasks: Mapping[str, Task] = NO_TASKS,
+    ) -> None:
         self._job = job
         self._store = store
         self._started_at = started_at
@@ -42,6 +61,10 @@ class Context:
         self._cancel_reason: CancelReason | None = None
         self._marks: tuple[str, ...] = ()
         self._deadline: datetime | None = None
+        self._dependencies = dependencies
+        self._tasks = tasks
+        self._results: Mapping[str, Any] | None = None
+        self._numbers: Numbers | None = None
 
     # What there is to know.
 
@@ -87,6 +110,11 @@ class Context:
         return dict(self._job.tags)
 
     @property
+    def event(self) -> EventInfo | None:
+        """Name and id of the event for which this job was made; None if it was submitted."""
+        return event_of(self._job.tags, self._job.correlation_id)
+
+    @property
     def lease(self) -> Lease:
         """Token, version and expiry; the expiry moves on with every heartbeat."""
         return self._lease
@@ -114,6 +142,16 @@ class Context:
         """What an earlier attempt saved with ``checkpoint``, or None."""
         return None if self._job.checkpoint is None else decode(self._job.checkpoint)
 
+    @property
+    def dependency_results(self) -> Mapping[str, Any]:
+        """What those returned that this job waited for, as far as they completed, in order.
+
+        By the name of the node in the flow, or by the job's id; it cannot be written to.
+        """
+        if self._results is None:
+            self._results = results_of(self._dependencies, self._tasks)
+        return self._results
+
     # What a handler can say.
 
     def checkpoint(self, value: Any) -> None:
@@ -123,6 +161,22 @@ class Context:
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far the work has come, from 0 to 1; raise StaleLeaseError like ``checkpoint``."""
         self._check(self._store.run(self._progress(fraction, message)))
+
+    def spawn(self, *jobs: Stage) -> list[str]:
+        """Store new jobs under this lease, or none, and return their ids.
+
+        Give prepared jobs, or graphs of them. What an earlier attempt has spawned is found again
+        instead of spawned twice. A ``fan_in`` behind this job waits for them as well. Raises
+        StaleLeaseError if the lease is lost; repeat it after an UnknownOutcomeError.
+        """
+        if not jobs:
+            return []
+        new = self._keyed(jobs)
+        try:
+            return self._spawned(self._store.run(self._spawn(new)))
+        except BaseException:
+            self._forget(new)
+            raise
 
     def complete_in(self, conn: Any, result: Any = None) -> None:
         """Complete the job in the open transaction of *conn*: with the handler's writes or not.
@@ -154,6 +208,11 @@ class Context:
 
     # For the worker.
 
+    @property
+    def dependencies(self) -> Sequence[Dependency]:
+        """What the job waited for, as far as it was loaded."""
+        return self._dependencies
+
     def extend(self, expires_at: datetime) -> None:
         """Note that a heartbeat moved the expiry."""
         self._lease = Lease(self._lease.token, self._lease.version, expires_at)
@@ -180,7 +239,7 @@ class Context:
 
     def _completion(self, result: Any) -> Callable[[Store], Operation[list[SettleReply]]]:
         decision = decide(self._job, Succeeded(encode_result(result)), self._store.clock.rng)
-        settlement = Settlement(self.job_id, self._lease.token, decision)
+        settlement = Settlement(self.job_id, self._lease.token, decision, self.type)
         return lambda store: store.settle([settlement])
 
     def _check_settled(self, replies: list[SettleReply]) -> None:
@@ -198,7 +257,26 @@ class Context:
         return self._save(progress=Progress(float(fraction), shown))
 
     def _save(self, **fields: Any) -> Operation[list[SaveReply]]:
-        return self._store.save([Save(self.job_id, self._lease.token, **fields)])
+        return self._store.save([Save(self.job_id, self._lease.token, type=self.type, **fields)])
+
+    def _keyed(self, stages: Sequence[Stage]) -> Keyed:
+        if self._numbers is None:
+            self._numbers = Numbers()
+        return keyed(self._job, arranged(stages), self._numbers)
+
+    def _spawn(self, new: Keyed) -> Operation[list[SpawnReply]]:
+        return self._store.spawn([Spawn(self.job_id, self._lease.token, new.jobs)])
+
+    def _spawned(self, replies: list[SpawnReply]) -> list[str]:
+        reply = replies[0]
+        if isinstance(reply, LeaseLost):
+            raise StaleLeaseError(self.job_id)
+        return [each.job_id for each in reply.replies]
+
+    def _forget(self, new: Keyed) -> None:
+        """Have a repeat use the same keys: the spawn may have been stored all the same."""
+        if self._numbers is not None:
+            self._numbers.give_back(new.taken)
 
     def _check(self, replies: list[SaveReply]) -> None:
         if isinstance(replies[0], LeaseLost):
@@ -220,6 +298,23 @@ class AsyncContext:
         """Say how far the work has come, from 0 to 1; raise StaleLeaseError like ``checkpoint``."""
         context = self._context
         context._check(await context._store.run_async(context._progress(fraction, message)))
+
+    async def spawn(self, *jobs: Stage) -> list[str]:
+        """Store new jobs under this lease, or none, and return their ids.
+
+        Give prepared jobs, or graphs of them. What an earlier attempt has spawned is found again
+        instead of spawned twice. A ``fan_in`` behind this job waits for them as well. Raises
+        StaleLeaseError if the lease is lost; repeat it after an UnknownOutcomeError.
+        """
+        if not jobs:
+            return []
+        context = self._context
+        new = context._keyed(jobs)
+        try:
+            return context._spawned(await context._store.run_async(context._spawn(new)))
+        except BaseException:
+            context._forget(new)
+            raise
 
     async def complete_in(self, conn: Any, result: Any = None) -> None:
         """Complete the job in the open transaction of *conn*: with the handler's writes or not.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any
 
 from fencepost.clock import Clock
 from fencepost.core.failure import classify
-from fencepost.core.job import ClaimedJob
+from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.limits import INTERRUPT_GRACE
 from fencepost.core.outcome import Outcome, Released, Succeeded
 from fencepost.core.payload import encode_result
@@ -56,7 +56,7 @@ class Executor:
         self._on_end = on_end
         self._on_return = on_return
         self._threads = Threads()
-        self._children = Children(store.url, counters)
+        self._children = Children(store.url, counters, store.keys)
         # Attempts are started from within others that have just ended; none inherits of another.
         self._context = contextvars.copy_context()
         self._turn_ends_at: float | None = None
@@ -74,13 +74,13 @@ class Executor:
         }
         self._stops = {type_: stops[task.isolation] for type_, task in tasks.items()}
 
-    def start(self, job: ClaimedJob) -> Attempt:
-        """Start the attempt for which *job* was claimed."""
+    def start(self, job: ClaimedJob, dependencies: Sequence[Dependency] = ()) -> Attempt:
+        """Start the attempt for which *job* was claimed; *dependencies* are for its handler."""
         started_at = self._clock.monotonic()
         attempt = Attempt(
             self._tasks[job.type],
             job,
-            Context(job, self._store, started_at),
+            Context(job, self._store, started_at, dependencies, self._tasks),
             started_at,
             self._on_end,
             self._stops[job.type],

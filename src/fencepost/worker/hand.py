@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fencepost.core.job import ClaimedJob
+from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.outcome import Settlement
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class Held:
     heard_at: float
     """On the monotonic clock: when the store last said so; a job that has waited is asked after."""
     attempt: Attempt | None = None
+    dependencies: Sequence[Dependency] | None = None
+    """What the job waited for, with the results, once they are loaded; most jobs need none."""
     is_dropped: bool = False
     """Whether it has been let go of: what waits to be started must not be then."""
 

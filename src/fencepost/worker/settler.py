@@ -18,6 +18,7 @@ from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.protocol import Store
+from fencepost.store.replies import Settled
 from fencepost.worker.hand import Hand
 from fencepost.worker.patience import Patience
 from fencepost.worker.shielding import shielded
@@ -32,10 +33,12 @@ class Settler:
         hand: Hand,
         counters: Counters,
         on_written: Callable[[Sequence[Settlement]], None] = lambda _: None,
+        on_followed: Callable[[], object] = lambda: None,
     ) -> None:
         self._store = store
         self._hand = hand
         self._on_written = on_written
+        self._on_followed = on_followed
         self._patience = Patience("settle", counters, store.clock.rng)
         self._pending: deque[Settlement] = deque()
         self._news = asyncio.Event()
@@ -72,7 +75,7 @@ class Settler:
         self._in_flight = len(batch)
         try:
             # Shielded: a write that has started must not be torn by a worker that stops.
-            await shielded(self._store.run_async(self._store.settle(batch)))
+            replies = await shielded(self._store.run_async(self._store.settle(batch)))
         except StoreError as error:
             self._pending.extendleft(reversed(batch))
             self._news.set()
@@ -88,6 +91,8 @@ class Settler:
         # Settled, settled before, or lost: in each case the job is no longer ours.
         self._hand.drop_all(batch)
         self._on_written(batch)
+        if any(isinstance(reply, Settled) and reply.followed for reply in replies):
+            self._on_followed()
         return len(batch)
 
     def _set_aside(self, batch: list[Settlement], error: Exception) -> None:

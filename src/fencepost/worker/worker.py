@@ -8,11 +8,12 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.failure import classify
 from fencepost.core.lifecycle import Event
 from fencepost.core.limits import (
     CONCURRENCY_DEFAULT,
@@ -46,8 +47,13 @@ from fencepost.worker.fetcher import Fetcher
 from fencepost.worker.hand import Hand, Held
 from fencepost.worker.heartbeater import Heartbeater
 from fencepost.worker.lag import measure_lag
+from fencepost.worker.loader import Loader
 from fencepost.worker.presence import announce
 from fencepost.worker.settler import Settler
+
+if TYPE_CHECKING:
+    from fencepost.core.cron import Cron
+    from fencepost.maintenance import Ticker
 
 FAREWELL = 2.0
 """Seconds for which a worker that has stopped waits for a store that may hang."""
@@ -64,6 +70,7 @@ class Worker:
         store: Store,
         tasks: Mapping[str, Task],
         *,
+        crons: Mapping[str, Cron] | None = None,
         counters: Counters | None = None,
         retention: Retention | None = None,
         queues: Mapping[str, int] | Sequence[str] | None = None,
@@ -79,6 +86,7 @@ class Worker:
         self._store = store
         self._clock = store.clock
         self._tasks = tasks
+        self._crons = crons or {}
         self.counters = counters or Counters()
         self._retention = retention or Retention()
         self._queues = None if queues is None else parse_weights(queues)
@@ -125,6 +133,8 @@ class Worker:
             store=shown_url(self._store.url),
         )
         self._heartbeater.start()
+        if self._ticker is not None and until_idle:
+            await self._ticker.attempt()  # else there might be nothing to do, and it would end
         services = [
             asyncio.create_task(service, name=f"fencepost-{name}")
             for name, service in (
@@ -134,6 +144,7 @@ class Worker:
                 ("maintenance", self._maintenance.start()),
                 ("presence", announce(self._store, self._describe)),
                 ("lag", measure_lag(self._clock, self.counters)),
+                *self._cron_services(),
             )
         ]
         try:
@@ -146,6 +157,7 @@ class Worker:
     def _set_up(self, until_idle: bool, owns_loop: bool) -> None:
         """Make everything that belongs to one run."""
         self._until_idle = until_idle
+        self._owns_loop = owns_loop
         self._started_at = self._clock.now()
         self._wake = asyncio.Event()
         self._is_stopping = False
@@ -155,7 +167,13 @@ class Worker:
         self._occupied = 0
         self._confirming: asyncio.Task[None] | None = None
         self._hand = Hand()
-        self._settler = Settler(self._store, self._hand, self.counters, self._settlements_written)
+        self._settler = Settler(
+            self._store,
+            self._hand,
+            self.counters,
+            self._settlements_written,
+            self._wake.set,  # the bell would tell us too, but later
+        )
         self._concluder = Concluder(
             self._store,
             self._hand,
@@ -186,9 +204,18 @@ class Worker:
             may_block=owns_loop,
             on_lost=self._lost,
         )
+        self._loader = Loader(self._store, self._tasks, self.counters, self._refused)
         self._maintenance = Maintenance(
             self._store, worker=self.id, retention=self._retention, counters=self.counters
         )
+        self._ticker: Ticker | None = None
+        if self._crons:
+            from fencepost.maintenance import Ticker
+
+            self._ticker = Ticker(self._store, self._crons, self.counters)
+
+    def _cron_services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+        return [] if self._ticker is None else [("crons", self._ticker.start())]
 
     def _watch_signals(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -240,6 +267,8 @@ class Worker:
             if limit <= 0:
                 await self._wake.wait()
                 continue
+            # What is settled while we ask may let others go, of which the answer does not know.
+            had_nothing = not self._hand
             claim = await self._fetcher.claim(limit)
             if claim is None:
                 continue
@@ -248,7 +277,7 @@ class Worker:
             self._is_verbose = logger.isEnabledFor(logging.DEBUG)
             self._fill_slots()
             if not claim.jobs:
-                if self._is_done():
+                if had_nothing and self._is_done():
                     return
                 await self._rest(self._fetcher.pause_after(claim))
 
@@ -273,6 +302,9 @@ class Worker:
                 if held.heard_at < self._clock.monotonic() - FRESH_CLAIM:
                     self._confirming = asyncio.create_task(self._confirm_waiting())
                     return
+                if held.job.has_dependencies and not self._is_loaded(held):
+                    self._confirming = asyncio.create_task(self._load_waiting())
+                    return
                 waiting.popleft()
                 self._start(held)
             else:
@@ -296,10 +328,37 @@ class Worker:
         self._wake.set()
         self._fill_slots()
 
+    def _is_loaded(self, held: Held) -> bool:
+        """Tell whether a job has what its handler may ask for; see to it if that holds up nobody.
+
+        As for a claim: with nothing else in hand, on a loop of our own, this spares two hops.
+        """
+        waiting = self._hand.waiting
+        if self._loader.owes(held) and self._owns_loop and len(self._hand) == len(waiting):
+            self._loader.load_here(waiting)
+        return not self._loader.owes(held)
+
+    async def _load_waiting(self) -> None:
+        """Load what waiting jobs have waited for, then go on."""
+        try:
+            await self._loader.load(list(self._hand.waiting))
+        finally:
+            self._confirming = None
+        self._wake.set()
+        self._fill_slots()
+
+    def _refused(self, held: Held, error: Exception) -> None:
+        """What a job waited for cannot be loaded: its attempt has failed before its start."""
+        if held not in self._hand.waiting:
+            return  # given back meanwhile
+        self._hand.waiting.remove(held)
+        decision = decide(held.job, classify(error), self._clock.rng)
+        self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+
     def _start(self, held: Held) -> None:
         job = held.job
         self._occupied += 1
-        attempt = self._executor.start(job)
+        attempt = self._executor.start(job, held.dependencies or ())
         held.attempt = attempt
         self._running[job.lease.token] = attempt
         if self._is_verbose:
@@ -329,7 +388,7 @@ class Worker:
             self._concluder.add(attempt, outcome)
         else:
             decision = decide(job, outcome, self._clock.rng)
-            self._settler.add(Settlement(job.id, job.lease.token, decision))
+            self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
         if outcome is None or self._is_verbose:
             log(
                 names.ATTEMPT_ENDED if outcome is not None else names.ATTEMPT_INTERRUPTED,

@@ -78,6 +78,36 @@ def test_a_submission_of_unknown_outcome_is_repeated_with_its_key(
     assert app.jobs.count() == 2
 
 
+@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_an_event_of_unknown_outcome_is_there_with_its_jobs_or_not_at_all(
+    app: App, proxy: Proxy, url: str, colour: str, is_committed: bool
+) -> None:
+    """S0-57, S3-16: sent again with its key, it says handler by handler which it was."""
+    event = app.event("order.paid")
+    event.on(name="ship")(_handle)
+    event.on(name="bill")(_handle)
+
+    def send(number: int) -> list[bool]:
+        key = f"order {number}"
+        if colour == "sync":
+            return [job.duplicate for job in event.send_idempotent(key, order=number).jobs]
+        sent = asyncio.run(event.aio.send_idempotent(key, order=number))
+        return [job.duplicate for job in sent.jobs]
+
+    assert send(1) == [False, False]
+    # With its end: what tells workers of the first event speaks of `synchronous_commit`.
+    proxy.cut_request_with("commit\0", is_heard=is_committed)
+    with pytest.raises(UnknownOutcomeError):
+        send(2)
+    with make_app(url) as witness:
+        jobs = witness.jobs.count() - 2
+        events = len(witness.events.find(name="order.paid")) - 1
+        assert (events, jobs) == ((1, 2) if is_committed else (0, 0))
+        assert send(2) == [is_committed, is_committed]
+        assert witness.jobs.count() == 4
+
+
 @pytest.mark.parametrize("is_heard", [False, True])
 @pytest.mark.parametrize("count", [1, 20])
 async def test_what_only_prepares_a_submission_is_repeated_unasked(
@@ -99,6 +129,9 @@ async def test_what_only_prepares_a_submission_is_repeated_unasked(
 
 def _idle() -> None:
     pass
+
+
+def _handle(order: int) -> None: ...
 
 
 def test_an_all_or_nothing_submission_cut_before_its_commit_is_repeated_unasked(

@@ -19,6 +19,7 @@ from tests.servers.fixtures import Databases, postgres_sources
 from tests.servers.postgres import Postgres
 
 from fencepost.cli.main import cli
+from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.idempotency import Key
 from fencepost.core.job import AttemptOutcome, Category, Failure, NewJob
@@ -313,6 +314,9 @@ def _use(store: PostgresStore) -> None:
     run(store.expire(10))
     run(store.tidy())
     run(store.inspect())
+    run(store.send(NewEvent("user.created"), jobs[3:]))
+    run(store.load_events([run(store.send(NewEvent("user.created"), [])).event]))
+    run(store.prune_events(0.0, 1))
     run(store.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
     assert run(store.get([report]))[0] is not None
     assert run(store.situation(report)) is not None
@@ -324,6 +328,7 @@ def _readonly_only_looks(url: str) -> None:
         found = store.run(store.find(JobFilter(), PageRequest(10))).jobs
         assert found
         assert store.run(store.queues())
+        assert store.run(store.events(None, PageRequest(10))).events
         assert store.run(store.inspect())
         with pytest.raises(FencepostError, match="permission denied"):
             store.run(store.enqueue([NewJob(type="mail")]))
@@ -335,6 +340,7 @@ def _readonly_only_looks(url: str) -> None:
         assert connection.execute("select count(*) from fencepost.jobs").fetchone() == (len(found),)
         for change in (
             "delete from fencepost.job",
+            "delete from fencepost.event",
             "update fencepost.lane set low = now()",
             "insert into fencepost.pause values ('type', 'mail')",
             "select nextval('fencepost.seq')",

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from tests.testing.idempotency.bank import Bank
 
-from fencepost import App, ConfigurationError
+from fencepost import App, ConfigurationError, Context
 from fencepost.testing import check_idempotent, effect
 
 
@@ -76,6 +76,25 @@ def test_mocks_are_watched_and_stay_mocks(app: App) -> None:
     assert {flaw.effect for flaw in calls.doubles} == {"call(7) in effects[0]"}
 
 
+def test_an_event_that_a_handler_sends_is_watched_like_a_submission(app: App) -> None:
+    """S3-16: without a key a second run sends it again, with one it does not."""
+
+    @app.event("order.paid").on
+    def ship(order: int) -> None: ...
+
+    @app.task
+    def careless(order: int) -> None:
+        app.event("order.paid").send(order=order)
+
+    @app.task
+    def careful(order: int) -> None:
+        app.event("order.paid").send_idempotent(f"order:{order}", order=order)
+
+    report = check_idempotent(careless, 7, report=True)
+    assert {flaw.effect for flaw in report.doubles} == {"submit ship(order=7)"}
+    assert check_idempotent(careful, 7, report=True).doubles == []
+
+
 @pytest.mark.parametrize(
     ("effects", "message"),
     [
@@ -94,3 +113,24 @@ def test_what_cannot_be_watched_is_refused(app: App, effects: Any, message: str)
 
     with pytest.raises(ConfigurationError, match=message):
         check_idempotent(pay, 7, effects=effects)
+
+
+def test_a_handler_that_spawns_is_idempotent_by_itself(app: App) -> None:
+    """What an attempt that crashed has spawned, the next one finds."""
+
+    @app.task
+    def leaf(number: int) -> None: ...
+
+    @app.task
+    def brood(ctx: Context, count: int) -> None:
+        ctx.spawn(*(leaf.prepare(0) for _ in range(count)))
+        ctx.spawn(leaf.prepare(1))
+
+    @app.task
+    def submitting() -> None:
+        leaf.submit(1)
+
+    assert not check_idempotent(brood, 2, report=True).doubles
+    assert check_idempotent(submitting, report=True).doubles
+    waiting = brood.using(after="0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77")
+    assert not check_idempotent(waiting, 2, report=True).doubles

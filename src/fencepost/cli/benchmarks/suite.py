@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Generic, NamedTuple, TypeVar
 
-from fencepost.cli.benchmarks import draining, keyed, memory, pickup, starting, submitting
+from fencepost.cli.benchmarks import (
+    draining,
+    flowing,
+    keyed,
+    memory,
+    pickup,
+    starting,
+    submitting,
+)
 from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.figures import Failed, Figure
 from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
@@ -26,6 +34,7 @@ GROUPS: tuple[Group[SqliteBench], ...] = (
     Group(("drain", "drain-4", "backlog"), draining.measure),
     Group(("keyed",), keyed.measure),
     Group(("pickup",), pickup.measure),
+    Group(("chains", "fan", "diamonds", "chain"), flowing.measure),
     Group(("memory",), memory.measure),
     Group(("import", "help"), starting.measure),
 )

@@ -69,7 +69,6 @@ def edit(jobs: Jobs, edit: Edit, now: int) -> EditReply:
 
 def prune(jobs: Jobs, request: PruneRequest, now: int) -> Pruned:
     """Delete terminal jobs that were kept long enough; look at a bounded number of jobs."""
-    keep = {state: seconds_to_us(seconds) for state, seconds in request.keep.items()}
     position, seen = request.after, 0
     doomed: list[Record] = []
     reached: int | None = None
@@ -78,6 +77,7 @@ def prune(jobs: Jobs, request: PruneRequest, now: int) -> Pruned:
             reached = position
             break
         position, seen = record.seq, seen + 1
+        keep = request.keep_by_type.get(record.type, request.keep)
         if _is_old(record, keep, now) and not _is_needed(jobs, record):
             doomed.append(record)
     for record in doomed:
@@ -90,11 +90,11 @@ def _is_needed(jobs: Jobs, record: Record) -> bool:
     return any(not child.state.is_terminal for child in jobs.children(record))
 
 
-def _is_old(record: Record, keep: Mapping[State, int], now: int) -> bool:
+def _is_old(record: Record, keep: Mapping[State, float], now: int) -> bool:
     if not record.state.is_terminal or record.state not in keep:
         return False
     assert record.completed_at is not None
-    if record.completed_at + keep[record.state] > now:
+    if record.completed_at + seconds_to_us(keep[record.state]) > now:
         return False
     # The job is what a later submission under the same key is answered with.
     return record.key_ends_at is None or record.key_ends_at <= now

@@ -46,34 +46,43 @@ def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
     """Store jobs that are not there yet, at the end of the order of submission."""
     loadable(records)
     replies: list[LoadReply] = []
+    added: list[tuple[Record, JobRecord]] = []
     for record in records:
         job = record.job
         if jobs.get(job.id) is not None:
             replies.append(Present(job.id))
             continue
-        added = _record_of(jobs, record, has_key=_takes_key(jobs, record, now))
-        hold(added)
-        jobs.add(added)
-        _link(jobs, added, record.dependencies, now)
+        new = _record_of(jobs, record, has_key=_takes_key(jobs, record, now))
+        hold(new)
+        jobs.add(new)
+        added.append((new, record))
         replies.append(Loaded(job.id))
+    _link_all(jobs, added, now)
     admit(jobs, now)
     if any(record.is_dead_letter for record in records):
         _order_dead(jobs)
     return replies
 
 
-def _link(jobs: Jobs, record: Record, dependencies: Sequence[str], now: int) -> None:
-    """Put a job behind those that it waits for: they may have ended here since."""
-    parents = [jobs.get(job_id) for job_id in dependencies]
-    for parent in parents:
+def _link_all(jobs: Jobs, added: Sequence[tuple[Record, JobRecord]], now: int) -> None:
+    """Put jobs behind those that they wait for: these may have ended here since.
+
+    Once all are there, for one that gathers waits for what was submitted after it.
+    """
+    for new, record in added:
+        _link(jobs, new, record.dependencies)
+    for new, _ in added:
+        if new.is_waiting_for_others:
+            judge_again(jobs, new, now)
+
+
+def _link(jobs: Jobs, record: Record, dependencies: Sequence[str]) -> None:
+    for job_id in dependencies:
+        parent = jobs.get(job_id)
         if parent is not None:
             jobs.link(record, parent)
-    if not record.is_waiting_for_others:
-        return
-    for job_id, parent in zip(dependencies, parents, strict=True):
-        if parent is None:
+        elif record.is_waiting_for_others:
             raise UnknownDependencyError(job_id)
-    judge_again(jobs, record, now)
 
 
 def _takes_key(jobs: Jobs, record: JobRecord, now: int) -> bool:
@@ -124,6 +133,7 @@ def _record_of(jobs: Jobs, record: JobRecord, *, has_key: bool) -> Record:
         waits=job.waits,
         flow=job.flow,
         node=job.node,
+        callback_url=job.callback_url,
         concurrency_key=job.concurrency_key,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Unpack
 
+from fencepost.clock import Clock
 from fencepost.core.idempotency import is_held
 from fencepost.core.job import Attempt
 from fencepost.core.lifecycle import State
@@ -23,7 +24,8 @@ from fencepost.store.protocol import Topic
 class Jobs:
     """The jobs. Every change goes through here: it is journalled, and the indexes follow it."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self.clock = clock
         self.roll: Roll[Record] = Roll()
         """In the order of submission."""
         self.dead: Roll[Record] = Roll()

@@ -14,6 +14,7 @@ from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory.admission import admit, held
+from fencepost.store.memory.callbacks import call_back
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.line import Line
 from fencepost.store.memory.record import Changes, Record
@@ -180,7 +181,9 @@ def _enter(
         }
     )
     jobs.change(record, **changes)
-    return tuple(follow(jobs, record, now)) if state.is_terminal else ()
+    if not state.is_terminal:
+        return ()
+    return (*call_back(jobs, record, now), *follow(jobs, record, now))
 
 
 def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
@@ -192,20 +195,26 @@ def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
         missing, doom = step(child.waits.mode, child.waits.missing, ended.state)
         if doom is not None:
             decision = propagated(ended.state, ended.failure, ended.id)
-            assert decision.failure is not None
-            moved = _end(jobs, child, decision.event, decision.failure, decision.outcome, now)
+            moved = end_with(jobs, child, decision, now)
             yield replace(moved, followed=())
             yield from moved.followed
         elif missing:
             jobs.change(child, waits=replace(child.waits, missing=missing))
         else:
-            let_go(jobs, child, now)
-            if not child.is_held:
-                yield Moved(child.id, child.type, child.state, State.PENDING)
+            yield from let_go(jobs, child, now)
 
 
-def let_go(jobs: Jobs, record: Record, now: int) -> None:
-    """Let a job that waited for others take its place in line, or wait for its time or its key."""
+def end_with(jobs: Jobs, record: Record, decision: Decision, now: int) -> Moved:
+    """End a waiting job on account of another, as *decision* says."""
+    assert decision.failure is not None
+    return _end(jobs, record, decision.event, decision.failure, decision.outcome, now)
+
+
+def let_go(jobs: Jobs, record: Record, now: int) -> tuple[Moved, ...]:
+    """Let a job that waited for others take its place in line, or wait for its time or its key.
+
+    Return that it moved; nothing if it goes on waiting, now for its key.
+    """
     assert record.waits is not None
     state = advance(State.PENDING, Event.READY if record.run_at <= now else Event.DELAY)
     if state is State.SCHEDULED and record.concurrency_key is not None:
@@ -219,6 +228,7 @@ def let_go(jobs: Jobs, record: Record, now: int) -> None:
     if state is State.SCHEDULED:
         changes["scheduled_at"] = now
     jobs.change(record, **changes)
+    return () if record.is_held else (Moved(record.id, record.type, state, State.PENDING),)
 
 
 def judge_again(jobs: Jobs, record: Record, now: int) -> None:
@@ -228,9 +238,7 @@ def judge_again(jobs: Jobs, record: Record, now: int) -> None:
     missing, doom = judge(record.waits.mode, [parent.state for parent in parents])
     if doom is not None:
         culprit = parents[doom]
-        decision = propagated(culprit.state, culprit.failure, culprit.id)
-        assert decision.failure is not None
-        _end(jobs, record, decision.event, decision.failure, decision.outcome, now)
+        end_with(jobs, record, propagated(culprit.state, culprit.failure, culprit.id), now)
     elif missing:
         jobs.change(record, waits=replace(record.waits, missing=missing))
     else:

@@ -54,6 +54,7 @@ class Record:
     created_at: int
     flow: str | None = None
     node: str | None = None
+    callback_url: str | None = None
     concurrency_key: str | None = None
 
     priority: Priority

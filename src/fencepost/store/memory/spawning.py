@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from fencepost.clock import Clock
-from fencepost.core.dependencies import check_depth
+from fencepost.core.dependents import gather
 from fencepost.core.limits import DEPENDENCY_COUNT_MAX
 from fencepost.errors import DependencyBreadthError
+from fencepost.store.memory.admission import admit
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.leases import lost
+from fencepost.store.memory.moves import end_with, let_go
 from fencepost.store.memory.record import Record
 from fencepost.store.memory.submission import as_parent, enqueue
-from fencepost.store.replies import Spawned, SpawnReply
+from fencepost.store.replies import Moved, Spawned, SpawnReply
 from fencepost.store.requests import Spawn
 
 
@@ -23,31 +27,45 @@ def spawn(jobs: Jobs, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:
         return lost(record, spawn.job_id)
     new = [replace(each, flow=record.flow) for each in spawn.jobs]
     replies = enqueue(jobs, clock, new, atomic=True, now=now)
+    spawned = [jobs.get(job_id) for job_id in dict.fromkeys(each.job_id for each in replies)]
+    followed: list[Moved] = []
     for gatherer in jobs.children(record):
         if gatherer.is_waiting_for_others and gatherer.waits and gatherer.waits.gathers:
-            for reply in replies:
-                spawned = jobs.get(reply.job_id)
-                assert spawned is not None
-                _gather(jobs, gatherer, spawned)
-    return Spawned(record.id, tuple(replies))
+            followed += _gather(jobs, gatherer, [each for each in spawned if each], now)
+    followed += admit(jobs, now)
+    return Spawned(record.id, tuple(replies), tuple(followed))
 
 
-def _gather(jobs: Jobs, gatherer: Record, spawned: Record) -> None:
-    """Have *gatherer* wait for one job more, unless it does already."""
+def _gather(jobs: Jobs, gatherer: Record, spawned: Sequence[Record], now: int) -> list[Moved]:
+    """Have *gatherer* wait for more jobs, but for those that it does already, or that wait for it.
+
+    Return what became of it, and of those behind it, if that is the end of its waiting.
+    """
     known = jobs.parents(gatherer)
-    waits = gatherer.waits
-    if spawned in known or spawned is gatherer or waits is None:
-        return
-    if len(known) >= DEPENDENCY_COUNT_MAX:
-        raise DependencyBreadthError(len(known) + 1)
-    parent = as_parent(spawned)
-    jobs.link(gatherer, spawned)
-    jobs.change(
-        gatherer,
-        priority=min(gatherer.priority, parent.priority),
-        waits=replace(
-            waits,
-            depth=check_depth(max(waits.depth, parent.depth + 1)),
-            missing=waits.missing + (not parent.state.is_terminal),
-        ),
-    )
+    new = [each for each in spawned if each not in known and not _waits_for(jobs, each, gatherer)]
+    if not new or gatherer.waits is None:
+        return []
+    if len(known) + len(new) > DEPENDENCY_COUNT_MAX:
+        raise DependencyBreadthError(len(known) + len(new))
+    entry = gather(gatherer.waits, gatherer.priority, [as_parent(each) for each in new])
+    for each in new:
+        jobs.link(gatherer, each)
+    jobs.change(gatherer, priority=entry.priority, waits=entry.waits)
+    if entry.decision is not None:
+        moved = end_with(jobs, gatherer, entry.decision, now)
+        return [replace(moved, followed=()), *moved.followed]
+    return [] if entry.waits.missing else list(let_go(jobs, gatherer, now))
+
+
+def _waits_for(jobs: Jobs, record: Record, other: Record) -> bool:
+    """Tell whether *record* is *other* or waits for it, by however long a way."""
+    seen: set[int] = set()
+    rest = [record]
+    while rest:
+        each = rest.pop()
+        if each is other:
+            return True
+        if each.seq not in seen:
+            seen.add(each.seq)
+            rest += jobs.parents(each)
+    return False

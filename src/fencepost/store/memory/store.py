@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from fencepost.clock import Clock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
 from fencepost.store.batches import with_admitted
+from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.memory import (
     claiming,
     control,
@@ -26,6 +29,8 @@ from fencepost.store.memory import (
 )
 from fencepost.store.memory.admission import admit
 from fencepost.store.memory.bells import Bells
+from fencepost.store.memory.crons import Crons
+from fencepost.store.memory.events import Events
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.presence import Presence
@@ -41,6 +46,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Finding,
     HeartbeatReply,
     JobPage,
@@ -61,11 +68,13 @@ from fencepost.store.requests import (
     ClaimRequest,
     Edit,
     PruneRequest,
+    Replay,
     RetryRequest,
     Save,
     Scope,
     Spawn,
     WorkerInfo,
+    as_replay,
 )
 
 T = TypeVar("T")
@@ -91,8 +100,10 @@ class MemoryStore(Store):
         self.url = url
         self.clock = clock
         self._journal = Journal()
-        self._jobs = Jobs(self._journal)
+        self._jobs = Jobs(self._journal, clock)
+        self._events = Events(self._journal)
         self._settings = Settings()
+        self._crons = Crons(self._journal)
         self._presence = Presence()
         self._bells = Bells()
         self._lock = threading.RLock()
@@ -186,6 +197,28 @@ class MemoryStore(Store):
         now = self.clock.now_us()
         return [spawning.spawn(self._jobs, self.clock, spawn, now) for spawn in spawns]
 
+    # Events.
+
+    @operation(Effect.WRITE)
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+        yield from ()
+        return self._events.send(self._jobs, self.clock, event, jobs)
+
+    @operation(Effect.READ)
+    def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
+        yield from ()
+        return self._events.page(name, page)
+
+    @operation(Effect.WRITE)
+    def prune_events(self, keep: float, limit: int) -> Plan[int]:
+        yield from ()
+        return self._events.prune(keep, limit, self.clock.now_us())
+
+    @operation(Effect.WRITE)
+    def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
+        yield from ()
+        return self._events.load(events)
+
     # Control.
 
     @operation(Effect.WRITE)
@@ -211,10 +244,11 @@ class MemoryStore(Store):
         return replies
 
     @operation(Effect.WRITE)
-    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+    def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
         yield from ()
         now = self.clock.now_us()
-        return [submission.replay(self._jobs, self.clock, job_id, now) for job_id in job_ids]
+        asked = [as_replay(request) for request in requests]
+        return [submission.replay(self._jobs, request, now) for request in asked]
 
     @operation(Effect.WRITE)
     def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
@@ -237,6 +271,39 @@ class MemoryStore(Store):
         yield from ()
         self._settings.limit(scope, name, max_running)
         self._journal.announce(Topic.READY)
+
+    # Crons.
+
+    @operation(Effect.WRITE)
+    def declare_crons(self, crons: Sequence[CronDefinition]) -> Plan[None]:
+        yield from ()
+        self._crons.declare(crons, self.clock.now_us())
+
+    @operation(Effect.WRITE)
+    def fire(self, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
+        yield from ()
+        now = self.clock.now_us()
+        return [self._crons.fire(self._jobs, self.clock, each, now) for each in fires]
+
+    @operation(Effect.READ)
+    def crons(self) -> Plan[CronList]:
+        yield from ()
+        return self._crons.list(self.clock.now())
+
+    @operation(Effect.WRITE)
+    def pause_cron(self, name: str) -> Plan[bool]:
+        yield from ()
+        return self._crons.pause(name)
+
+    @operation(Effect.WRITE)
+    def resume_cron(self, name: str, next_tick: datetime | None) -> Plan[bool]:
+        yield from ()
+        return self._crons.resume(name, next_tick)
+
+    @operation(Effect.WRITE)
+    def forget_cron(self, name: str) -> Plan[bool]:
+        yield from ()
+        return self._crons.forget(name)
 
     # Upkeep.
 

@@ -12,11 +12,12 @@ from fencepost.core.dependents import Parent, enter, judge
 from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us, to_us
-from fencepost.core.job import NewJob
+from fencepost.core.job import Encoding, NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory.admission import admit, held, hold
+from fencepost.store.memory.callbacks import call_back
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import depth_of
 from fencepost.store.memory.record import Changes, Record
@@ -30,8 +31,9 @@ from fencepost.store.replies import (
     Replayed,
     ReplayReply,
     RetryReply,
+    Sealed,
 )
-from fencepost.store.requests import RetryRequest
+from fencepost.store.requests import Replay, RetryRequest
 
 
 def enqueue(
@@ -54,13 +56,13 @@ def enqueue(
 
 def _parents(jobs: Jobs, new: NewJob, stored: Sequence[Record], place: int) -> list[Record]:
     """Return the jobs that *new* is to wait for, or raise DependencyError."""
-    found: list[Record] = []
+    found: dict[str, Record] = {}  # each once: an id, a place and a key may name the same job
     for on in new.after.on if new.after is not None else ():
         parent = stored[check_place(on, place)] if isinstance(on, int) else jobs.get(on)
         if parent is None:
             raise UnknownDependencyError(str(on))
-        found.append(parent)
-    return found
+        found[parent.id] = parent
+    return list(found.values())
 
 
 def _enqueue(
@@ -75,7 +77,7 @@ def _enqueue(
     holder = jobs.holder(new.type, new.key.value, now) if new.key else None
     if new.key is None or holder is None:
         record = _new_record(jobs, clock, new, now)
-        add_behind(jobs, record, parents, new.after, now)
+        _add_behind(jobs, record, parents, new.after, now)
         return Enqueued(record.id, record.type, record.state), record
     is_rejected = new.key.on_duplicate is OnDuplicate.REJECT
     if atomic and is_rejected:
@@ -84,7 +86,7 @@ def _enqueue(
     return reply, holder
 
 
-def add_behind(
+def _add_behind(
     jobs: Jobs,
     record: Record,
     parents: Sequence[Record],
@@ -109,6 +111,8 @@ def add_behind(
     jobs.add(record)
     for parent in parents:
         jobs.link(record, parent)
+    if record.state.is_terminal:
+        call_back(jobs, record, now)
 
 
 def as_parent(record: Record) -> Parent:
@@ -123,7 +127,7 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
     window = new.key.window if new.key else None
     return Record(
         seq=jobs.next_seq(),
-        id=id_text(clock.new_id()),
+        id=id_text(new.id or clock.new_id()),
         type=new.type,
         queue=new.queue,
         policy=new.policy,
@@ -145,6 +149,7 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
         key_ends_at=_window_end(window, now),
         flow=new.flow,
         node=new.node,
+        callback_url=new.callback_url,
         concurrency_key=new.concurrency_key,
     )
 
@@ -160,13 +165,9 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
         return NotFound(request.job_id)
     if not record.state.is_terminal or record.state is State.COMPLETED:
         return Conflict(record.id, record.state)
-    waits = record.waits
-    if waits is not None:
-        parents = jobs.parents(record)
-        missing, doom = judge(waits.mode, [parent.state for parent in parents])
-        if doom is not None:
-            return Conflict(record.id, parents[doom].state, parents[doom].id)
-        waits = replace(waits, missing=missing)
+    waits = _waits_again(jobs, record)
+    if isinstance(waits, Conflict):
+        return waits
     if duplicate := _key_taken(jobs, record, now):
         return duplicate
     was = record.state
@@ -177,6 +178,17 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
     _hold_up_again(jobs, record)
     moved = Moved(record.id, record.type, record.state, was)
     return with_admitted([moved], admit(jobs, now))[0]
+
+
+def _waits_again(jobs: Jobs, record: Record) -> Waits | Conflict | None:
+    """Return what a job that has ended would wait for now, or whose state forbids it."""
+    if record.waits is None:
+        return None
+    parents = jobs.parents(record)
+    missing, doom = judge(record.waits.mode, [parent.state for parent in parents])
+    if doom is not None:
+        return Conflict(record.id, parents[doom].state, parents[doom].id)
+    return replace(record.waits, missing=missing)
 
 
 def _hold_up_again(jobs: Jobs, reopened: Record) -> None:
@@ -216,40 +228,37 @@ def _reopened(record: Record, request: RetryRequest, waits: Waits | None, now: i
     return changes
 
 
-def replay(jobs: Jobs, clock: Clock, job_id: str, now: int) -> ReplayReply:
+def replay(jobs: Jobs, request: Replay, now: int) -> ReplayReply:
     """Store a fresh job in the place of a dead letter; the key passes to it (S3-26, S3-27)."""
-    dead = jobs.get(job_id)
+    dead = jobs.get(request.job_id)
     if dead is None or dead.dead_number is None:
-        return NotFound(job_id)
-    parents = jobs.parents(dead)
-    if dead.waits is not None:
-        _, doom = judge(dead.waits.mode, [parent.state for parent in parents])
-        if doom is not None:
-            return Conflict(dead.id, parents[doom].state, parents[doom].id)
+        return NotFound(request.job_id)
+    if request.payload is None and dead.payload.encoding is Encoding.ENCRYPTED:
+        return Sealed(dead.id)
+    waits = _waits_again(jobs, dead)
+    if isinstance(waits, Conflict):
+        return waits
     if duplicate := _key_taken(jobs, dead, now):
         return duplicate
-    fresh = _copy_of(dead, jobs, clock, now)
+    fresh = _copy_of(jobs, dead, request, waits, now)
     jobs.change(dead, dead_number=None)
-    add_behind(jobs, fresh, parents, _dependencies_of(dead, parents), now)
+    hold(fresh)
+    jobs.add(fresh)
+    for parent in jobs.parents(dead):
+        jobs.link(fresh, parent)
     admit(jobs, now)
     return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
 
 
-def _dependencies_of(record: Record, parents: Sequence[Record]) -> Dependencies | None:
-    if record.waits is None:
-        return None
-    on = tuple(parent.id for parent in parents)
-    return Dependencies(on, record.waits.mode, record.waits.gathers)
-
-
-def _copy_of(dead: Record, jobs: Jobs, clock: Clock, now: int) -> Record:
+def _copy_of(jobs: Jobs, dead: Record, request: Replay, waits: Waits | None, now: int) -> Record:
+    is_due = waits is None or not waits.missing
     return Record(
         seq=jobs.next_seq(),
-        id=id_text(clock.new_id()),
+        id=id_text(request.id or jobs.clock.new_id()),
         type=dead.type,
         queue=dead.queue,
         policy=dead.policy,
-        payload=dead.payload,
+        payload=request.payload or dead.payload,
         key=dead.key,
         key_window=dead.key_window,
         correlation_id=dead.correlation_id,
@@ -257,16 +266,18 @@ def _copy_of(dead: Record, jobs: Jobs, clock: Clock, now: int) -> Record:
         created_at=now,
         priority=dead.priority,
         tags=dict(dead.tags),
-        state=advance(State.PENDING, Event.READY),
+        state=advance(State.PENDING, Event.READY) if is_due else State.PENDING,
         max_attempts=dead.policy.max_attempts,
         updated_at=now,
         run_at=now,
         expires_at=now + seconds_to_us(dead.policy.lifetime),
-        scheduled_at=now,
+        scheduled_at=now if is_due else None,
         holds_key=dead.key is not None,
         key_ends_at=_window_end(dead.key_window, now),
         flow=dead.flow,
         node=dead.node,
+        waits=waits,
+        callback_url=dead.callback_url,
         concurrency_key=dead.concurrency_key,
     )
 

@@ -50,6 +50,7 @@ def job_of(record: Record, now: int) -> Job:
         tags=dict(record.tags),
         correlation_id=record.correlation_id,
         replay_of=record.replay_of,
+        callback_url=record.callback_url,
         waits=waits_of(record),
         flow=record.flow,
         node=record.node,

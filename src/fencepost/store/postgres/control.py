@@ -35,6 +35,7 @@ from fencepost.store.postgres.moving import (
     put,
 )
 from fencepost.store.postgres.parents import hold_of
+from fencepost.store.postgres.rows import hex_fields
 from fencepost.store.replies import (
     CancelReply,
     Conflict,
@@ -48,9 +49,10 @@ from fencepost.store.replies import (
     Replayed,
     ReplayReply,
     RetryReply,
+    Sealed,
 )
-from fencepost.store.requests import Edit, RetryRequest, Scope
-from fencepost.store.states import BY_NUMBER, MODE_NUMBER, MODES
+from fencepost.store.requests import Edit, Replay, RetryRequest, Scope, as_replay
+from fencepost.store.states import BY_NUMBER, ENCRYPTED, MODE_NUMBER, MODES
 from fencepost.store.texts import encode_json
 from fencepost.store.wanted import wanted_ids
 
@@ -90,7 +92,7 @@ where mode = %s and slot is null and seq = any (array(
   select child from fencepost.dependency where parent = %s))
 """
 FIND_DEAD = """
-select job.seq, job.id::text, job.lane, job.policy, job.key, job.mode, keyed.slot
+select job.seq, job.id::text, job.lane, job.policy, job.key, job.encoding, job.mode, keyed.slot
 from fencepost.job join fencepost.done on done.seq = job.seq
 left join fencepost.keyed on keyed.seq = job.seq
 where job.id = %s::uuid and done.is_dead_letter for update of done
@@ -99,17 +101,23 @@ where job.id = %s::uuid and done.is_dead_letter for update of done
 RELEASE_KEY = """
 update fencepost.idempotency set window_ends_at = null where type = %s and key = %s and seq = %s
 """
-# The payload does not travel.
+# The payload does not travel, unless another takes its place.
 ENQUEUE_COPY = """
 select (reply -> 0 ->> 0)::integer, reply -> 0 ->> 1
-from (
+from (select %s::smallint as encoding, %s::text as payload, %s::text as payload_hex) as given,
+lateral (
   select fencepost.enqueue_each(%s::timestamptz, json_build_array(json_build_object(
     'id', %s::uuid, 'lane', job.lane, 'type', lane.type, 'policy', job.policy,
     'max_attempts', %s::integer, 'delay', 0, 'lifetime', %s::bigint, 'key', job.key,
     'key_window', job.key_window, 'correlation_id', job.correlation_id, 'tags', job.tags,
-    'replay_of', job.id, 'encoding', job.encoding, 'payload', job.payload,
-    'payload_hex', encode(job.payload_bytes, 'hex'), 'flow', job.flow, 'node', job.node,
+    'replay_of', job.id, 'encoding', coalesce(given.encoding, job.encoding),
+    'payload', case when given.encoding is null then job.payload else given.payload end,
+    'payload_hex', case when given.encoding is null then encode(job.payload_bytes, 'hex')
+      else given.payload_hex end, 'flow', job.flow, 'node', job.node,
     'mode', job.mode, 'depth', job.depth, 'gathers', job.gathers, 'missing', %s::integer,
+    'callback_url', job.callback_url, 'callback', (
+      select json_build_array(c.lane, c.policy, c.max_attempts, c.lifetime)
+      from fencepost.callback c where c.seq = job.seq),
     'slot', keyed.slot, 'concurrency_key', keyed.key, 'max_running', keyed.max_running
   )), false) as reply
   from fencepost.job join fencepost.lane on lane.lane = job.lane
@@ -366,16 +374,18 @@ def _one(sql: str, job_id: str) -> Plan[Row | None]:
     return None
 
 
-def replay(env: Env, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
-    return (yield from each(job_ids, lambda job_id: _replay(env, job_id)))
+    return (yield from each(requests, lambda request: _replay(env, as_replay(request))))
 
 
-def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
-    row = yield from _one(FIND_DEAD, job_id)
+def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
+    row = yield from _one(FIND_DEAD, request.job_id)
     if row is None:
-        return NotFound(job_id)
-    seq, dead_id, lane, policy_number, key, mode, slot = row
+        return NotFound(request.job_id)
+    seq, dead_id, lane, policy_number, key, encoding, mode, slot = row
+    if request.payload is None and encoding == ENCRYPTED:
+        return Sealed(dead_id)
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
     missing, culprit = yield from _waits(seq, mode)
     if culprit is not None:
@@ -383,9 +393,10 @@ def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
     policy = yield from _policy(env, policy_number)
     if key is not None:
         yield Statement(RELEASE_KEY, (type_, key, seq))
-    fresh = id_text(env.clock.new_id())
+    fresh = id_text(request.id or env.clock.new_id())
     lifetime = seconds_to_us(policy.lifetime)
-    params = (env.now, fresh, policy.max_attempts, lifetime, missing, seq)
+    settings = (env.now, fresh, policy.max_attempts, lifetime, missing, seq)
+    params = (*hex_fields(request.payload), *settings)
     ((number, holder),) = yield Statement(ENQUEUE_COPY, params)
     if holder is not None:
         assert key is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from fencepost.core.dependents import MET, propagated, step
 from fencepost.core.job import Failure
 from fencepost.core.lifecycle import State
+from fencepost.core.outcome import Decision
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
@@ -23,11 +24,12 @@ from fencepost.pending join fencepost.dependency on dependency.child = pending.s
 where dependency.parent = any (%s::bigint[]) and pending.slot is null
 order by pending.seq for update of pending
 """
+CALL_BACK = "select fencepost.call_back(%s, %s)::text"
 COUNT_DOWN = "select fencepost.count_down(%s, %s, %s)::text"
 
 
 class Told(msgspec.Struct, gc=False, array_like=True):
-    """A job that was let go; with a slot, it waits for that now."""
+    """A job that was let go, or that tells of one that has ended; with a slot, one that waits."""
 
     job_id: str
     lane: int
@@ -71,59 +73,72 @@ def follow(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Mov
     """
     moved: list[Moved] = []
     while ended:
+        ((text,),) = yield Statement(CALL_BACK, (env.now, [each.seq for each in ended]))
+        moved += yield from told(env, [] if text is None else _told.decode(text))
         counts, doomed = yield from _judged(ended)
-        moved += yield from _count_down(env, counts, touched)
-        jobs = lifted((yield Statement(LIFT, (sorted(doomed),)))) if doomed else []
-        endings = []
-        for job in jobs:
-            culprit = doomed[job.seq]
-            decision = propagated(culprit.state, culprit.failure, culprit.job_id)
-            endings.append(Ending(job, decision))
-        touched.add((yield from put_ended(env, endings)))
-        lanes = yield from env.catalog.lanes({job.lane for job in jobs})
-        moved += [
-            Moved(job.job_id, lanes[job.lane].type, decision.state, State.PENDING)
-            for job, decision, _ in endings
-        ]
+        moved += yield from count_down(env, counts, touched)
+        endings = yield from _lift(doomed)
+        moved += yield from _put(env, endings, touched)
         ended = ended_of(endings)
     return (*moved, *(yield from admit(env, touched)))
 
 
-def _judged(ended: Sequence[Ended]) -> Plan[tuple[dict[int, int], dict[int, Ended]]]:
+def end_waiting(env: Env, doomed: Mapping[int, Decision]) -> Plan[list[Moved]]:
+    """End jobs that wait for others, and those behind them."""
+    touched = Touched()
+    endings = yield from _lift(doomed)
+    moved = yield from _put(env, endings, touched)
+    return [*moved, *(yield from follow(env, ended_of(endings), touched))]
+
+
+def _lift(doomed: Mapping[int, Decision]) -> Plan[list[Ending]]:
+    jobs = lifted((yield Statement(LIFT, (sorted(doomed),)))) if doomed else []
+    return [Ending(job, doomed[job.seq]) for job in jobs]
+
+
+def _put(env: Env, endings: Sequence[Ending], touched: Touched) -> Plan[list[Moved]]:
+    touched.add((yield from put_ended(env, endings)))
+    lanes = yield from env.catalog.lanes({job.lane for job, _, _ in endings})
+    return [
+        Moved(job.job_id, lanes[job.lane].type, decision.state, State.PENDING)
+        for job, decision, _ in endings
+    ]
+
+
+def _judged(ended: Sequence[Ended]) -> Plan[tuple[dict[int, int], dict[int, Decision]]]:
     """Return who waits for how many fewer, and who ends on whose account."""
     by_seq = {each.seq: each for each in ended}
     counts: dict[int, int] = {}
-    doomed: dict[int, Ended] = {}
+    doomed: dict[int, Decision] = {}
     for seq, mode, missing, parent in (yield Statement(WAITING, (list(by_seq),))):
         left = missing - counts.get(seq, 0)
         if seq in doomed or left == MET:
             continue
         verdict = step(MODES[mode], left, by_seq[parent].state)
         if verdict.doom is not None:
-            doomed[seq] = by_seq[parent]
+            culprit = by_seq[parent]
+            doomed[seq] = propagated(culprit.state, culprit.failure, culprit.job_id)
         else:
             counts[seq] = missing - verdict.missing
     return {seq: count for seq, count in counts.items() if seq not in doomed}, doomed
 
 
-def _count_down(env: Env, counts: dict[int, int], touched: Touched) -> Plan[list[Moved]]:
+def count_down(env: Env, counts: dict[int, int], touched: Touched) -> Plan[list[Moved]]:
+    """Have jobs wait for so many fewer; return those that wait for none any more.
+
+    One that has a concurrency key is not among them: it waits for a slot, which is *touched*.
+    """
     if not counts:
         return []
-    moved = yield from count_down(env, counts, touched)
-    return (yield from told(env, moved))
-
-
-def count_down(env: Env, counts: dict[int, int], touched: Touched) -> Plan[list[Told]]:
-    """Have jobs wait for so many fewer; return who was let go, to all but a slot of its key."""
     params = (env.now, list(counts), list(counts.values()))
     ((text,),) = yield Statement(COUNT_DOWN, params)
     answers = [] if text is None else _told.decode(text)
     touched.add((each.slot, 0) for each in answers if each.slot is not None)
-    return [each for each in answers if each.slot is None]
+    return (yield from told(env, [each for each in answers if each.slot is None]))
 
 
 def told(env: Env, moved: Sequence[Told]) -> Plan[list[Moved]]:
-    """Return what ``fencepost.count_down`` said."""
+    """Return what ``fencepost.count_down`` or ``fencepost.call_back`` said."""
     lanes = yield from env.catalog.lanes({each.lane for each in moved})
     return [
         Moved(each.job_id, lanes[each.lane].type, BY_NUMBER[each.number], State.PENDING)

@@ -17,7 +17,7 @@ from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres import graphs
 from fencepost.store.postgres.admission import Touched, admit, key_fields
-from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.rows import body_fields, plain_json
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.states import BY_NUMBER
@@ -45,11 +45,13 @@ class _Batch:
 
     def takes(self, job: NewJob, *, is_plain: bool) -> bool:
         """Tell whether *job* can share the statement. Jobs of one call share most objects."""
+        if is_plain is not self.is_plain or len(self.jobs) == CHUNK:
+            return False
+        if not is_plain:
+            return True  # each says all of itself
         first = self.first
         return (
-            is_plain is self.is_plain
-            and len(self.jobs) < CHUNK
-            and (job.policy is first.policy or job.policy == first.policy)
+            (job.policy is first.policy or job.policy == first.policy)
             and job.type == first.type
             and job.queue == first.queue
             and job.priority is first.priority
@@ -62,7 +64,7 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
     """Store *jobs* in their order, each unless its key is held."""
     if graphs.is_graph(jobs):
         urgent = graphs.inherited(jobs)
-        numbers = yield from env.catalog.number(urgent)
+        numbers = yield from env.catalog.number(graphs.with_delivery(urgent))
         return (yield from graphs.enqueue(env, urgent, numbers, atomic=atomic))
     numbers = yield from env.catalog.number(jobs)
     batches: list[_Batch] = []
@@ -75,7 +77,7 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
             batches.append(_Batch(job, *numbers.of(job), is_plain=is_plain))
         batch = batches[-1]
         batch.jobs.append(job)
-        batch.ids.append(id_)
+        batch.ids.append(job.id or id_)
         if payload is not None:
             batch.payloads.append(payload)
     replies: list[EnqueueReply] = []
@@ -85,7 +87,7 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
         if batch.is_plain:
             replies += yield from _enqueue_alike(env, batch, alone=alone)
         else:
-            replies += yield from _enqueue_each(env, batch, atomic=atomic, alone=alone)
+            replies += yield from _enqueue_each(env, batch, numbers, atomic=atomic, alone=alone)
     return (yield from _admitted(env, jobs, replies, alone=len(batches) == 1 and not atomic))
 
 
@@ -138,10 +140,10 @@ def _enqueue_alike(env: Env, batch: _Batch, *, alone: bool) -> Plan[list[Enqueue
 
 
 def _enqueue_each(
-    env: Env, batch: _Batch, *, atomic: bool, alone: bool
+    env: Env, batch: _Batch, numbers: Numbers, *, atomic: bool, alone: bool
 ) -> Plan[list[EnqueueReply]]:
     given = list(zip(batch.jobs, batch.ids, strict=True))
-    fields = [_fields(job, id_, batch.lane, batch.policy) for job, id_ in given]
+    fields = [_fields(job, id_, *numbers.of(job)) for job, id_ in given]
     params = (env.now, _encoder.encode(fields).decode(), alone and not env.is_joined)
     ((text,),) = yield Statement(ENQUEUE_EACH, params, alone=alone)
     replies: list[EnqueueReply] = []

@@ -15,10 +15,12 @@ from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, State
+from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
+from fencepost.store.postgres.dependents import CALL_BACK
 from fencepost.store.postgres.parents import hold
 from fencepost.store.postgres.rows import body_fields
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
@@ -30,6 +32,9 @@ TAKE_KEYS = "select fencepost.take_keys(%s, %s)::text"
 ENQUEUE_GRAPH = "select fencepost.enqueue_graph(%s, %s)"
 CHUNK = 5_000
 """Jobs in one statement."""
+
+DELIVERY = NewJob(type=DELIVERY_TYPE, queue=DELIVERY_QUEUE, policy=DELIVERY_POLICY)
+"""What has the lane and the policy of a delivery."""
 
 _encoder = msgspec.json.Encoder()
 _holders = msgspec.json.Decoder(list[tuple[int, str] | None])
@@ -52,10 +57,8 @@ class Keys(NamedTuple):
 
 
 def is_graph(jobs: Sequence[NewJob]) -> bool:
-    """Tell whether any of *jobs* waits for others or belongs to a flow."""
-    return any(
-        job.after is not None or job.flow is not None or job.node is not None for job in jobs
-    )
+    """Tell whether any of *jobs* waits for others, belongs to a flow or has a callback."""
+    return any(job.after or job.flow or job.node or job.callback_url for job in jobs)
 
 
 def inherited(jobs: Sequence[NewJob]) -> list[NewJob]:
@@ -73,7 +76,8 @@ def enqueue(
     env: Env, jobs: Sequence[NewJob], numbers: Numbers, *, atomic: bool
 ) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, which ``inherited`` has returned, in their order; or raise DependencyError."""
-    ids = [id_text(id_) for id_ in env.clock.new_ids(len(jobs))]
+    fresh = env.clock.new_ids(len(jobs))
+    ids = [id_text(job.id or id_) for job, id_ in zip(jobs, fresh, strict=True)]
     ((seqs,),) = yield Statement(SEQS, (len(jobs),))
     keys = yield from _take_keys(env, jobs, seqs)
     parents = yield from hold(_awaited(jobs, keys))
@@ -97,10 +101,14 @@ def enqueue(
                     "seq": seqs[place],
                     "id": ids[place],
                     **_fields(job, lane=lane, policy=policy),
+                    **callback_fields(job.callback_url, numbers),
                     **_entry_fields(entry, behind),
                 }
             )
     states = yield from _store(env, fields)
+    ended = [each["seq"] for each in fields if "ended" in each]
+    if ended:
+        yield Statement(CALL_BACK, (env.now, ended))
     touched = Touched()
     held = (job for place, job in enumerate(jobs) if states.get(ids[place]) is State.PENDING)
     touched.add_held(held)
@@ -166,10 +174,11 @@ def _behind(
     job: NewJob, stored: dict[int, Stored], parents: dict[str, tuple[int, Parent]]
 ) -> list[Stored]:
     """Return what *job* is to wait for."""
-    on = job.after.on if job.after is not None else ()
-    return [
-        stored[each] if isinstance(each, int) else Stored(*parents[each.lower()]) for each in on
-    ]
+    found: dict[int, Stored] = {}  # each once: an id, a place and a key may name the same job
+    for on in job.after.on if job.after is not None else ():
+        each = stored[on] if isinstance(on, int) else Stored(*parents[on.lower()])
+        found[each.seq] = each
+    return list(found.values())
 
 
 def _enter(job: NewJob, behind: Sequence[Stored]) -> Entry | None:
@@ -209,6 +218,22 @@ def _fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
         "node": job.node,
         **key_fields(job),
     }
+
+
+def callback_fields(url: str | None, numbers: Numbers) -> dict[str, Any]:
+    """Return how the end of a job is to be told of, if it is."""
+    if url is None:
+        return {}
+    lane, policy = numbers.of(DELIVERY)
+    lifetime = seconds_to_us(DELIVERY_POLICY.lifetime)
+    how = [lane, policy, DELIVERY_POLICY.max_attempts, lifetime]
+    return {"callback_url": url, "callback": how}
+
+
+def with_delivery(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """Return all that needs numbers if *jobs* are to be stored."""
+    has_callbacks = any(job.callback_url is not None for job in jobs)
+    return [*jobs, DELIVERY] if has_callbacks else jobs
 
 
 def _entry_fields(entry: Entry | None, behind: Sequence[Stored]) -> dict[str, Any]:

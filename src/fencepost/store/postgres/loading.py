@@ -15,6 +15,7 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.control import HOLD_MARKS, HOLDER
+from fencepost.store.postgres.graphs import DELIVERY, callback_fields
 from fencepost.store.postgres.linking import link
 from fencepost.store.postgres.rows import body_fields
 from fencepost.store.records import held_up, loadable, needs_key
@@ -35,16 +36,17 @@ with given as materialized (
     progress text, encoding smallint, payload text, payload_hex text, result_encoding smallint,
     result text, result_hex text, checkpoint_encoding smallint, checkpoint text,
     checkpoint_hex text, flow text, node text, mode smallint, depth smallint, gathers boolean,
-    missing integer, slot bigint, concurrency_key text, max_running integer
+    missing integer, callback_url text, callback json, slot bigint, concurrency_key text,
+    max_running integer
   )
 ), stored as (
   insert into fencepost.job(
     seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, reopened_version, encoding,
     payload, payload_bytes, key, key_window, correlation_id, tags, replay_of, flow, node, mode,
-    depth, gathers)
+    depth, gathers, callback_url)
   select nextval('fencepost.seq'), id, created_at, run_at, expires_at, lane, policy, max_attempts,
     reopened_version, encoding, payload, decode(payload_hex, 'hex'), key, key_window,
-    correlation_id, tags, replay_of, flow, node, mode, depth, gathers
+    correlation_id, tags, replay_of, flow, node, mode, depth, gathers, callback_url
   from (select * from given order by place) as sorted
   on conflict (id) do nothing returning seq, id
 ), fresh as materialized (
@@ -74,6 +76,8 @@ with given as materialized (
   insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
   select run_at, seq, nullif(scheduled_at, created_at), lane, attempt, version
   from fresh where state = 1
+), asked as (
+  select fencepost.ask_back(seq, callback) from fresh where callback is not null
 ), saves as (
   insert into fencepost.saved(seq, version, progress, encoding, checkpoint, checkpoint_bytes)
   select seq, version, progress, checkpoint_encoding, checkpoint, decode(checkpoint_hex, 'hex')
@@ -94,7 +98,7 @@ with given as materialized (
   insert into fencepost.tally(lane, state, count)
   select lane, state, count(*) from fresh group by lane, state
 )
-select id::text, seq from fresh
+select id::text, seq, (select count(*) from asked) from fresh
 """
 LOAD_ATTEMPTS = """
 insert into fencepost.attempt(
@@ -126,12 +130,15 @@ _encoder = msgspec.json.Encoder()
 def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     """Store jobs that are not there yet, at the end of the order of submission."""
     wanted = {job_id: held_up(record) for job_id, record in loadable(records).items()}
-    numbers = yield from env.catalog.number(_kinds(wanted.values()).values())
+    has_callbacks = any(record.job.callback_url is not None for record in wanted.values())
+    kinds = [*_kinds(wanted.values()).values(), *([DELIVERY] if has_callbacks else [])]
+    numbers = yield from env.catalog.number(kinds)
     yield Statement(HOLD_MARKS)
     fresh: dict[str, int] = {}
     for chunk in _chunks(list(wanted.values())):
         fields = [_fields(numbers, record, place) for place, record in enumerate(chunk)]
-        fresh |= dict((yield Statement(LOAD, (_json(fields),))))
+        rows = yield Statement(LOAD, (_json(fields),))
+        fresh |= {job_id: seq for job_id, seq, _ in rows}
     loaded = {fresh[job_id]: record for job_id, record in wanted.items() if job_id in fresh}
     attempts = [row for seq, record in loaded.items() for row in _attempts(record, seq)]
     if attempts:
@@ -216,6 +223,7 @@ def _fields(numbers: Numbers, record: JobRecord, place: int) -> dict[str, Any]:
         "replay_of": job.replay_of,
         "failure": encode_failure(job.failure),
         **_waits(job),
+        **callback_fields(job.callback_url, numbers),
         "progress": None if job.progress is None else encode_json(job.progress),
         **_body(job.payload, "encoding", "payload"),
         **_body(job.result, "result_encoding", "result"),

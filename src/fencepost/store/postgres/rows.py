@@ -35,7 +35,8 @@ seq, id::text, queue, type, priority, policy, state, attempt, max_attempts, vers
 lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
 expires_at, key, correlation_id, tags::text, replay_of::text, failure, progress,
 checkpoint_encoding, checkpoint, checkpoint_bytes, result_encoding, result, result_bytes,
-flow, node, mode, missing, depth, gathers, concurrency_key, encoding, payload, payload_bytes
+flow, node, mode, missing, depth, gathers, concurrency_key, callback_url, encoding, payload,
+payload_bytes
 """
 """What to select from the view of all jobs."""
 
@@ -47,8 +48,8 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
         expires_at, key, correlation_id, tags, replay_of, failure, progress,
         checkpoint_encoding, checkpoint, checkpoint_bytes, result_encoding, result, result_bytes,
-        flow, node, mode, missing, depth, gathers, concurrency_key, encoding, payload,
-        payload_bytes,
+        flow, node, mode, missing, depth, gathers, concurrency_key, callback_url, encoding,
+        payload, payload_bytes,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
     return Job(
@@ -78,6 +79,7 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         tags=readable_tags(tags),
         correlation_id=correlation_id,
         replay_of=replay_of,
+        callback_url=callback_url,
         waits=None if mode is None else Waits(MODES[mode], missing, depth, bool(gathers)),
         flow=flow,
         node=node,
@@ -119,9 +121,17 @@ def body_fields(body: Body) -> tuple[int, str | None, bytes | None]:
     return ENCODING_NUMBER[body.encoding], text, body.data if text is None else None
 
 
+def hex_fields(body: Body | None) -> tuple[int | None, str | None, str | None]:
+    """Return the same with the bytes in hexadecimal, as JSON can hold them; three None for none."""
+    if body is None:
+        return None, None, None
+    encoding, text, data = body_fields(body)
+    return encoding, text, None if data is None else data.hex()
+
+
 def decode_body(encoding: int | None, text: str | None, data: bytes | None) -> Body | None:
     """Return a body, or None for none and for one that cannot be read."""
-    if encoding not in (0, 1) or (text is None and data is None):
+    if encoding not in (0, 1, 2) or (text is None and data is None):
         return None
     return Body(text.encode() if text is not None else bytes(data or b""), ENCODINGS[encoding])
 

@@ -63,6 +63,7 @@ class _Completed(msgspec.Struct):
 
     lost: list[tuple[str, int]] | None
     moved: list[Told] | None
+    told: list[Told] | None
 
 
 _completed = msgspec.json.Decoder(_Completed)
@@ -129,7 +130,7 @@ def _complete(
         return set(), ()
     completed = _completed.decode(text)
     lost = {(UUID(secret).hex, seq) for secret, seq in completed.lost or ()}
-    followed = yield from told(env, completed.moved or ())
+    followed = yield from told(env, [*(completed.moved or ()), *(completed.told or ())])
     return {fence for fence in successes if (fence.secret, fence.seq) in lost}, tuple(followed)
 
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
+from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
 import psycopg
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
+from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.postgres import (
     callers,
     claiming,
     control,
+    crontab,
     dumping,
     enqueueing,
     examination,
@@ -33,6 +37,7 @@ from fencepost.store.postgres import (
     spawning,
     upkeep,
 )
+from fencepost.store.postgres import events as events_
 from fencepost.store.postgres.bell import Bell
 from fencepost.store.postgres.catalog import Catalog, Env, Numbers
 from fencepost.store.postgres.connections import Connections
@@ -42,6 +47,7 @@ from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_
 from fencepost.store.postgres.url import parse
 from fencepost.store.postgres.wire import Session
 from fencepost.store.protocol import Listener, Store, Topic
+from fencepost.store.recording import new_jobs
 from fencepost.store.replies import (
     CancelReply,
     Claim,
@@ -50,6 +56,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Fate,
     Finding,
     HeartbeatReply,
@@ -72,6 +80,7 @@ from fencepost.store.requests import (
     Edit,
     Joined,
     PruneRequest,
+    Replay,
     RetryRequest,
     Save,
     Scope,
@@ -144,8 +153,8 @@ class PostgresStore(Store):
             if place not in self._places:
                 theirs = run_in(connection, joining.IDENTIFY)
                 self._admit(place, self.run(joining.IDENTIFY), theirs)
-            if operation.name == "enqueue":
-                self.run(self._number(operation.given[0]))
+            if new := new_jobs(operation):
+                self.run(self._number(new))
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             return run_in(connection, joining.joined(operation))
 
@@ -160,8 +169,8 @@ class PostgresStore(Store):
             if place not in self._places:
                 theirs = await run_in_async(connection, joining.IDENTIFY)
                 self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
-            if operation.name == "enqueue":
-                await self.run_async(self._number(operation.given[0]))
+            if new := new_jobs(operation):
+                await self.run_async(self._number(new))
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             return await run_in_async(connection, joining.joined(operation))
 
@@ -177,7 +186,7 @@ class PostgresStore(Store):
 
         Whoever made a lane there would keep all others waiting who need it, until the commit.
         """
-        return self._env.catalog.number(jobs)
+        return self._env.catalog.number(graphs.with_delivery(graphs.inherited(jobs)))
 
     def _admit(
         self, place: joining.Place, ours: joining.Identity, theirs: joining.Identity
@@ -249,6 +258,25 @@ class PostgresStore(Store):
     def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
         return spawning.spawn(self._env, spawns)
 
+    # Events.
+
+    @operation(Effect.WRITE)
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+        plan = events_.send(self._env, event, jobs)
+        return joining.all_or_none(plan) if self._is_joined else plan
+
+    @operation(Effect.READ)
+    def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
+        return events_.events(name, page)
+
+    @operation(Effect.WRITE)
+    def prune_events(self, keep: float, limit: int) -> Plan[int]:
+        return events_.prune(self._env, keep, limit)
+
+    @operation(Effect.WRITE)
+    def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
+        return events_.load(events)
+
     # Control.
 
     @operation(Effect.WRITE)
@@ -264,8 +292,8 @@ class PostgresStore(Store):
         return control.edit(self._env, edits)
 
     @operation(Effect.WRITE)
-    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
-        return control.replay(self._env, job_ids)
+    def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
+        return control.replay(self._env, requests)
 
     @operation(Effect.WRITE)
     def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
@@ -282,6 +310,32 @@ class PostgresStore(Store):
     @operation(Effect.WRITE)
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
         return control.limit(scope, name, max_running)
+
+    # Crons.
+
+    @operation(Effect.WRITE)
+    def declare_crons(self, crons: Sequence[CronDefinition]) -> Plan[None]:
+        return crontab.declare(self._env, crons)
+
+    @operation(Effect.WRITE)
+    def fire(self, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
+        return crontab.fire(self._env, fires)
+
+    @operation(Effect.READ)
+    def crons(self) -> Plan[CronList]:
+        return crontab.crons(self._env)
+
+    @operation(Effect.WRITE)
+    def pause_cron(self, name: str) -> Plan[bool]:
+        return crontab.pause(name)
+
+    @operation(Effect.WRITE)
+    def resume_cron(self, name: str, next_tick: datetime | None) -> Plan[bool]:
+        return crontab.resume(name, next_tick)
+
+    @operation(Effect.WRITE)
+    def forget_cron(self, name: str) -> Plan[bool]:
+        return crontab.forget(name)
 
     # Upkeep.
 

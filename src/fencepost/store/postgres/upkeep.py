@@ -7,8 +7,8 @@ first has locked. Claims run the first three inline, so that correctness never d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
@@ -54,13 +54,18 @@ PRUNE_DONE = """
 with given as (
   select coalesce(%s::timestamptz, clock_timestamp()) as now
 ), kept as (
-  select state, now - keep * interval '1 microsecond' as until
-  from given, unnest(%s::smallint[], %s::bigint[]) as kept(state, keep)
+  select type, state, now - keep * interval '1 microsecond' as until
+  from given, unnest(%s::text[], %s::smallint[], %s::bigint[]) as kept(type, state, keep)
+), lanes as (
+  select lane.lane, rule.type from fencepost.lane
+  left join unnest(%s::text[]) as rule(type) on rule.type = lane.type
 )
 delete from fencepost.done where ctid = any (array(
   select done.ctid from fencepost.done
-  join kept on kept.state = done.state and done.ended_at <= kept.until
   join fencepost.job on job.seq = done.seq
+  join lanes on lanes.lane = job.lane
+  join kept on kept.state = done.state and done.ended_at <= kept.until
+    and kept.type is not distinct from lanes.type
   where done.seq between %s::bigint and %s::bigint and (job.key is null or not exists (
     select 1 from fencepost.idempotency as held
     where held.type = (select type from fencepost.lane where lane.lane = job.lane)
@@ -85,6 +90,8 @@ with ended as (
   delete from fencepost.saved where seq = any (%s::bigint[])
 ), links as (
   delete from fencepost.dependency where parent = any (%s::bigint[]) or child = any (%s::bigint[])
+), callbacks as (
+  delete from fencepost.callback where seq = any (%s::bigint[])
 ), keys as (
   delete from fencepost.idempotency as held using gone join fencepost.lane on lane.lane = gone.lane
   where held.type = lane.type and held.key = gone.key and held.seq = gone.seq
@@ -174,26 +181,36 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     """
     if request.limit <= 0:
         return Pruned(0, request.after)
-    keep = {state: seconds_to_us(keep) for state, keep in request.keep.items() if state in TERMINAL}
-    if not keep:
+    if request.shortest is None:
         return Pruned(0, None)
-    rows = yield Statement(FIRST_AFTER, (min(keep.values()), env.now, request.after))
+    params: tuple[Any, ...] = (seconds_to_us(request.shortest), env.now, request.after)
+    rows = yield Statement(FIRST_AFTER, params)
     if not rows or not rows[0][2]:
         return Pruned(0, None)
     start, last, _ = rows[0]
     end_ = start + PRUNE_SCAN - 1
-    states = [NUMBER[state] for state in keep]
-    params = (env.now, states, list(keep.values()), start, end_, request.limit)
+    kept = list(_kept(request))
+    columns = [list(column) for column in zip(*kept, strict=True)] or [[], [], []]
+    params = (env.now, *columns, list(request.keep_by_type), start, end_, request.limit)
     ended = yield Statement(PRUNE_DONE, params)
     seqs = [seq for seq, _ in ended]
     if seqs:
-        yield Statement(PRUNE_REST, (seqs, [number for _, number in ended], *[seqs] * 5))
+        yield Statement(PRUNE_REST, (seqs, [number for _, number in ended], *[seqs] * 6))
         slots = {slot for (slot,) in (yield Statement(PRUNE_KEYED, (seqs,)))}
         if slots:
             yield Statement(PRUNE_SLOTS, (sorted(slots),))
     if len(seqs) == request.limit:
         return Pruned(len(seqs), max(seqs))
     return Pruned(len(seqs), end_ if end_ < last else None)
+
+
+def _kept(request: PruneRequest) -> Iterator[tuple[str | None, int, int]]:
+    """Yield type, state and time of every rule; None is all types that have none of their own."""
+    rules = [(None, request.keep), *request.keep_by_type.items()]
+    for type_, keep in rules:
+        for state, seconds in keep.items():
+            if state in TERMINAL:
+                yield type_, NUMBER[state], seconds_to_us(seconds)
 
 
 def tidy(env: Env, is_thorough: bool) -> Plan[None]:

@@ -17,9 +17,11 @@ from fencepost.core.dependents import propagated, step
 from fencepost.core.ids import id_of_digits
 from fencepost.core.job import Failure
 from fencepost.core.lifecycle import Event, State, advance
+from fencepost.core.outcome import Decision
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Moved
 from fencepost.store.sqlite.admission import admit
+from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.endings import Ending, Standing, complete, end
 from fencepost.store.sqlite.values import values
@@ -38,6 +40,12 @@ select json_group_array(json_array(
   where exists (select 1 from dependencies) and jobs.state = {PENDING} and jobs.missing > 0
   order by ended.key, jobs.seq
 )
+"""
+NAMED = """
+select json_group_array(json_array(
+  0, seq, lower(hex(id)), lane, mode, missing, run_at, attempt, max_attempts, policy, expires_at,
+  lease_version, slot
+)) from (select * from jobs where seq in (select value from json_each(?)) order by seq)
 """
 COUNT_DOWN = """
 with counted(seq, missing) as ({values})
@@ -129,6 +137,7 @@ def follow(
     followed: list[Moved] = []
     touched = list(left)
     while ended:  # each level ends jobs that had not ended, so there is a last one
+        followed += yield from call_back(env, list(ended), now)
         ((text,),) = yield Statement(WAITING, (numbers_json(list(ended)),))
         waiting = _waiting.decode(text)
         if not waiting:
@@ -141,6 +150,20 @@ def follow(
         ended = _terminal(level.doomed.values())
     admitted = yield from admit(env, touched, now, tally)
     return (*followed, *admitted)
+
+
+def end_waiting(
+    env: Env, decisions: Mapping[int, Decision | None], now: int, tally: Tally
+) -> Plan[tuple[Moved, ...]]:
+    """End jobs that wait for others as was decided, and those behind them, or let them go."""
+    ((text,),) = yield Statement(NAMED, (numbers_json(list(decisions)),))
+    level = _Level(now)
+    for each in _waiting.decode(text):
+        level.decide(each, decisions[each.seq])
+    moves = yield from level.write(env, tally)
+    ended = _terminal(level.doomed.values())
+    followed = yield from follow(env, ended, level.held, now, tally)
+    return (*moves, *followed)
 
 
 class _Level:
@@ -162,11 +185,17 @@ class _Level:
         missing = self._missing.get(seq, job.missing)
         missing, doom = step(MODES[job.mode], missing, ended.state)
         if doom is not None:
-            decision = propagated(ended.state, ended.failure, ended.job_id)
-            self.doomed[seq] = Ending(_standing(job), decision)
+            self.decide(job, propagated(ended.state, ended.failure, ended.job_id))
         elif missing == 0:
-            self._let_go[seq] = job
+            self.decide(job, None)
         self._missing[seq] = missing
+
+    def decide(self, job: _Waiting, decision: Decision | None) -> None:
+        """Have a job end as *decision* says; None lets it go."""
+        if decision is None:
+            self._let_go[job.seq] = job
+        else:
+            self.doomed[job.seq] = Ending(_standing(job), decision)
 
     def write(self, env: Env, tally: Tally) -> Plan[list[Moved]]:
         """Write what was counted; return who moved."""

@@ -45,9 +45,10 @@ class Holder(NamedTuple):
     state: State
 
 
-def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
+def enqueue(
+    env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int
+) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, each unless its key is held."""
-    now = env.clock.now_us()
     tally = Tally()
     replies: list[EnqueueReply] = []
     plain: list[tuple[Any, ...]] = []
@@ -106,7 +107,7 @@ def new_row(
     """Return what COLUMNS hold of a new job; *priority* if it is not the job's own."""
     key = job.key
     return (
-        env.clock.new_id(),
+        job.id or env.clock.new_id(),
         lane,
         policy,
         int(job.priority if priority is None else priority),

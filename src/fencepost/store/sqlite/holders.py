@@ -10,10 +10,12 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.sqlite.parents import PARENT_COLUMNS, Stored, stored
 from fencepost.store.sqlite.values import values
 
+# Joined, not `(type, key) in (values ...)`: for that SQLite walks all keys that there are.
 HOLDERS = f"""
-select idempotency.type, idempotency.key, idempotency.window_ends_at, {PARENT_COLUMNS}
-from idempotency join jobs on jobs.seq = idempotency.seq
-where (idempotency.type, idempotency.key) in ({{values}})
+with wanted(type, key) as ({{values}})
+select wanted.type, wanted.key, idempotency.window_ends_at, {PARENT_COLUMNS} from wanted
+cross join idempotency on idempotency.type = wanted.type and idempotency.key = wanted.key
+cross join jobs on jobs.seq = idempotency.seq
 """
 
 

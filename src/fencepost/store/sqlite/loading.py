@@ -32,8 +32,8 @@ insert into jobs(
   seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version, worker,
   created_at, updated_at, scheduled_at, started_at, completed_at, expires_at, is_dead_letter, key,
   key_window, correlation_id, tags, replay_of, failure, progress, checkpoint, checkpoint_encoding,
-  result, result_encoding, flow, node, mode, missing, depth, gathers, slot, payload_encoding,
-  payload)
+  result, result_encoding, flow, node, mode, missing, depth, gathers, slot, callback_url,
+  payload_encoding, payload)
 {values}
 """
 
@@ -135,6 +135,7 @@ def _row(
         job.node,
         *_waits(job.waits, slot),
         slot,
+        job.callback_url,
         ENCODING_NUMBER[job.payload.encoding],
         job.payload.data,
     )

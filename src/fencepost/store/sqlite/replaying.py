@@ -10,25 +10,27 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.policy import DEFAULT_POLICY
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Conflict, Duplicate, NotFound, Replayed, ReplayReply
+from fencepost.store.replies import (
+    Conflict,
+    Duplicate,
+    NotFound,
+    Replayed,
+    ReplayReply,
+    Sealed,
+)
+from fencepost.store.requests import Replay, as_replay
 from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.control import each, one
 from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
-from fencepost.store.sqlite.parents import PRIORITIES, judge_parents, link, parents_of
-from fencepost.store.sqlite.submission import (
-    INSERT_FRESH,
-    entry_behind,
-    held_up,
-    state_of,
-    waiting_columns,
-)
-from fencepost.store.states import MODES, NUMBER
+from fencepost.store.sqlite.parents import judge_parents, link, parents_of
+from fencepost.store.sqlite.submission import INSERT_FRESH, held_up
+from fencepost.store.states import ENCODING_NUMBER, ENCRYPTED, NUMBER
 from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
-select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node, mode,
-       gathers, slot, payload_encoding, payload
+select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node,
+  callback_url, mode, depth, gathers, slot, payload_encoding, payload
 from jobs where id = ? and is_dead_letter = 1
 """
 RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
@@ -48,33 +50,41 @@ class Dead(NamedTuple):
     tags: str | None
     flow: str | None
     node: str | None
+    callback_url: str | None
     mode: int | None
+    depth: int | None
     gathers: int | None
     slot: int | None
     payload_encoding: int
     payload: bytes
 
 
-def replay(env: Env, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
+def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
-    return (yield from each(job_ids, lambda job_id: _replay(env, job_id)))
+    return (yield from each(requests, lambda request: _replay(env, as_replay(request))))
 
 
-def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
+def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     now = env.clock.now_us()
-    row = yield from one(FIND_DEAD, job_id)
+    row = yield from one(FIND_DEAD, request.job_id)
     if row is None:
-        return NotFound(job_id)
+        return NotFound(request.job_id)
     dead = Dead(*row)
+    if request.payload is not None:
+        encoding = ENCODING_NUMBER[request.payload.encoding]
+        dead = dead._replace(payload_encoding=encoding, payload=request.payload.data)
+    elif dead.payload_encoding == ENCRYPTED:
+        return Sealed(id_text(dead.id))
     type_ = (yield from env.catalog.lanes([dead.lane]))[dead.lane].type
-    _, culprit = yield from judge_parents(dead.seq, dead.mode)
+    missing, culprit = yield from judge_parents(dead.seq, dead.mode)
     if culprit is not None:
-        return Conflict(job_id, culprit.state, culprit.job_id)
+        return Conflict(id_text(dead.id), culprit.state, culprit.job_id)
     if dead.key is not None:
         holder = yield from find_holder(type_, dead.key, now)
         if holder is not None and holder.seq != dead.seq:
             return Duplicate(holder.job_id, type_, dead.key, holder.state, is_rejected=True)
-    fresh, seq, state = yield from _insert(env, dead, now)
+    fresh = request.id or env.clock.new_id()
+    seq, state = yield from _insert(env, dead, fresh, missing, now)
     if dead.key is not None:
         yield from take_key(type_, dead.key, seq, dead.key_window, now)
     yield from write_tags(seq, readable_tags(dead.tags))
@@ -87,25 +97,22 @@ def _replay(env: Env, job_id: str) -> Plan[ReplayReply]:
     return Replayed(id_text(dead.id), id_text(fresh), type_, state)
 
 
-def _insert(env: Env, dead: Dead, now: int) -> Plan[tuple[bytes, int, State]]:
-    """Store the fresh job behind what the dead one waited for; return its id, row and state."""
+def _insert(env: Env, dead: Dead, fresh: bytes, missing: int, now: int) -> Plan[tuple[int, State]]:
+    """Store the fresh job behind what the dead one waited for; return its row and state."""
     parents = yield from parents_of(dead.seq)
-    state, entry = advance(State.PENDING, Event.READY), None
-    if dead.mode is not None and parents:
-        mode, priority = MODES[dead.mode], PRIORITIES[dead.priority]
-        entry = entry_behind(mode, priority, parents, gathers=bool(dead.gathers))
-        state = state_of(entry, state)
-    state = held_up(state, dead.slot)
-    fresh = env.clock.new_id()
+    ready = State.PENDING if missing else advance(State.PENDING, Event.READY)
+    state = held_up(ready, dead.slot)
+    counted = None if dead.mode is None and dead.slot is None else missing
     policies = yield from env.catalog.policies([dead.policy])
     policy = policies.get(dead.policy, DEFAULT_POLICY)
     row = (
-        fresh, dead.lane, dead.policy, dead.priority if entry is None else int(entry.priority),
-        NUMBER[state], policy.max_attempts, now, now, now,
+        fresh, dead.lane, dead.policy, dead.priority, NUMBER[state], policy.max_attempts, now, now,
+        now,
         now if state is State.SCHEDULED else None, now + seconds_to_us(policy.lifetime), dead.key,
         dead.key_window, dead.correlation_id, dead.tags, dead.id, dead.payload_encoding,
-        dead.payload, dead.flow, dead.node, *waiting_columns(entry, now, slot=dead.slot),
+        dead.payload, dead.flow, dead.node, dead.callback_url, dead.mode, counted, dead.depth,
+        dead.gathers, None, None, None, dead.slot,
     )  # fmt: skip
     ((seq,),) = yield Statement(INSERT_FRESH, row)
     yield from link([(seq, place, parent.seq) for place, parent in enumerate(parents)])
-    return fresh, seq, state
+    return seq, state

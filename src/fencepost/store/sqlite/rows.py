@@ -30,7 +30,8 @@ seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_ver
 lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
 expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
 checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
-(select slots.key from slots where slots.slot = jobs.slot), payload_encoding, payload
+(select slots.key from slots where slots.slot = jobs.slot), callback_url, payload_encoding,
+payload
 """
 
 
@@ -41,7 +42,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
         expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
         checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
-        concurrency_key, payload_encoding, payload,
+        concurrency_key, callback_url, payload_encoding, payload,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
     still_missing = missing if BY_NUMBER[state] is State.PENDING else 0
@@ -72,6 +73,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         tags=readable_tags(tags),
         correlation_id=correlation_id,
         replay_of=None if replay_of is None else id_text(replay_of),
+        callback_url=callback_url,
         waits=None if mode is None else Waits(MODES[mode], still_missing, depth, bool(gathers)),
         flow=flow,
         node=node,
@@ -85,7 +87,7 @@ def _ownership(worker: str, version: int, expires_at: int, now: int) -> Ownershi
 
 def decode_body(data: bytes | None, encoding: int | None) -> Body | None:
     """Return a body, or None for none and for one that cannot be read."""
-    if not isinstance(data, bytes) or encoding not in (0, 1):
+    if not isinstance(data, bytes) or encoding not in (0, 1, 2):
         return None
     return Body(data, ENCODINGS[encoding])
 

@@ -67,9 +67,11 @@ from done
 where jobs.seq = done.seq and jobs.id = done.id and jobs.state = {RUNNING} and jobs.lane = ?
   and jobs.lease_token = ? and jobs.lease_expires_at > ?
 """
-# A store without dependencies and concurrency keys, that is most of them, pays with this one look.
+# Whether the end of a job can concern anybody at all: one who waits for it or for a slot of its
+# key, or a webhook. In most stores nobody does, and this one look is what that costs.
 CHANGES = """
 select changes(), exists (select 1 from dependencies) or exists (select 1 from slots)
+  or exists (select 1 from jobs indexed by jobs_callback where callback_url is not null)
 """
 SAVE = """
 update jobs set
@@ -184,13 +186,13 @@ def _complete_all(
     except ValueError:
         return None
     yield Statement("savepoint complete_all")
-    changed = has_waiting = 0
+    changed = has_followers = 0
     tally = Tally()
     for claim, rows in claims.items():
         _, lane, secret = read_token(f"1.{claim}")
         for sql, params in values(COMPLETE_VALID, rows):
             yield Statement(sql, [*params, now, now, lane, secret, now])
-            ((count, has_waiting),) = yield Statement(CHANGES)
+            ((count, has_followers),) = yield Statement(CHANGES)
             changed += count
         tally.move(lane, State.RUNNING, State.COMPLETED, len(rows))
     if changed != len(settlements):
@@ -199,7 +201,7 @@ def _complete_all(
     if changed != len(settlements):
         return None
     followed: tuple[Moved, ...] = ()
-    if has_waiting:
+    if has_followers:
         ended = {row[0]: COMPLETED for rows in claims.values() for row in rows}
         followed = yield from follow(env, ended, ended, now, tally)
     yield from tally.write()

@@ -7,27 +7,40 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import check_depth
+from fencepost.core.dependencies import Waits
+from fencepost.core.dependents import Entry, gather
 from fencepost.core.limits import DEPENDENCY_COUNT_MAX
+from fencepost.core.outcome import Decision
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.replies import LeaseLost, Spawned, SpawnReply
+from fencepost.store.replies import LeaseLost, Moved, Spawned, SpawnReply
 from fencepost.store.requests import Spawn
-from fencepost.store.sqlite.catalog import Env
-from fencepost.store.sqlite.parents import Stored, link
+from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
+from fencepost.store.sqlite.dependents import end_waiting
+from fencepost.store.sqlite.parents import PRIORITIES, Stored, link
 from fencepost.store.sqlite.settling import is_valid, locate, read_token, with_states
 from fencepost.store.sqlite.submission import accept
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import PENDING
+from fencepost.store.states import MODES, PENDING
 
 FLOW = "select flow from jobs where seq = ?"
 # Of each that waits for one job and gathers: what it waits for already.
 GATHERERS = f"""
-select jobs.seq, jobs.priority, jobs.missing, jobs.depth, known.place, known.parent
+select jobs.seq, jobs.priority, jobs.mode, jobs.missing, jobs.depth, known.place, known.parent
 from jobs join dependencies as known on known.child = jobs.seq
 where jobs.state = {PENDING} and jobs.missing > 0 and jobs.gathers = 1
   and jobs.seq in (select child from dependencies where parent = ?)
 order by jobs.seq, known.place
+"""
+# Who waits for whom, by however long a way: to wait for those behind oneself would be a cycle.
+WAYS = """
+with recursive way(first, seq) as (
+  select value, value from json_each(?)
+  union
+  select way.first, dependencies.parent
+  from way join dependencies on dependencies.child = way.seq
+)
+select first, seq from way where seq in (select value from json_each(?))
 """
 GATHER = """
 with gatherer(seq, priority, missing, depth) as ({values})
@@ -47,53 +60,79 @@ def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
         if not is_valid(jobs.get(seq), each.job_id, secret, now):
             replies.append(LeaseLost(each.job_id))
             continue
-        reply = yield from _spawn(env, each, seq)
+        reply = yield from _spawn(env, each, seq, now)
         replies.append(reply)
     return (yield from with_states(replies))
 
 
-def _spawn(env: Env, spawn: Spawn, seq: int) -> Plan[Spawned]:
+def _spawn(env: Env, spawn: Spawn, seq: int, now: int) -> Plan[Spawned]:
     ((flow,),) = yield Statement(FLOW, (seq,))
     new = [replace(each, flow=flow) for each in spawn.jobs]
-    accepted = yield from accept(env, new, atomic=True)
-    yield from _gather(seq, [each.stored for each in accepted])
-    return Spawned(spawn.job_id.lower(), tuple(each.reply for each in accepted))
+    accepted = yield from accept(env, new, atomic=True, now=now)
+    followed = yield from _gather(env, seq, [each.stored for each in accepted])
+    return Spawned(spawn.job_id.lower(), tuple(each.reply for each in accepted), followed)
 
 
-def _gather(seq: int, spawned: Sequence[Stored]) -> Plan[None]:
-    """Have those who gather what row *seq* spawns wait for it too."""
+def _gather(env: Env, seq: int, spawned: Sequence[Stored]) -> Plan[tuple[Moved, ...]]:
+    """Have those who gather what row *seq* spawns wait for it too; return who waits no more."""
     waiting: defaultdict[int, list[Row]] = defaultdict(list)
     for row in (yield Statement(GATHERERS, (seq,))):
         waiting[row[0]].append(row)
-    changed: list[tuple[int, int, int, int]] = []
+    if not waiting:
+        return ()
+    behind = yield from _behind(waiting, spawned)
+    entries: dict[int, Entry] = {}
     edges: list[tuple[int, int, int]] = []
-    for rows in waiting.values():
-        more = _unknown(rows, spawned)
-        gatherer, place = rows[0][0], rows[-1][4] + 1
+    for gatherer, rows in waiting.items():
+        more = _unknown(rows, [each for each in spawned if (each.seq, gatherer) not in behind])
+        place = rows[-1][5] + 1
         edges += [(gatherer, place + index, each.seq) for index, each in enumerate(more)]
         if more:
-            changed.append(_changed(rows[0], more))
+            entries[gatherer] = _entry(rows[0], more)
     yield from link(edges)
-    for sql, params in values(GATHER, changed):
-        yield Statement(sql, params)
+    return (yield from _write(env, entries))
+
+
+def _behind(waiting: dict[int, list[Row]], spawned: Sequence[Stored]) -> Plan[set[tuple[int, int]]]:
+    """Return who of *spawned* waits for whom of those that gather (S1-65)."""
+    asked = [each.seq for each in spawned if each.parent.depth > 1]
+    if not asked:
+        return set()
+    rows = yield Statement(WAYS, (numbers_json(asked), numbers_json(list(waiting))))
+    return {(first, gatherer) for first, gatherer in rows}
 
 
 def _unknown(rows: Sequence[Row], spawned: Sequence[Stored]) -> list[Stored]:
     """Return those of *spawned* for which a job does not wait yet, each once."""
-    gatherer = rows[0][0]
-    known = {row[5] for row in rows}
-    more = {each.seq: each for each in spawned if each.seq not in known and each.seq != gatherer}
+    known = {rows[0][0], *(row[6] for row in rows)}
+    more = {each.seq: each for each in spawned if each.seq not in known}
     if len(rows) + len(more) > DEPENDENCY_COUNT_MAX:
         raise DependencyBreadthError(len(rows) + len(more))
     return list(more.values())
 
 
-def _changed(row: Row, more: Sequence[Stored]) -> tuple[int, int, int, int]:
-    seq, priority, missing, depth, *_ = row
-    deepest = max(each.parent.depth for each in more)
-    return (
-        seq,
-        min(priority, *(each.parent.priority for each in more)),
-        missing + sum(not each.parent.state.is_terminal for each in more),
-        check_depth(max(depth, deepest + 1)),
-    )
+def _entry(row: Row, more: Sequence[Stored]) -> Entry:
+    _, priority, mode, missing, depth, *_ = row
+    waits = Waits(MODES[mode], missing, depth, gathers=True)
+    return gather(waits, PRIORITIES[priority], [each.parent for each in more])
+
+
+def _write(env: Env, entries: dict[int, Entry]) -> Plan[tuple[Moved, ...]]:
+    """Have jobs wait on, let them go, or end them: what was spawned may have ended already."""
+    changed = [
+        (seq, int(entry.priority), entry.waits.missing, entry.waits.depth)
+        for seq, entry in entries.items()
+    ]
+    for sql, params in values(GATHER, changed):
+        yield Statement(sql, params)
+    decisions: dict[int, Decision | None] = {
+        seq: entry.decision
+        for seq, entry in entries.items()
+        if entry.decision is not None or not entry.waits.missing
+    }
+    if not decisions:
+        return ()
+    tally = Tally()
+    followed = yield from end_waiting(env, decisions, env.clock.now_us(), tally)
+    yield from tally.write()
+    return followed

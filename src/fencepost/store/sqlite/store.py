@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.why import Situation
+from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.protocol import Listener, Store, Topic
@@ -23,6 +26,8 @@ from fencepost.store.replies import (
     Dump,
     EditReply,
     EnqueueReply,
+    EventPage,
+    EventReply,
     Finding,
     HeartbeatReply,
     JobPage,
@@ -43,6 +48,7 @@ from fencepost.store.requests import (
     ClaimRequest,
     Edit,
     PruneRequest,
+    Replay,
     RetryRequest,
     Save,
     Scope,
@@ -52,6 +58,7 @@ from fencepost.store.requests import (
 from fencepost.store.sqlite import (
     claiming,
     control,
+    crontab,
     dumping,
     examination,
     graph,
@@ -64,6 +71,7 @@ from fencepost.store.sqlite import (
     submission,
     upkeep,
 )
+from fencepost.store.sqlite import events as events_
 from fencepost.store.sqlite.bell import Bell
 from fencepost.store.sqlite.catalog import Catalog, Env
 from fencepost.store.sqlite.database import LOCK_TIMEOUT, Database
@@ -145,7 +153,7 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
-        return submission.enqueue(self._env, jobs, atomic=atomic)
+        return submission.enqueue(self._env, jobs, atomic=atomic, now=self.clock.now_us())
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
@@ -167,6 +175,24 @@ class SqliteStore(Store):
     def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
         return spawning.spawn(self._env, spawns)
 
+    # Events.
+
+    @operation(Effect.WRITE)
+    def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
+        return events_.send(self._env, event, jobs)
+
+    @operation(Effect.READ)
+    def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
+        return events_.events(name, page)
+
+    @operation(Effect.WRITE)
+    def prune_events(self, keep: float, limit: int) -> Plan[int]:
+        return events_.prune(self._env, keep, limit)
+
+    @operation(Effect.WRITE)
+    def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
+        return events_.load(events)
+
     # Control.
 
     @operation(Effect.WRITE)
@@ -182,8 +208,8 @@ class SqliteStore(Store):
         return control.edit(self._env, edits)
 
     @operation(Effect.WRITE)
-    def replay(self, job_ids: Sequence[str]) -> Plan[list[ReplayReply]]:
-        return replaying.replay(self._env, job_ids)
+    def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
+        return replaying.replay(self._env, requests)
 
     @operation(Effect.WRITE)
     def discard(self, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
@@ -200,6 +226,32 @@ class SqliteStore(Store):
     @operation(Effect.WRITE)
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
         return control.limit(scope, name, max_running)
+
+    # Crons.
+
+    @operation(Effect.WRITE)
+    def declare_crons(self, crons: Sequence[CronDefinition]) -> Plan[None]:
+        return crontab.declare(self._env, crons)
+
+    @operation(Effect.WRITE)
+    def fire(self, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
+        return crontab.fire(self._env, fires)
+
+    @operation(Effect.READ)
+    def crons(self) -> Plan[CronList]:
+        return crontab.crons(self._reading)
+
+    @operation(Effect.WRITE)
+    def pause_cron(self, name: str) -> Plan[bool]:
+        return crontab.pause(name)
+
+    @operation(Effect.WRITE)
+    def resume_cron(self, name: str, next_tick: datetime | None) -> Plan[bool]:
+        return crontab.resume(name, next_tick)
+
+    @operation(Effect.WRITE)
+    def forget_cron(self, name: str) -> Plan[bool]:
+        return crontab.forget(name)
 
     # Upkeep.
 

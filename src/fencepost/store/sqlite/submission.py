@@ -24,6 +24,7 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.sqlite import enqueueing
 from fencepost.store.sqlite.admission import admit, slot_number
+from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, initial_state, new_row
 from fencepost.store.sqlite.holders import Holders, find_holders
@@ -35,13 +36,13 @@ from fencepost.store.wanted import wanted_ids
 
 LAST = "select coalesce(max(seq), 0) from jobs"
 WAITING_COLUMNS = """
-flow, node, mode, missing, depth, gathers, completed_at, is_dead_letter, failure, slot
+flow, node, callback_url, mode, missing, depth, gathers, completed_at, is_dead_letter, failure, slot
 """
 INSERT = f"insert into jobs(seq, {enqueueing.COLUMNS}, {WAITING_COLUMNS}) {{values}}"
 
 
 INSERT_FRESH = f"""
-insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 28)})
+insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 29)})
 returning seq
 """
 
@@ -53,27 +54,23 @@ class Accepted(NamedTuple):
     stored: Stored
 
 
-def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
+def enqueue(
+    env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int
+) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, each unless its key is held and behind what it waits for."""
     if not any(_is_particular(job) for job in jobs):
-        return (yield from enqueueing.enqueue(env, jobs, atomic=atomic))
-    accepted = yield from accept(env, jobs, atomic=atomic)
+        return (yield from enqueueing.enqueue(env, jobs, atomic=atomic, now=now))
+    accepted = yield from accept(env, jobs, atomic=atomic, now=now)
     return [each.reply for each in accepted]
 
 
 def _is_particular(job: NewJob) -> bool:
-    """Tell whether the job belongs together with others."""
-    return (
-        job.after is not None
-        or job.flow is not None
-        or job.node is not None
-        or job.concurrency_key is not None
-    )
+    """Tell whether the end of the job, or that of another, can concern one or the other."""
+    return bool(job.after or job.flow or job.node or job.callback_url or job.concurrency_key)
 
 
-def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Accepted]]:
+def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[Accepted]]:
     """Store *jobs* of any kind; return also the job for which each place stands."""
-    now = env.clock.now_us()
     ((last,),) = yield Statement(LAST)
     named = {on for job in jobs if job.after for on in job.after.on if isinstance(on, str)}
     batch = _Batch(
@@ -135,15 +132,16 @@ class _Batch:
 
     def _parents(self, after: Dependencies) -> list[Stored]:
         own = len(self.accepted)
-        found: list[Stored] = []
+        found: dict[int, Stored] = {}  # each once: an id, a place and a key may name the same job
         for on in after.on:
             if isinstance(on, int):
-                found.append(self.accepted[check_place(on, own)].stored)
-            elif (parent := self._known.get(on.lower())) is not None:
-                found.append(parent)
+                parent = self.accepted[check_place(on, own)].stored
+            elif on.lower() in self._known:
+                parent = self._known[on.lower()]
             else:
                 raise UnknownDependencyError(on)
-        return found
+            found[parent.seq] = parent
+        return list(found.values())
 
     def _refuse(self, job: NewJob, key: Key, holder: Stored, *, atomic: bool) -> None:
         is_rejected = key.on_duplicate is OnDuplicate.REJECT
@@ -177,7 +175,7 @@ class _Batch:
             now=self._now,
         )
         waiting = waiting_columns(entry, self._now, slot=slot)
-        self._rows.append((seq, *row, job.flow, job.node, *waiting))
+        self._rows.append((seq, *row, job.flow, job.node, job.callback_url, *waiting))
         if slot is not None and state is State.PENDING:
             self._held.append(seq)
         self._edges += [(seq, place, each.seq) for place, each in enumerate(parents)]
@@ -206,6 +204,9 @@ class _Batch:
         yield from link(self._edges)
         admitted = yield from admit(self._env, self._held, self._now, self._tally)
         yield from self._tally.write()
+        ended = [each.stored.seq for each in self.accepted if each.reply.state.is_terminal]
+        if ended:
+            yield from call_back(self._env, ended, self._now)
         entered = {moved.job_id: moved.state for moved in admitted}
         return [_entered(each, entered) for each in self.accepted] if entered else self.accepted
 
@@ -241,11 +242,16 @@ NOTHING = (None,) * 8
 
 
 def waiting_columns(entry: Entry | None, now: int, *, slot: int | None = None) -> tuple[Any, ...]:
-    """Return what WAITING_COLUMNS hold behind flow and node."""
+    """Return what WAITING_COLUMNS hold behind flow, node and callback_url."""
     if entry is None:
         return NOTHING if slot is None else (None, 0, *(None,) * 5, slot)
     waits, decision = entry.waits, entry.decision
-    head = (MODE_NUMBER[waits.mode], waits.missing, waits.depth, int(waits.gathers))
+    head: tuple[Any, ...] = (
+        MODE_NUMBER[waits.mode],
+        waits.missing,
+        waits.depth,
+        int(waits.gathers),
+    )
     if decision is None:
         return (*head, None, None, None, slot)
     is_dead = 1 if decision.state in DEAD else None

@@ -174,12 +174,14 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
         return Pruned(0, request.after)
     now = env.clock.now_us()
     rows = yield Statement(FIRST_AFTER, (request.after,))
-    if not rows or not request.keep or rows[0][1] + seconds_to_us(min(request.keep.values())) > now:
+    shortest = request.shortest
+    if not rows or shortest is None or rows[0][1] + seconds_to_us(shortest) > now:
         return Pruned(0, None)
     start = rows[0][0]
     end_ = start + PRUNE_SCAN - 1
     ended = yield Statement(ENDED_BETWEEN, (start, end_))
-    candidates = [row for row in ended if _is_old(row[2], row[3], request, now)]
+    lanes = yield from env.catalog.lanes({row[1] for row in ended})
+    candidates = [row for row in ended if _is_old(row, lanes[row[1]].type, request, now)]
     held = yield from _held([row[0] for row in candidates if row[4] is not None], now)
     needed = {row[0] for row in (yield Statement(NEEDED, (_seqs(candidates),)))}
     kept = held | needed
@@ -191,12 +193,13 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     return Pruned(len(chosen), end_ if end_ < last else None)
 
 
-def _is_old(number: int, completed_at: int | None, request: PruneRequest, now: int) -> bool:
+def _is_old(row: Row, type: str, request: PruneRequest, now: int) -> bool:
+    _, _, number, completed_at, _ = row
     state = BY_NUMBER[number]
-    keep = request.keep.get(state)
+    keep = request.keep_by_type.get(type, request.keep).get(state)
     if state in LIVE or keep is None or completed_at is None:
         return False
-    return completed_at + seconds_to_us(keep) <= now
+    return bool(completed_at + seconds_to_us(keep) <= now)
 
 
 def _seqs(rows: Sequence[Row]) -> str:

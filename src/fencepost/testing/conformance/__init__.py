@@ -38,11 +38,13 @@ pytest.register_assert_rewrite(
             "cancelling",
             "claiming",
             "concurrency",
+            "crons",
             "concurrency_keys",
             "deadletters",
             "durability",
             "editing",
             "enqueueing",
+            "events",
             "fencing",
             "harness",
             "history",
@@ -67,6 +69,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
@@ -75,11 +78,13 @@ from fencepost.testing.conformance.concurrency_keys import (
     TestKeysAndDependencies,
     TestKeyTurns,
 )
+from fencepost.testing.conformance.crons import TestCrons, TestFiring
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
 from fencepost.testing.conformance.editing import TestEditing
 from fencepost.testing.conformance.enqueueing import TestEnqueueing, TestPayloads
+from fencepost.testing.conformance.events import TestEvents
 from fencepost.testing.conformance.fencing import TestFencing, TestZombies
 from fencepost.testing.conformance.fixtures import colour, h, is_durable
 from fencepost.testing.conformance.history import TestAttempts, TestHistories
@@ -115,19 +120,23 @@ from fencepost.testing.conformance.workers import TestLeading, TestWorkers
 
 __all__ = [
     "TestAttempts",
+    "TestCallbacks",
     "TestCancelling",
     "TestClaiming",
     "TestConcurrency",
     "TestConcurrencyKeys",
+    "TestCrons",
     "TestDeadLetters",
     "TestDependencies",
     "TestDurability",
     "TestEditing",
     "TestEnqueueing",
+    "TestEvents",
     "TestExpiring",
     "TestFailing",
     "TestFencing",
     "TestFinding",
+    "TestFiring",
     "TestHistories",
     "TestKeyTurns",
     "TestKeys",

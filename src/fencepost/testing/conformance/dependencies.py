@@ -355,6 +355,17 @@ class TestDependencies:
         assert followed == [Moved(c, "c", State.DEAD_LETTER, State.PENDING)]
         assert [culprit(h, each) for each in (a, b, c)] == [None, None, b]
 
+    def test_one_that_would_have_been_let_go_is_cancelled_as_it_stood(self, h: Harness) -> None:
+        a = h.submit("a")
+        b = h.submit("b", after=any_of(a))
+        h.advance(7)
+        first, second = h.run(h.store.cancel([a, b]))
+        assert isinstance(first, Moved)
+        assert second == Moved(b, "b", State.CANCELLED, State.PENDING)
+        assert h.get(b).scheduled_at is None
+        counts = {view.name: view.counts for view in h.run(h.store.types())}
+        assert counts == {name: {State.CANCELLED: 1} for name in "ab"}
+
     def test_the_most_urgent_priority_is_inherited(self, h: Harness) -> None:
         """S1-37, S1-69: a dependent inherits the most urgent priority of its dependencies."""
         a = h.submit("a", priority=Priority.CRITICAL)
@@ -402,6 +413,19 @@ class TestDependencies:
         assert h.state(second.job_id) is State.PENDING
         bring(h, existing, State.COMPLETED)
         assert h.state(second.job_id) is State.SCHEDULED
+
+    def test_what_is_named_twice_is_waited_for_once(self, h: Harness) -> None:
+        """An id, the same one in capitals, a place and a key can all mean one job."""
+        existing = h.submit("a", key=Key("k"))
+        _, _, third = h.enqueue(
+            job("a", key=Key("k")),
+            job("a", key=Key("k")),
+            job("c", after=after(0, existing, existing.upper(), 1)),
+        )
+        assert missing(h, third.job_id) == 1
+        assert h.run(h.store.dependents([existing])) == [[third.job_id]]
+        bring(h, existing, State.COMPLETED)
+        assert h.state(third.job_id) is State.SCHEDULED
 
     def test_dependencies_and_dependents_can_be_looked_up(self, h: Harness) -> None:
         a, b = h.submit("a", node="first", flow="f1"), h.submit("b")

@@ -10,8 +10,8 @@ from fencepost.core.idempotency import Key
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.errors import UnknownDependencyError
-from fencepost.store.replies import Loaded
-from fencepost.store.requests import PruneRequest, RetryRequest
+from fencepost.store.replies import Loaded, Spawned
+from fencepost.store.requests import PruneRequest, RetryRequest, Spawn
 from fencepost.testing.conformance.graphs import after, any_of, bring, claim_of, culprit
 from fencepost.testing.conformance.harness import TERMINAL, Harness, job
 from fencepost.testing.conformance.moving import dump, elsewhere, load
@@ -61,6 +61,23 @@ class TestMovingGraphs:
             assert target.state(c) is State.SCHEDULED
             assert target.state(behind) is State.FAILED
             assert culprit(target, behind) == b
+
+    def test_one_that_gathers_moves_with_what_was_spawned_after_it(self, h: Harness) -> None:
+        """C29: it waits for jobs that were submitted later than itself."""
+        for source, target in self._both_ways(h):
+            first, last = source.submit_all(job("a"), job("b", after=after(0, gathers=True)))
+            parent = claim_of(source, "a")
+            new = (job("c", key=Key("spawned")),)
+            [reply] = source.run(source.store.spawn([Spawn(parent.id, parent.lease.token, new)]))
+            assert isinstance(reply, Spawned)
+            spawned = reply.replies[0].job_id
+            source.succeed(parent)
+            records = dump(source)
+            assert records[1].dependencies == (first, spawned)
+            load(target, records)
+            assert dump(target) == records
+            bring(target, spawned, State.COMPLETED)
+            assert target.state(last) is State.SCHEDULED
 
     def test_one_that_waits_for_what_is_not_there_does_not_move(self, h: Harness) -> None:
         for source, target in self._both_ways(h):

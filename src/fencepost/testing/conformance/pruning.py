@@ -145,3 +145,23 @@ class TestPruning:
         assert first.next is not None
         assert prune(h, after=first.next) == Pruned(1, None)
         assert h.run(h.store.get([done])) == [None]
+
+    def test_types_can_have_rules_of_their_own(self, h: Harness) -> None:
+        """Retention by state and by type: a type's own rules stand in the place of the others."""
+        done, own = h.job_in(State.COMPLETED, type="a"), h.job_in(State.COMPLETED, type="b")
+        failed, own_failed = h.job_in(State.FAILED, type="a"), h.job_in(State.FAILED, type="b")
+        kept = h.job_in(State.COMPLETED, type="c")
+        request = PruneRequest(
+            keep={State.COMPLETED: 100.0, State.FAILED: 10.0},
+            keep_by_type={"b": {State.COMPLETED: 10.0}, "c": {}, "unknown": {State.FAILED: 0.0}},
+            limit=10,
+        )
+        h.advance(10)
+        assert h.run(h.store.prune(request)) == Pruned(2, None)
+        assert set(ids(h.find())) == {done, own_failed, kept}
+        h.advance(90)
+        assert h.run(h.store.prune(request)) == Pruned(1, None)
+        assert set(ids(h.find())) == {own_failed, kept}
+        assert {own, failed}.isdisjoint(ids(h.find()))
+        only = PruneRequest(keep={}, keep_by_type={"c": {State.COMPLETED: 0.0}}, limit=10)
+        assert h.run(h.store.prune(only)).count == 1

@@ -11,11 +11,12 @@ from fencepost.core.dependencies import Mode
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Settlement
+from fencepost.core.priority import Priority
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Conflict, Moved, Replayed
-from fencepost.store.requests import ClaimRequest, RetryRequest
-from fencepost.testing.conformance.graphs import after, bring, claim_of, ended, missing
+from fencepost.store.requests import ClaimRequest, Edit, PruneRequest, RetryRequest
+from fencepost.testing.conformance.graphs import after, any_of, bring, claim_of, ended, missing
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, Harness, Run, job
 
 __all__ = ["TestRacingDependencies", "TestReopenedDependencies"]
@@ -103,6 +104,22 @@ class TestReopenedDependencies:
         bring(h, b, State.COMPLETED)
         assert h.state(c) is State.SCHEDULED
 
+    @pytest.mark.parametrize("mode", list(Mode))
+    def test_what_is_kept_no_more_is_not_waited_for(self, h: Harness, mode: Mode) -> None:
+        """A job whose dependencies were pruned is reopened at once: they had ended."""
+        a = h.submit("a")
+        c = h.submit("c", after=after(a, mode=mode))
+        bring(h, a, State.COMPLETED)
+        h.reject(claim_of(h, "c"))
+        h.advance(100)
+        keep = PruneRequest(keep={State.COMPLETED: 10.0}, limit=10)
+        assert h.run(h.store.prune(keep)).count == 1
+        assert h.retry(c) == Moved(c, "c", State.SCHEDULED, State.FAILED)
+        h.reject(claim_of(h, "c"))
+        fresh = h.replay(c)
+        assert isinstance(fresh, Replayed)
+        assert fresh.state is State.SCHEDULED
+
     def test_a_replayed_job_has_the_dependencies_of_the_dead(self, h: Harness) -> None:
         a = h.submit("a")
         c = h.submit("c", after=after(a), flow="f", node="n")
@@ -114,6 +131,35 @@ class TestReopenedDependencies:
         assert (fresh.flow, fresh.node, fresh.state) == ("f", "n", State.SCHEDULED)
         [dependencies] = h.run(h.store.dependencies([fresh.id]))
         assert [each.job_id for each in dependencies] == [a]
+
+    def test_a_replayed_job_is_what_the_dead_one_was(self, h: Harness) -> None:
+        """S3-26: as urgent as it was, though what it waited for has become more so."""
+        a, b = h.submit("a"), h.submit("b")
+        c = h.submit("c", after=any_of(a, b))
+        bring(h, a, State.COMPLETED)
+        h.run(h.store.edit([Edit(b, Priority.CRITICAL)]))
+        h.reject(claim_of(h, "c"))
+        reply = h.replay(c)
+        assert isinstance(reply, Replayed)
+        assert (reply.state, h.get(reply.job_id).priority) == (State.SCHEDULED, Priority.NORMAL)
+        assert h.get(reply.job_id).waits == h.get(c).waits
+
+    @pytest.mark.parametrize("mode", list(Mode))
+    def test_what_was_pruned_is_not_waited_for(self, h: Harness, mode: Mode) -> None:
+        """C26: only what has ended is pruned, so that nobody is forgotten who waited for it."""
+        a = h.submit("a")
+        waiting = [h.submit(type, after=after(a, mode=mode)) for type in ("b", "c")]
+        bring(h, a, State.COMPLETED)
+        for type in ("b", "c"):
+            h.reject(claim_of(h, type))
+        h.advance(10)
+        keep = PruneRequest(keep={State.COMPLETED: 1.0}, limit=10)
+        assert h.run(h.store.prune(keep)).count == 1
+        assert h.retry(waiting[0]).state is State.SCHEDULED
+        reply = h.replay(waiting[1])
+        assert isinstance(reply, Replayed)
+        assert reply.state is State.SCHEDULED
+        assert len(h.claim().jobs) == 2
 
     def test_a_cancelled_retry_reopens_only_itself(self, h: Harness) -> None:
         a, b = h.submit_all(job("a"), job("b", after=after(0)))

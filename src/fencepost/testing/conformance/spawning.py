@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.dependencies import Dependencies
+from fencepost.core.dependencies import Dependencies, Mode
 from fencepost.core.idempotency import Key
 from fencepost.core.job import ClaimedJob, NewJob
 from fencepost.core.lifecycle import State
@@ -15,7 +15,7 @@ from fencepost.core.priority import Priority
 from fencepost.errors import DependencyBreadthError, DependencyDepthError, UnknownDependencyError
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
-from fencepost.store.replies import Duplicate, Enqueued, LeaseLost, Spawned
+from fencepost.store.replies import Duplicate, Enqueued, LeaseLost, Moved, Spawned
 from fencepost.store.requests import Spawn
 from fencepost.testing.conformance.graphs import after, bring, claim_of, culprit, missing
 from fencepost.testing.conformance.harness import NOBODY, TTL, Harness, ids, job
@@ -158,6 +158,82 @@ class TestSpawning:
         assert h.state(last) is State.PENDING
         h.succeed(claim_of(h, "second"))
         assert h.state(last) is State.SCHEDULED
+
+    def test_what_is_spawned_in_vain_ends_what_gathers(self, h: Harness) -> None:
+        """S1-71: also when it was already FAILED: a FAN_IN never passes over a failure."""
+        failed = h.submit("failed")
+        bring(h, failed, State.FAILED)
+        first, last, behind = h.submit_all(
+            job("parent"), job("last", after=gathering(0)), job("behind", after=after(1))
+        )
+        parent = claim_of(h, "parent")
+        reply = spawn(h, parent, child(1), child(2, after=after(failed)))
+        assert [each.state for each in reply.replies] == [State.SCHEDULED, State.FAILED]
+        assert set(reply.followed) == {
+            Moved(last, "last", State.FAILED, State.PENDING),
+            Moved(behind, "behind", State.FAILED, State.PENDING),
+        }
+        assert h.state(last) is h.state(behind) is State.FAILED
+        assert culprit(h, last) == culprit(h, behind) == failed
+        h.succeed(parent)
+        assert h.get(first).state is State.COMPLETED
+
+    def test_one_that_accepts_failures_goes_on_waiting_for_the_others(self, h: Harness) -> None:
+        """C28: the option to accept failures."""
+        failed = h.submit("failed")
+        bring(h, failed, State.FAILED)
+        h.submit("parent")
+        parent = claim_of(h, "parent")
+        last = h.submit("last", after=after(parent.id, mode=Mode.ENDED, gathers=True))
+        spawn(h, parent, child(1), child(2, after=after(failed)))
+        assert missing(h, last) == 2
+        h.succeed(parent)
+        h.succeed(claim_of(h, "child"))
+        assert h.state(last) is State.SCHEDULED
+
+    def test_after_any_gathers_without_waiting_for_more(self, h: Harness) -> None:
+        """S1-61, C26: any one of them, however many more there are."""
+        h.submit("parent")
+        parent = claim_of(h, "parent")
+        last = h.submit("last", after=after(parent.id, mode=Mode.ANY, gathers=True))
+        assert spawn(h, parent, child(1), child(2)).followed == ()
+        assert missing(h, last) == 1
+        h.succeed(claim_of(h, "child"))
+        assert h.state(last) is State.SCHEDULED
+
+    def test_after_any_is_let_go_by_what_had_ended(self, h: Harness) -> None:
+        """C26: any terminal state of any one lets it go."""
+        done = h.submit("child", key=Key("spawn:1"))
+        bring(h, done, State.COMPLETED)
+        h.submit("parent")
+        parent = claim_of(h, "parent")
+        last = h.submit("last", after=after(parent.id, mode=Mode.ANY, gathers=True))
+        reply = spawn(h, parent, child(1))
+        assert reply.followed == (Moved(last, "last", State.SCHEDULED, State.PENDING),)
+        assert claim_of(h, "last").id == last
+
+    def test_nobody_gathers_what_waits_for_itself(self, h: Harness) -> None:
+        """S1-65: no cycle comes about by spawning, on however long a way."""
+        first = h.submit("parent")
+        last = h.submit("last", after=gathering(first))
+        after_last = h.submit("x", after=after(last))
+        parent = claim_of(h, "parent")
+        replies = spawn(
+            h,
+            parent,
+            child(1),
+            child(2, after=after(last)),
+            child(3, after=after(after_last)),
+            child(4, after=after(0, 2)),
+        ).replies
+        assert missing(h, last) == 2
+        h.succeed(parent)
+        h.succeed(claim_of(h, "child"))
+        for expected in (last, after_last, *(each.job_id for each in replies[1:])):
+            assert h.state(expected) is not State.COMPLETED
+        while claimed := h.claim().jobs:
+            h.succeed_all(claimed)
+        assert {each.state for each in h.find()} == {State.COMPLETED}
 
     def test_a_refused_child_leaves_nothing_behind(self, h: Harness) -> None:
         first = h.submit("parent")

@@ -15,7 +15,7 @@ from fencepost.core.lifecycle import State
 from fencepost.core.limits import CLAIM_MAX, WORKER_LEASE_TTL_DEFAULT
 from fencepost.core.task import Task
 from fencepost.store.requests import ClaimRequest
-from fencepost.testing.attempting import Turns, arguments, conclude
+from fencepost.testing.attempting import Turns, arguments, conclude, context_of
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.idempotency.effects import Place, Watch
 from fencepost.testing.idempotency.records import Record
@@ -70,7 +70,10 @@ class Life:
         policy = msgspec.structs.replace(
             new.policy, max_attempts=new.policy.max_attempts + 1, on_system=True
         )
-        self._new = msgspec.structs.replace(new, policy=policy, delay=0.0, run_at=None)
+        # It waits for nobody: what it would wait for is in another store.
+        self._new = msgspec.structs.replace(
+            new, policy=policy, delay=0.0, run_at=None, after=None, flow=None, node=None
+        )
         self._world = world
         self.error: BaseException | None = None
         """What the handler raised last."""
@@ -88,7 +91,7 @@ class Life:
                 job = _claim(store, clock, reply.job_id, self._new.type)
                 if job is None:
                     break
-                context = Context(job, store, clock.monotonic())
+                context = context_of(store, job, self._session.tasks)
                 trail.begin()
                 ended = yield _Attempt(self._task, job, context, trail)
                 if trail.end():

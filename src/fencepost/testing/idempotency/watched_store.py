@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock
@@ -11,7 +11,8 @@ from fencepost.core.payload import decode
 from fencepost.core.shown import shown
 from fencepost.store.plan import Effect, Operation
 from fencepost.store.protocol import Store
-from fencepost.store.replies import Enqueued
+from fencepost.store.recording import new_jobs
+from fencepost.store.replies import Enqueued, EnqueueReply, EventReply, Spawned
 from fencepost.testing.idempotency.effects import SUBMIT, Watch
 from fencepost.testing.idempotency.trail import Trail
 from fencepost.testing.lending import BorrowedStore
@@ -58,10 +59,19 @@ class WatchedStore(BorrowedStore):
 
     def _note(self, operation: Operation[Any], result: Any) -> None:
         """Count the jobs that were stored; a key that was held stored none."""
-        if operation.name == "enqueue" and not self._trail.is_idle:
-            for new, reply in zip(operation.given[0], result, strict=True):
-                if isinstance(reply, Enqueued):
-                    self._watch.note(SUBMIT, _submission_text(new))
+        if self._trail.is_idle:
+            return
+        if operation.name == "spawn":
+            for spawn, reply in zip(operation.given[0], result, strict=True):
+                if isinstance(reply, Spawned):
+                    self._note_stored(spawn.jobs, reply.replies)
+        elif submitted := new_jobs(operation):
+            self._note_stored(submitted, result.jobs if isinstance(result, EventReply) else result)
+
+    def _note_stored(self, jobs: Sequence[NewJob], replies: Sequence[EnqueueReply]) -> None:
+        for new, reply in zip(jobs, replies, strict=True):
+            if isinstance(reply, Enqueued):
+                self._watch.note(SUBMIT, _submission_text(new))
 
 
 def _name_of(operation: Operation[Any]) -> str:

@@ -12,6 +12,10 @@ NAMES = (
     "snapshot",
     "pickup",
     "pickup-busy",
+    "chains",
+    "fan",
+    "diamonds",
+    "chain",
     "limit",
     "keyed",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.cli.benchmarks import keyed
+from fencepost.cli.benchmarks import flowing, keyed
 from fencepost.cli.benchmarks.postgres import draining, limiting, pickup, snapshot, submitting
 from fencepost.cli.benchmarks.postgres.bench import PostgresBench
 from fencepost.cli.benchmarks.suite import Group
@@ -12,6 +12,7 @@ GROUPS: tuple[Group[PostgresBench], ...] = (
     Group(("drain", "drain-2", "backlog", "wal", "cpu"), draining.measure),
     Group(("snapshot",), snapshot.measure),
     Group(("pickup", "pickup-busy"), pickup.measure),
+    Group(("chains", "fan", "diamonds", "chain"), flowing.measure),
     Group(("limit",), limiting.measure),
     Group(("keyed",), keyed.measure),
 )

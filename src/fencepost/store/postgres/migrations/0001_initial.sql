@@ -59,7 +59,8 @@ create table fencepost.job(
   node text,
   mode smallint,
   depth smallint,
-  gathers boolean
+  gathers boolean,
+  callback_url text
 );
 create unique index job_id on fencepost.job(id);
 create index job_lifetime on fencepost.job(expires_at);
@@ -128,6 +129,16 @@ create table fencepost.touched(
   autovacuum_vacuum_cost_delay = 0
 );
 create index touched_slot on fencepost.touched(slot);
+
+-- Jobs whose end is told of by a webhook, and how its delivery is to be stored then. Asked for every
+-- job that ends, so it holds no others.
+create table fencepost.callback(
+  seq bigint primary key,
+  lane integer not null,
+  policy integer not null,
+  max_attempts integer not null,
+  lifetime bigint not null
+);
 
 -- scheduled_at is null for a job that was ready when it was submitted: it is its created_at, and
 -- its run_at is the job's own. The others are found by ready_again.
@@ -271,6 +282,37 @@ create table fencepost.term(
   expires_at timestamptz not null
 ) with (fillfactor = 50);
 
+-- What was sent, and the jobs it came to: [[job id, type, is it a duplicate], ...].
+create table fencepost.event(
+  seq bigint generated always as identity primary key,
+  id uuid not null,
+  name text not null,
+  key text,
+  sent_at timestamptz not null,
+  encoding smallint not null,
+  payload text,
+  payload_bytes bytea,
+  jobs text not null
+);
+create unique index event_id on fencepost.event(id);
+create index event_name on fencepost.event(name, seq);
+create index event_sent on fencepost.event(sent_at, seq);
+
+-- next_tick is the first that was not fired: what is past of it was missed.
+create table fencepost.cron(
+  name text primary key,
+  expression text not null,
+  tz text not null,
+  missed text not null,
+  catch_up integer not null,
+  template text not null,
+  is_paused boolean not null default false,
+  last_tick timestamptz,
+  next_tick timestamptz,
+  declared_at timestamptz not null,
+  changed_at timestamptz not null
+) with (fillfactor = 50);
+
 -- Below its mark an index holds nothing that lives, and nothing can appear there any more, see
 -- `tidy`.
 create table fencepost.pulse(
@@ -409,8 +451,8 @@ begin
     id uuid, lane integer, type text, policy integer, max_attempts integer, delay bigint,
     run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
     tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text, flow text,
-    node text, mode smallint, depth smallint, gathers boolean, missing integer, slot bigint,
-    concurrency_key text, max_running integer
+    node text, mode smallint, depth smallint, gathers boolean, missing integer,
+    callback_url text, callback json, slot bigint, concurrency_key text, max_running integer
   ) loop
     v_seq := nextval('fencepost.seq');
     if j.key is not null and not fencepost.take_key(t, j.type, j.key, v_seq, j.key_window) then
@@ -423,10 +465,14 @@ begin
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
       correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
-      gathers)
+      gathers, callback_url)
     values (v_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
       j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
-      j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers);
+      j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers,
+      j.callback_url);
+    if j.callback is not null then
+      perform fencepost.ask_back(v_seq, j.callback);
+    end if;
     if j.slot is not null then
       insert into fencepost.keyed(seq, slot, max_running, key)
       values (v_seq, j.slot, j.max_running, j.concurrency_key);
@@ -461,6 +507,14 @@ begin
   return array_to_json(v_replies);
 end $$;
 
+-- Have the end of a job told of; p_how is [lane, policy, max_attempts, lifetime] of the delivery.
+create function fencepost.ask_back(p_seq bigint, p_how json) returns void language plpgsql as $$
+begin
+  insert into fencepost.callback(seq, lane, policy, max_attempts, lifetime)
+  values (p_seq, (p_how ->> 0)::integer, (p_how ->> 1)::integer, (p_how ->> 2)::integer,
+    (p_how ->> 3)::bigint);
+end $$;
+
 -- Jobs of flows and jobs that wait for others, whose numbers, keys and places among each other are
 -- settled: `ended` and `failure` are set for one that has ended with what it was to wait for.
 -- Returns the states in which they are stored.
@@ -469,6 +523,7 @@ returns smallint[] language plpgsql set jit = off set plan_cache_mode = force_ge
 declare
   t timestamptz;
   v_states smallint[];
+  v_asked bigint;
 begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
@@ -479,8 +534,8 @@ begin
       run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
       tags jsonb, encoding smallint, payload text, payload_hex text, flow text, node text,
       mode smallint, depth smallint, gathers boolean, missing integer, parents bigint[],
-      ended smallint, failure text, is_dead_letter boolean, slot bigint, concurrency_key text,
-      max_running integer
+      ended smallint, failure text, is_dead_letter boolean, callback_url text, callback json,
+      slot bigint, concurrency_key text, max_running integer
     )
   ), placed as materialized (
     select given.*, coalesce(given.ended, case when given.missing > 0 then 0 when due > t then 2
@@ -489,14 +544,17 @@ begin
   ), stored as (
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
-      correlation_id, tags, encoding, payload, payload_bytes, flow, node, mode, depth, gathers)
+      correlation_id, tags, encoding, payload, payload_bytes, flow, node, mode, depth, gathers,
+      callback_url)
     select seq, id, t, due, t + lifetime * interval '1 microsecond', lane, policy, max_attempts,
       key, key_window, correlation_id, tags, encoding, payload, decode(payload_hex, 'hex'), flow,
-      node, mode, depth, gathers
+      node, mode, depth, gathers, callback_url
     from placed
   ), named as (
     insert into fencepost.keyed(seq, slot, max_running, key)
     select seq, slot, max_running, concurrency_key from placed where slot is not null
+  ), asked as (
+    select fencepost.ask_back(seq, callback) from placed where callback is not null
   ), linked as (
     insert into fencepost.dependency(parent, child, place)
     select x.parent, placed.seq, x.place
@@ -521,8 +579,47 @@ begin
     insert into fencepost.tally(lane, state, count)
     select lane, state, count(*) from placed group by lane, state
   )
-  select array_agg(state order by seq) into v_states from placed;
+  select array_agg(state order by seq), (select count(*) from asked) into v_states, v_asked
+  from placed;
   return v_states;
+end $$;
+
+-- Store the deliveries that tell of the ends of jobs; returns [[id, lane, state], …] of them, or null.
+create function fencepost.call_back(p_now timestamptz, p_ended bigint[]) returns json
+language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+declare
+  t timestamptz;
+  v_told json;
+begin
+  perform pg_current_xact_id();
+  t := coalesce(p_now, clock_timestamp());
+  with told as materialized (
+    select nextval('fencepost.seq') as seq, gen_random_uuid() as id, asked.* from (
+      select c.lane, c.policy, c.max_attempts, c.lifetime, j.correlation_id, json_build_object(
+          'job_id', j.id, 'url', j.callback_url,
+          'state', (array['completed', 'failed', 'dead_letter', 'cancelled'])[d.state - 4],
+          'ended_at', to_char(d.ended_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+          'attempt', d.attempt)::text as payload
+      from fencepost.callback c
+      join fencepost.job j on j.seq = c.seq join fencepost.done d on d.seq = c.seq
+      where c.seq = any (p_ended) order by c.seq
+    ) as asked
+  ), stored as (
+    insert into fencepost.job(
+      seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, correlation_id, payload)
+    select seq, id, t, t, t + lifetime * interval '1 microsecond', lane, policy, max_attempts,
+      correlation_id, payload
+    from told
+  ), in_line as (
+    insert into fencepost.ready(lane, run_at, seq) select lane, t, seq from told
+  ), counted as (
+    insert into fencepost.tally(lane, state, count)
+    select lane, 1, count(*) from told group by lane
+  )
+  select json_agg(json_build_array(id, lane, 1) order by seq) into v_told from told;
+  return v_told;
 end $$;
 
 -- Give keys to jobs; p_keys is [[type, key, seq, window], …]. Returns for each null, or [state, id]
@@ -1069,7 +1166,7 @@ end $$;
 
 -- Record successes; p_groups is [[secret, "{seq,…}", [result, …] or null], …], by secret. Returns
 -- null if that is all there is to say, or {"lost": [[secret, seq], …] of those that were not held,
--- "moved": of those that waited for them, see `count_down`}.
+-- "moved": of those that waited for them, see `count_down`, "told": of webhooks, see `call_back`}.
 create function fencepost.complete(p_now timestamptz, p_groups json) returns json
 language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -1087,6 +1184,7 @@ declare
   v_ended bigint[] := '{}';
   v_moved json;
   v_slots bigint[];
+  v_told json;
 begin
   for g in select value from json_array_elements(p_groups) loop
     -- Element by element: the operator -> would unescape every string, and some cannot be.
@@ -1164,10 +1262,13 @@ begin
   if v_slots <> '{}' or v_moved is not null then
     v_moved := fencepost.admit_after(p_now, v_slots, v_moved);
   end if;
-  if v_lost is null and v_moved is null then
+  if exists (select 1 from fencepost.callback where seq = any (v_ended)) then
+    v_told := fencepost.call_back(p_now, v_ended);
+  end if;
+  if v_lost is null and v_moved is null and v_told is null then
     return null;
   end if;
-  return json_build_object('lost', array_to_json(v_lost), 'moved', v_moved);
+  return json_build_object('lost', array_to_json(v_lost), 'moved', v_moved, 'told', v_told);
 end $$;
 
 -- Give away the slots that a job each has left, and those for which jobs wait that p_moved, the
@@ -1196,7 +1297,8 @@ end $$;
 
 -- Let go of jobs that waited for p_ended, all of which have completed.
 create function fencepost.let_go(p_now timestamptz, p_ended bigint[]) returns json language plpgsql
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_children bigint[];
   v_counts integer[];
@@ -1214,7 +1316,8 @@ end $$;
 create function fencepost.count_down(
   p_now timestamptz, p_seqs bigint[], p_counts integer[]
 ) returns json language plpgsql
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   t timestamptz;
   v_moved json;
@@ -1471,7 +1574,8 @@ create type fencepost.parent as (
 -- not found is looked for again. Not returned: what does not exist. Leases come first and pending
 -- last, which is also the order in which a settlement locks them.
 create function fencepost.hold_parents(p_seqs bigint[]) returns setof fencepost.parent
-language plpgsql set jit = off set enable_seqscan = off as $$
+language plpgsql set jit = off set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
   v_states smallint[];
@@ -1759,6 +1863,7 @@ select
   j.seq, j.id, l.queue, l.type, l.priority, j.lane, j.policy, j.max_attempts, j.created_at,
   j.expires_at, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.flow, j.node,
   j.mode, coalesce(p.missing, 0) as missing, j.depth, j.gathers, k.key as concurrency_key,
+  j.callback_url,
   coalesce(d.state, w.state, p.state, r.state, e.state)::smallint as state,
   coalesce(d.attempt, w.attempt, p.attempt, r.attempt, e.attempt) as attempt,
   coalesce(d.version, w.version, p.version, r.version, e.version) as version,

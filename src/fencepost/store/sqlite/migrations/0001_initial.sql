@@ -53,6 +53,7 @@ create table jobs(
   depth integer,
   gathers integer,
   slot integer,
+  callback_url text,
   payload_encoding integer not null,
   payload blob not null
 );
@@ -65,6 +66,8 @@ create index jobs_lease on jobs(lease_expires_at) where state = 3;
 create index jobs_lifetime on jobs(expires_at) where completed_at is null;
 create index jobs_dead on jobs(completed_at) where is_dead_letter = 1;
 create index jobs_correlation on jobs(correlation_id) where correlation_id is not null;
+-- Asked for every job that ends, so it holds no others.
+create index jobs_callback on jobs(seq) where callback_url is not null;
 create index jobs_flow on jobs(flow) where flow is not null;
 -- Of one concurrency key: those under way are counted here, and those held up stand in line.
 create index jobs_slot on jobs(slot, state, missing, priority, run_at) where slot is not null;
@@ -142,8 +145,39 @@ create table workers(
   info text not null
 ) without rowid;
 
+-- What was sent, and the jobs it came to: [[job id, type, is it a duplicate], ...].
+create table events(
+  seq integer primary key,
+  id blob not null,
+  name text not null,
+  key text,
+  sent_at integer not null,
+  payload_encoding integer not null,
+  payload blob not null,
+  jobs text not null
+);
+
+create unique index events_id on events(id);
+create index events_name on events(name);
+create index events_sent on events(sent_at);
+
 create table terms(
   name text primary key,
   worker text not null,
   expires_at integer not null
+) without rowid;
+
+-- next_tick is the first that was not fired: what is past of it was missed.
+create table crons(
+  name text primary key,
+  expression text not null,
+  tz text not null,
+  missed text not null,
+  catch_up integer not null,
+  template text not null,
+  is_paused integer not null default 0,
+  last_tick integer,
+  next_tick integer,
+  declared_at integer not null,
+  changed_at integer not null
 ) without rowid;

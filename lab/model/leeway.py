@@ -1,0 +1,87 @@
+"""What the specification leaves open, put into one form: orders, cases, and who tells what."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from fencepost.core.job import Job, JobRecord
+from fencepost.core.why import Situation
+from fencepost.store.replies import Claim, Edited, Moved, Settled, Spawned
+from lab.model.calls import Call, Look
+from lab.model.names import NAMED, renamed
+from lab.model.rules import ENDED
+
+MOVING = (Moved, Settled, Spawned)
+"""The answers that tell what followed."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """An answer, and what became of jobs that waited, whoever of the batch told it."""
+
+    answer: Any
+    followed: list[Moved]
+
+
+def settled(call: Call, answer: Any) -> Any:
+    """Put into one order, and one case, what the specification leaves open."""
+    answer = _closed(answer if call.name == "look" else renamed(answer, _lowered))
+    match answer:
+        case list() if call.name in ("settle", "cancel", "expire", "spawn"):
+            return _told(answer)
+        case Claim():
+            recovered = _told(sorted(answer.recovered, key=attrgetter("job_id")))
+            expired = _told(answer.expired)
+            quiet = replace(answer, recovered=recovered.answer, expired=expired.answer)
+            return Told(quiet, recovered.followed + expired.followed)
+        case list() if call.name == "recover":
+            return _told(sorted(answer, key=attrgetter("job_id")))
+        case list() if call.name == "dead_letters":
+            return _by_death(answer)
+        case Look():
+            return replace(answer, letters=_by_death(answer.letters))
+    return answer
+
+
+def _told(replies: list[Any]) -> Told:
+    """Take out of *replies* what followed, and put it into one order."""
+    followed = [moved for reply in replies if isinstance(reply, MOVING) for moved in reply.followed]
+    quiet = [
+        replace(reply, followed=()) if isinstance(reply, MOVING) else reply for reply in replies
+    ]
+    return Told(quiet, sorted(followed, key=attrgetter("job_id")))
+
+
+def _closed(answer: Any) -> Any:
+    """Take out when a job that has ended was last due: not every store remembers it."""
+    match answer:
+        case Job() if answer.state in ENDED:
+            return replace(answer, run_at=answer.created_at)
+        case JobRecord() | Situation() | Edited() if answer.job.state in ENDED:
+            return replace(answer, job=_closed(answer.job))
+        case list():
+            return [_closed(each) for each in answer]
+        case Look():
+            return replace(
+                answer,
+                records=_closed(answer.records),
+                jobs=_closed(answer.jobs),
+                got=_closed(answer.got),
+                situations=_closed(answer.situations),
+            )
+    return answer
+
+
+def _lowered(text: str) -> str:
+    lowered = text.lower()
+    return lowered if lowered.startswith(NAMED[0]) else text
+
+
+def _by_death(letters: list[Any]) -> list[Any]:
+    """Keep the order of death, and put those that died in one instant into the order of ids."""
+    return sorted(
+        sorted(letters, key=attrgetter("job_id")), key=attrgetter("dead_at"), reverse=True
+    )

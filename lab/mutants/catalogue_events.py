@@ -1,0 +1,121 @@
+"""Mutants of events: in each store, in what all stores share, and in what sends them."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+APP_TESTS = "tests/app/test_events.py"
+
+
+def _mutant(name: str, about: str, place: Place, patch: Patch, *tests: str) -> Mutant:
+    return Mutant(f"{place}-{name}", about, place, (patch,), tests or ("TestEvents",))
+
+
+MUTANTS = (
+    _mutant(
+        "event-key-is-dropped",
+        "the key of an event is on record, and on no handler's job",
+        Place.WORKER,
+        Patch(
+            "fencepost.app.event",
+            "options = Options(key=key, key_window=None)",
+            "options = Options(key_window=None)",
+        ),
+        APP_TESTS,
+    ),
+    _mutant(
+        "event-key-outlives-its-job",
+        "the key of an event is held for a day, though its job has ended",
+        Place.WORKER,
+        Patch(
+            "fencepost.app.event",
+            "options = Options(key=key, key_window=None)",
+            "options = Options(key=key)",
+        ),
+        APP_TESTS,
+    ),
+    _mutant(
+        "long-wildcard-means-nothing-too",
+        "`user.**` means `user`",
+        Place.WORKER,
+        Patch(
+            "fencepost.core.events",
+            "if len(words) <= len(wanted):",
+            "if len(words) < len(wanted):",
+        ),
+        "tests/core/test_events.py",
+    ),
+    _mutant(
+        "event-duplicate-is-swallowed",
+        "a handler's job that was there before is left out of the record",
+        Place.MEMORY,
+        Patch(
+            "fencepost.store.recording",
+            "isinstance(reply, Duplicate)) for reply in replies\n",
+            "isinstance(reply, Duplicate)) for reply in replies\n"
+            "        if not isinstance(reply, Duplicate)\n",
+        ),
+    ),
+    _mutant(
+        "event-duplicate-is-called-new",
+        "the record does not say that a handler's job was there before",
+        Place.SQLITE,
+        Patch("fencepost.store.recording", "isinstance(reply, Duplicate)) for", "False) for"),
+    ),
+    _mutant(
+        "event-is-not-recorded",
+        "the jobs of an event are stored, and not its record",
+        Place.MEMORY,
+        Patch(
+            "fencepost.store.memory.events",
+            "        self._add(record)\n        return EventReply",
+            "        return EventReply",
+        ),
+    ),
+    _mutant(
+        "event-stays-though-undone",
+        "a record is not taken back with the operation that made it",
+        Place.MEMORY,
+        Patch(
+            "fencepost.store.memory.events",
+            "        self._journal.note(partial(self._strike, self._last_number, record))\n",
+            "",
+        ),
+    ),
+    _mutant(
+        "event-is-not-recorded",
+        "the jobs of an event are stored, and not its record",
+        Place.SQLITE,
+        Patch(
+            "fencepost.store.sqlite.events",
+            "values(RECORD, [_row(record)])",
+            "values(RECORD, [_row(record)][1:])",
+        ),
+    ),
+    _mutant(
+        "event-outlives-its-retention",
+        "`<` for `<=`: a record is kept an instant too long",
+        Place.SQLITE,
+        Patch("fencepost.store.sqlite.events", "where sent_at <= ?", "where sent_at < ?"),
+    ),
+    _mutant(
+        "event-is-recorded-apart",
+        "the job of an event is committed before its record is written",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.events",
+            "jobs_for(event_id, event, jobs), atomic=True)",
+            "jobs_for(event_id, event, jobs), atomic=False)",
+        ),
+    ),
+    _mutant(
+        "event-pages-repeat-their-last",
+        "a page begins with what the page before ended with",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.events",
+            '("seq < %s::bigint", page.after)',
+            '("seq <= %s::bigint", page.after)',
+        ),
+    ),
+)

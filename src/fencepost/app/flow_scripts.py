@@ -1,0 +1,155 @@
+"""What can be asked of a flow, once for both faces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fencepost.app.job_scripts import cancel_all, result_of
+from fencepost.app.script import Pause, Script
+from fencepost.app.session import Session
+from fencepost.core.arrangement import in_order, unique_names
+from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import Dependency, Job
+from fencepost.core.lifecycle import LIVE, State
+from fencepost.core.limits import CANCEL_ROUNDS, PAGE_MAX, POLL_INTERVAL
+from fencepost.core.names import check_flow
+from fencepost.errors import FlowNotFoundError, JobNotFoundError, WaitTimeoutError
+from fencepost.store.protocol import Topic
+from fencepost.store.replies import Moved, RetryReply
+from fencepost.store.requests import RetryRequest
+
+Ids = Mapping[str, str]
+"""The ids of a flow's jobs by their names there."""
+
+
+def members(session: Session, flow_id: str) -> Script[list[Job]]:
+    """Return every job of a flow, what it spawned included, oldest first."""
+    jobs: list[Job] = []
+    position: int | None = None
+    while True:
+        page = yield session.store.find(JobFilter(flow=flow_id), PageRequest(PAGE_MAX, position))
+        jobs += page.jobs
+        position = page.next
+        if position is None:
+            return jobs[::-1]
+
+
+def get(session: Session, flow_id: str) -> Script[dict[str, Job]]:
+    """Return the jobs of a flow by name, or raise FlowNotFoundError."""
+    jobs = yield from members(session, check_flow(flow_id) or "")
+    if not jobs:
+        raise FlowNotFoundError(flow_id)
+    replaced = _replaced(jobs)
+    present = [job for job in jobs if job.id not in replaced]
+    names = unique_names([(job.node, job.type) for job in present])
+    return dict(zip(names, present, strict=True))
+
+
+def _replaced(jobs: Sequence[Job]) -> set[str | None]:
+    """Return the ids of dead letters in whose place a fresh job stands."""
+    return {job.replay_of for job in jobs}
+
+
+def states(session: Session, ids: Ids) -> Script[dict[str, State]]:
+    """Return the state of each job by name; one that has been pruned is left out."""
+    found = yield from _look(session, ids)
+    return {name: job.state for name, job in found.items() if job is not None}
+
+
+def _look(session: Session, ids: Ids) -> Script[dict[str, Job | None]]:
+    names, found = list(ids), dict[str, Job | None]()
+    for start in range(0, len(names), PAGE_MAX):
+        some = names[start : start + PAGE_MAX]
+        jobs = yield session.store.get([ids[name] for name in some])
+        found.update(zip(some, jobs, strict=True))
+    return found
+
+
+def wait(
+    session: Session, flow_id: str, ids: Ids, timeout: Duration | None
+) -> Script[dict[str, Job | None]]:
+    """Wait until every job of the flow has ended, what it spawned included; return those named."""
+    seconds = None if timeout is None else parse_duration(timeout, name="timeout")
+    deadline = None if seconds is None else session.clock.monotonic() + seconds
+    # Listen before looking: news that comes between the two is then not missed.
+    yield Pause(Topic.SETTLED, 0)
+    live = JobFilter(flow=flow_id, states=tuple(state for state in State if state in LIVE))
+    while True:
+        page = yield session.store.find(live, PageRequest(1))
+        still: Job | None = page.jobs[0] if page.jobs else None
+        if still is None:
+            found = yield from _look(session, ids)
+            # A key may have returned a job of another flow, which goes on.
+            jobs = (job for job in found.values() if job is not None)
+            still = next((job for job in jobs if not job.state.is_terminal), None)
+            if still is None:
+                return found
+        pause = POLL_INTERVAL
+        if deadline is not None and seconds is not None:
+            pause = min(pause, deadline - session.clock.monotonic())
+            if pause <= 0:
+                raise WaitTimeoutError(still.id, seconds, still.state)
+        yield Pause(Topic.SETTLED, pause)
+
+
+def ends(
+    session: Session, flow_id: str, ids: Ids, timeout: Duration | None
+) -> Script[dict[str, State]]:
+    """Wait until the flow has ended, and return how each of its jobs did."""
+    found = yield from wait(session, flow_id, ids, timeout)
+    return {name: job.state for name, job in found.items() if job is not None}
+
+
+def results(
+    session: Session, flow_id: str, ids: Ids, timeout: Duration | None
+) -> Script[dict[str, Any]]:
+    """Wait until the flow has ended, and return every result, or raise for the first failure."""
+    found = yield from wait(session, flow_id, ids, timeout)
+    values = {}
+    for name, job in found.items():
+        if job is None:
+            raise JobNotFoundError(ids[name])
+        values[name] = result_of(session, job)
+    return values
+
+
+def cancel(session: Session, flow_id: str) -> Script[int]:
+    """Cancel every live job of a flow; return how many."""
+    total = 0
+    for _ in range(CANCEL_ROUNDS):
+        # One that runs may spawn another while its flow is being cancelled; but then no more.
+        count = yield from cancel_all(session, JobFilter(flow=flow_id))
+        total += count
+        if not count:
+            break
+    return total
+
+
+def retry(session: Session, flow_id: str) -> Script[int]:
+    """Run again, in one transaction, what failed or was cancelled; return how many were."""
+    jobs = yield from members(session, flow_id)
+    replaced = _replaced(jobs)
+    ended = [
+        job
+        for job in jobs
+        if job.state.is_terminal and job.state is not State.COMPLETED and job.id not in replaced
+    ]
+    if not ended:
+        return 0
+    waiting = [job.id for job in ended if job.waits is not None]
+    found: list[list[Dependency]] = yield session.store.dependencies(waiting)
+    order = _oldest_first([job.id for job in ended], dict(zip(waiting, found, strict=True)))
+    replies: list[RetryReply] = yield session.store.retry([RetryRequest(each) for each in order])
+    return sum(isinstance(reply, Moved) for reply in replies)
+
+
+def _oldest_first(ids: Sequence[str], behind: Mapping[str, Sequence[Dependency]]) -> list[str]:
+    """Return *ids* in order, but what gathers behind the younger jobs that it waits for."""
+    places = {job_id: place for place, job_id in enumerate(ids)}
+    edges = [
+        [places[each.job_id] for each in behind.get(job_id, ()) if each.job_id in places]
+        for job_id in ids
+    ]
+    return [ids[place] for place in in_order(edges)]

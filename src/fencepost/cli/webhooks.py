@@ -1,0 +1,58 @@
+"""``fencepost webhooks``: a secret to sign them with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fencepost.cli.options import json_option
+
+if TYPE_CHECKING:
+    from fencepost.store.replies import Finding, QueueView
+    from fencepost.store.requests import WorkerInfo
+
+
+@click.group()
+def webhooks() -> None:
+    """Webhooks: make a secret to sign them."""
+
+
+@webhooks.command("secret")
+@json_option
+def secret(as_json: bool) -> None:
+    """Print a fresh secret, for the app and for receivers.
+
+    Put it into FENCEPOST_WEBHOOK_SECRETS, or give it to Webhooks(secrets=[…]). To replace an old
+    one, put the fresh one beside it, have receivers take it over, and then remove the old one.
+    """
+    from fencepost.webhooks import new_secret
+
+    made = new_secret()
+    if as_json:
+        from fencepost.cli.output import echo_json
+
+        echo_json({"secret": made})
+        return
+    click.echo(made)
+
+
+def undelivered(queues: list[QueueView], workers: list[WorkerInfo]) -> list[Finding]:
+    """Warn of webhooks that wait for a worker: one of named queues serves theirs only if told."""
+    from fencepost.core.lifecycle import LIVE
+    from fencepost.core.webhook import DELIVERY_QUEUE, DELIVERY_TYPE
+    from fencepost.store.replies import Finding
+
+    counts = next((queue.counts for queue in queues if queue.name == DELIVERY_QUEUE), {})
+    waiting = sum(count for state, count in counts.items() if state in LIVE)
+    is_served = any(
+        DELIVERY_TYPE in worker.types and (worker.queues is None or DELIVERY_QUEUE in worker.queues)
+        for worker in workers
+    )
+    if is_served or not waiting:
+        return []
+    text = (
+        f"{waiting} webhooks wait and no live worker delivers them; start `fencepost worker APP` "
+        f"for an app that has webhook secrets, without --queue or with --queue {DELIVERY_QUEUE}"
+    )
+    return [Finding("warn", "webhooks", text)]

@@ -1,0 +1,91 @@
+"""The task that delivers webhooks: its jobs are stored with the ends that they tell of.
+
+If a process dies before the receiver answered, or after that and before the delivery is settled,
+its lease expires and the same webhook is sent again, under the same ``webhook-id``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from fencepost.core.lifecycle import State
+from fencepost.core.signature import Signature
+from fencepost.core.task import Isolation, Task
+from fencepost.core.webhook import (
+    DELIVERY_POLICY,
+    DELIVERY_QUEUE,
+    DELIVERY_TYPE,
+    Delivery,
+    webhook_body,
+)
+from fencepost.core.webhook_settings import Webhooks
+from fencepost.core.webhook_signature import signed_headers
+from fencepost.errors import InvalidCallbackError, PermanentError
+from fencepost.store.protocol import Store
+from fencepost.worker import Context
+
+if TYPE_CHECKING:
+    from fencepost.delivery.sender import Sender
+
+CONTENT = {"content-type": "application/json", "user-agent": "Fencepost-Webhooks/1"}
+
+
+class Deliverer:
+    """Delivers the webhooks of one app."""
+
+    def __init__(self, webhooks: Webhooks, store: Callable[[], Store]) -> None:
+        self._webhooks = webhooks
+        self._store = store
+        self._sender: Sender | None = None
+
+    def deliver(
+        self,
+        ctx: Context,
+        job_id: str,
+        url: str,
+        state: State,
+        ended_at: Annotated[datetime, Meta(tz=True)],
+        attempt: int,
+    ) -> int:
+        """Send one webhook; return the receiver's status."""
+        delivery = Delivery(job_id=job_id, url=url, state=state, ended_at=ended_at, attempt=attempt)
+        try:
+            # Again, for settings may have changed since it was submitted.
+            callback = self._webhooks.check(url)
+        except InvalidCallbackError as error:
+            raise PermanentError(str(error), code="callback_refused") from None
+        store = self._store()
+        (job,) = store.run(store.get([job_id]))
+        body = webhook_body(delivery, job)
+        headers = signed_headers(
+            self._webhooks.keys,
+            id=ctx.job_id,
+            timestamp=int(store.clock.now().timestamp()),
+            body=body,
+        )
+        return self._sending(store).send(callback, {**CONTENT, **headers}, body)
+
+    def _sending(self, store: Store) -> Sender:
+        """Return what sends; made when first needed, for few processes deliver."""
+        if self._sender is None:
+            from fencepost.delivery.sender import Sender
+
+            self._sender = Sender(self._webhooks, store.clock)
+        return self._sender
+
+
+def delivery_task(webhooks: Webhooks, store: Callable[[], Store]) -> Task:
+    """Return the task that delivers the webhooks of an app whose store *store* returns."""
+    deliver = Deliverer(webhooks, store).deliver
+    return Task(
+        type=DELIVERY_TYPE,
+        function=deliver,
+        signature=Signature(deliver, Context),
+        isolation=Isolation.THREAD,
+        queue=DELIVERY_QUEUE,
+        policy=DELIVERY_POLICY,
+    )

@@ -1,0 +1,153 @@
+"""Fires the crons of an app. Every worker does, and needs no leader for it.
+
+Whoever comes first to a tick fires it: the store moves the cron on and stores the jobs in one
+transaction, and only if it still stands as it was seen. A process that dies before that has
+done nothing, and one that dies after it has done all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from fencepost.core.cron import GRACE, Cron, due
+from fencepost.core.limits import (
+    CRON_DECLARE_INTERVAL,
+    CRON_FIRE_MAX,
+    CRON_JITTER,
+    CRON_LOOK_INTERVAL,
+    CRON_SILENCE,
+)
+from fencepost.errors import StoreError
+from fencepost.observe import names
+from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
+from fencepost.store.crons import CronFire, CronList, CronView, Fired
+from fencepost.store.definitions import definition_of, fire_of, has_same_times
+from fencepost.store.protocol import Store
+
+PAUSE_MIN = 0.005
+PAUSE_AFTER_FAILURE = 1.0
+DECLARE_INTERVAL = timedelta(seconds=CRON_DECLARE_INTERVAL)
+SILENCE = timedelta(seconds=CRON_SILENCE)
+
+
+class Ticker:
+    """Declares the crons of an app, and fires those that are due."""
+
+    def __init__(self, store: Store, crons: Mapping[str, Cron], counters: Counters) -> None:
+        self._store = store
+        self._crons = crons
+        self._counters = counters
+        self._declared: set[str] = set()
+        self._outdated: set[str] = set()
+
+    async def start(self) -> None:
+        """Fire what is due, forever."""
+        while True:
+            await self._store.clock.sleep_async(await self.attempt())
+
+    async def attempt(self) -> float:
+        """Make one step, and outlast a store that is away; return how long to wait."""
+        try:
+            return await self.step()
+        except Exception as error:  # noqa: BLE001 - a tick that cannot be fired now is not lost
+            is_away = isinstance(error, StoreError)
+            level = logging.WARNING if is_away else logging.ERROR
+            log(names.CRON_FAILED, level=level, error=repr(error))
+            self._counters.add(names.CRON_FAILED)
+            return PAUSE_AFTER_FAILURE * self._store.clock.rng.uniform(0.5, 1.0)
+
+    async def step(self) -> float:
+        """Look at the crons, declare and fire what is to be; return how long to wait."""
+        seen, at = await self._look()
+        undeclared = [cron for cron in self._crons.values() if self._is_to_declare(cron, seen)]
+        if undeclared:
+            wanted = [definition_of(cron, seen.now) for cron in undeclared]
+            await self._store.run_async(self._store.declare_crons(wanted))
+            self._declared.update(cron.name for cron in undeclared)
+            seen, at = await self._look()
+        ready = [(cron, row) for cron, row in self._own(seen) if not row.is_paused]
+        fires = _first([_fire(cron, row, seen.now) for cron, row in ready if _is_due(row, seen)])
+        if fires:
+            await self._fire(fires, seen)
+        moved = {fire.name: fire.next_tick for fire in fires}
+        ticks = [moved.get(cron.name, row.next_tick) for cron, row in ready]
+        return self._pause(seen.now, [tick for tick in ticks if tick is not None], at)
+
+    async def _look(self) -> tuple[CronList, float]:
+        """Return the crons as they stand, and our own time at which that was."""
+        seen = await self._store.run_async(self._store.crons())
+        return seen, self._store.clock.monotonic()
+
+    def _own(self, seen: CronList) -> Iterator[tuple[Cron, CronView]]:
+        """Yield the crons of this app that tick as the store says."""
+        for row in seen.crons:
+            cron = self._crons.get(row.name)
+            if cron is not None and has_same_times(cron, row):
+                self._outdated.discard(row.name)
+                yield cron, row
+            elif cron is not None and row.name not in self._outdated:
+                self._outdated.add(row.name)
+                log(names.CRON_OUTDATED, level=logging.WARNING, cron=row.name, now=row.expression)
+
+    def _is_to_declare(self, cron: Cron, seen: CronList) -> bool:
+        """Tell whether a cron is to be written down.
+
+        At the start always: whoever is started last is right about the times. Later, to say that it
+        is still known; or, if those who know other times are gone, to go on with ours.
+        """
+        row = next((row for row in seen.crons if row.name == cron.name), None)
+        if cron.name not in self._declared or row is None or row.declared_at is None:
+            return True
+        patience = DECLARE_INTERVAL if has_same_times(cron, row) else SILENCE
+        return seen.now - row.declared_at >= patience
+
+    async def _fire(self, fires: list[CronFire], seen: CronList) -> None:
+        replies = await self._store.run_async(self._store.fire(fires))
+        for fire, reply in zip(fires, replies, strict=True):
+            late = seen.now - fire.expected
+            if not isinstance(reply, Fired):
+                continue
+            log(names.CRON_FIRED, level=logging.DEBUG, cron=fire.name, jobs=len(fire.jobs))
+            if late >= GRACE:
+                self._counters.add(names.CRON_MISSED, cron=fire.name)
+                log(
+                    names.CRON_MISSED,
+                    level=logging.WARNING,
+                    cron=fire.name,
+                    seconds=late.total_seconds(),
+                    jobs=len(fire.jobs),
+                )
+
+    def _pause(self, now: datetime, ticks: list[datetime], at: float) -> float:
+        """Return how long to wait for the first of *ticks*; not long if somebody may change one.
+
+        Not to the instant: of several workers the first then fires, and the others see it done.
+        """
+        clock = self._store.clock
+        left = min(((tick - now).total_seconds() for tick in ticks), default=CRON_LOOK_INTERVAL)
+        pause = min(left, CRON_LOOK_INTERVAL) - (clock.monotonic() - at)
+        return max(pause, PAUSE_MIN) + clock.rng.uniform(0, CRON_JITTER)
+
+
+def _is_due(row: CronView, seen: CronList) -> bool:
+    return row.next_tick is not None and row.next_tick <= seen.now
+
+
+def _fire(cron: Cron, row: CronView, now: datetime) -> CronFire:
+    assert row.next_tick is not None
+    return fire_of(cron, row.next_tick, due(cron, next_tick=row.next_tick, now=now))
+
+
+def _first(fires: list[CronFire]) -> list[CronFire]:
+    """Return as many as fit into one transaction; the others are still due in the next step."""
+    taken: list[CronFire] = []
+    count = 0
+    for fire in fires:
+        count += len(fire.jobs)
+        if taken and count > CRON_FIRE_MAX:
+            break
+        taken.append(fire)
+    return taken

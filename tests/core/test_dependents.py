@@ -1,0 +1,132 @@
+"""What becomes of a job that waits for others, as a table and as properties."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.core.dependencies import (
+    Dependencies,
+    Mode,
+    check_dependencies,
+    check_depth,
+    check_place,
+)
+from fencepost.core.dependents import Parent, Verdict, enter, judge, propagated, step
+from fencepost.core.job import Category, Failure
+from fencepost.core.lifecycle import TERMINAL, State
+from fencepost.core.priority import Priority
+from fencepost.errors import (
+    DependencyBreadthError,
+    DependencyCycleError,
+    DependencyDepthError,
+    NoDependencyError,
+)
+
+DONE, RUN, FAIL, DEAD, GONE = (
+    State.COMPLETED,
+    State.RUNNING,
+    State.FAILED,
+    State.DEAD_LETTER,
+    State.CANCELLED,
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "states", "verdict"),
+    [
+        (Mode.ALL, [DONE, DONE], Verdict()),
+        (Mode.ALL, [DONE, RUN], Verdict(1)),
+        (Mode.ALL, [RUN, State.PENDING, State.RETRYING], Verdict(3)),
+        (Mode.ALL, [RUN, DEAD, FAIL], Verdict(doom=1)),
+        (Mode.ALL, [GONE], Verdict(doom=0)),
+        (Mode.ALL, [], Verdict()),
+        (Mode.ANY, [RUN, State.DELAYED], Verdict(1)),
+        (Mode.ANY, [RUN, FAIL], Verdict()),
+        (Mode.ANY, [GONE], Verdict()),
+        (Mode.ANY, [DEAD, RUN], Verdict()),
+        (Mode.ANY, [], Verdict()),
+        (Mode.ENDED, [FAIL, GONE, DEAD, DONE], Verdict()),
+        (Mode.ENDED, [FAIL, RUN, State.SCHEDULED], Verdict(2)),
+    ],
+)
+def test_a_job_waits_for_what_its_mode_says(
+    mode: Mode, states: list[State], verdict: Verdict
+) -> None:
+    """S1-60, S1-61, S1-70, C26, C28."""
+    assert judge(mode, states) == verdict
+
+
+@given(
+    mode=st.sampled_from(Mode),
+    ends=st.lists(st.sampled_from(sorted(TERMINAL)), min_size=1, max_size=8),
+)
+def test_counting_down_comes_to_what_judging_all_would(mode: Mode, ends: list[State]) -> None:
+    """However the ends fall, one after the other decides as all at once."""
+    states: list[State] = [RUN] * len(ends)
+    missing = judge(mode, states).missing
+    for place, end in enumerate(ends):
+        states[place] = end
+        verdict = step(mode, missing, end)
+        at_once = judge(mode, states)
+        assert verdict.missing == at_once.missing
+        assert (verdict.doom is None) == (at_once.doom is None)
+        if verdict.doom is not None or verdict.missing == 0:
+            return
+        missing = verdict.missing
+
+
+@pytest.mark.parametrize(
+    ("state", "category"),
+    [(FAIL, Category.PERMANENT), (DEAD, Category.SYSTEM), (GONE, Category.CANCELLED)],
+)
+def test_an_end_passes_on_with_its_first_culprit(state: State, category: Category) -> None:
+    """S1-71, S1-72, S1-73, C27."""
+    first = propagated(state, Failure(Category.TIMEOUT, "slow"), "a")
+    assert first.state is state
+    assert first.failure is not None
+    assert (first.failure.category, first.failure.culprit) == (category, "a")
+    second = propagated(state, first.failure, "b")
+    assert second.failure is not None
+    assert second.failure.culprit == "a"
+    assert second.failure.code == "dependency_failed"
+
+
+def test_a_job_is_as_urgent_as_the_most_urgent_it_waits_for() -> None:
+    """S1-37."""
+    parents = [Parent("a", RUN, Priority.LOW, 3), Parent("b", DONE, Priority.HIGH)]
+    entry = enter(Mode.ALL, Priority.NORMAL, parents)
+    assert entry.priority is Priority.HIGH
+    assert (entry.waits.missing, entry.waits.depth) == (1, 4)
+    assert enter(Mode.ALL, Priority.CRITICAL, parents).priority is Priority.CRITICAL
+
+
+def test_a_hundred_in_a_row_are_the_most() -> None:
+    """S1-66."""
+    assert check_depth(100) == 100
+    with pytest.raises(DependencyDepthError, match="101 jobs"):
+        enter(Mode.ALL, Priority.NORMAL, [Parent("a", RUN, Priority.NORMAL, 100)])
+
+
+def test_a_thousand_at_once_are_the_most() -> None:
+    """S1-67: 1000 ok, 1001 refused; naming one twice counts once."""
+    assert check_dependencies([str(n) for n in range(1_000)] * 2) is not None
+    with pytest.raises(DependencyBreadthError, match="1,001"):
+        check_dependencies([str(n) for n in range(1_001)])
+
+
+def test_any_of_nothing_is_refused_and_all_of_nothing_is_no_wait() -> None:
+    """C26: with zero dependencies reject."""
+    with pytest.raises(NoDependencyError):
+        check_dependencies([], mode=Mode.ANY)
+    assert check_dependencies([]) is None
+    assert check_dependencies(["a", "a"], mode=Mode.ENDED) == Dependencies(("a",), Mode.ENDED)
+
+
+@pytest.mark.parametrize("place", [-1, 2, 3])
+def test_only_what_stands_before_can_be_waited_for(place: int) -> None:
+    """S1-65."""
+    assert check_place(1, 2) == 1
+    with pytest.raises(DependencyCycleError):
+        check_place(place, 2)

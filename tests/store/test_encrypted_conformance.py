@@ -1,0 +1,38 @@
+"""A store with encryption around it passes the same exam as one without, in both colours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fencepost.core.keyring import EncryptionKey, KeyRing
+from fencepost.store.encrypted import encrypted
+from fencepost.store.memory.store import MemoryStore
+from fencepost.store.protocol import Store
+from fencepost.store.sqlite.store import SqliteStore
+from fencepost.testing.clock import FakeClock
+from fencepost.testing.conformance import *  # noqa: F403 - this is how a store author does it
+from fencepost.testing.conformance.harness import MakeStore
+
+KEYS = KeyRing((EncryptionKey("k2", b"2" * 32), EncryptionKey("k1", b"1" * 32)))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture  # type: ignore[no-redef]  # in place of the suite's own
+def is_durable(backend: str) -> bool:
+    return backend != "memory"
+
+
+@pytest.fixture
+def make_store(backend: str, tmp_path: Path) -> MakeStore:
+    def make(clock: FakeClock) -> Store:
+        if backend == "memory":
+            return encrypted(MemoryStore(url="memory://", clock=clock), KEYS)
+        return encrypted(SqliteStore(str(tmp_path / "jobs.db"), clock=clock), KEYS)
+
+    return make
