@@ -29,6 +29,7 @@ ROWS = {
     "drain",
     "drain-4",
     "backlog",
+    "keyed",
     "pickup.p50",
     "pickup.call.p50",
     "pickup.p99",

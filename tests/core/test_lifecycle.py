@@ -27,6 +27,7 @@ LEGAL = {
     (State.PENDING, Event.CANCEL): State.CANCELLED,  # S3-9, S1-73
     (State.PENDING, Event.EXPIRE): State.DEAD_LETTER,  # S1-44
     (State.DELAYED, Event.READY): State.SCHEDULED,  # S1-22
+    (State.DELAYED, Event.HOLD): State.PENDING,  # held up by its concurrency key
     (State.DELAYED, Event.CANCEL): State.CANCELLED,
     (State.DELAYED, Event.EXPIRE): State.DEAD_LETTER,
     (State.SCHEDULED, Event.CLAIM): State.RUNNING,  # S1-23
@@ -41,6 +42,7 @@ LEGAL = {
     (State.RUNNING, Event.CANCEL): State.CANCELLED,  # C20
     (State.RUNNING, Event.EXPIRE): State.DEAD_LETTER,
     (State.RETRYING, Event.READY): State.SCHEDULED,  # S1-28
+    (State.RETRYING, Event.HOLD): State.PENDING,
     (State.RETRYING, Event.EXHAUST): State.DEAD_LETTER,  # S1-29
     (State.RETRYING, Event.CANCEL): State.CANCELLED,
     (State.RETRYING, Event.EXPIRE): State.DEAD_LETTER,
@@ -76,7 +78,7 @@ def test_every_other_event_is_refused_and_says_so(state: State, event: Event) ->
 
 def test_the_pairs_tested_are_all_the_pairs_there_are() -> None:
     """S1-30."""
-    assert len(LEGAL) + len(ILLEGAL) == len(State) * len(Event) == 126
+    assert len(LEGAL) + len(ILLEGAL) == len(State) * len(Event) == 135
 
 
 def test_there_are_nine_states_with_the_names_of_the_model() -> None:

@@ -31,6 +31,7 @@ from fencepost.app.options import Options, retry_fields
 from fencepost.app.session import Session, accepted
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.concurrency import KeyRule, check_rule, parse_max_running_per_key
 from fencepost.core.duration import Duration
 from fencepost.core.events import check_pattern
 from fencepost.core.flow import Graph, Nodes
@@ -156,6 +157,8 @@ class App:
         isolation: Literal["process", "thread", "loop"] | None = None,
         retention: Retention | None = None,
         rate: str | None = None,
+        concurrency_key: KeyRule | None = None,
+        max_running_per_key: int | None = None,
     ) -> TaskDecorator: ...
 
     def task(  # type: ignore[misc]  # mypy asks of keyword-only overload 7 what it does not say
@@ -174,6 +177,8 @@ class App:
         retention: Retention | None = None,
         rate: str | None = None,
         event: str | None = None,  # given by EventHandle.on alone
+        concurrency_key: KeyRule | None = None,
+        max_running_per_key: int | None = None,
     ) -> Any:
         """Make a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``.
 
@@ -185,16 +190,20 @@ class App:
             timeout=timeouts.execution_for(timeout),
             lifetime=timeouts.lifetime if lifetime is None else parse_lifetime(lifetime),
             lease_ttl=parse_lease_ttl(timeouts.lease_ttl if lease_ttl is None else lease_ttl),
+            max_running_per_key=None
+            if max_running_per_key is None
+            else parse_max_running_per_key(max_running_per_key),
         )
         settings = (check_queue(queue), parse_priority(priority), policy)
         own = None if retention is None else check_retention(retention)
         parsed_rate = None if rate is None else parse_rate(rate)
 
         def decorate(decorated: Callable[..., Any]) -> TaskHandle[..., Any]:
+            signature = Signature(decorated, Context)
             task = Task(
                 type=check_own_type(decorated.__name__ if name is None else name),
                 function=decorated,
-                signature=Signature(decorated, Context),
+                signature=signature,
                 isolation=isolation_of(decorated, isolation),
                 queue=settings[0],
                 priority=settings[1],
@@ -202,6 +211,9 @@ class App:
                 retention=own,
                 rate=parsed_rate,
                 event=event,
+                concurrency_key=None
+                if concurrency_key is None
+                else check_rule(concurrency_key, signature),
             )
             self._add(task)
             return TaskHandle(self.session, task, Options())

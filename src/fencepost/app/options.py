@@ -9,12 +9,18 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from fencepost.app.awaited import Awaited, dependencies_of
+from fencepost.core.concurrency import key_of, limit_of
 from fencepost.core.dependencies import Dependencies
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
 from fencepost.core.job import Body, NewJob
 from fencepost.core.limits import KEY_WINDOW_DEFAULT
-from fencepost.core.names import check_correlation_id, check_queue, check_tags
+from fencepost.core.names import (
+    check_concurrency_key,
+    check_correlation_id,
+    check_queue,
+    check_tags,
+)
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.retry import Retry
@@ -38,6 +44,7 @@ class UsingOptions(TypedDict, total=False):
     tags: Mapping[str, str]
     correlation_id: str
     callback_url: str
+    concurrency_key: str
     timeout: Duration
     lease_ttl: Duration
     lifetime: Duration
@@ -64,6 +71,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     correlation_id: str | None = None
     callback_url: str | None = None
+    concurrency_key: str | None = None
     policy: dict[str, Any] = {}
     """The fields of the task's policy that are replaced."""
     after: Dependencies | None = None
@@ -123,6 +131,7 @@ _CHECKS: dict[str, Any] = {
     "key_window": _parse_window,
     "tags": check_tags,
     "correlation_id": check_correlation_id,
+    "concurrency_key": check_concurrency_key,
 }
 
 
@@ -169,6 +178,7 @@ def new_job(task: Task, payload: Body, options: Options) -> NewJob:
     policy: Policy = task.policy
     if options.policy:
         policy = msgspec.structs.replace(policy, **options.policy)
+    concurrency_key, policy = _with_key(task, payload, options, policy)
     key = None
     if options.key is not None:
         key = Key(options.key, options.key_window, options.on_duplicate)
@@ -185,4 +195,18 @@ def new_job(task: Task, payload: Body, options: Options) -> NewJob:
         correlation_id=options.correlation_id,
         callback_url=options.callback_url,
         after=options.after,
+        concurrency_key=concurrency_key,
     )
+
+
+def _with_key(
+    task: Task, payload: Body, options: Options, policy: Policy
+) -> tuple[str | None, Policy]:
+    """Return the job's concurrency key, and its policy with the limit if it has one."""
+    key = options.concurrency_key
+    if key is None and task.concurrency_key is not None:
+        key = key_of(task.concurrency_key, task.signature, payload)
+    limit = None if key is None else limit_of(policy)
+    if limit != policy.max_running_per_key:
+        policy = msgspec.structs.replace(policy, max_running_per_key=limit)
+    return key, policy

@@ -97,6 +97,7 @@ def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
         ("expires", when(job.expires_at)),
         ("key", job.key or ""),
         ("correlation id", job.correlation_id or ""),
+        ("concurrency key", job.concurrency_key or ""),
         ("tags", ", ".join(f"{name}={value}" for name, value in job.tags.items())),
         ("callback", job.callback_url or ""),
         ("replay of", job.replay_of or ""),

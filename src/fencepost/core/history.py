@@ -87,7 +87,10 @@ def _readiness(job: Job, last: Change, until: datetime | None = None) -> Iterato
 
 def _since(job: Job, last: Change) -> Iterator[Change]:
     """Yield what happened after the last attempt, or before the first."""
-    if job.state is State.DELAYED and last.state is not State.DELAYED:
+    if job.is_held:
+        if last.state is not State.PENDING:
+            yield Change(State.PENDING, job.updated_at, "waits for a turn of its concurrency key")
+    elif job.state is State.DELAYED and last.state is not State.DELAYED:
         yield Change(State.DELAYED, job.updated_at, "waits for its time")
     elif job.state is State.SCHEDULED or (job.state.is_terminal and not last.state.is_terminal):
         yield from _readiness(job, last)

@@ -93,6 +93,8 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """Where a webhook goes when the job has ended (S1-109)."""
     id: bytes | None = None
     """Set by a store around a store that has to know it beforehand; refused when a caller does."""
+    concurrency_key: str | None = None
+    """Of the jobs of its type and this key, few run at once: ``policy.max_running_per_key``."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):
@@ -176,6 +178,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     waits: Waits | None = None
     flow: str | None = None
     node: str | None = None
+    concurrency_key: str | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """True while nothing but its concurrency key keeps the job from being claimable."""
+        return (
+            self.state is State.PENDING
+            and self.concurrency_key is not None
+            and (self.waits is None or self.waits.missing == 0)
+        )
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,7 @@ class Event(StrEnum):
     """What can happen to a job."""
 
     READY = "become ready"
+    HOLD = "be held up by its key"
     DELAY = "be delayed"
     CLAIM = "be claimed"
     SUCCEED = "succeed"
@@ -62,6 +63,8 @@ class Event(StrEnum):
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
 LIVE = frozenset(State) - TERMINAL
+ACTIVE = frozenset({State.SCHEDULED, State.RUNNING})
+"""The states in which a job takes up a slot of its concurrency key."""
 DEAD = frozenset({State.FAILED, State.DEAD_LETTER})
 """The states whose jobs stand in the dead-letter list (C7)."""
 
@@ -96,7 +99,8 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.EXHAUST: State.DEAD_LETTER,
         **_ANY_LIVE,
     },
-    State.DELAYED: {Event.READY: State.SCHEDULED, **_ANY_LIVE},
+    # Its time has come, but as many jobs of its concurrency key are under way as may be.
+    State.DELAYED: {Event.READY: State.SCHEDULED, Event.HOLD: State.PENDING, **_ANY_LIVE},
     State.SCHEDULED: {Event.CLAIM: State.RUNNING, **_ANY_LIVE},
     State.RUNNING: {
         Event.SUCCEED: State.COMPLETED,
@@ -107,7 +111,12 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.SNOOZE: State.DELAYED,
         **_ANY_LIVE,
     },
-    State.RETRYING: {Event.READY: State.SCHEDULED, Event.EXHAUST: State.DEAD_LETTER, **_ANY_LIVE},
+    State.RETRYING: {
+        Event.READY: State.SCHEDULED,
+        Event.HOLD: State.PENDING,
+        Event.EXHAUST: State.DEAD_LETTER,
+        **_ANY_LIVE,
+    },
     State.COMPLETED: {},
     State.FAILED: {**_BY_HAND},
     State.DEAD_LETTER: {**_BY_HAND},

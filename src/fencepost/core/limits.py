@@ -12,6 +12,9 @@ TYPE_LENGTH_MAX: Final = 200
 QUEUE_LENGTH_MAX: Final = 100
 KEY_LENGTH_MAX: Final = 256
 CORRELATION_ID_LENGTH_MAX: Final = 256
+CONCURRENCY_KEY_LENGTH_MAX: Final = 256
+RUNNING_PER_KEY_MAX: Final = 10_000
+"""The highest limit that a concurrency key can have."""
 TAG_COUNT_MAX: Final = 32
 TAG_NAME_LENGTH_MAX: Final = 64
 TAG_VALUE_LENGTH_MAX: Final = 256

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost.core.limits import (
+    CONCURRENCY_KEY_LENGTH_MAX,
     CORRELATION_ID_LENGTH_MAX,
     NODE_LENGTH_MAX,
     QUEUE_LENGTH_MAX,
@@ -59,6 +60,11 @@ def check_correlation_id(value: str | None) -> str | None:
     if value is None:
         return None
     return check_name(value, what="correlation_id", limit=CORRELATION_ID_LENGTH_MAX)
+
+
+def check_concurrency_key(value: object) -> str:
+    """Return *value* if it can be a concurrency key, or raise InvalidJobError."""
+    return check_name(value, what="concurrency_key", limit=CONCURRENCY_KEY_LENGTH_MAX)
 
 
 def check_flow(value: str | None) -> str | None:

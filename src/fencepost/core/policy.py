@@ -24,6 +24,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """From submission (or a retry by hand) to the end, whatever happens between."""
     lease_ttl: float | None = None
     """Set when the task wants leases of its own length, whoever claims it."""
+    max_running_per_key: int | None = None
+    """How many jobs of its type and concurrency key may be under way; None without a key."""
 
 
 DEFAULT_POLICY = Policy()

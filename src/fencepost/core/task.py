@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from fencepost.core.concurrency import KeyRule
 from fencepost.core.names import DEFAULT_QUEUE
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
@@ -45,6 +46,8 @@ class Task:
     """How often its jobs may start, over all workers; None: as often as there are slots."""
     event: str | None = None
     """The pattern of the events for which jobs of this task are made."""
+    concurrency_key: KeyRule | None = None
+    """Finds the concurrency key of a job in its arguments."""
 
     @property
     def is_async(self) -> bool:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from fencepost.core.concurrency import limit_of
 from fencepost.core.dependencies import Mode
 from fencepost.core.duration import format_duration
 from fencepost.core.envelope import shown_text
@@ -42,6 +43,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """True when a live worker serves this type on this queue."""
     dependencies: tuple[Dependency, ...] = ()
     """What a PENDING job waits for, in order."""
+    key_active: int = 0
+    """Jobs of its type and concurrency key that are claimable or running."""
 
 
 def explain(situation: Situation) -> list[Reason]:
@@ -51,9 +54,20 @@ def explain(situation: Situation) -> list[Reason]:
         return [_explain_end(job)]
     if job.state is State.RUNNING:
         return [_explain_running(situation)]
+    if job.is_held:
+        return [_explain_held(situation)]
     if job.state is State.PENDING:
         return [_explain_pending(situation)]
     return [*_waiting_for_time(situation), *_obstacles(situation)] or [_in_line(situation)]
+
+
+def _explain_held(situation: Situation) -> Reason:
+    job = situation.job
+    return Reason(
+        "pending_key",
+        f"key {job.concurrency_key!r} of type {job.type!r} has {situation.key_active} of at most "
+        f"{limit_of(job.policy)} jobs under way; it waits for its turn",
+    )
 
 
 SHOWN_DEPENDENCIES = 3

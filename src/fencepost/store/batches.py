@@ -1,13 +1,38 @@
-"""The order inside a batch of settlements."""
+"""What the replies to a batch say together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from fencepost.core.lifecycle import State
-from fencepost.store.replies import Settled, SettleReply
+from fencepost.store.replies import Moved, Settled, SettleReply
+
+Reply = TypeVar("Reply")
+
+
+def with_admitted(replies: Sequence[Reply], admitted: Sequence[Moved]) -> list[Reply]:
+    """Return *replies* to a batch, with those told who got a slot of their key in the same breath.
+
+    One that was moved by the batch itself is told by its own reply; the others by the first.
+    """
+    told = list(replies)
+    if not admitted:
+        return told
+    entered = {each.job_id: each for each in admitted}
+    first: int | None = None
+    for place, reply in enumerate(told):
+        if isinstance(reply, (Moved, Settled)):
+            first = place if first is None else first
+            own = entered.pop(reply.job_id, None)
+            if own is not None:
+                told[place] = replace(reply, state=own.state)
+    teller = None if first is None else told[first]
+    if first is not None and entered and isinstance(teller, (Moved, Settled)):
+        told[first] = replace(teller, followed=(*teller.followed, *entered.values()))
+    return told
 
 
 def told_in_order(replies: Iterable[SettleReply]) -> list[SettleReply]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from fencepost.core.job import JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import DUMP_BYTES
@@ -23,6 +25,14 @@ def loadable(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
             )
         found.setdefault(job.id, record)
     return found
+
+
+def held_up(record: JobRecord) -> JobRecord:
+    """Have a job wait here for a slot of its key, whether or not it had one where it was."""
+    job = record.job
+    if job.concurrency_key is None or job.state is not State.SCHEDULED:
+        return record
+    return replace(record, job=replace(job, state=State.PENDING, scheduled_at=None))
 
 
 def needs_key(record: JobRecord) -> bool:

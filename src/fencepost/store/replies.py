@@ -41,7 +41,7 @@ class Moved(msgspec.Struct, gc=False, frozen=True):
     state: State
     was: State
     followed: tuple[Moved, ...] = ()
-    """What became of jobs that waited for it; of several in one batch, told by any one of them."""
+    """What became of jobs that waited for it, or for its slot; of a batch, any one tells all."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Settled(msgspec.Struct, gc=False, frozen=True):
     type: str
     state: State
     followed: tuple[Moved, ...] = ()
-    """What became of jobs that waited for it; of several in one batch, told by any one of them."""
+    """What became of jobs that waited for it, or for its slot; of a batch, any one tells all."""
 
 
 class AlreadySettled(msgspec.Struct, gc=False, frozen=True):

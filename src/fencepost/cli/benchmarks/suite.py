@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from fencepost.cli.benchmarks import (
     draining,
     flowing,
+    keyed,
     memory,
     pickup,
     rating,
@@ -32,6 +33,7 @@ class Group(NamedTuple, Generic[B]):
 GROUPS: tuple[Group[SqliteBench], ...] = (
     Group(("submit", "submit-async", "submit-many"), submitting.measure),
     Group(("drain", "drain-4", "backlog"), draining.measure),
+    Group(("keyed",), keyed.measure),
     Group(("pickup",), pickup.measure),
     Group(("chains", "fan", "diamonds", "chain"), flowing.measure),
     Group(("rate",), rating.measure),

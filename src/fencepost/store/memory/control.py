@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PRUNE_SCAN
+from fencepost.store.batches import with_admitted
 from fencepost.store.memory import moves
+from fencepost.store.memory.admission import admit
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.record import Changes, Record
 from fencepost.store.memory.views import job_of
@@ -36,7 +38,7 @@ def cancel(jobs: Jobs, job_ids: Sequence[str], now: int) -> list[CancelReply]:
             replies.append(NotFound(job_id))
         else:
             replies.append(moved.pop(record.id, Conflict(record.id, record.state)))
-    return replies
+    return with_admitted(replies, admit(jobs, now))
 
 
 def discard(jobs: Jobs, job_id: str) -> DiscardReply:

@@ -7,8 +7,8 @@ from itertools import islice
 
 from fencepost.core.instants import from_us_or_none, to_us
 from fencepost.core.job import JobRecord
-from fencepost.core.lifecycle import State
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
+from fencepost.store.memory.admission import admit, hold
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import judge_again
 from fencepost.store.memory.record import Record
@@ -53,10 +53,12 @@ def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
             replies.append(Present(job.id))
             continue
         new = _record_of(jobs, record, has_key=_takes_key(jobs, record, now))
+        hold(new)
         jobs.add(new)
         added.append((new, record))
         replies.append(Loaded(job.id))
     _link_all(jobs, added, now)
+    admit(jobs, now)
     if any(record.is_dead_letter for record in records):
         _order_dead(jobs)
     return replies
@@ -70,7 +72,7 @@ def _link_all(jobs: Jobs, added: Sequence[tuple[Record, JobRecord]], now: int) -
     for new, record in added:
         _link(jobs, new, record.dependencies)
     for new, _ in added:
-        if new.state is State.PENDING:
+        if new.is_waiting_for_others:
             judge_again(jobs, new, now)
 
 
@@ -79,7 +81,7 @@ def _link(jobs: Jobs, record: Record, dependencies: Sequence[str]) -> None:
         parent = jobs.get(job_id)
         if parent is not None:
             jobs.link(record, parent)
-        elif record.state is State.PENDING:
+        elif record.is_waiting_for_others:
             raise UnknownDependencyError(job_id)
 
 
@@ -132,6 +134,7 @@ def _record_of(jobs: Jobs, record: JobRecord, *, has_key: bool) -> Record:
         flow=job.flow,
         node=job.node,
         callback_url=job.callback_url,
+        concurrency_key=job.concurrency_key,
     )
 
 

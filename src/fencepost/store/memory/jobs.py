@@ -17,6 +17,7 @@ from fencepost.store.memory.lanes import Lanes
 from fencepost.store.memory.line import Entry, Line
 from fencepost.store.memory.record import NOWHERE, Changes, Place, Record, place_of
 from fencepost.store.memory.roll import Roll
+from fencepost.store.memory.slots import Scope, Slots
 from fencepost.store.protocol import Topic
 
 
@@ -34,6 +35,7 @@ class Jobs:
         self.leases = Line()
         self.lifetimes = Line()
         self.counts = Counts()
+        self.slots = Slots()
         self.queue_names: set[str] = set()
         """Every queue that has had a job, also when all of them have been pruned."""
         self.type_names: set[str] = set()
@@ -174,6 +176,8 @@ class Jobs:
             self._change_death(record, old.dead_number, new.dead_number)
         if new.holds_key != old.holds_key:
             self._change_key(record, new.holds_key)
+        if record.concurrency_key is not None:
+            self._change_slot((record.type, record.concurrency_key), old, new)
 
     def _count(self, record: Record, old: State | None, new: State | None) -> None:
         if old is not None:
@@ -202,6 +206,15 @@ class Jobs:
             self._by_key[record.type, record.key] = record
         else:
             del self._by_key[record.type, record.key]
+
+    def _change_slot(self, scope: Scope, old: Place, new: Place) -> None:
+        if new.is_active != old.is_active:
+            self.slots.take(scope, 1 if new.is_active else -1)
+        if new.held != old.held:
+            if old.held is not None:
+                self.slots.leave(scope, old.held)
+            if new.held is not None:
+                self.slots.join(scope, new.held)
 
 
 def _move(line: Line, old: Entry | None, new: Entry | None) -> None:

@@ -12,6 +12,8 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, ClaimedJob, Failure
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.store.batches import with_admitted
+from fencepost.store.memory.admission import admit, held
 from fencepost.store.memory.callbacks import call_back
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.line import Line
@@ -90,7 +92,8 @@ def recover(jobs: Jobs, limit: int, rng: Random, now: int) -> list[Moved]:
         followed = apply(jobs, record, decision, now=now, settled_token=None)
         return Moved(record.id, record.type, record.state, State.RUNNING, followed)
 
-    return [take_back(record) for record in _up_to(now, jobs, jobs.leases, limit)]
+    moved = [take_back(record) for record in _up_to(now, jobs, jobs.leases, limit)]
+    return with_admitted(moved, admit(jobs, now))
 
 
 def expire(jobs: Jobs, limit: int, now: int) -> list[Moved]:
@@ -101,7 +104,7 @@ def expire(jobs: Jobs, limit: int, now: int) -> list[Moved]:
     def end(record: Record) -> Moved:
         return _end(jobs, record, Event.EXPIRE, LIFETIME_EXCEEDED, AttemptOutcome.FAILED, now)
 
-    return end_each(outlived, end)
+    return with_admitted(end_each(outlived, end), admit(jobs, now))
 
 
 def end_each(records: Sequence[Record], end: Callable[[Record], Moved]) -> list[Moved]:
@@ -120,15 +123,17 @@ def depth_of(record: Record) -> int:
 
 
 def promote(jobs: Jobs, limit: int, now: int) -> list[Moved]:
-    """Make jobs claimable whose time has come."""
+    """Make jobs claimable whose time has come, as far as their concurrency keys allow."""
 
     def make_ready(record: Record) -> Moved:
         was = record.state
-        state = advance(was, Event.READY)
-        jobs.change(record, state=state, scheduled_at=now, updated_at=now)
-        return Moved(record.id, record.type, state, was)
+        ready: Changes = {"state": advance(was, Event.READY), "scheduled_at": now}
+        ready["updated_at"] = now
+        jobs.change(record, **held(record, ready, Event.HOLD))
+        return Moved(record.id, record.type, record.state, was)
 
-    return [make_ready(record) for record in _up_to(now, jobs, jobs.due, limit)]
+    moved = [make_ready(record) for record in _up_to(now, jobs, jobs.due, limit)]
+    return with_admitted(moved, admit(jobs, now))
 
 
 def _up_to(now: int, jobs: Jobs, line: Line, limit: int) -> Iterator[Record]:
@@ -184,7 +189,7 @@ def _enter(
 def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
     """Let go, or end, the jobs that waited for one that has ended, and those behind them."""
     for child in jobs.children(ended):
-        if child.state is not State.PENDING:
+        if not child.is_waiting_for_others:
             continue
         assert child.waits is not None
         missing, doom = step(child.waits.mode, child.waits.missing, ended.state)
@@ -196,7 +201,7 @@ def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
         elif missing:
             jobs.change(child, waits=replace(child.waits, missing=missing))
         else:
-            yield let_go(jobs, child, now)
+            yield from let_go(jobs, child, now)
 
 
 def end_with(jobs: Jobs, record: Record, decision: Decision, now: int) -> Moved:
@@ -205,10 +210,15 @@ def end_with(jobs: Jobs, record: Record, decision: Decision, now: int) -> Moved:
     return _end(jobs, record, decision.event, decision.failure, decision.outcome, now)
 
 
-def let_go(jobs: Jobs, record: Record, now: int) -> Moved:
-    """Let a job that waited for others take its place in line, or wait for its own time."""
+def let_go(jobs: Jobs, record: Record, now: int) -> tuple[Moved, ...]:
+    """Let a job that waited for others take its place in line, or wait for its time or its key.
+
+    Return that it moved; nothing if it goes on waiting, now for its key.
+    """
     assert record.waits is not None
     state = advance(State.PENDING, Event.READY if record.run_at <= now else Event.DELAY)
+    if state is State.SCHEDULED and record.concurrency_key is not None:
+        state = State.PENDING
     changes: Changes = {
         "state": state,
         "run_at": max(record.run_at, now),
@@ -218,7 +228,7 @@ def let_go(jobs: Jobs, record: Record, now: int) -> Moved:
     if state is State.SCHEDULED:
         changes["scheduled_at"] = now
     jobs.change(record, **changes)
-    return Moved(record.id, record.type, state, State.PENDING)
+    return () if record.is_held else (Moved(record.id, record.type, state, State.PENDING),)
 
 
 def judge_again(jobs: Jobs, record: Record, now: int) -> None:

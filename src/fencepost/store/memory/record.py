@@ -7,7 +7,7 @@ from typing import NamedTuple, TypedDict
 
 from fencepost.core.dependencies import Waits
 from fencepost.core.job import Attempt, Body, Failure, Progress
-from fencepost.core.lifecycle import State
+from fencepost.core.lifecycle import ACTIVE, State
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.store.memory.line import Entry
@@ -28,6 +28,10 @@ class Place(NamedTuple):
     dead_number: int | None = None
     """On the dead-letter list."""
     holds_key: bool = False
+    is_active: bool = False
+    """Takes up a slot of its concurrency key."""
+    held: Entry | None = None
+    """Among those of its concurrency key that wait for a slot."""
 
 
 NOWHERE = Place()
@@ -51,6 +55,7 @@ class Record:
     flow: str | None = None
     node: str | None = None
     callback_url: str | None = None
+    concurrency_key: str | None = None
 
     priority: Priority
     tags: dict[str, str]
@@ -88,6 +93,20 @@ class Record:
     def line_entry(self) -> Entry:
         """Return what decides the job's place in its queue (C14)."""
         return (int(self.priority), self.run_at, self.seq)
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether nothing but its concurrency key keeps the job from being claimable."""
+        return (
+            self.state is State.PENDING
+            and self.concurrency_key is not None
+            and (self.waits is None or not self.waits.missing)
+        )
+
+    @property
+    def is_waiting_for_others(self) -> bool:
+        """Tell whether the job waits for jobs that it depends on."""
+        return self.state is State.PENDING and self.waits is not None and self.waits.missing > 0
 
     def is_leased_by(self, token: str, now: int) -> bool:
         """Tell whether *token* owns the job at *now*; at the very expiry nobody does (C10)."""
@@ -140,6 +159,8 @@ def place_of(record: Record) -> Place:
         lifetime=None if state.is_terminal else (record.expires_at, seq),
         dead_number=record.dead_number,
         holds_key=record.holds_key,
+        is_active=record.concurrency_key is not None and state in ACTIVE,
+        held=record.line_entry if record.is_held else None,
     )
 
 

@@ -93,6 +93,7 @@ def situation(
         jobs_ahead=_jobs_ahead(jobs, record),
         has_worker=any(_serves(worker, record) for worker in workers),
         dependencies=tuple(dependencies(jobs, record)) if record.state is State.PENDING else (),
+        key_active=jobs.slots.active((record.type, record.concurrency_key or "")),
     )
 
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from fencepost.clock import Clock
 from fencepost.core.dependents import gather
-from fencepost.core.lifecycle import State
 from fencepost.core.limits import DEPENDENCY_COUNT_MAX
 from fencepost.errors import DependencyBreadthError
+from fencepost.store.memory.admission import admit
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.leases import lost
 from fencepost.store.memory.moves import end_with, let_go
@@ -30,8 +30,9 @@ def spawn(jobs: Jobs, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:
     spawned = [jobs.get(job_id) for job_id in dict.fromkeys(each.job_id for each in replies)]
     followed: list[Moved] = []
     for gatherer in jobs.children(record):
-        if gatherer.state is State.PENDING and gatherer.waits and gatherer.waits.gathers:
+        if gatherer.is_waiting_for_others and gatherer.waits and gatherer.waits.gathers:
             followed += _gather(jobs, gatherer, [each for each in spawned if each], now)
+    followed += admit(jobs, now)
     return Spawned(record.id, tuple(replies), tuple(followed))
 
 
@@ -53,7 +54,7 @@ def _gather(jobs: Jobs, gatherer: Record, spawned: Sequence[Record], now: int) -
     if entry.decision is not None:
         moved = end_with(jobs, gatherer, entry.decision, now)
         return [replace(moved, followed=()), *moved.followed]
-    return [] if entry.waits.missing else [let_go(jobs, gatherer, now)]
+    return [] if entry.waits.missing else list(let_go(jobs, gatherer, now))
 
 
 def _waits_for(jobs: Jobs, record: Record, other: Record) -> bool:

@@ -16,6 +16,7 @@ from fencepost.core.outcome import Settlement
 from fencepost.core.rate import Rate
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
+from fencepost.store.batches import with_admitted
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.memory import (
     claiming,
@@ -27,6 +28,7 @@ from fencepost.store.memory import (
     spawning,
     submission,
 )
+from fencepost.store.memory.admission import admit
 from fencepost.store.memory.bells import Bells
 from fencepost.store.memory.crons import Crons
 from fencepost.store.memory.events import Events
@@ -122,7 +124,9 @@ class MemoryStore(Store):
                 result = run_plan(operation.start(), NoEngine())
             except BaseException:
                 self._journal.undo()
+                self._jobs.slots.forget_touches()
                 raise
+            assert self._jobs.slots.is_quiet, "a slot may have come free, and nobody looked"
             topics = self._journal.keep()
         self._bells.ring(topics)
         return result
@@ -182,7 +186,7 @@ class MemoryStore(Store):
         now = self.clock.now_us()
         replies = [leases.settle(self._jobs, settlement, now) for settlement in settlements]
         self._announce_room()
-        return replies
+        return with_admitted(replies, admit(self._jobs, now))
 
     @operation(Effect.WRITE)
     def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
@@ -238,7 +242,9 @@ class MemoryStore(Store):
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
         yield from ()
         now = self.clock.now_us()
-        return [control.edit(self._jobs, edit, now) for edit in edits]
+        replies = [control.edit(self._jobs, edit, now) for edit in edits]
+        self._jobs.slots.forget_touches()  # nobody left a slot, whoever is first now
+        return replies
 
     @operation(Effect.WRITE)
     def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:

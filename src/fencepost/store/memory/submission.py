@@ -15,6 +15,8 @@ from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import Encoding, NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
+from fencepost.store.batches import with_admitted
+from fencepost.store.memory.admission import admit, held, hold
 from fencepost.store.memory.callbacks import call_back
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import depth_of
@@ -45,7 +47,11 @@ def enqueue(
         reply, record = _enqueue(jobs, clock, each, parents, atomic=atomic, now=now)
         replies.append(reply)
         stored.append(record)
-    return replies
+    admit(jobs, now)
+    return [
+        replace(reply, state=record.state) if record.concurrency_key is not None else reply
+        for reply, record in zip(replies, stored, strict=True)
+    ]
 
 
 def _parents(jobs: Jobs, new: NewJob, stored: Sequence[Record], place: int) -> list[Record]:
@@ -88,6 +94,7 @@ def _add_behind(
     now: int,
 ) -> None:
     """Store a new job behind those that it waits for, if any, or raise DependencyDepthError."""
+    hold(record)
     if after is None or not parents:
         jobs.add(record)
         return
@@ -143,6 +150,7 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
         flow=new.flow,
         node=new.node,
         callback_url=new.callback_url,
+        concurrency_key=new.concurrency_key,
     )
 
 
@@ -165,9 +173,11 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
     was = record.state
     if record.key is not None:
         jobs.vacate_key(record)
-    jobs.change(record, **_reopened(record, request, waits, now))
+    reopened = _reopened(record, request, waits, now)
+    jobs.change(record, **held(record, reopened, Event.REOPEN_WAITING))
     _hold_up_again(jobs, record)
-    return Moved(record.id, record.type, record.state, was)
+    moved = Moved(record.id, record.type, record.state, was)
+    return with_admitted([moved], admit(jobs, now))[0]
 
 
 def _waits_again(jobs: Jobs, record: Record) -> Waits | Conflict | None:
@@ -185,7 +195,7 @@ def _hold_up_again(jobs: Jobs, reopened: Record) -> None:
     """Have those wait again for a job that they had counted as ended."""
     for child in jobs.children(reopened):
         waits = child.waits
-        if child.state is State.PENDING and waits is not None and waits.mode is Mode.ENDED:
+        if child.is_waiting_for_others and waits is not None and waits.mode is Mode.ENDED:
             jobs.change(child, waits=replace(waits, missing=waits.missing + 1))
 
 
@@ -232,9 +242,11 @@ def replay(jobs: Jobs, request: Replay, now: int) -> ReplayReply:
         return duplicate
     fresh = _copy_of(jobs, dead, request, waits, now)
     jobs.change(dead, dead_number=None)
+    hold(fresh)
     jobs.add(fresh)
     for parent in jobs.parents(dead):
         jobs.link(fresh, parent)
+    admit(jobs, now)
     return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
 
 
@@ -266,6 +278,7 @@ def _copy_of(jobs: Jobs, dead: Record, request: Replay, waits: Waits | None, now
         node=dead.node,
         waits=waits,
         callback_url=dead.callback_url,
+        concurrency_key=dead.concurrency_key,
     )
 
 

@@ -54,6 +54,7 @@ def job_of(record: Record, now: int) -> Job:
         waits=waits_of(record),
         flow=record.flow,
         node=record.node,
+        concurrency_key=record.concurrency_key,
     )
 
 

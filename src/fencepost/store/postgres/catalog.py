@@ -180,6 +180,8 @@ class Env(NamedTuple):
 
     clock: Clock
     catalog: Catalog
+    is_joined: bool = False
+    """In a transaction of somebody else's, which ends nobody knows when."""
 
     @property
     def rng(self) -> Random:

@@ -19,7 +19,9 @@ from fencepost.core.outcome import Decision
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
 from fencepost.errors import ConfigurationError, IllegalTransition, StoreUnavailableError
+from fencepost.store.batches import with_admitted
 from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import end
 from fencepost.store.postgres.looking import get
@@ -60,8 +62,10 @@ B = TypeVar("B")
 FIND = "select id::text, seq from fencepost.job where id = any (%s::uuid[])"
 STATES = "select seq, state from fencepost.jobs where seq = any (%s::bigint[])"
 FIND_TERMINAL = """
-select job.seq, job.lane, job.policy, job.key, job.key_window, job.mode, done.state, done.attempt
+select job.seq, job.lane, job.policy, job.key, job.key_window, job.mode, done.state, done.attempt,
+  keyed.slot is not null
 from fencepost.job join fencepost.done on done.seq = job.seq
+left join fencepost.keyed on keyed.seq = job.seq
 where job.id = %s::uuid for update of done
 """
 STATE = "select state from fencepost.jobs where id = %s::uuid"
@@ -83,12 +87,14 @@ from given where seq = %s
 """
 # Those wait again for it that had counted it as ended.
 HOLD_UP_AGAIN = """
-update fencepost.pending set missing = missing + 1 where mode = %s and seq = any (array(
+update fencepost.pending set missing = missing + 1
+where mode = %s and slot is null and seq = any (array(
   select child from fencepost.dependency where parent = %s))
 """
 FIND_DEAD = """
-select job.seq, job.id::text, job.lane, job.policy, job.key, job.encoding, job.mode
+select job.seq, job.id::text, job.lane, job.policy, job.key, job.encoding, job.mode, keyed.slot
 from fencepost.job join fencepost.done on done.seq = job.seq
+left join fencepost.keyed on keyed.seq = job.seq
 where job.id = %s::uuid and done.is_dead_letter for update of done
 """
 # What the dead job still holds passes on to the fresh one.
@@ -111,9 +117,11 @@ lateral (
     'mode', job.mode, 'depth', job.depth, 'gathers', job.gathers, 'missing', %s::integer,
     'callback_url', job.callback_url, 'callback', (
       select json_build_array(c.lane, c.policy, c.max_attempts, c.lifetime)
-      from fencepost.callback c where c.seq = job.seq)
-  ))) as reply
-  from fencepost.job join fencepost.lane on lane.lane = job.lane where job.seq = %s
+      from fencepost.callback c where c.seq = job.seq),
+    'slot', keyed.slot, 'concurrency_key', keyed.key, 'max_running', keyed.max_running
+  )), false) as reply
+  from fencepost.job join fencepost.lane on lane.lane = job.lane
+  left join fencepost.keyed on keyed.seq = job.seq where job.seq = %s
 ) as copy
 """
 COPY_DEPENDENCIES = """
@@ -181,7 +189,9 @@ with given as (
   select pending.seq, pending.lane from given join fencepost.pending on pending.seq = given.seq
   for update of pending
 ), moved as (
-  update fencepost.pending set lane = given.lane
+  update fencepost.pending set lane = given.lane, priority = case
+    when pending.slot is not null then (
+      select lane.priority from fencepost.lane where lane.lane = given.lane) end
   from given, was where pending.seq = was.seq
   returning pending.seq, was.lane as was_lane, given.lane as lane
 ), counted as (
@@ -263,7 +273,7 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
         if found is None:
             return NotFound(request.job_id)
         return Conflict(request.job_id, BY_NUMBER[found[0]])
-    seq, lane, policy_number, key, key_window, mode, number, attempt = row
+    seq, lane, policy_number, key, key_window, mode, number, attempt, is_keyed = row
     event = Event.REOPEN_LATER if request.delay > 0 else Event.REOPEN
     try:
         state = advance(BY_NUMBER[number], event)
@@ -272,7 +282,7 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     missing, culprit = yield from _waits(seq, mode)
     if culprit is not None:
         return Conflict(request.job_id.lower(), culprit.state, culprit.job_id)
-    if missing:
+    if missing or (is_keyed and state is State.SCHEDULED):
         state = advance(BY_NUMBER[number], Event.REOPEN_WAITING)
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
     if key is not None:
@@ -285,12 +295,13 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
             return Duplicate(holder_id, type_, key, BY_NUMBER[holder_state], is_rejected=True)
     policy = yield from _policy(env, policy_number)
     max_attempts = policy.max_attempts if request.reset_attempts else attempt + 1
-    yield from _reopen(
+    touched = yield from _reopen(
         env, request, seq=seq, state=state, max_attempts=max_attempts, lifetime=policy.lifetime,
         waits={"mode": mode, "missing": missing} if missing else {},
     )  # fmt: skip
     yield Statement(HOLD_UP_AGAIN, (MODE_NUMBER[Mode.ENDED], seq))
-    return Moved(request.job_id.lower(), type_, state, BY_NUMBER[number])
+    moved = Moved(request.job_id.lower(), type_, state, BY_NUMBER[number])
+    return with_admitted([moved], (yield from admit(env, touched)))[0]
 
 
 def _waits(seq: int, mode: int | None) -> Plan[tuple[int, Parent | None]]:
@@ -311,8 +322,8 @@ def _reopen(
     max_attempts: int,
     lifetime: float,
     waits: dict[str, Any],
-) -> Plan[None]:
-    """Move a job whose row of done is locked back into line."""
+) -> Plan[Touched]:
+    """Move a job whose row of done is locked back into line; return the slots to admit to."""
     (job,) = lifted((yield Statement(LIFT_DONE, (seq,))))
     lane = yield from _lane_at(env, job.lane, request.priority)
     delay = seconds_to_us(request.delay)
@@ -327,7 +338,9 @@ def _reopen(
         "is_in_line": state is State.SCHEDULED,
         **waits,
     }
-    yield from put(env, [fields])
+    touched = Touched()
+    touched.add((yield from put(env, [fields])))
+    return touched
 
 
 def _lane_at(env: Env, number: int, priority: Priority | None) -> Plan[int]:
@@ -370,7 +383,7 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     row = yield from _one(FIND_DEAD, request.job_id)
     if row is None:
         return NotFound(request.job_id)
-    seq, dead_id, lane, policy_number, key, encoding, mode = row
+    seq, dead_id, lane, policy_number, key, encoding, mode, slot = row
     if request.payload is None and encoding == ENCRYPTED:
         return Sealed(dead_id)
     type_ = (yield from env.catalog.lanes([lane]))[lane].type
@@ -391,7 +404,10 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     if mode is not None:
         yield Statement(COPY_DEPENDENCIES, (seq, fresh))
     yield Statement(RECORD_SUCCESSOR, (seq,))
-    return Replayed(dead_id, fresh, type_, BY_NUMBER[number])
+    admitted = yield from admit(env, {} if slot is None else {slot: 0})
+    is_in = any(moved.job_id == fresh for moved in admitted)
+    state = State.SCHEDULED if is_in else BY_NUMBER[number]
+    return Replayed(dead_id, fresh, type_, state)
 
 
 def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:

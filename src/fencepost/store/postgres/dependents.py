@@ -12,6 +12,7 @@ from fencepost.core.job import Failure
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Decision
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.moving import LIFT, Ending, lifted, put_ended
 from fencepost.store.replies import Moved
@@ -20,14 +21,22 @@ from fencepost.store.states import BY_NUMBER, MODES
 WAITING = """
 select pending.seq, pending.mode, pending.missing, dependency.parent
 from fencepost.pending join fencepost.dependency on dependency.child = pending.seq
-where dependency.parent = any (%s::bigint[])
+where dependency.parent = any (%s::bigint[]) and pending.slot is null
 order by pending.seq for update of pending
 """
 CALL_BACK = "select fencepost.call_back(%s, %s)::text"
 COUNT_DOWN = "select fencepost.count_down(%s, %s, %s)::text"
 
-Told = tuple[str, int, int]
-"""Id, lane and new state of a job that was let go, or that tells of one that has ended."""
+
+class Told(msgspec.Struct, gc=False, array_like=True):
+    """A job that was let go, or that tells of one that has ended; with a slot, one that waits."""
+
+    job_id: str
+    lane: int
+    number: int
+    """Its new state."""
+    slot: int | None = None
+
 
 _told = msgspec.json.Decoder(list[Told])
 
@@ -52,29 +61,34 @@ def ended_of(endings: Iterable[Ending]) -> list[Ended]:
 
 def end(env: Env, endings: Sequence[Ending]) -> Plan[tuple[Moved, ...]]:
     """Put down jobs whose attempt or life has ended; return what became of who waited for them."""
-    yield from put_ended(env, endings)
-    return (yield from follow(env, ended_of(endings)))
+    touched = Touched()
+    touched.add((yield from put_ended(env, endings)))
+    return (yield from follow(env, ended_of(endings), touched))
 
 
-def follow(env: Env, ended: Sequence[Ended]) -> Plan[tuple[Moved, ...]]:
-    """Let go, or end, the jobs that waited for those that have ended, and those behind them."""
+def follow(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Moved, ...]]:
+    """Let go, or end, the jobs that waited for those that have ended, and those behind them.
+
+    Last, give away the slots that were *touched*, by all this or before.
+    """
     moved: list[Moved] = []
     while ended:
         ((text,),) = yield Statement(CALL_BACK, (env.now, [each.seq for each in ended]))
         moved += yield from told(env, [] if text is None else _told.decode(text))
         counts, doomed = yield from _judged(ended)
-        moved += yield from count_down(env, counts)
+        moved += yield from count_down(env, counts, touched)
         endings = yield from _lift(doomed)
-        moved += yield from _put(env, endings)
+        moved += yield from _put(env, endings, touched)
         ended = ended_of(endings)
-    return tuple(moved)
+    return (*moved, *(yield from admit(env, touched)))
 
 
 def end_waiting(env: Env, doomed: Mapping[int, Decision]) -> Plan[list[Moved]]:
     """End jobs that wait for others, and those behind them."""
+    touched = Touched()
     endings = yield from _lift(doomed)
-    moved = yield from _put(env, endings)
-    return [*moved, *(yield from follow(env, ended_of(endings)))]
+    moved = yield from _put(env, endings, touched)
+    return [*moved, *(yield from follow(env, ended_of(endings), touched))]
 
 
 def _lift(doomed: Mapping[int, Decision]) -> Plan[list[Ending]]:
@@ -82,8 +96,8 @@ def _lift(doomed: Mapping[int, Decision]) -> Plan[list[Ending]]:
     return [Ending(job, doomed[job.seq]) for job in jobs]
 
 
-def _put(env: Env, endings: Sequence[Ending]) -> Plan[list[Moved]]:
-    yield from put_ended(env, endings)
+def _put(env: Env, endings: Sequence[Ending], touched: Touched) -> Plan[list[Moved]]:
+    touched.add((yield from put_ended(env, endings)))
     lanes = yield from env.catalog.lanes({job.lane for job, _, _ in endings})
     return [
         Moved(job.job_id, lanes[job.lane].type, decision.state, State.PENDING)
@@ -109,19 +123,24 @@ def _judged(ended: Sequence[Ended]) -> Plan[tuple[dict[int, int], dict[int, Deci
     return {seq: count for seq, count in counts.items() if seq not in doomed}, doomed
 
 
-def count_down(env: Env, counts: dict[int, int]) -> Plan[list[Moved]]:
-    """Have jobs wait for so many fewer; return those that wait for none any more."""
+def count_down(env: Env, counts: dict[int, int], touched: Touched) -> Plan[list[Moved]]:
+    """Have jobs wait for so many fewer; return those that wait for none any more.
+
+    One that has a concurrency key is not among them: it waits for a slot, which is *touched*.
+    """
     if not counts:
         return []
     params = (env.now, list(counts), list(counts.values()))
     ((text,),) = yield Statement(COUNT_DOWN, params)
-    return (yield from told(env, [] if text is None else _told.decode(text)))
+    answers = [] if text is None else _told.decode(text)
+    touched.add((each.slot, 0) for each in answers if each.slot is not None)
+    return (yield from told(env, [each for each in answers if each.slot is None]))
 
 
 def told(env: Env, moved: Sequence[Told]) -> Plan[list[Moved]]:
     """Return what ``fencepost.count_down`` or ``fencepost.call_back`` said."""
-    lanes = yield from env.catalog.lanes({lane for _, lane, _ in moved})
+    lanes = yield from env.catalog.lanes({each.lane for each in moved})
     return [
-        Moved(job_id, lanes[lane].type, BY_NUMBER[number], State.PENDING)
-        for job_id, lane, number in moved
+        Moved(each.job_id, lanes[each.lane].type, BY_NUMBER[each.number], State.PENDING)
+        for each in moved
     ]

@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_of_digits, id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
+from fencepost.core.lifecycle import State
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres import graphs
+from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.rows import body_fields, plain_json
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.states import BY_NUMBER
 
 ENQUEUE = "select fencepost.enqueue(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
-ENQUEUE_EACH = "select fencepost.enqueue_each(%s, %s)::text"
+ENQUEUE_EACH = "select fencepost.enqueue_each(%s, %s, %s)::text"
 CHUNK = 5_000
 """Jobs in one statement."""
 
@@ -67,7 +70,7 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
     batches: list[_Batch] = []
     for job, id_ in zip(jobs, env.clock.new_ids(len(jobs)), strict=True):
         payload = None
-        if job.key is None and not job.tags and job.correlation_id is None:
+        if _is_plain(job):
             payload = plain_json(job.payload)
         is_plain = payload is not None
         if not batches or not batches[-1].takes(job, is_plain=is_plain):
@@ -85,7 +88,36 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
             replies += yield from _enqueue_alike(env, batch, alone=alone)
         else:
             replies += yield from _enqueue_each(env, batch, numbers, atomic=atomic, alone=alone)
-    return replies
+    return (yield from _admitted(env, jobs, replies, alone=len(batches) == 1 and not atomic))
+
+
+def _is_plain(job: NewJob) -> bool:
+    return (
+        job.key is None
+        and not job.tags
+        and job.correlation_id is None
+        and job.concurrency_key is None
+    )
+
+
+def _admitted(
+    env: Env, jobs: Sequence[NewJob], replies: list[EnqueueReply], *, alone: bool
+) -> Plan[list[EnqueueReply]]:
+    """Let in those that were held up by their keys, unless the one statement has done so."""
+    if alone and not env.is_joined:
+        return replies
+    touched = Touched()
+    held = zip(jobs, replies, strict=True)
+    touched.add_held(job for job, reply in held if _is_held(reply))
+    entered = {moved.job_id: moved.state for moved in (yield from admit(env, touched))}
+    return [
+        replace(each, state=entered[each.job_id]) if each.job_id in entered else each
+        for each in replies
+    ]
+
+
+def _is_held(reply: EnqueueReply) -> bool:
+    return isinstance(reply, Enqueued) and reply.state is State.PENDING
 
 
 def _enqueue_alike(env: Env, batch: _Batch, *, alone: bool) -> Plan[list[EnqueueReply]]:
@@ -112,7 +144,7 @@ def _enqueue_each(
 ) -> Plan[list[EnqueueReply]]:
     given = list(zip(batch.jobs, batch.ids, strict=True))
     fields = [_fields(job, id_, *numbers.of(job)) for job, id_ in given]
-    params = (env.now, _encoder.encode(fields).decode())
+    params = (env.now, _encoder.encode(fields).decode(), alone and not env.is_joined)
     ((text,),) = yield Statement(ENQUEUE_EACH, params, alone=alone)
     replies: list[EnqueueReply] = []
     for (job, id_), (number, holder) in zip(given, _replies.decode(text), strict=True):
@@ -146,4 +178,5 @@ def _fields(job: NewJob, id_: bytes, lane: int, policy: int) -> dict[str, Any]:
         "encoding": encoding,
         "payload": payload,
         "payload_hex": None if data is None else data.hex(),
+        **key_fields(job),
     }

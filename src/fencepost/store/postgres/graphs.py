@@ -18,6 +18,7 @@ from fencepost.core.lifecycle import DEAD, State
 from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.dependents import CALL_BACK
 from fencepost.store.postgres.parents import hold
@@ -113,6 +114,12 @@ def enqueue(
     ended = [each["seq"] for each in fields if "ended" in each]
     if ended:
         yield Statement(CALL_BACK, (env.now, ended))
+    touched = Touched()
+    held = (job for place, job in enumerate(jobs) if states.get(ids[place]) is State.PENDING)
+    touched.add_held(held)
+    for moved in (yield from admit(env, touched)):
+        if moved.job_id in states:
+            states[moved.job_id] = moved.state
     return _replies(jobs, ids, keys, states, atomic=atomic)
 
 
@@ -214,6 +221,7 @@ def _fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
         "payload_hex": None if data is None else data.hex(),
         "flow": job.flow,
         "node": job.node,
+        **key_fields(job),
     }
 
 

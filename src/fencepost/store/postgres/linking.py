@@ -6,8 +6,9 @@ from fencepost.core.dependents import MET, judge, propagated
 from fencepost.core.job import JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.admission import Touched
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.dependents import COUNT_DOWN, end
+from fencepost.store.postgres.dependents import count_down, end
 from fencepost.store.postgres.moving import LIFT, Ending, lifted
 from fencepost.store.postgres.parents import hold
 from fencepost.store.texts import encode_json
@@ -25,7 +26,7 @@ from unnest(%s::bigint[], %s::integer[]) as x(seq, missing) where pending.seq = 
 """
 
 
-def link(env: Env, loaded: dict[int, JobRecord]) -> Plan[None]:
+def link(env: Env, loaded: dict[int, JobRecord], touched: Touched) -> Plan[None]:
     """Note who waits for whom; what has ended here since is waited for no more."""
     links = [
         {"child": seq, "parent": parent, "place": place}
@@ -35,7 +36,11 @@ def link(env: Env, loaded: dict[int, JobRecord]) -> Plan[None]:
     if not links:
         return
     yield Statement(LINK, (encode_json(links),))
-    waiting = {seq: r for seq, r in loaded.items() if r.job.state is State.PENDING}
+    waiting = {
+        seq: record
+        for seq, record in loaded.items()
+        if record.job.state is State.PENDING and not record.job.is_held
+    }
     parents = yield from hold({each for r in waiting.values() for each in r.dependencies})
     missing: dict[int, int] = {}
     doomed: dict[int, str] = {}
@@ -48,7 +53,7 @@ def link(env: Env, loaded: dict[int, JobRecord]) -> Plan[None]:
     yield Statement(SET_MISSING, (list(missing), list(missing.values())))
     free = [seq for seq, count in missing.items() if count == MET and seq not in doomed]
     if free:
-        yield Statement(COUNT_DOWN, (env.now, free, [MET] * len(free)))
+        yield from count_down(env, dict.fromkeys(free, MET), touched)
     endings = []
     for job in lifted((yield Statement(LIFT, (sorted(doomed),)))) if doomed else ():
         _, culprit = parents[doomed[job.seq]]

@@ -12,12 +12,13 @@ from fencepost.core.job import Body, Job, JobRecord, NewJob
 from fencepost.core.limits import DUMP_BYTES
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.control import HOLD_MARKS, HOLDER
 from fencepost.store.postgres.graphs import DELIVERY, callback_fields
 from fencepost.store.postgres.linking import link
 from fencepost.store.postgres.rows import body_fields
-from fencepost.store.records import loadable, needs_key
+from fencepost.store.records import held_up, loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
 from fencepost.store.states import MODE_NUMBER, NUMBER
 from fencepost.store.texts import encode_failure, encode_json
@@ -35,7 +36,8 @@ with given as materialized (
     progress text, encoding smallint, payload text, payload_hex text, result_encoding smallint,
     result text, result_hex text, checkpoint_encoding smallint, checkpoint text,
     checkpoint_hex text, flow text, node text, mode smallint, depth smallint, gathers boolean,
-    missing integer, callback_url text, callback json
+    missing integer, callback_url text, callback json, slot bigint, concurrency_key text,
+    max_running integer
   )
 ), stored as (
   insert into fencepost.job(
@@ -49,6 +51,9 @@ with given as materialized (
   on conflict (id) do nothing returning seq, id
 ), fresh as materialized (
   select stored.seq, given.* from stored join given on given.id = stored.id
+), named as (
+  insert into fencepost.keyed(seq, slot, max_running, key)
+  select seq, slot, max_running, concurrency_key from fresh where slot is not null
 ), ended as (
   insert into fencepost.done(
     seq, ended_at, started_at, scheduled_at, attempt, version, state, encoding, is_dead_letter,
@@ -62,9 +67,11 @@ with given as materialized (
   from fresh where state in (2, 4)
 ), held_up as (
   insert into fencepost.pending(
-    seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing)
-  select seq, run_at, updated_at, scheduled_at, lane, attempt, version, mode, missing
-  from fresh where state = 0
+    seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing, slot, priority)
+  select seq, run_at, updated_at, scheduled_at, fresh.lane, attempt, version, mode,
+    coalesce(missing, 0), case when coalesce(missing, 0) = 0 then slot end,
+    case when coalesce(missing, 0) = 0 then lane.priority end
+  from fresh join fencepost.lane on lane.lane = fresh.lane where state = 0
 ), in_line as (
   insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
   select run_at, seq, nullif(scheduled_at, created_at), lane, attempt, version
@@ -122,7 +129,7 @@ _encoder = msgspec.json.Encoder()
 
 def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     """Store jobs that are not there yet, at the end of the order of submission."""
-    wanted = loadable(records)
+    wanted = {job_id: held_up(record) for job_id, record in loadable(records).items()}
     has_callbacks = any(record.job.callback_url is not None for record in wanted.values())
     kinds = [*_kinds(wanted.values()).values(), *([DELIVERY] if has_callbacks else [])]
     numbers = yield from env.catalog.number(kinds)
@@ -137,7 +144,10 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     if attempts:
         yield Statement(LOAD_ATTEMPTS, (_json(attempts),))
     yield from _take_keys(env, loaded)
-    yield from link(env, loaded)
+    touched = Touched()
+    yield from link(env, loaded, touched)
+    touched.add_held(record.job for record in loaded.values() if record.job.is_held)
+    yield from admit(env, touched)
     replies: list[LoadReply] = []
     for record in records:
         job_id = record.job.id
@@ -230,7 +240,7 @@ def _waits(job: Job) -> dict[str, Any]:
             "gathers": job.waits.gathers or None,
             "missing": job.waits.missing,
         }
-    return fields
+    return fields | key_fields(job)
 
 
 def _body(body: Body | None, encoding_name: str, name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from fencepost.core.why import Situation
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.positions import pack, unpack
 from fencepost.store.postgres import searching
+from fencepost.store.postgres.admission import active
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rates import rate_of, rates_by_type
 from fencepost.store.postgres.roster import workers
@@ -182,6 +183,7 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         jobs_ahead=(yield from _jobs_ahead(job)),
         has_worker=(yield from _has_worker(env, job)),
         dependencies=(yield from _awaited(job)),
+        key_active=(yield from active(job.type, job.concurrency_key)),
     )
 
 

@@ -25,9 +25,10 @@ LIFT = f"{STANDING} from fencepost.lift(%s)"
 LIFT_LEASED = f"{STANDING} from fencepost.lift_leased(%s, %s)"
 LIFT_EXPIRED = f"{STANDING} from fencepost.lift_expired(%s, %s)"
 LIFT_DONE = f"{STANDING} from fencepost.lift_done(%s)"
-PUT = "select fencepost.put(%s, %s)"
+PUT = "select fencepost.put(%s, %s)::text"
 
 _encoder = msgspec.json.Encoder()
+_touched = msgspec.json.Decoder(list[tuple[int, int]])
 
 
 class Standing(NamedTuple):
@@ -67,15 +68,17 @@ def lifted(rows: Iterable[Row]) -> list[Standing]:
     return [Standing(*row) for row in rows]
 
 
-def put(env: Env, jobs: Sequence[dict[str, Any]]) -> Plan[None]:
-    """Put jobs down, as ``fencepost.put`` understands them."""
-    if jobs:
-        yield Statement(PUT, (env.now, _encoder.encode(jobs).decode()))
+def put(env: Env, jobs: Sequence[dict[str, Any]]) -> Plan[list[tuple[int, int]]]:
+    """Put jobs down, as ``fencepost.put`` understands them; return the slots to admit to."""
+    if not jobs:
+        return []
+    ((text,),) = yield Statement(PUT, (env.now, _encoder.encode(jobs).decode()))
+    return [] if text is None else _touched.decode(text)
 
 
-def put_ended(env: Env, endings: Sequence[Ending]) -> Plan[None]:
-    """Put down jobs whose attempt, or whose life, has ended."""
-    yield from put(env, [_ended(*ending) for ending in endings])
+def put_ended(env: Env, endings: Sequence[Ending]) -> Plan[list[tuple[int, int]]]:
+    """Put down jobs whose attempt, or whose life, has ended; return the slots to admit to."""
+    return (yield from put(env, [_ended(*ending) for ending in endings]))
 
 
 def _ended(job: Standing, decision: Decision, is_settled: bool) -> dict[str, Any]:

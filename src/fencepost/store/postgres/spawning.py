@@ -14,6 +14,7 @@ from fencepost.core.priority import Priority
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres import graphs
+from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.control import MOVE_PENDING, SET_LANE
 from fencepost.store.postgres.dependents import count_down, end_waiting
@@ -36,7 +37,8 @@ select pending.seq, pending.lane, pending.mode, pending.missing, job.depth, arra
   select parent from fencepost.dependency where child = pending.seq)
 from fencepost.dependency join fencepost.pending on pending.seq = dependency.child
 join fencepost.job on job.seq = pending.seq
-where dependency.parent = %s and job.gathers order by pending.seq for update of pending
+where dependency.parent = %s and job.gathers and pending.slot is null
+order by pending.seq for update of pending
 """
 LINK = """
 insert into fencepost.dependency(parent, child, place)
@@ -98,12 +100,16 @@ def _spawn(env: Env, spawn: Spawn, numbers: Numbers) -> Plan[SpawnReply]:
     if gatherers:
         held = yield from hold(reply.job_id for reply in replies)
         spawned = dict(held[reply.job_id] for reply in replies)
+        touched = Touched()
         for gatherer in gatherers:
-            followed += yield from _gather(env, gatherer, spawned)
+            followed += yield from _gather(env, gatherer, spawned, touched)
+        followed += yield from admit(env, touched)
     return Spawned(spawn.job_id.lower(), tuple(replies), tuple(followed))
 
 
-def _gather(env: Env, gatherer: Gatherer, spawned: dict[int, Parent]) -> Plan[Sequence[Moved]]:
+def _gather(
+    env: Env, gatherer: Gatherer, spawned: dict[int, Parent], touched: Touched
+) -> Plan[Sequence[Moved]]:
     """Have *gatherer* wait for more jobs, but for those that it does already, or that wait for it.
 
     Return what became of it, and of those behind it, if that is the end of its waiting.
@@ -124,7 +130,7 @@ def _gather(env: Env, gatherer: Gatherer, spawned: dict[int, Parent]) -> Plan[Se
         wanted = yield from env.catalog.lane_number(lane.queue, lane.type, entry.priority)
         yield Statement(MOVE_PENDING, (gatherer.seq, wanted))
         yield Statement(SET_LANE, (wanted, gatherer.seq))
-    return (yield from _go_on(env, gatherer, entry))
+    return (yield from _go_on(env, gatherer, entry, touched))
 
 
 def _behind(gatherer: Gatherer, spawned: dict[int, Parent]) -> Plan[set[int]]:
@@ -135,11 +141,11 @@ def _behind(gatherer: Gatherer, spawned: dict[int, Parent]) -> Plan[set[int]]:
     return known | {seq for (seq,) in rows}
 
 
-def _go_on(env: Env, gatherer: Gatherer, entry: Entry) -> Plan[Sequence[Moved]]:
+def _go_on(env: Env, gatherer: Gatherer, entry: Entry, touched: Touched) -> Plan[Sequence[Moved]]:
     """Have *gatherer* wait on, let it go, or end it: what was spawned may have ended already."""
     if entry.decision is not None:
         return (yield from end_waiting(env, {gatherer.seq: entry.decision}))
     if entry.waits.missing:
         yield Statement(SET_MISSING, (entry.waits.missing, gatherer.seq))
         return ()
-    return (yield from count_down(env, {gatherer.seq: gatherer.missing}))
+    return (yield from count_down(env, {gatherer.seq: gatherer.missing}, touched))

@@ -157,7 +157,7 @@ class PostgresStore(Store):
                 self._admit(place, self.run(joining.IDENTIFY), theirs)
             if new := new_jobs(operation):
                 self.run(self._number(new))
-            view._env = Env(self.clock, self._env.catalog.fork())
+            view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             return run_in(connection, joining.joined(operation))
 
     async def run_in_async(
@@ -173,7 +173,7 @@ class PostgresStore(Store):
                 self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
             if new := new_jobs(operation):
                 await self.run_async(self._number(new))
-            view._env = Env(self.clock, self._env.catalog.fork())
+            view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             return await run_in_async(connection, joining.joined(operation))
 
     def _view(self) -> PostgresStore:

@@ -36,7 +36,7 @@ where expires_at >= (select lifetime_mark from fencepost.marks())
 order by expires_at, seq limit %s for no key update skip locked
 """
 PROMOTE = """
-select moved ->> 0, (moved ->> 1)::integer, (moved ->> 2)::integer
+select moved ->> 0, (moved ->> 1)::integer, (moved ->> 2)::integer, (moved ->> 3)::integer
 from json_array_elements(
   fencepost.promote(coalesce(%s::timestamptz, clock_timestamp()), %s)
 ) with ordinality as due(moved, place)
@@ -100,6 +100,16 @@ insert into fencepost.tally(lane, state, count)
 select gone.lane, ended.state, -count(*) from gone join ended on ended.seq = gone.seq
 group by gone.lane, ended.state
 """
+PRUNE_KEYED = "delete from fencepost.keyed where seq = any (%s::bigint[]) returning slot"
+# Nobody needs a slot whose jobs are all gone; one that somebody has in hand is not looked at.
+PRUNE_SLOTS = """
+delete from fencepost.slot where slot = any (array(
+  select slot.slot from fencepost.slot where slot.slot = any (%s::bigint[]) and slot.active = 0
+    and not exists (select 1 from fencepost.keyed where keyed.slot = slot.slot)
+    and not exists (select 1 from fencepost.touched where touched.slot = slot.slot)
+  for update skip locked
+))
+"""
 TIDY = "select fencepost.tidy(%s, %s)"
 
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
@@ -153,13 +163,12 @@ def _end(env: Env, endings: Sequence[Ending]) -> Plan[list[Moved]]:
 
 
 def promote(env: Env, limit: int) -> Plan[list[Moved]]:
-    """Make up to *limit* due jobs claimable."""
+    """Make up to *limit* due jobs claimable, as far as their concurrency keys allow."""
     rows = yield Statement(PROMOTE, (env.now, max(limit, 0)), alone=True)
     lanes = yield from env.catalog.lanes({row[1] for row in rows})
     moved = []
-    for job_id, lane, number in rows:
-        was = BY_NUMBER[number]
-        moved.append(Moved(job_id, lanes[lane].type, advance(was, Event.READY), was))
+    for job_id, lane, number, state in rows:
+        moved.append(Moved(job_id, lanes[lane].type, BY_NUMBER[state], BY_NUMBER[number]))
     return moved
 
 
@@ -187,6 +196,9 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     seqs = [seq for seq, _ in ended]
     if seqs:
         yield Statement(PRUNE_REST, (seqs, [number for _, number in ended], *[seqs] * 6))
+        slots = {slot for (slot,) in (yield Statement(PRUNE_KEYED, (seqs,)))}
+        if slots:
+            yield Statement(PRUNE_SLOTS, (sorted(slots),))
     if len(seqs) == request.limit:
         return Pruned(len(seqs), max(seqs))
     return Pruned(len(seqs), end_ if end_ < last else None)

@@ -39,7 +39,7 @@ class Arrivals:
             record = self.records[seq]
             parents = list(self._parents(record))
             self.edges += [(seq, place, each.seq) for place, each in enumerate(parents)]
-            if record.job.state is State.PENDING:
+            if _is_waiting(record):
                 self.records[seq] = _judged(record, [each.parent for each in parents], self._now)
         return Stored(seq, _as_parent(self.records[seq].job))
 
@@ -49,7 +49,7 @@ class Arrivals:
                 yield self._judge(self._rows[job_id])
             elif job_id in self._known:
                 yield self._known[job_id]
-            elif record.job.state is State.PENDING:
+            elif _is_waiting(record):
                 raise UnknownDependencyError(job_id)
 
 
@@ -58,6 +58,11 @@ def arriving(records: dict[int, JobRecord], now: int) -> Plan[Arrivals]:
     named = {job_id for record in records.values() for job_id in record.dependencies}
     known = yield from find_parents(wanted_ids(list(named)))
     return Arrivals(records, known, now)
+
+
+def _is_waiting(record: JobRecord) -> bool:
+    """Tell whether the job waits for others, and not only for a slot of its key."""
+    return record.job.state is State.PENDING and not record.job.is_held
 
 
 def _as_parent(job: Job) -> Parent:

@@ -12,6 +12,7 @@ from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import DEFAULT_POLICY
 from fencepost.errors import ConfigurationError, IllegalTransition
+from fencepost.store.batches import with_admitted
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import (
     CancelReply,
@@ -26,6 +27,7 @@ from fencepost.store.replies import (
     RetryReply,
 )
 from fencepost.store.requests import Edit, RetryRequest, Scope
+from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.dependents import end_all, moved
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, standing
@@ -42,7 +44,7 @@ B = TypeVar("B")
 
 FIND = f"select {STANDING_COLUMNS} from jobs where id in ({{values}})"
 FIND_TERMINAL = """
-select seq, lane, policy, state, attempt, priority, key, key_window, mode
+select seq, lane, policy, state, attempt, priority, key, key_window, mode, slot
 from jobs where id = ?
 """
 REOPEN = """
@@ -56,7 +58,7 @@ where seq = ?
 HOLD_UP = f"""
 update jobs
 set missing = missing + (select count(*) from dependencies where child = jobs.seq and parent = ?)
-where state = {PENDING} and mode = {MODE_NUMBER[Mode.ENDED]}
+where state = {PENDING} and missing > 0 and mode = {MODE_NUMBER[Mode.ENDED]}
   and seq in (select child from dependencies where parent = ?)
 """
 DISCARD = "update jobs set is_dead_letter = null where id = ? and is_dead_letter = 1 returning seq"
@@ -116,7 +118,7 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     row = yield from one(FIND_TERMINAL, request.job_id)
     if row is None:
         return NotFound(request.job_id)
-    seq, lane, policy_number, number, attempt, priority, key, key_window, mode = row
+    seq, lane, policy_number, number, attempt, priority, key, key_window, mode, slot = row
     was = BY_NUMBER[number]
     event = Event.REOPEN_LATER if request.delay > 0 else Event.REOPEN
     try:
@@ -131,7 +133,7 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
         holder = yield from find_holder(type_, key, now)
         if holder is not None and holder.seq != seq:
             return Duplicate(holder.job_id, type_, key, holder.state, is_rejected=True)
-    if missing:
+    if missing or (slot is not None and state is State.SCHEDULED):
         state = advance(was, Event.REOPEN_WAITING)
     if key is not None:
         yield from take_key(type_, key, seq, key_window, now)
@@ -141,7 +143,7 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
         REOPEN,
         (
             NUMBER[state],
-            None if mode is None else missing,
+            None if mode is None and slot is None else missing,
             now + seconds_to_us(request.delay),
             now if state is State.SCHEDULED else None,
             now,
@@ -155,8 +157,9 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     yield Statement(HOLD_UP, (seq, seq))
     tally = Tally()
     tally.move(lane, was, state)
+    admitted = yield from admit(env, () if slot is None else (seq,), now, tally)
     yield from tally.write()
-    return Moved(request.job_id.lower(), type_, state, was)
+    return with_admitted([Moved(request.job_id.lower(), type_, state, was)], admitted)[0]
 
 
 def each(items: Sequence[A], plan_of: Callable[[A], Plan[B]]) -> Plan[list[B]]:

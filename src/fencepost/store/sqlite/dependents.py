@@ -20,6 +20,7 @@ from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.outcome import Decision
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Moved
+from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.endings import Ending, Standing, complete, end
@@ -30,20 +31,20 @@ from fencepost.store.states import MODES, NUMBER, PENDING
 WAITING = f"""
 select json_group_array(json_array(
   parent, seq, digits, lane, mode, missing, run_at, attempt, max_attempts, policy, expires_at,
-  lease_version
+  lease_version, slot
 )) from (
   select dependencies.parent, jobs.*, lower(hex(jobs.id)) as digits
   from json_each(?) as ended
   cross join dependencies indexed by dependencies_parent on dependencies.parent = ended.value
   cross join jobs on jobs.seq = dependencies.child
-  where exists (select 1 from dependencies) and jobs.state = {PENDING}
+  where exists (select 1 from dependencies) and jobs.state = {PENDING} and jobs.missing > 0
   order by ended.key, jobs.seq
 )
 """
 NAMED = """
 select json_group_array(json_array(
   0, seq, lower(hex(id)), lane, mode, missing, run_at, attempt, max_attempts, policy, expires_at,
-  lease_version
+  lease_version, slot
 )) from (select * from jobs where seq in (select value from json_each(?)) order by seq)
 """
 COUNT_DOWN = """
@@ -53,6 +54,11 @@ update jobs set missing = counted.missing from counted where jobs.seq = counted.
 LET_GO = f"""
 update jobs
 set state = {NUMBER[State.SCHEDULED]}, missing = 0, run_at = ?, scheduled_at = ?, updated_at = ?
+where seq in (select value from json_each(?))
+"""
+# One that has a concurrency key stays PENDING until it has a slot.
+LET_GO_TO_KEY = """
+update jobs set missing = 0, run_at = ?, updated_at = ?
 where seq in (select value from json_each(?))
 """
 LET_GO_LATER = f"""
@@ -84,6 +90,7 @@ class _Waiting(msgspec.Struct, gc=False, array_like=True):
     policy: int
     expires_at: int
     lease_version: int
+    slot: int | None
 
 
 _waiting = msgspec.json.Decoder(list[_Waiting])
@@ -95,7 +102,8 @@ def end_all(env: Env, endings: Sequence[Ending], now: int, tally: Tally) -> Plan
     others = [each for each in endings if each.decision.event is not Event.SUCCEED]
     yield from complete(successes, now, tally)
     yield from end(others, now, tally)
-    return (yield from follow(env, _terminal(endings), now, tally))
+    left = [each.job.seq for each in endings if each.decision.event is not Event.RELEASE]
+    return (yield from follow(env, _terminal(endings), left, now, tally))
 
 
 def _terminal(endings: Iterable[Ending]) -> dict[int, Ended]:
@@ -114,16 +122,20 @@ def moved(
     moves = [
         Moved(e.job.job_id, lanes[e.job.lane].type, e.decision.state, e.job.state) for e in endings
     ]
-    for place, each in enumerate(moves):
-        if followed and each.state.is_terminal:
-            moves[place] = replace(each, followed=followed)
-            break
+    if followed:
+        moves[0] = replace(moves[0], followed=followed)
     return moves
 
 
-def follow(env: Env, ended: Mapping[int, Ended], now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
-    """Let go, or end, the jobs that waited for those in the rows *ended*, and those behind them."""
+def follow(
+    env: Env, ended: Mapping[int, Ended], left: Iterable[int], now: int, tally: Tally
+) -> Plan[tuple[Moved, ...]]:
+    """Let go, or end, the jobs that waited for those in the rows *ended*, and those behind them.
+
+    Then give away the slots of the keys of those, and of the rows that *left* being under way.
+    """
     followed: list[Moved] = []
+    touched = list(left)
     while ended:  # each level ends jobs that had not ended, so there is a last one
         followed += yield from call_back(env, list(ended), now)
         ((text,),) = yield Statement(WAITING, (numbers_json(list(ended)),))
@@ -134,8 +146,10 @@ def follow(env: Env, ended: Mapping[int, Ended], now: int, tally: Tally) -> Plan
         for each in waiting:
             level.count(each, ended[each.parent])
         followed += yield from level.write(env, tally)
+        touched += level.held
         ended = _terminal(level.doomed.values())
-    return tuple(followed)
+    admitted = yield from admit(env, touched, now, tally)
+    return (*followed, *admitted)
 
 
 def end_waiting(
@@ -147,7 +161,8 @@ def end_waiting(
     for each in _waiting.decode(text):
         level.decide(each, decisions[each.seq])
     moves = yield from level.write(env, tally)
-    followed = yield from follow(env, _terminal(level.doomed.values()), now, tally)
+    ended = _terminal(level.doomed.values())
+    followed = yield from follow(env, ended, level.held, now, tally)
     return (*moves, *followed)
 
 
@@ -156,6 +171,8 @@ class _Level:
 
     def __init__(self, now: int) -> None:
         self.doomed: dict[int, Ending] = {}
+        self.held: list[int] = []
+        """Rows that were let go, and wait for a slot of their concurrency key."""
         self._now = now
         self._missing: dict[int, int] = {}
         self._let_go: dict[int, _Waiting] = {}
@@ -189,15 +206,20 @@ class _Level:
         counted = [row for row in self._missing.items() if row[0] not in gone]
         for sql, params in values(COUNT_DOWN, counted):
             yield Statement(sql, params)
-        ready = [seq for seq, job in self._let_go.items() if job.run_at <= now]
+        due = [seq for seq, job in self._let_go.items() if job.run_at <= now]
+        self.held = [seq for seq in due if self._let_go[seq].slot is not None]
+        ready = [seq for seq in due if self._let_go[seq].slot is None]
         later = [seq for seq, job in self._let_go.items() if job.run_at > now]
         if ready:
             yield Statement(LET_GO, (now, now, now, numbers_json(ready)))
+        if self.held:
+            yield Statement(LET_GO_TO_KEY, (now, now, numbers_json(self.held)))
         if later:
             yield Statement(LET_GO_LATER, (now, numbers_json(later)))
         moves = yield from moved(env, endings)
         lanes = yield from env.catalog.lanes({job.lane for job in self._let_go.values()})
-        for job in self._let_go.values():
+        for seq in (*ready, *later):
+            job = self._let_go[seq]
             state = advance(State.PENDING, Event.READY if job.run_at <= now else Event.DELAY)
             tally.move(job.lane, State.PENDING, state)
             type_ = lanes[job.lane].type

@@ -12,8 +12,9 @@ from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import JobRecord
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.records import loadable, needs_key
+from fencepost.store.records import held_up, loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
+from fencepost.store.sqlite.admission import admit, slot_number
 from fencepost.store.sqlite.arrivals import arriving
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.endings import RECORD
@@ -31,7 +32,7 @@ insert into jobs(
   seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version, worker,
   created_at, updated_at, scheduled_at, started_at, completed_at, expires_at, is_dead_letter, key,
   key_window, correlation_id, tags, replay_of, failure, progress, checkpoint, checkpoint_encoding,
-  result, result_encoding, flow, node, mode, missing, depth, gathers, callback_url,
+  result, result_encoding, flow, node, mode, missing, depth, gathers, slot, callback_url,
   payload_encoding, payload)
 {values}
 """
@@ -55,7 +56,7 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         replies.append(Loaded(record.job.id))
     now = env.clock.now_us()
     arrivals = yield from arriving(fresh, now)
-    yield from _insert(env, arrivals.records)
+    yield from _insert(env, {seq: held_up(each) for seq, each in arrivals.records.items()}, now)
     yield from link(arrivals.edges)
     yield from _take_keys(fresh, now)
     return replies
@@ -75,7 +76,7 @@ def _take_keys(fresh: dict[int, JobRecord], now: int) -> Plan[None]:
             raise DuplicateJobError(type=type_, key=key, existing_id=holder.job_id)
 
 
-def _insert(env: Env, fresh: dict[int, JobRecord]) -> Plan[None]:
+def _insert(env: Env, fresh: dict[int, JobRecord], now: int) -> Plan[None]:
     tally = Tally()
     rows: list[tuple[Any, ...]] = []
     tags: list[tuple[Any, ...]] = []
@@ -84,17 +85,23 @@ def _insert(env: Env, fresh: dict[int, JobRecord]) -> Plan[None]:
         job = record.job
         lane = yield from env.catalog.lane_number(job.queue, job.type)
         policy = yield from env.catalog.policy_number(job.policy)
-        rows.append(_row(record, seq=seq, lane=lane, policy=policy))
+        slot = None
+        if job.concurrency_key is not None:
+            slot = yield from slot_number(job.type, job.concurrency_key)
+        rows.append(_row(record, seq=seq, lane=lane, policy=policy, slot=slot))
         tags += [(name, value, seq) for name, value in job.tags.items()]
         attempts += _attempts(record, seq)
         tally.move(lane, None, job.state)
     for template, lines in ((LOAD, rows), (TAG, tags), (RECORD, attempts)):
         for sql, params in values(template, lines):
             yield Statement(sql, params)
+    yield from admit(env, [seq for seq, each in fresh.items() if each.job.is_held], now, tally)
     yield from tally.write()
 
 
-def _row(record: JobRecord, *, seq: int, lane: int, policy: int) -> tuple[Any, ...]:
+def _row(
+    record: JobRecord, *, seq: int, lane: int, policy: int, slot: int | None
+) -> tuple[Any, ...]:
     job, success, window = record.job, record.success, record.key_window
     return (
         seq,
@@ -126,16 +133,17 @@ def _row(record: JobRecord, *, seq: int, lane: int, policy: int) -> tuple[Any, .
         *encode_body(job.result),
         job.flow,
         job.node,
-        *_waits(job.waits),
+        *_waits(job.waits, slot),
+        slot,
         job.callback_url,
         ENCODING_NUMBER[job.payload.encoding],
         job.payload.data,
     )
 
 
-def _waits(waits: Waits | None) -> tuple[int | None, ...]:
+def _waits(waits: Waits | None, slot: int | None) -> tuple[int | None, ...]:
     if waits is None:
-        return (None,) * 4
+        return (None, None if slot is None else 0, None, None)
     return (MODE_NUMBER[waits.mode], waits.missing, waits.depth, int(waits.gathers))
 
 

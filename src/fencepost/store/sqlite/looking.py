@@ -14,6 +14,7 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.positions import pack, unpack
 from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.requests import Scope
+from fencepost.store.sqlite.admission import active
 from fencepost.store.sqlite.catalog import Env
 from fencepost.store.sqlite.graph import dependencies
 from fencepost.store.sqlite.rates import rate_of, rates_by_type
@@ -177,6 +178,7 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         jobs_ahead=(yield from _jobs_ahead(job)),
         has_worker=(yield from _has_worker(env, job)),
         dependencies=(yield from _dependencies(env, job)),
+        key_active=(yield from active(job.type, job.concurrency_key)),
     )
 
 

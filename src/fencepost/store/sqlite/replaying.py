@@ -19,17 +19,18 @@ from fencepost.store.replies import (
     Sealed,
 )
 from fencepost.store.requests import Replay, as_replay
+from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.control import each, one
 from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
 from fencepost.store.sqlite.parents import judge_parents, link, parents_of
-from fencepost.store.sqlite.submission import INSERT_FRESH
+from fencepost.store.sqlite.submission import INSERT_FRESH, held_up
 from fencepost.store.states import ENCODING_NUMBER, ENCRYPTED, NUMBER
 from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
 select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node,
-  callback_url, mode, depth, gathers, payload_encoding, payload
+  callback_url, mode, depth, gathers, slot, payload_encoding, payload
 from jobs where id = ? and is_dead_letter = 1
 """
 RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
@@ -53,6 +54,7 @@ class Dead(NamedTuple):
     mode: int | None
     depth: int | None
     gathers: int | None
+    slot: int | None
     payload_encoding: int
     payload: bytes
 
@@ -89,6 +91,8 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     yield Statement(RECORD_SUCCESSOR, (dead.seq,))
     tally = Tally()
     tally.move(dead.lane, None, state)
+    if dead.slot is not None and (yield from admit(env, (seq,), now, tally)):
+        state = advance(state, Event.READY)
     yield from tally.write()
     return Replayed(id_text(dead.id), id_text(fresh), type_, state)
 
@@ -96,8 +100,9 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
 def _insert(env: Env, dead: Dead, fresh: bytes, missing: int, now: int) -> Plan[tuple[int, State]]:
     """Store the fresh job behind what the dead one waited for; return its row and state."""
     parents = yield from parents_of(dead.seq)
-    state = State.PENDING if missing else advance(State.PENDING, Event.READY)
-    counted = None if dead.mode is None else missing
+    ready = State.PENDING if missing else advance(State.PENDING, Event.READY)
+    state = held_up(ready, dead.slot)
+    counted = None if dead.mode is None and dead.slot is None else missing
     policies = yield from env.catalog.policies([dead.policy])
     policy = policies.get(dead.policy, DEFAULT_POLICY)
     row = (
@@ -106,7 +111,7 @@ def _insert(env: Env, dead: Dead, fresh: bytes, missing: int, now: int) -> Plan[
         now if state is State.SCHEDULED else None, now + seconds_to_us(policy.lifetime), dead.key,
         dead.key_window, dead.correlation_id, dead.tags, dead.id, dead.payload_encoding,
         dead.payload, dead.flow, dead.node, dead.callback_url, dead.mode, counted, dead.depth,
-        dead.gathers, None, None, None,
+        dead.gathers, None, None, None, dead.slot,
     )  # fmt: skip
     ((seq,),) = yield Statement(INSERT_FRESH, row)
     yield from link([(seq, place, parent.seq) for place, parent in enumerate(parents)])

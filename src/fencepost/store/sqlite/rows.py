@@ -30,7 +30,8 @@ seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_ver
 lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
 expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
 checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
-callback_url, payload_encoding, payload
+(select slots.key from slots where slots.slot = jobs.slot), callback_url, payload_encoding,
+payload
 """
 
 
@@ -41,7 +42,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
         expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
         checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
-        callback_url, payload_encoding, payload,
+        concurrency_key, callback_url, payload_encoding, payload,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
     still_missing = missing if BY_NUMBER[state] is State.PENDING else 0
@@ -76,6 +77,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         waits=None if mode is None else Waits(MODES[mode], still_missing, depth, bool(gathers)),
         flow=flow,
         node=node,
+        concurrency_key=concurrency_key,
     )
 
 

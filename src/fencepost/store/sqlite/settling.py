@@ -67,10 +67,10 @@ from done
 where jobs.seq = done.seq and jobs.id = done.id and jobs.state = {RUNNING} and jobs.lane = ?
   and jobs.lease_token = ? and jobs.lease_expires_at > ?
 """
-# A store without dependencies, that is most of them, pays for them with this one look.
-# And whether the end of a job can concern anybody at all.
+# Whether the end of a job can concern anybody at all: one who waits for it or for a slot of its
+# key, or a webhook. In most stores nobody does, and this one look is what that costs.
 CHANGES = """
-select changes(), exists (select 1 from dependencies)
+select changes(), exists (select 1 from dependencies) or exists (select 1 from slots)
   or exists (select 1 from jobs indexed by jobs_callback where callback_url is not null)
 """
 SAVE = """
@@ -203,7 +203,7 @@ def _complete_all(
     followed: tuple[Moved, ...] = ()
     if has_followers:
         ended = {row[0]: COMPLETED for rows in claims.values() for row in rows}
-        followed = yield from follow(env, ended, now, tally)
+        followed = yield from follow(env, ended, ended, now, tally)
     yield from tally.write()
     types = yield from _types_of(env, claims)
     settled: list[SettleReply] = [
@@ -213,9 +213,9 @@ def _complete_all(
 
 
 def _told(replies: list[SettleReply], followed: tuple[Moved, ...]) -> list[SettleReply]:
-    """Have the first that ended a job tell what became of all who waited."""
+    """Have the first that was settled tell what became of all who waited."""
     for place, reply in enumerate(replies):
-        if followed and isinstance(reply, Settled) and reply.state.is_terminal:
+        if followed and isinstance(reply, Settled):
             replies[place] = Settled(reply.job_id, reply.type, reply.state, followed)
             break
     return replies

@@ -28,7 +28,7 @@ FLOW = "select flow from jobs where seq = ?"
 GATHERERS = f"""
 select jobs.seq, jobs.priority, jobs.mode, jobs.missing, jobs.depth, known.place, known.parent
 from jobs join dependencies as known on known.child = jobs.seq
-where jobs.state = {PENDING} and jobs.gathers = 1
+where jobs.state = {PENDING} and jobs.missing > 0 and jobs.gathers = 1
   and jobs.seq in (select child from dependencies where parent = ?)
 order by jobs.seq, known.place
 """

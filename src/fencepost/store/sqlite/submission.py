@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from fencepost.core.dependencies import Dependencies, Mode, check_place
 from fencepost.core.dependents import Entry, Parent, enter
 from fencepost.core.idempotency import Key, OnDuplicate
@@ -21,6 +23,7 @@ from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.sqlite import enqueueing
+from fencepost.store.sqlite.admission import admit, slot_number
 from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, initial_state, new_row
@@ -33,13 +36,13 @@ from fencepost.store.wanted import wanted_ids
 
 LAST = "select coalesce(max(seq), 0) from jobs"
 WAITING_COLUMNS = """
-flow, node, callback_url, mode, missing, depth, gathers, completed_at, is_dead_letter, failure
+flow, node, callback_url, mode, missing, depth, gathers, completed_at, is_dead_letter, failure, slot
 """
 INSERT = f"insert into jobs(seq, {enqueueing.COLUMNS}, {WAITING_COLUMNS}) {{values}}"
 
 
 INSERT_FRESH = f"""
-insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 28)})
+insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 29)})
 returning seq
 """
 
@@ -55,10 +58,15 @@ def enqueue(
     env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int
 ) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, each unless its key is held and behind what it waits for."""
-    if not any(job.after or job.flow or job.node or job.callback_url for job in jobs):
+    if not any(_is_particular(job) for job in jobs):
         return (yield from enqueueing.enqueue(env, jobs, atomic=atomic, now=now))
     accepted = yield from accept(env, jobs, atomic=atomic, now=now)
     return [each.reply for each in accepted]
+
+
+def _is_particular(job: NewJob) -> bool:
+    """Tell whether the end of the job, or that of another, can concern one or the other."""
+    return bool(job.after or job.flow or job.node or job.callback_url or job.concurrency_key)
 
 
 def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[Accepted]]:
@@ -72,12 +80,18 @@ def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[
         last=last,
         now=now,
     )
+    slots: dict[tuple[str, str], int] = {}
     for job in jobs:
         lane = yield from env.catalog.lane_number(job.queue, job.type)
         policy = yield from env.catalog.policy_number(job.policy)
-        batch.add(job, lane=lane, policy=policy, atomic=atomic)
-    yield from batch.write()
-    return batch.accepted
+        slot = None
+        if job.concurrency_key is not None:
+            scope = (job.type, job.concurrency_key)
+            slot = slots.get(scope)
+            if slot is None:
+                slot = slots[scope] = yield from slot_number(*scope)
+        batch.add(job, lane=lane, policy=policy, slot=slot, atomic=atomic)
+    return (yield from batch.write())
 
 
 class _Batch:
@@ -97,8 +111,9 @@ class _Batch:
         self._edges: list[tuple[int, int, int]] = []
         self._tags: list[tuple[str, str, int]] = []
         self._keys: list[tuple[str, str, int, int | None]] = []
+        self._held: list[int] = []
 
-    def add(self, job: NewJob, *, lane: int, policy: int, atomic: bool) -> None:
+    def add(self, job: NewJob, *, lane: int, policy: int, slot: int | None, atomic: bool) -> None:
         """Take in one job more, or raise DependencyError or DuplicateJobError."""
         parents = self._parents(job.after) if job.after is not None else []
         if job.key is not None:
@@ -112,7 +127,8 @@ class _Batch:
             after = job.after
             entry = entry_behind(after.mode, job.priority, parents, gathers=after.gathers)
             state = state_of(entry, state)
-        self._store(job, entry, parents, state, lane=lane, policy=policy)
+        state = held_up(state, slot)
+        self._store(job, entry, parents, state, lane=lane, policy=policy, slot=slot)
 
     def _parents(self, after: Dependencies) -> list[Stored]:
         own = len(self.accepted)
@@ -144,6 +160,7 @@ class _Batch:
         *,
         lane: int,
         policy: int,
+        slot: int | None,
     ) -> None:
         self._last += 1
         seq = self._last
@@ -157,8 +174,10 @@ class _Batch:
             state=state,
             now=self._now,
         )
-        columns = (job.flow, job.node, job.callback_url, *waiting_columns(entry, self._now))
-        self._rows.append((seq, *row, *columns))
+        waiting = waiting_columns(entry, self._now, slot=slot)
+        self._rows.append((seq, *row, job.flow, job.node, job.callback_url, *waiting))
+        if slot is not None and state is State.PENDING:
+            self._held.append(seq)
         self._edges += [(seq, place, each.seq) for place, each in enumerate(parents)]
         self._tags += [(name, value, seq) for name, value in job.tags.items()]
         self._tally.move(lane, None, state)
@@ -177,16 +196,27 @@ class _Batch:
         self._keys.append((type, key.value, stored.seq, ends_at))
         self._holders.put(type, key.value, stored, ends_at)
 
-    def write(self) -> Plan[None]:
-        """Store all that was taken in."""
+    def write(self) -> Plan[list[Accepted]]:
+        """Store all that was taken in; return what became of each."""
         for template, rows in ((INSERT, self._rows), (TAG, self._tags), (TAKE_KEY, self._keys)):
             for sql, params in values(template, rows):
                 yield Statement(sql, params)
         yield from link(self._edges)
+        admitted = yield from admit(self._env, self._held, self._now, self._tally)
         yield from self._tally.write()
         ended = [each.stored.seq for each in self.accepted if each.reply.state.is_terminal]
         if ended:
             yield from call_back(self._env, ended, self._now)
+        entered = {moved.job_id: moved.state for moved in admitted}
+        return [_entered(each, entered) for each in self.accepted] if entered else self.accepted
+
+
+def _entered(accepted: Accepted, entered: dict[str, State]) -> Accepted:
+    """Return what became of a job that may have got a slot of its key."""
+    state = entered.get(accepted.reply.job_id)
+    return (
+        accepted if state is None else accepted._replace(reply=replace(accepted.reply, state=state))
+    )
 
 
 def entry_behind(
@@ -203,13 +233,18 @@ def state_of(entry: Entry, otherwise: State) -> State:
     return State.PENDING if entry.waits.missing else otherwise
 
 
-NOTHING = (None,) * 7
+def held_up(state: State, slot: int | None) -> State:
+    """Return the state in which a job is stored that may have to wait for a slot of its key."""
+    return State.PENDING if slot is not None and state is State.SCHEDULED else state
 
 
-def waiting_columns(entry: Entry | None, now: int) -> tuple[Any, ...]:
+NOTHING = (None,) * 8
+
+
+def waiting_columns(entry: Entry | None, now: int, *, slot: int | None = None) -> tuple[Any, ...]:
     """Return what WAITING_COLUMNS hold behind flow, node and callback_url."""
     if entry is None:
-        return NOTHING
+        return NOTHING if slot is None else (None, 0, *(None,) * 5, slot)
     waits, decision = entry.waits, entry.decision
     head: tuple[Any, ...] = (
         MODE_NUMBER[waits.mode],
@@ -218,6 +253,6 @@ def waiting_columns(entry: Entry | None, now: int) -> tuple[Any, ...]:
         int(waits.gathers),
     )
     if decision is None:
-        return (*head, None, None, None)
+        return (*head, None, None, None, slot)
     is_dead = 1 if decision.state in DEAD else None
-    return (*head, now, is_dead, encode_failure(decision.failure))
+    return (*head, now, is_dead, encode_failure(decision.failure), slot)

@@ -18,13 +18,15 @@ from fencepost.core.lifecycle import LIVE, Event, State, advance
 from fencepost.core.limits import PRUNE_SCAN
 from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
 from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.store.batches import with_admitted
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Moved, Pruned
 from fencepost.store.requests import PruneRequest
+from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.dependents import end_all, moved
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, standing
-from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.states import BY_NUMBER, NUMBER, PENDING
 
 EXPIRED_LEASES = f"""
 select {STANDING_COLUMNS} from jobs indexed by jobs_lease
@@ -35,11 +37,15 @@ select {STANDING_COLUMNS} from jobs indexed by jobs_lifetime
 where completed_at is null and expires_at <= ? order by expires_at, seq limit ?
 """
 DUE = """
-select seq, id, lane, state from jobs indexed by jobs_due
+select seq, id, lane, state, slot from jobs indexed by jobs_due
 where state in (2, 4) and run_at <= ? order by run_at, seq limit ?
 """
 PROMOTE = f"""
 update jobs set state = {NUMBER[State.SCHEDULED]}, scheduled_at = ?, updated_at = ?
+where seq in (select value from json_each(?))
+"""
+HOLD = f"""
+update jobs set state = {PENDING}, missing = 0, updated_at = ?
 where seq in (select value from json_each(?))
 """
 FIRST_AFTER = "select seq, created_at from jobs where seq > ? order by seq limit 1"
@@ -77,6 +83,14 @@ PRUNES = (
     delete from idempotency where (type, key, seq) in (
       select lanes.type, jobs.key, jobs.seq from jobs join lanes on lanes.lane = jobs.lane
       where jobs.seq in (select value from json_each(?)) and jobs.key is not null
+    )
+    """,
+    """
+    delete from slots where slot in (
+      select slot from jobs where seq in (select value from json_each(?1)) and slot is not null
+    ) and not exists (
+      select 1 from jobs as other indexed by jobs_slot where other.slot = slots.slot
+        and other.seq not in (select value from json_each(?1))
     )
     """,
     "delete from jobs where seq in (select value from json_each(?))",
@@ -126,21 +140,27 @@ def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
 
 
 def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
-    """Make up to *limit* due jobs claimable."""
+    """Make up to *limit* due jobs claimable, as far as their concurrency keys allow."""
     rows = yield Statement(DUE, (now, max(limit, 0)))
     if not rows:
         return []
     tally = Tally()
     lanes = yield from env.catalog.lanes({row[2] for row in rows})
-    yield Statement(PROMOTE, (now, now, numbers_json([row[0] for row in rows])))
+    ready = [row[0] for row in rows if row[4] is None]
+    held = [row[0] for row in rows if row[4] is not None]
+    if ready:
+        yield Statement(PROMOTE, (now, now, numbers_json(ready)))
+    if held:
+        yield Statement(HOLD, (now, numbers_json(held)))
     moved = []
-    for _, id_, lane, number in rows:
+    for _, id_, lane, number, slot in rows:
         was = BY_NUMBER[number]
-        state = advance(was, Event.READY)
+        state = advance(was, Event.READY if slot is None else Event.HOLD)
         tally.move(lane, was, state)
         moved.append(Moved(id_text(id_), lanes[lane].type, state, was))
+    admitted = yield from admit(env, held, now, tally)
     yield from tally.write()
-    return moved
+    return with_admitted(moved, admitted)
 
 
 def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:

@@ -39,6 +39,7 @@ pytest.register_assert_rewrite(
             "claiming",
             "concurrency",
             "crons",
+            "concurrency_keys",
             "deadletters",
             "durability",
             "editing",
@@ -55,6 +56,7 @@ pytest.register_assert_rewrite(
             "ordering",
             "pausing",
             "pruning",
+            "racing_keys",
             "recovering",
             "reopening",
             "saving",
@@ -71,6 +73,11 @@ from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
+from fencepost.testing.conformance.concurrency_keys import (
+    TestConcurrencyKeys,
+    TestKeysAndDependencies,
+    TestKeyTurns,
+)
 from fencepost.testing.conformance.crons import TestCrons, TestFiring
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.dependencies import TestDependencies
@@ -95,6 +102,7 @@ from fencepost.testing.conformance.moving_graphs import TestMovingGraphs
 from fencepost.testing.conformance.ordering import TestOrdering
 from fencepost.testing.conformance.pausing import TestPausing
 from fencepost.testing.conformance.pruning import TestPruning
+from fencepost.testing.conformance.racing_keys import TestMovingKeys, TestRacingKeys
 from fencepost.testing.conformance.rates import TestRates, TestRatesOfMany, TestRatesRacing
 from fencepost.testing.conformance.recovering import TestRecovering
 from fencepost.testing.conformance.refusing import TestRefusedDependencies
@@ -117,6 +125,7 @@ __all__ = [
     "TestCancelling",
     "TestClaiming",
     "TestConcurrency",
+    "TestConcurrencyKeys",
     "TestCrons",
     "TestDeadLetters",
     "TestDependencies",
@@ -130,19 +139,23 @@ __all__ = [
     "TestFinding",
     "TestFiring",
     "TestHistories",
+    "TestKeyTurns",
     "TestKeys",
+    "TestKeysAndDependencies",
     "TestLeading",
     "TestLeases",
     "TestLimits",
     "TestLooking",
     "TestMoving",
     "TestMovingGraphs",
+    "TestMovingKeys",
     "TestOrdering",
     "TestPausing",
     "TestPayloads",
     "TestPromoting",
     "TestPruning",
     "TestRacingDependencies",
+    "TestRacingKeys",
     "TestRates",
     "TestRatesOfMany",
     "TestRatesRacing",

@@ -18,5 +18,6 @@ NAMES = (
     "chain",
     "limit",
     "rate",
+    "keyed",
 )
 """What ``--only`` takes; here, because the modules that measure need the driver."""

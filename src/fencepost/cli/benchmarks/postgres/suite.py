@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.cli.benchmarks import flowing, rating
+from fencepost.cli.benchmarks import flowing, keyed, rating
 from fencepost.cli.benchmarks.postgres import draining, limiting, pickup, snapshot, submitting
 from fencepost.cli.benchmarks.postgres.bench import PostgresBench
 from fencepost.cli.benchmarks.suite import Group
@@ -15,4 +15,5 @@ GROUPS: tuple[Group[PostgresBench], ...] = (
     Group(("chains", "fan", "diamonds", "chain"), flowing.measure),
     Group(("limit",), limiting.measure),
     Group(("rate",), rating.measure),
+    Group(("keyed",), keyed.measure),
 )

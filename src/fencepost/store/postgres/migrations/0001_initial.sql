@@ -1,7 +1,7 @@
 -- Every state has a narrow table of its own, and the description of a job is written once:
 --
 --   job        what was submitted                          inserted once
---   pending    PENDING, on others                          deleted when they let it go
+--   pending    PENDING, on others or on a key              deleted when they let it go
 --   ready      SCHEDULED, in line                          deleted by a claim, never updated
 --   delayed    DELAYED and RETRYING, by due time           deleted when due
 --   lease      RUNNING: one row for the jobs of one claim  deleted with its last job
@@ -78,7 +78,8 @@ create table fencepost.dependency(
 create index dependency_child on fencepost.dependency(child, place);
 
 -- Jobs that wait for others, how many of which must still let them go. Whoever ends one of those
--- counts down in the same transaction, and locks these rows by their number.
+-- counts down in the same transaction, and locks these rows by their number. With a slot, a job
+-- waits for nothing but that, see `admit`, and then it has a priority too.
 create table fencepost.pending(
   seq bigint primary key,
   run_at timestamptz not null,
@@ -87,12 +88,47 @@ create table fencepost.pending(
   lane integer not null,
   attempt integer not null,
   version integer not null,
-  mode smallint not null,
-  missing integer not null
+  mode smallint,
+  missing integer not null,
+  slot bigint,
+  priority smallint
 ) with (
   fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
   autovacuum_vacuum_cost_delay = 0
 );
+
+create index pending_held on fencepost.pending(slot, priority, run_at, seq)
+where slot is not null;
+
+-- Jobs that have a concurrency key. A slot is the number that callers make of a type and a key.
+create table fencepost.keyed(
+  seq bigint primary key,
+  slot bigint not null,
+  max_running integer not null,
+  key text not null
+);
+create index keyed_slot on fencepost.keyed(slot);
+
+-- How many jobs of a key are in line or running. Changed by whoever holds the row's lock, which
+-- nobody ever waits for.
+create table fencepost.slot(
+  slot bigint primary key,
+  active integer not null default 0
+) with (
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- Left by those who found the row of a slot locked: so many jobs have left, and somebody is to look
+-- who may enter. The next claim does.
+create table fencepost.touched(
+  slot bigint not null,
+  freed integer not null
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+create index touched_slot on fencepost.touched(slot);
 
 -- Jobs whose end is told of by a webhook, and how its delivery is to be stored then. Asked for every
 -- job that ends, so it holds no others.
@@ -410,8 +446,9 @@ begin
 end $$;
 
 -- Jobs with a key, tags, a correlation id or a binary payload, one after another. For each returns
--- [state, null, null], or [state of the holder, id of the holder, null] if its key is held.
-create function fencepost.enqueue_each(p_now timestamptz, p_jobs json)
+-- [state, null], or [state of the holder, id of the holder] if its key is held. One with a
+-- concurrency key is held up; with p_admits, it is let in if there is a slot for it.
+create function fencepost.enqueue_each(p_now timestamptz, p_jobs json, p_admits boolean)
 returns json language plpgsql set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   t timestamptz;
@@ -420,6 +457,9 @@ declare
   v_seq bigint;
   v_state smallint;
   v_replies json[] := '{}';
+  v_held bigint[] := '{}';
+  v_places integer[] := '{}';
+  v_slots bigint[] := '{}';
 begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
@@ -428,7 +468,7 @@ begin
     run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
     tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text, flow text,
     node text, mode smallint, depth smallint, gathers boolean, missing integer,
-    callback_url text, callback json
+    callback_url text, callback json, slot bigint, concurrency_key text, max_running integer
   ) loop
     v_seq := nextval('fencepost.seq');
     if j.key is not null and not fencepost.take_key(t, j.type, j.key, v_seq, j.key_window) then
@@ -436,7 +476,8 @@ begin
       continue;
     end if;
     due := greatest(coalesce(j.run_at, t + j.delay * interval '1 microsecond'), t);
-    v_state := case when j.missing > 0 then 0 when due <= t then 1 else 2 end;
+    v_state := case when j.missing > 0 then 0 when due > t then 2
+      when j.slot is not null then 0 else 1 end;
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
       correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
@@ -448,7 +489,19 @@ begin
     if j.callback is not null then
       perform fencepost.ask_back(v_seq, j.callback);
     end if;
-    if v_state = 0 then
+    if j.slot is not null then
+      insert into fencepost.keyed(seq, slot, max_running, key)
+      values (v_seq, j.slot, j.max_running, j.concurrency_key);
+    end if;
+    if v_state = 0 and coalesce(j.missing, 0) = 0 then
+      insert into fencepost.pending(
+        seq, run_at, since, lane, attempt, version, mode, missing, slot, priority)
+      select v_seq, due, t, j.lane, 0, 0, j.mode, 0, j.slot, lane.priority
+      from fencepost.lane where lane.lane = j.lane;
+      v_held := v_held || v_seq;
+      v_slots := v_slots || j.slot;
+      v_places := v_places || (cardinality(v_replies) + 1);
+    elsif v_state = 0 then
       insert into fencepost.pending(seq, run_at, since, lane, attempt, version, mode, missing)
       values (v_seq, due, t, j.lane, 0, 0, j.mode, j.missing);
     elsif v_state = 1 then
@@ -460,6 +513,13 @@ begin
     insert into fencepost.tally(lane, state, count) values (j.lane, v_state, 1);
     v_replies := v_replies || json_build_array(v_state, null);
   end loop;
+  if p_admits and v_held <> '{}' then
+    for v_seq in select seq from fencepost.admit(p_now, v_slots, null) loop
+      if v_seq = any (v_held) then
+        v_replies[v_places[array_position(v_held, v_seq)]] := json_build_array(1, null);
+      end if;
+    end loop;
+  end if;
   return array_to_json(v_replies);
 end $$;
 
@@ -490,11 +550,12 @@ begin
       run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
       tags jsonb, encoding smallint, payload text, payload_hex text, flow text, node text,
       mode smallint, depth smallint, gathers boolean, missing integer, parents bigint[],
-      ended smallint, failure text, is_dead_letter boolean, callback_url text, callback json
+      ended smallint, failure text, is_dead_letter boolean, callback_url text, callback json,
+      slot bigint, concurrency_key text, max_running integer
     )
   ), placed as materialized (
-    select given.*, coalesce(given.ended,
-      case when given.missing > 0 then 0 when due <= t then 1 else 2 end)::smallint as state
+    select given.*, coalesce(given.ended, case when given.missing > 0 then 0 when due > t then 2
+      when given.slot is not null then 0 else 1 end)::smallint as state
     from given
   ), stored as (
     insert into fencepost.job(
@@ -505,6 +566,9 @@ begin
       key, key_window, correlation_id, tags, encoding, payload, decode(payload_hex, 'hex'), flow,
       node, mode, depth, gathers, callback_url
     from placed
+  ), named as (
+    insert into fencepost.keyed(seq, slot, max_running, key)
+    select seq, slot, max_running, concurrency_key from placed where slot is not null
   ), asked as (
     select fencepost.ask_back(seq, callback) from placed where callback is not null
   ), linked as (
@@ -512,8 +576,12 @@ begin
     select x.parent, placed.seq, x.place
     from placed cross join lateral unnest(placed.parents) with ordinality as x(parent, place)
   ), held_up as (
-    insert into fencepost.pending(seq, run_at, since, lane, attempt, version, mode, missing)
-    select seq, due, t, lane, 0, 0, mode, missing from placed where state = 0
+    insert into fencepost.pending(
+      seq, run_at, since, lane, attempt, version, mode, missing, slot, priority)
+    select seq, due, t, placed.lane, 0, 0, mode, coalesce(missing, 0),
+      case when coalesce(missing, 0) = 0 then slot end,
+      case when coalesce(missing, 0) = 0 then lane.priority end
+    from placed join fencepost.lane on lane.lane = placed.lane where state = 0
   ), in_line as (
     insert into fencepost.ready(lane, run_at, seq) select lane, due, seq from placed where state = 1
   ), waiting as (
@@ -613,6 +681,126 @@ begin
       return found;
     end if;
   end loop;
+end $$;
+
+-- ------------------------------------------------------------------------------------------------
+-- Concurrency keys: no job that has one comes into line but through `admit`.
+-- ------------------------------------------------------------------------------------------------
+
+-- Give the free slots among p_slots to those who wait for them, each in its order; p_freed jobs
+-- have just left. They join the end of the line. Locks come after all others, on leases and on
+-- pending, and are never waited for: a slot that another transaction has in hand is passed over, as
+-- is a waiting job, and a note is left for the next claim. So whoever keeps a transaction open holds
+-- nobody up, and two that take slots in different orders do not hold up each other.
+create function fencepost.admit(
+  p_now timestamptz, p_slots bigint[], p_freed integer[], p_are_noted boolean default false
+) returns table(seq bigint, id uuid, lane integer) language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+  t timestamptz;
+  v_got bigint[] := '{}';
+begin
+  if coalesce(cardinality(p_slots), 0) = 0 then
+    return;
+  end if;
+  -- The transaction has its number before it reads the clock: `tidy` relies on it.
+  perform pg_current_xact_id();
+  t := coalesce(p_now, clock_timestamp());
+  -- A transaction that looks at the past cannot tell what is free now.
+  if current_setting('transaction_isolation') = 'read committed' then
+    insert into fencepost.slot(slot)
+    select distinct x.slot from unnest(p_slots) as x(slot)
+    where not exists (select 1 from fencepost.slot s where s.slot = x.slot) order by x.slot
+    on conflict do nothing;
+    v_got := array(
+      select s.slot from fencepost.slot s where s.slot = any (p_slots)
+      order by s.slot for update skip locked
+    );
+  end if;
+  -- Also if there is a note already: its slot's holder may be about to delete that one, and has
+  -- looked before this transaction is committed. What was noted itself is looked at after that.
+  if not p_are_noted then
+    insert into fencepost.touched(slot, freed)
+    select x.slot, coalesce(sum(x.freed), 0) from unnest(p_slots, p_freed) as x(slot, freed)
+    where x.slot <> all (v_got) group by x.slot;
+  end if;
+  if v_got = '{}' then
+    return;
+  end if;
+  -- By statements of their own, after the lock: they see what its last holder has done.
+  with noted as (
+    delete from fencepost.touched n where n.slot = any (v_got) returning n.slot, n.freed
+  ), freed as (
+    select x.slot, sum(x.freed) as count from (
+      select * from noted union all select * from unnest(p_slots, p_freed) as u(slot, freed)
+    ) as x
+    where x.slot = any (v_got) group by x.slot having sum(x.freed) > 0
+  )
+  update fencepost.slot s set active = s.active - freed.count from freed where s.slot = freed.slot;
+  -- As many as the first in line allows; one behind it may allow more.
+  loop
+    return query
+    with had as materialized (
+      select s.slot, s.active, (
+        select k.max_running from fencepost.pending p join fencepost.keyed k on k.seq = p.seq
+        where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
+      ) as most
+      from fencepost.slot s where s.slot = any (v_got)
+    ), line as materialized (
+      select had.slot, had.active, first.* from had cross join lateral (
+        select p.seq, p.priority, p.run_at from fencepost.pending p
+        where p.slot = had.slot order by p.priority, p.run_at, p.seq
+        limit greatest(had.most - had.active, 0) for update skip locked
+      ) as first
+      where had.most > had.active
+    ), ranked as (
+      select line.*, k.max_running, row_number() over (
+        partition by line.slot order by line.priority, line.run_at, line.seq) as n
+      from line join fencepost.keyed k on k.seq = line.seq
+    ), chosen as materialized (
+      select x.seq, x.slot from (
+        select ranked.*, bool_and(active + n <= max_running) over (
+          partition by slot order by n) as fits
+        from ranked
+      ) as x where x.fits
+    ), gone as materialized (
+      delete from fencepost.pending p using chosen where p.seq = chosen.seq returning p.*
+    ), in_line as (
+      insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
+      select t, gone.seq, t, gone.lane, gone.attempt, gone.version from gone
+    ), lowered as (
+      update fencepost.lane l set low = t from (select distinct gone.lane from gone) as x
+      where l.lane = x.lane and l.low > t
+    ), taken as (
+      update fencepost.slot s set active = s.active + x.count
+      from (select slot, count(*) as count from chosen group by slot) as x where s.slot = x.slot
+    ), counted as (
+      insert into fencepost.tally(lane, state, count)
+      select gone.lane, 0, -count(*) from gone group by gone.lane
+      union all
+      select gone.lane, 1, count(*) from gone group by gone.lane
+    )
+    select j.seq, j.id, gone.lane from gone join fencepost.job j on j.seq = gone.seq
+    order by gone.slot, gone.priority, gone.run_at, gone.seq;
+    exit when not found;
+  end loop;
+  -- Passed over, since somebody else has it in hand, who may leave it where it is.
+  insert into fencepost.touched(slot, freed)
+  select s.slot, 0 from fencepost.slot s
+  where s.slot = any (v_got) and s.active < (
+    select k.max_running from fencepost.pending p join fencepost.keyed k on k.seq = p.seq
+    where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
+  );
+end $$;
+
+-- Look after the slots of which others have left a note.
+create function fencepost.admit_noted(p_now timestamptz) returns void language plpgsql as $$
+begin
+  perform 1 from fencepost.admit(p_now, array(
+    select distinct x.slot from (select slot from fencepost.touched limit 1000) as x
+  ), null, true);
 end $$;
 
 -- ------------------------------------------------------------------------------------------------
@@ -753,7 +941,8 @@ begin
     ) as has_outlived,
     exists (select 1 from fencepost.pause) as has_pauses,
     exists (select 1 from fencepost.max_running) as has_limits,
-    exists (select 1 from fencepost.rate) as has_rates
+    exists (select 1 from fencepost.rate) as has_rates,
+    exists (select 1 from fencepost.touched) as has_touched
   into ahead;
   if ahead.has_lanes then
     return '{"todo":"lanes"}';
@@ -765,6 +954,9 @@ begin
   if ahead.run_at <= t then
     v_promoted := json_array_length(fencepost.promote(t, p_promote));
     ahead.run_at := (select min(run_at) from fencepost.delayed where run_at >= m.due_mark);
+  end if;
+  if ahead.has_touched then
+    perform fencepost.admit_noted(p_now);
   end if;
   if ahead.has_pauses then
     v_paused := array(
@@ -1111,13 +1303,16 @@ begin
   return greatest(v_max - v_running, 0);
 end $$;
 
--- Make due jobs claimable; returns [[id, lane, state that was], …].
+-- Make due jobs claimable, as far as their concurrency keys allow; returns [[id, lane, state that
+-- was, state], …].
 create function fencepost.promote(t timestamptz, p_limit integer) returns json language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
 set enable_bitmapscan = off as $$
 declare
   v_mark timestamptz := (fencepost.marks()).due_mark;
   v_moved json;
+  v_slots bigint[];
+  v_entered uuid[];
 begin
   perform fencepost.hold_marks();
   with due as materialized (
@@ -1126,21 +1321,41 @@ begin
       where d.run_at >= v_mark and d.run_at <= t
       order by d.run_at, d.seq limit greatest(p_limit, 0) for update skip locked
     )) returning *
+  ), placed as materialized (
+    select due.*, keyed.slot from due left join fencepost.keyed on keyed.seq = due.seq
   ), moved as (
     insert into fencepost.ready(lane, run_at, seq, scheduled_at, attempt, version)
-    select lane, run_at, seq, t, attempt, version from due
+    select lane, run_at, seq, t, attempt, version from placed where slot is null
+  ), held_up as (
+    insert into fencepost.pending(
+      seq, run_at, since, scheduled_at, lane, attempt, version, missing, slot, priority)
+    select seq, run_at, t, scheduled_at, placed.lane, attempt, version, 0, slot, lane.priority
+    from placed join fencepost.lane on lane.lane = placed.lane where slot is not null
   ), counted as (
     insert into fencepost.tally(lane, state, count)
-    select lane, state, -count(*) from due group by lane, state
+    select lane, state, -count(*) from placed group by lane, state
     union all
-    select lane, 1, count(*) from due group by lane
+    select lane, 1, count(*) from placed where slot is null group by lane
+    union all
+    select lane, 0, count(*) from placed where slot is not null group by lane
   ), lowered as (
     update fencepost.lane set low = first.run_at
     from (select lane, min(run_at) as run_at from due group by lane) as first
     where lane.lane = first.lane and lane.low > first.run_at
   )
-  select json_agg(json_build_array(job.id, due.lane, due.state) order by due.run_at, due.seq)
-  into v_moved from due join fencepost.job on job.seq = due.seq;
+  select json_agg(json_build_array(job.id, placed.lane, placed.state,
+      case when placed.slot is null then 1 else 0 end) order by placed.run_at, placed.seq),
+    array_agg(placed.slot) filter (where placed.slot is not null)
+  into v_moved, v_slots from placed join fencepost.job on job.seq = placed.seq;
+  if v_slots is not null then
+    v_entered := array(select id from fencepost.admit(t, v_slots, null));
+    v_moved := (
+      select json_agg(case when (x.value ->> 0)::uuid = any (v_entered)
+        then json_build_array(x.value -> 0, x.value -> 1, x.value -> 2, 1) else x.value end
+        order by x.n)
+      from json_array_elements(v_moved) with ordinality as x(value, n)
+    );
+  end if;
   return coalesce(v_moved, '[]');
 end $$;
 
@@ -1168,6 +1383,7 @@ declare
   v_count integer;
   v_ended bigint[] := '{}';
   v_moved json;
+  v_slots bigint[];
   v_told json;
 begin
   for g in select value from json_array_elements(p_groups) loop
@@ -1242,6 +1458,10 @@ begin
   if exists (select 1 from fencepost.dependency where parent = any (v_ended)) then
     v_moved := fencepost.let_go(p_now, v_ended);
   end if;
+  v_slots := array(select slot from fencepost.keyed where seq = any (v_ended));
+  if v_slots <> '{}' or v_moved is not null then
+    v_moved := fencepost.admit_after(p_now, v_slots, v_moved);
+  end if;
   if exists (select 1 from fencepost.callback where seq = any (v_ended)) then
     v_told := fencepost.call_back(p_now, v_ended);
   end if;
@@ -1249,6 +1469,30 @@ begin
     return null;
   end if;
   return json_build_object('lost', array_to_json(v_lost), 'moved', v_moved, 'told', v_told);
+end $$;
+
+-- Give away the slots that a job each has left, and those for which jobs wait that p_moved, the
+-- answer of `count_down`, names. Returns [[id, lane, state], …] of all that have moved, or null.
+create function fencepost.admit_after(p_now timestamptz, p_left bigint[], p_moved json)
+returns json language plpgsql as $$
+declare
+  v_held bigint[] := array(
+    select (value ->> 3)::bigint from json_array_elements(p_moved)
+    where json_array_length(value) = 4
+  );
+begin
+  if p_left = '{}' and v_held = '{}' then
+    return p_moved;
+  end if;
+  return (
+    select json_agg(moved) from (
+      select value as moved from json_array_elements(p_moved) where json_array_length(value) = 3
+      union all
+      select json_build_array(id, lane, 1) from fencepost.admit(
+        p_now, p_left || v_held,
+        array_fill(1, array[cardinality(p_left)]) || array_fill(0, array[cardinality(v_held)]))
+    ) as all_moved
+  );
 end $$;
 
 -- Let go of jobs that waited for p_ended, all of which have completed.
@@ -1267,7 +1511,8 @@ begin
 end $$;
 
 -- Have jobs wait for so many fewer, and let go of those that wait for none any more. Returns
--- [[id, lane, state], …] of these, or null. One that waits for any one of several misses one.
+-- [[id, lane, state], …] of these, or null. One that waits for any one of several misses one. One
+-- that has a concurrency key waits for that instead: [id, lane, 0, slot], for the caller to admit.
 create function fencepost.count_down(
   p_now timestamptz, p_seqs bigint[], p_counts integer[]
 ) returns json language plpgsql
@@ -1278,7 +1523,8 @@ declare
   v_moved json;
 begin
   -- In one order, whoever does it; the counts are those of a later statement.
-  perform 1 from fencepost.pending where seq = any (p_seqs) order by seq for update;
+  perform 1 from fencepost.pending where seq = any (p_seqs) and slot is null
+  order by seq for update;
   if not found then
     return null;
   end if;
@@ -1287,14 +1533,23 @@ begin
     select * from unnest(p_seqs, p_counts) as x(seq, count)
   ), counted_down as (
     update fencepost.pending p set missing = p.missing - fewer.count
-    from fewer where p.seq = fewer.seq and p.missing > fewer.count
-  ), gone as (
-    delete from fencepost.pending p using fewer
-    where p.seq = fewer.seq and p.missing <= fewer.count returning p.*
+    from fewer where p.seq = fewer.seq and p.slot is null and p.missing > fewer.count
+  ), met as materialized (
+    select p.seq, p.run_at, p.scheduled_at, p.lane, p.attempt, p.version, k.slot
+    from fewer join fencepost.pending p on p.seq = fewer.seq
+    left join fencepost.keyed k on k.seq = p.seq
+    where p.slot is null and p.missing <= fewer.count
   ), moved as materialized (
-    select gone.*, greatest(gone.run_at, t) as due,
-      case when gone.run_at <= t then 1 else 2 end as state
-    from gone
+    select met.*, greatest(met.run_at, t) as due,
+      case when met.run_at > t then 2 when met.slot is not null then 0 else 1 end as state
+    from met
+  ), gone as (
+    delete from fencepost.pending p using moved where p.seq = moved.seq and moved.state > 0
+  ), held_up as (
+    update fencepost.pending p
+    set missing = 0, run_at = moved.due, since = t, slot = moved.slot, priority = lane.priority
+    from moved join fencepost.lane on lane.lane = moved.lane
+    where p.seq = moved.seq and moved.state = 0
   ), in_line as (
     insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
     select due, seq, t, lane, attempt, version from moved where state = 1
@@ -1304,11 +1559,12 @@ begin
     select seq, due, t, scheduled_at, lane, attempt, version, 2 from moved where state = 2
   ), counted as (
     insert into fencepost.tally(lane, state, count)
-    select lane, 0, -count(*) from moved group by lane
+    select lane, 0, -count(*) from moved where state > 0 group by lane
     union all
-    select lane, state, count(*) from moved group by lane, state
+    select lane, state, count(*) from moved where state > 0 group by lane, state
   )
-  select json_agg(json_build_array(job.id, moved.lane, moved.state) order by moved.seq)
+  select json_agg(case when moved.state > 0 then json_build_array(job.id, moved.lane, moved.state)
+    else json_build_array(job.id, moved.lane, 0, moved.slot) end order by moved.seq)
   into v_moved from moved join fencepost.job on job.seq = moved.seq;
   return v_moved;
 end $$;
@@ -1658,10 +1914,14 @@ end $$;
 -- Put lifted jobs down. `was` and `was_lane` say where from; with `delay`, the job is due so many
 -- microseconds from now, or at the end of its lifetime if that is sooner; with `is_in_line`, it
 -- becomes claimable now. `outcome` says how its attempt ended; null if it had none, or succeeded.
-create function fencepost.put(p_now timestamptz, p_jobs json) returns void language plpgsql
+-- A job that has a concurrency key comes into line only if it is there or runs; else, and if it
+-- misses nobody, it waits for its slot. Returns [[slot, how many have left it], …] for the caller to
+-- admit, or null.
+create function fencepost.put(p_now timestamptz, p_jobs json) returns json language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
+  v_touched json;
 begin
   if exists (select 1 from json_array_elements(p_jobs) where value ->> 'state' = '1') then
     perform fencepost.hold_marks();
@@ -1669,7 +1929,8 @@ begin
   with given as materialized (
     select x.seq, x.lane, x.was_lane, x.state, x.was, x.attempt, x.number, x.version, x.secret,
       x.worker, x.started_at, x.outcome, x.failure, x.encoding, x.result, x.result_hex,
-      x.is_dead_letter, x.mode, x.missing, case when x.is_in_line then t else x.scheduled_at end as scheduled_at,
+      x.is_dead_letter, x.mode, coalesce(x.missing, 0) as missing, keyed.slot,
+      case when x.is_in_line then t else x.scheduled_at end as scheduled_at,
       case when x.delay is null then x.run_at
       else least(t + x.delay * interval '1 microsecond', x.expires_at) end as due
     from json_to_recordset(p_jobs) as x(
@@ -1678,12 +1939,13 @@ begin
       expires_at timestamptz, secret uuid, worker text, started_at timestamptz, outcome text,
       failure text, encoding smallint, result text, result_hex text, is_dead_letter boolean,
       is_in_line boolean, mode smallint, missing integer
-    )
+    ) left join fencepost.keyed on keyed.seq = x.seq
   ), held_up as (
     insert into fencepost.pending(
-      seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing)
-    select seq, due, t, scheduled_at, lane, attempt, version, mode, missing
-    from given where state = 0
+      seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing, slot, priority)
+    select seq, due, t, scheduled_at, given.lane, attempt, version, mode, missing,
+      case when missing = 0 then slot end, case when missing = 0 then lane.priority end
+    from given join fencepost.lane on lane.lane = given.lane where state = 0
   ), ended as (
     insert into fencepost.done(
       seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
@@ -1708,11 +1970,19 @@ begin
       seq, version, number, started_at, ended_at, secret, worker, outcome, failure)
     select seq, version, number, started_at, t, secret, worker, outcome, failure
     from given where outcome is not null
+  ), counted as (
+    insert into fencepost.tally(lane, state, count)
+    select was_lane, was, -count(*) from given group by was_lane, was
+    union all
+    select lane, state, count(*) from given group by lane, state
   )
-  insert into fencepost.tally(lane, state, count)
-  select was_lane, was, -count(*) from given group by was_lane, was
-  union all
-  select lane, state, count(*) from given group by lane, state;
+  select json_agg(json_build_array(x.slot, x.freed)) into v_touched from (
+    select slot, count(*) filter (where was in (1, 3)) as freed from given
+    where slot is not null
+      and ((was in (1, 3) and state not in (1, 3)) or (state = 0 and missing = 0))
+    group by slot
+  ) as x;
+  return v_touched;
 end $$;
 
 -- ------------------------------------------------------------------------------------------------
@@ -1797,7 +2067,8 @@ create view fencepost.jobs as
 select
   j.seq, j.id, l.queue, l.type, l.priority, j.lane, j.policy, j.max_attempts, j.created_at,
   j.expires_at, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.flow, j.node,
-  j.mode, coalesce(p.missing, 0) as missing, j.depth, j.gathers, j.callback_url,
+  j.mode, coalesce(p.missing, 0) as missing, j.depth, j.gathers, k.key as concurrency_key,
+  j.callback_url,
   coalesce(d.state, w.state, p.state, r.state, e.state)::smallint as state,
   coalesce(d.attempt, w.attempt, p.attempt, r.attempt, e.attempt) as attempt,
   coalesce(d.version, w.version, p.version, r.version, e.version) as version,
@@ -1824,6 +2095,7 @@ join fencepost.lane l on l.lane = j.lane
 left join fencepost.done d on d.seq = j.seq
 left join fencepost.delayed w on w.seq = j.seq
 left join (select *, 0 as state from fencepost.pending) p on p.seq = j.seq
+left join fencepost.keyed k on k.seq = j.seq
 left join lateral (
   select 1 as state, found.* from (
     select * from fencepost.ready x

@@ -52,6 +52,7 @@ create table jobs(
   missing integer,
   depth integer,
   gathers integer,
+  slot integer,
   callback_url text,
   payload_encoding integer not null,
   payload blob not null
@@ -68,6 +69,16 @@ create index jobs_correlation on jobs(correlation_id) where correlation_id is no
 -- Asked for every job that ends, so it holds no others.
 create index jobs_callback on jobs(seq) where callback_url is not null;
 create index jobs_flow on jobs(flow) where flow is not null;
+-- Of one concurrency key: those under way are counted here, and those held up stand in line.
+create index jobs_slot on jobs(slot, state, missing, priority, run_at) where slot is not null;
+
+-- One concurrency key of one type. Jobs carry its number; their `missing` is never null.
+create table slots(
+  slot integer primary key,
+  type text not null,
+  key text not null,
+  unique (type, key)
+);
 
 -- Who waits for whom, or waited; kept as long as both jobs are.
 create table dependencies(
