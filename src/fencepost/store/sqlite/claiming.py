@@ -29,6 +29,7 @@ select
   (select min(run_at) from jobs where state in (2, 4)),
   (select min(expires_at) from jobs where completed_at is null),
   exists (select 1 from limits),
+  exists (select 1 from touched),
   (select json_group_array(json_array(lane, queue, type)) from lanes
    where exists (
      select 1 from jobs indexed by jobs_ready where jobs.lane = lanes.lane and state = 1
@@ -58,6 +59,7 @@ class Outlook(NamedTuple):
     run_at: int | None
     expires_at: int | None
     has_limits: int
+    has_touched: int
     lanes: str
 
 
@@ -81,9 +83,9 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     if _is_due(ahead.expires_at, now):
         expired = yield from expire(env, EXPIRE_BATCH, now)
     # Recovering may have made jobs due at once.
-    if recovered or _is_due(ahead.run_at, now):
+    if recovered or ahead.has_touched or _is_due(ahead.run_at, now):
         promoted = yield from promote(env, PROMOTE_BATCH, now)
-    if recovered or expired or promoted:
+    if recovered or expired or promoted or ahead.has_touched:
         ahead = yield from _look()
     seqs = yield from _choose(request, ahead, now)
     jobs, corrupt, lease_ends = yield from lease(env, request, seqs, now)
