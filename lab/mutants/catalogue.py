@@ -6,6 +6,7 @@ from lab.mutants import (
     catalogue_crons,
     catalogue_events,
     catalogue_graphs,
+    catalogue_keys,
     catalogue_memory,
     catalogue_postgres,
     catalogue_rates,
@@ -23,6 +24,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_crons.MUTANTS,
     *catalogue_events.MUTANTS,
     *catalogue_rates.MUTANTS,
+    *catalogue_keys.MUTANTS,
 )
 
 

@@ -181,8 +181,8 @@ KEPT_BY_POSTGRES = (
     _sql(
         "counts-one-too-few",
         "a job that waits for several waits for one more than there are",
-        "where p.seq = fewer.seq and p.missing <= fewer.count returning p.*",
-        "where p.seq = fewer.seq and p.missing < fewer.count returning p.*",
+        "where p.slot is null and p.missing <= fewer.count",
+        "where p.slot is null and p.missing < fewer.count",
         "TestDependencies",
     ),
     _sql(
@@ -195,8 +195,8 @@ KEPT_BY_POSTGRES = (
     _sql(
         "counts-without-the-lock",
         "of two that end at once neither is the last",
-        "perform 1 from fencepost.pending where seq = any (p_seqs) order by seq for update;",
-        "perform 1 from fencepost.pending where seq = any (p_seqs);",
+        "where seq = any (p_seqs) and slot is null\n  order by seq for update;",
+        "where seq = any (p_seqs) and slot is null;",
         "TestRacingDependencies",
     ),
     Mutant(
@@ -246,8 +246,9 @@ KEPT_BY_POSTGRES = (
         "failure-ends-only-the-next",
         "whoever waited for a job that was ended with another waits for ever",
         "dependents",
-        "        moved += yield from _put(env, endings)\n        ended = ended_of(endings)\n",
-        "        moved += yield from _put(env, endings)\n        ended = []\n",
+        "        moved += yield from _put(env, endings, touched)\n"
+        "        ended = ended_of(endings)\n",
+        "        moved += yield from _put(env, endings, touched)\n        ended = []\n",
         "TestDependencies",
     ),
     _python(
@@ -270,8 +271,8 @@ KEPT_BY_POSTGRES = (
         "gathers-without-the-lock",
         "of two that spawn at once one is not waited for",
         "spawning",
-        "where dependency.parent = %s and job.gathers order by pending.seq for update of pending",
-        "where dependency.parent = %s and job.gathers order by pending.seq",
+        "job.gathers and pending.slot is null\norder by pending.seq for update of pending",
+        "job.gathers and pending.slot is null\norder by pending.seq",
         "TestSpawning",
     ),
     _python(

@@ -322,8 +322,12 @@ GRAPHS = (
         "of several jobs that end at once, one that waited for another ends twice over",
         "dependents",
         "    yield from end(others, now, tally)\n"
-        "    return (yield from follow(env, _terminal(endings), now, tally))\n",
-        "    followed = yield from follow(env, _terminal(endings), now, tally)\n"
+        "    left = [each.job.seq for each in endings "
+        "if each.decision.event is not Event.RELEASE]\n"
+        "    return (yield from follow(env, _terminal(endings), left, now, tally))\n",
+        "    left = [each.job.seq for each in endings "
+        "if each.decision.event is not Event.RELEASE]\n"
+        "    followed = yield from follow(env, _terminal(endings), left, now, tally)\n"
         "    yield from end(others, now, tally)\n"
         "    return followed\n",
         "TestDependencies",

@@ -19,7 +19,7 @@ import pytest
 from tests.cli.support import ROOT, Command, end, wait_until
 from tests.servers.fixtures import postgres_sources
 
-from fencepost import App
+from fencepost import App, Priority
 from fencepost.cli.mover import EVENTS_MAX, MOVED, MOVING, Mover
 from fencepost.clock import SystemClock
 from fencepost.core.dependencies import Dependencies
@@ -162,6 +162,24 @@ def test_one_event_comes_along(command: Command, elsewhere: Callable[[str], str]
         app.event("alone").send(x=1)
     command.ok("move", command.url, elsewhere("new"))
     assert events(elsewhere("new")) == events(command.url) != []
+
+
+def test_jobs_of_concurrency_keys_keep_their_slots(
+    command: Command, postgres_url: str, elsewhere: Callable[[str], str]
+) -> None:
+    """However small the pages: one that waits may come before the one that has the slot."""
+    with opened(command.url) as h:
+        h.submit_many(3, type="keyed", concurrency_key="tenant:7")
+        h.succeed(h.take())
+        h.submit(type="keyed", concurrency_key="tenant:7", priority=Priority.HIGH)
+        h.succeed(h.take())
+        h.submit(type="keyed", concurrency_key="tenant:8")
+    before = records(command.url)
+    assert [record.job.state for record in before].count(State.SCHEDULED) == 2
+    command.ok("move", command.url, postgres_url, "--migrate", "--batch", "1")
+    assert records(postgres_url) == before
+    command.ok("move", postgres_url, elsewhere("home"), "--batch", "1")
+    assert records(elsewhere("home")) == before
 
 
 def test_from_sqlite_to_sqlite(

@@ -14,6 +14,7 @@ from fencepost.app.job import AsyncJobHandle, JobHandle
 from fencepost.app.options import Options, new_job
 from fencepost.app.session import Session
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
+from fencepost.core.concurrency import KeyRule
 from fencepost.core.duration import Duration
 from fencepost.core.events import NewEvent, check_event_name, matches
 from fencepost.core.idempotency import check_key
@@ -145,6 +146,8 @@ class EventHandle(_Handle):
         lifetime: Duration | None = None,
         isolation: Literal["process", "thread", "loop"] | None = None,
         rate: str | None = None,
+        concurrency_key: KeyRule | None = None,
+        max_running_per_key: int | None = None,
     ) -> TaskDecorator: ...
 
     def on(  # type: ignore[misc]  # mypy asks of keyword-only overload 7 what it does not say

@@ -18,6 +18,12 @@ def hold(record: Record) -> None:
         record.state, record.scheduled_at = State.PENDING, None
 
 
+def has_room(jobs: Jobs, record: Record) -> bool:
+    """Tell whether the job could take a slot of its key now, or has none."""
+    key = record.concurrency_key
+    return key is None or jobs.slots.active((record.type, key)) < limit_of(record.policy)
+
+
 def held(record: Record, changes: Changes, event: Event) -> Changes:
     """Return *changes*; if they make a job SCHEDULED that has a key, with *event* instead.
 

@@ -8,7 +8,7 @@ from itertools import islice
 from fencepost.core.instants import from_us_or_none, to_us
 from fencepost.core.job import JobRecord
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
-from fencepost.store.memory.admission import admit, hold
+from fencepost.store.memory.admission import has_room, hold
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import judge_again
 from fencepost.store.memory.record import Record
@@ -53,12 +53,14 @@ def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
             replies.append(Present(job.id))
             continue
         new = _record_of(jobs, record, has_key=_takes_key(jobs, record, now))
-        hold(new)
+        if not has_room(jobs, new):
+            hold(new)
         jobs.add(new)
         added.append((new, record))
         replies.append(Loaded(job.id))
     _link_all(jobs, added, now)
-    admit(jobs, now)
+    # Whoever has the slot may come with the next page.
+    jobs.slots.postpone()
     if any(record.is_dead_letter for record in records):
         _order_dead(jobs)
     return replies

@@ -132,6 +132,7 @@ def promote(jobs: Jobs, limit: int, now: int) -> list[Moved]:
         jobs.change(record, **held(record, ready, Event.HOLD))
         return Moved(record.id, record.type, record.state, was)
 
+    jobs.slots.recall()
     moved = [make_ready(record) for record in _up_to(now, jobs, jobs.due, limit)]
     return with_admitted(moved, admit(jobs, now))
 

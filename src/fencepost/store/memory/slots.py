@@ -17,6 +17,7 @@ class Slots:
         self._active: dict[Scope, int] = {}
         self._held: dict[Scope, Line] = {}
         self._touched: dict[Scope, None] = {}
+        self._noted: set[Scope] = set()
 
     def active(self, scope: Scope) -> int:
         """Return how many jobs are claimable or running."""
@@ -54,6 +55,16 @@ class Slots:
             scope = min(self._touched)
             del self._touched[scope]
             yield scope
+
+    def postpone(self) -> None:
+        """Leave what happened for the next claim to look at."""
+        self._noted |= self._touched.keys()
+        self._touched.clear()
+
+    def recall(self) -> None:
+        """Have all looked at now that was left for later."""
+        self._touched |= dict.fromkeys(self._noted)
+        self._noted.clear()
 
     @property
     def is_quiet(self) -> bool:

@@ -64,15 +64,20 @@ def admit(env: Env, touched: Mapping[int, int]) -> Plan[tuple[Moved, ...]]:
     """Give free slots to those who wait for them; return who got one."""
     if not touched:
         return ()
-    params = (list(touched), list(touched.values()))
     if env.is_joined:
-        yield Statement(NOTE, params)
+        yield from note(touched)
         return ()
-    rows = yield Statement(ADMIT, (env.now, *params))
+    rows = yield Statement(ADMIT, (env.now, list(touched), list(touched.values())))
     lanes = yield from env.catalog.lanes({lane for _, lane in rows})
     return tuple(
         Moved(job_id, lanes[lane].type, State.SCHEDULED, State.PENDING) for job_id, lane in rows
     )
+
+
+def note(touched: Mapping[int, int]) -> Plan[None]:
+    """Leave it to the next claim to see who may have a slot."""
+    if touched:
+        yield Statement(NOTE, (list(touched), list(touched.values())))
 
 
 def active(type: str, key: str | None) -> Plan[int]:

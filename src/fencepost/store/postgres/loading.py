@@ -12,13 +12,14 @@ from fencepost.core.job import Body, Job, JobRecord, NewJob
 from fencepost.core.limits import DUMP_BYTES
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.admission import Touched, admit, key_fields
+from fencepost.store.postgres.admission import Touched, key_fields, note
+from fencepost.store.postgres.arriving import with_slots
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.control import HOLD_MARKS, HOLDER
 from fencepost.store.postgres.graphs import DELIVERY, callback_fields
 from fencepost.store.postgres.linking import link
 from fencepost.store.postgres.rows import body_fields
-from fencepost.store.records import held_up, loadable, needs_key
+from fencepost.store.records import loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
 from fencepost.store.states import MODE_NUMBER, NUMBER
 from fencepost.store.texts import encode_failure, encode_json
@@ -129,7 +130,7 @@ _encoder = msgspec.json.Encoder()
 
 def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     """Store jobs that are not there yet, at the end of the order of submission."""
-    wanted = {job_id: held_up(record) for job_id, record in loadable(records).items()}
+    wanted, taken = yield from with_slots(loadable(records))
     has_callbacks = any(record.job.callback_url is not None for record in wanted.values())
     kinds = [*_kinds(wanted.values()).values(), *([DELIVERY] if has_callbacks else [])]
     numbers = yield from env.catalog.number(kinds)
@@ -147,7 +148,10 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     touched = Touched()
     yield from link(env, loaded, touched)
     touched.add_held(record.job for record in loaded.values() if record.job.is_held)
-    yield from admit(env, touched)
+    # Somebody else may have loaded the job meanwhile, and have taken a slot for it.
+    touched.add((slot, 1) for job_id, slot in taken.items() if job_id not in fresh)
+    # Not admitted yet: whoever has the slot may come with the next page.
+    yield from note(touched)
     replies: list[LoadReply] = []
     for record in records:
         job_id = record.job.id

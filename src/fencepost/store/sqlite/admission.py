@@ -14,11 +14,14 @@ import msgspec
 
 from fencepost.core.concurrency import limit_of
 from fencepost.core.ids import id_of_digits
+from fencepost.core.job import JobRecord
 from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.records import held_up
 from fencepost.store.replies import Moved
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
+from fencepost.store.sqlite.values import values
 from fencepost.store.states import NUMBER, PENDING, RUNNING, SCHEDULED
 
 FIND_SLOT = "select slot from slots where type = ? and key = ?"
@@ -32,24 +35,32 @@ HEADS = 2
 HELD = f"jobs.state = {PENDING} and jobs.missing = 0"
 # Of each key of the rows named for which somebody waits: how many jobs are under way, and the first
 # two who wait, which is enough unless several slots are free. In one row, see settling.LOCATE.
-TOUCHED = f"""
+TOUCHED = """
 select json_group_array(json_array(slot, active, json(heads))) from (
   select slot, (
     select count(*) from jobs indexed by jobs_slot
-    where jobs.slot = touched.slot and jobs.state in ({SCHEDULED}, {RUNNING})
+    where jobs.slot = touched.slot and jobs.state in (1, 3)
   ) as active, (
     select json_group_array(json_array(seq, lower(hex(id)), lane, policy)) from (
       select seq, id, lane, policy from jobs indexed by jobs_slot
-      where jobs.slot = touched.slot and {HELD} order by priority, run_at, seq limit {HEADS}
+      where jobs.slot = touched.slot and jobs.state = 0 and jobs.missing = 0
+      order by priority, run_at, seq limit 2
     )
   ) as heads
-  from (
+  from ({source}) as touched
+) where heads <> '[]'
+"""
+OF_ROWS = TOUCHED.format(
+    source="""
     select distinct slot from jobs
     where exists (select 1 from slots) and seq in (select value from json_each(?))
       and slot is not null
-  ) as touched
-) where heads <> '[]'
 """
+)
+OF_NOTES = TOUCHED.format(source="select slot from touched")
+NOTE = "insert into touched(slot) {values} on conflict do nothing"
+FORGET = "delete from touched"
+HAS_NOTES = "select exists (select 1 from touched)"
 NEXT = f"""
 select seq, lower(hex(id)), lane, policy from jobs indexed by jobs_slot
 where slot = ? and {HELD} order by priority, run_at, seq limit ?
@@ -97,12 +108,60 @@ def active(type: str, key: str | None) -> Plan[int]:
     return int(count)
 
 
+class Arriving:
+    """The keys of jobs that come from another store, and how many of each are under way."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str], int] = {}
+        self._active: dict[tuple[str, str], int] = {}
+
+    def number(self, type: str, key: str) -> Plan[int]:
+        """Return the number of a key, making it if it is new."""
+        scope = (type, key)
+        if scope not in self.numbers:
+            self.numbers[scope] = yield from slot_number(type, key)
+        return self.numbers[scope]
+
+    def placed(self, record: JobRecord) -> Plan[JobRecord]:
+        """Return *record*, which keeps the slot that it had if there is one for it here."""
+        job = record.job
+        if job.concurrency_key is None or job.state is not State.SCHEDULED:
+            return record
+        scope = (job.type, job.concurrency_key)
+        if scope not in self._active:
+            self._active[scope] = yield from active(*scope)
+        if self._active[scope] >= limit_of(job.policy):
+            return held_up(record)
+        self._active[scope] += 1
+        return record
+
+
 def admit(env: Env, seqs: Iterable[int], now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
     """Give the free slots of the keys of rows *seqs* to those who wait for them, in their order."""
     numbers = numbers_json(list(seqs))
     if numbers == "[]":
         return ()
-    ((text,),) = yield Statement(TOUCHED, (numbers,))
+    ((text,),) = yield Statement(OF_ROWS, (numbers,))
+    return (yield from _admit(env, text, now, tally))
+
+
+def admit_noted(env: Env, now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
+    """Do the same for the keys that ``note`` has left."""
+    ((has_notes,),) = yield Statement(HAS_NOTES)
+    if not has_notes:
+        return ()
+    ((text,),) = yield Statement(OF_NOTES)
+    yield Statement(FORGET)
+    return (yield from _admit(env, text, now, tally))
+
+
+def note(slots: Iterable[int]) -> Plan[None]:
+    """Leave it to the next claim to see who may have a slot."""
+    for sql, params in values(NOTE, [(slot,) for slot in sorted(set(slots))]):
+        yield Statement(sql, params)
+
+
+def _admit(env: Env, text: str, now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
     entering: list[_Next] = []
     for slot in _slots.decode(text):
         entering += yield from _entering(env, slot)

@@ -32,6 +32,7 @@ select
   (select min(expires_at) from jobs where completed_at is null),
   exists (select 1 from limits),
   exists (select 1 from rates),
+  exists (select 1 from touched),
   (select json_group_array(json_array(lane, queue, type)) from lanes
    where exists (
      select 1 from jobs indexed by jobs_ready where jobs.lane = lanes.lane and state = 1
@@ -62,6 +63,7 @@ class Outlook(NamedTuple):
     expires_at: int | None
     has_limits: int
     has_rates: int
+    has_touched: int
     lanes: str
 
 
@@ -85,9 +87,9 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     if _is_due(ahead.expires_at, now):
         expired = yield from expire(env, EXPIRE_BATCH, now)
     # Recovering may have made jobs due at once.
-    if recovered or _is_due(ahead.run_at, now):
+    if recovered or ahead.has_touched or _is_due(ahead.run_at, now):
         promoted = yield from promote(env, PROMOTE_BATCH, now)
-    if recovered or expired or promoted:
+    if recovered or expired or promoted or ahead.has_touched:
         ahead = yield from _look()
     lanes = _claimable(request, ahead)
     budget: Budget | None = None

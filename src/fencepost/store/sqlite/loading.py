@@ -12,9 +12,9 @@ from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import JobRecord
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.records import held_up, loadable, needs_key
+from fencepost.store.records import loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
-from fencepost.store.sqlite.admission import admit, slot_number
+from fencepost.store.sqlite.admission import Arriving, note
 from fencepost.store.sqlite.arrivals import arriving
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.endings import RECORD
@@ -56,7 +56,7 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         replies.append(Loaded(record.job.id))
     now = env.clock.now_us()
     arrivals = yield from arriving(fresh, now)
-    yield from _insert(env, {seq: held_up(each) for seq, each in arrivals.records.items()}, now)
+    yield from _insert(env, arrivals.records)
     yield from link(arrivals.edges)
     yield from _take_keys(fresh, now)
     return replies
@@ -76,18 +76,20 @@ def _take_keys(fresh: dict[int, JobRecord], now: int) -> Plan[None]:
             raise DuplicateJobError(type=type_, key=key, existing_id=holder.job_id)
 
 
-def _insert(env: Env, fresh: dict[int, JobRecord], now: int) -> Plan[None]:
+def _insert(env: Env, fresh: dict[int, JobRecord]) -> Plan[None]:
     tally = Tally()
     rows: list[tuple[Any, ...]] = []
     tags: list[tuple[Any, ...]] = []
     attempts: list[tuple[Any, ...]] = []
-    for seq, record in fresh.items():
+    slots = Arriving()
+    for seq, each in fresh.items():
+        record = yield from slots.placed(each)
         job = record.job
         lane = yield from env.catalog.lane_number(job.queue, job.type)
         policy = yield from env.catalog.policy_number(job.policy)
         slot = None
         if job.concurrency_key is not None:
-            slot = yield from slot_number(job.type, job.concurrency_key)
+            slot = yield from slots.number(job.type, job.concurrency_key)
         rows.append(_row(record, seq=seq, lane=lane, policy=policy, slot=slot))
         tags += [(name, value, seq) for name, value in job.tags.items()]
         attempts += _attempts(record, seq)
@@ -95,7 +97,8 @@ def _insert(env: Env, fresh: dict[int, JobRecord], now: int) -> Plan[None]:
     for template, lines in ((LOAD, rows), (TAG, tags), (RECORD, attempts)):
         for sql, params in values(template, lines):
             yield Statement(sql, params)
-    yield from admit(env, [seq for seq, each in fresh.items() if each.job.is_held], now, tally)
+    # Whoever has the slot may come with the next page.
+    yield from note(slots.numbers.values())
     yield from tally.write()
 
 

@@ -22,7 +22,7 @@ from fencepost.store.batches import with_admitted
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Moved, Pruned
 from fencepost.store.requests import PruneRequest
-from fencepost.store.sqlite.admission import admit
+from fencepost.store.sqlite.admission import admit, admit_noted
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.dependents import end_all, moved
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, standing
@@ -142,9 +142,11 @@ def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
 def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
     """Make up to *limit* due jobs claimable, as far as their concurrency keys allow."""
     rows = yield Statement(DUE, (now, max(limit, 0)))
-    if not rows:
-        return []
     tally = Tally()
+    noted = yield from admit_noted(env, now, tally)
+    if not rows:
+        yield from tally.write()
+        return []
     lanes = yield from env.catalog.lanes({row[2] for row in rows})
     ready = [row[0] for row in rows if row[4] is None]
     held = [row[0] for row in rows if row[4] is not None]
@@ -160,7 +162,7 @@ def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
         moved.append(Moved(id_text(id_), lanes[lane].type, state, was))
     admitted = yield from admit(env, held, now, tally)
     yield from tally.write()
-    return with_admitted(moved, admitted)
+    return with_admitted(moved, (*noted, *admitted))
 
 
 def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:

@@ -35,32 +35,41 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "callbacks",
             "cancelling",
             "claiming",
             "concurrency",
-            "crons",
             "concurrency_keys",
+            "crons",
             "deadletters",
+            "dependencies",
             "durability",
             "editing",
             "enqueueing",
             "events",
             "fencing",
+            "graphs",
             "harness",
             "history",
+            "keyed_arrivals",
             "keys",
             "leases",
             "limits",
             "looking",
             "moving",
+            "moving_graphs",
             "ordering",
             "pausing",
             "pruning",
             "racing_keys",
+            "rates",
             "recovering",
+            "refusing",
             "reopening",
+            "reopening_graphs",
             "saving",
             "settling",
+            "spawning",
             "turns",
             "upkeep",
             "waking",
@@ -88,6 +97,7 @@ from fencepost.testing.conformance.events import TestEvents
 from fencepost.testing.conformance.fencing import TestFencing, TestZombies
 from fencepost.testing.conformance.fixtures import colour, h, is_durable
 from fencepost.testing.conformance.history import TestAttempts, TestHistories
+from fencepost.testing.conformance.keyed_arrivals import TestKeyedArrivals
 from fencepost.testing.conformance.keys import TestKeys
 from fencepost.testing.conformance.leases import TestLeases
 from fencepost.testing.conformance.limits import TestLimits
@@ -140,6 +150,7 @@ __all__ = [
     "TestFiring",
     "TestHistories",
     "TestKeyTurns",
+    "TestKeyedArrivals",
     "TestKeys",
     "TestKeysAndDependencies",
     "TestLeading",

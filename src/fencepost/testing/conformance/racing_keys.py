@@ -13,10 +13,11 @@ from fencepost.core.job import ClaimedJob
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Outcome, Released, Settlement, Snoozed, Succeeded, decide
 from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
 from fencepost.core.retry import Backoff
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Claim, Settled
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.requests import ClaimRequest, Edit
 from fencepost.testing.conformance.concurrency_keys import keyed, states
 from fencepost.testing.conformance.harness import DONE, TTL, Harness, Run, ids
 from fencepost.testing.conformance.moving import dump, elsewhere, load
@@ -156,6 +157,37 @@ class TestRacingKeys:
         assert len(h.claim(50).jobs) == 3
 
 
+def fill(h: Harness) -> list[str]:
+    """Make jobs of one key, the last of which has the slot."""
+    first, second = h.submit_all(keyed(), keyed())
+    h.advance(1)
+    [last] = h.submit_all(keyed(priority=Priority.HIGH))
+    h.succeed(h.take())
+    h.cancel(second)
+    h.advance(1)
+    more = h.submit_all(keyed(), keyed())
+    assert states(h, [first, last, *more]) == [
+        State.COMPLETED,
+        State.SCHEDULED,
+        State.PENDING,
+        State.PENDING,
+    ]
+    h.run(h.store.edit([Edit(last, priority=Priority.LOW)]))
+    h.snooze(h.take(), 0.0)
+    h.run(h.store.promote(10))
+    return [first, second, last, *more]
+
+
+def run_out(h: Harness) -> list[str]:
+    """Run what is left, one by one; return the order."""
+    order = []
+    while jobs := h.claim().jobs:
+        assert len(jobs) == 1
+        order += ids(jobs)
+        h.succeed_all(jobs)
+    return order
+
+
 async def _is_over(store: Store, run: Run) -> bool:
     views = await run(store.queues())
     return all(state.is_terminal for view in views for state in view.counts)
@@ -168,24 +200,45 @@ def _settlement(h: Harness, claimed: ClaimedJob, outcome: Outcome) -> Settlement
 class TestMovingKeys:
     """Jobs with keys in another store."""
 
-    def test_they_wait_there_as_they_did_here(self, h: Harness) -> None:
-        job_ids = h.submit_all(*[keyed(limit=2)] * 4)
+    @pytest.mark.parametrize("page", [1, 10])
+    def test_they_are_there_as_they_were_here(self, h: Harness, page: int) -> None:
+        """Also page by page, when one that waits comes before the one that has the slot."""
+        job_ids = fill(h)
         with elsewhere(h) as other:
-            load(other, dump(h))
-            assert states(other, job_ids) == states(h, job_ids)
-            assert other.get(job_ids[3]) == h.get(job_ids[3])
-            assert other.get(job_ids[0]) == h.get(job_ids[0])
-            other.succeed_all(other.claim().jobs)
-            assert ids(other.claim().jobs) == job_ids[2:]
+            h.advance(5)
+            for start in range(0, len(job_ids), page):
+                load(other, dump(h)[start : start + page])
+            for job_id in job_ids:
+                assert other.get(job_id) == h.get(job_id)
+            assert run_out(other) == run_out(h)
 
-    def test_they_wait_here_as_they_did_there(self, h: Harness) -> None:
+    @pytest.mark.parametrize("page", [1, 10])
+    def test_they_are_here_as_they_were_there(self, h: Harness, page: int) -> None:
         with elsewhere(h) as other:
-            job_ids = other.submit_all(*[keyed(limit=2)] * 4)
-            load(h, dump(other))
-            assert states(h, job_ids) == states(other, job_ids)
-            assert h.get(job_ids[3]) == other.get(job_ids[3])
-            h.succeed_all(h.claim().jobs)
-            assert ids(h.claim().jobs) == job_ids[2:]
+            job_ids = fill(other)
+            h.advance(5)
+            for start in range(0, len(job_ids), page):
+                load(h, dump(other)[start : start + page])
+            for job_id in job_ids:
+                assert h.get(job_id) == other.get(job_id)
+            assert run_out(h) == run_out(other)
+
+    def test_a_waiting_job_that_comes_alone_is_let_in_by_a_claim(self, h: Harness) -> None:
+        with elsewhere(h) as other:
+            other.submit_all(keyed(), keyed())
+            _, waiting = dump(other)
+            load(h, [waiting])
+        assert h.state(waiting.job.id) is State.PENDING
+        assert ids(h.claim().jobs) == [waiting.job.id]
+
+    def test_one_that_is_known_takes_no_second_slot(self, h: Harness) -> None:
+        with elsewhere(h) as other:
+            other.submit_all(keyed(limit=2), keyed(limit=2), keyed(limit=2))
+            records = dump(other)
+            for _ in range(3):
+                load(h, records)
+        assert len(h.claim().jobs) == 2
+        h.succeed_all(h.claim(0).jobs)
 
     def test_those_that_arrive_wait_behind_those_that_are_there(self, h: Harness) -> None:
         [own] = h.submit_all(keyed())

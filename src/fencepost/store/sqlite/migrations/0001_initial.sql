@@ -80,6 +80,11 @@ create table slots(
   unique (type, key)
 );
 
+-- Keys whose jobs came from another store: the next claim sees who may have a slot.
+create table touched(
+  slot integer primary key
+);
+
 -- Who waits for whom, or waited; kept as long as both jobs are.
 create table dependencies(
   child integer not null,

@@ -1,0 +1,124 @@
+"""Mutants of concurrency keys, in every store."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+MEMORY = "fencepost.store.memory"
+SQLITE = "fencepost.store.sqlite"
+SQL = "fencepost.store.postgres.migrations/0001_initial.sql"
+
+
+def _mutant(place: Place, name: str, about: str, patch: Patch, *tests: str) -> Mutant:
+    return Mutant(f"{place}-{name}", about, place, (patch,), tests)
+
+
+ONE_TOO_MANY = "one more job of a key is let in than may be"
+FORGOTTEN = "a job that fell due is held up, and nobody looks whether a slot is free"
+KEPT = "a job that is tried again keeps its slot, and nobody is let in"
+STANDING = "who is let in keeps the place of its submission: the largest tenant comes first"
+
+MUTANTS = (
+    _mutant(
+        Place.MEMORY,
+        "key-lets-one-too-many-in",
+        ONE_TOO_MANY,
+        Patch(
+            f"{MEMORY}.admission",
+            "jobs.slots.active(scope) >= limit_of(record.policy)",
+            "jobs.slots.active(scope) > limit_of(record.policy)",
+        ),
+        "TestConcurrencyKeys",
+    ),
+    _mutant(
+        Place.MEMORY,
+        "key-keeps-the-place-in-line",
+        STANDING,
+        Patch(
+            f"{MEMORY}.admission",
+            "state=state, run_at=now, scheduled_at=now",
+            "state=state, scheduled_at=now",
+        ),
+        "TestKeyTurns",
+    ),
+    _mutant(
+        Place.SQLITE,
+        "key-lets-one-too-many-in",
+        ONE_TOO_MANY,
+        Patch(
+            f"{SQLITE}.admission", "slot.active + place >= _limit(", "slot.active + place > _limit("
+        ),
+        "TestConcurrencyKeys",
+    ),
+    _mutant(
+        Place.SQLITE,
+        "key-is-not-asked-when-due",
+        FORGOTTEN,
+        Patch(
+            f"{SQLITE}.upkeep",
+            "    admitted = yield from admit(env, held, now, tally)\n",
+            "    admitted = yield from admit(env, (), now, tally)\n",
+        ),
+        "TestConcurrencyKeys",
+    ),
+    _mutant(
+        Place.SQLITE,
+        "key-of-a-retry-is-kept",
+        KEPT,
+        Patch(
+            f"{SQLITE}.dependents",
+            "for each in endings if each.decision.event is not Event.RELEASE]",
+            "for each in endings if each.decision.state.is_terminal]",
+        ),
+        "TestKeyTurns",
+    ),
+    _mutant(
+        Place.SQLITE,
+        "key-counts-only-those-that-run",
+        "a job that is claimable takes up no slot",
+        Patch(
+            f"{SQLITE}.admission",
+            "where jobs.slot = touched.slot and jobs.state in (1, 3)",
+            "where jobs.slot = touched.slot and jobs.state in (3)",
+        ),
+        "TestConcurrencyKeys",
+    ),
+    _mutant(
+        Place.POSTGRES,
+        "key-lets-one-too-many-in",
+        ONE_TOO_MANY,
+        Patch(
+            SQL, "bool_and(active + n <= max_running)", "bool_and(active + n - 1 <= max_running)"
+        ),
+        "TestConcurrencyKeys",
+    ),
+    _mutant(
+        Place.POSTGRES,
+        "key-of-a-retry-is-kept",
+        KEPT,
+        Patch(
+            SQL,
+            "and ((was in (1, 3) and state not in (1, 3))",
+            "and ((was in (1, 3) and state > 4)",
+        ),
+        "TestKeyTurns",
+    ),
+    _mutant(
+        Place.POSTGRES,
+        "key-is-not-noted",
+        "who finds a slot in the hands of another leaves no note, and whoever waits is forgotten",
+        Patch(
+            SQL,
+            "where x.slot <> all (v_got) group by x.slot;",
+            "where false and x.slot <> all (v_got) group by x.slot;",
+        ),
+        "TestRacingKeys",
+    ),
+    _mutant(
+        Place.POSTGRES,
+        "key-notes-are-not-looked-at",
+        "what was noted of a slot is never acted upon",
+        Patch(SQL, "    perform fencepost.admit_noted(p_now);\n", "    perform 1;\n"),
+        "TestRacingKeys",
+    ),
+)
