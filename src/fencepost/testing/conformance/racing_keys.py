@@ -106,6 +106,19 @@ class TestRacingKeys:
         assert h.claim().jobs == []
         assert {each.state for each in h.find()} == {State.COMPLETED}
 
+    def test_submissions_at_once_take_no_more_slots_than_there_are(self, h: Harness) -> None:
+        peers = h.peers(4)
+        new = keyed(limit=2)
+        for _ in range(12):  # the first time the key is new, which is another race
+            h.race([lambda store: store.enqueue([new, new])] * 8, peers)
+            batch = h.claim(50).jobs
+            assert len(batch) == 2
+            for _ in range(7):
+                h.succeed_all(batch)
+                batch = h.claim(50).jobs
+                assert len(batch) == 2
+            h.succeed_all(batch)
+
     def test_ends_of_one_key_at_once_leave_nobody_behind(self, h: Harness) -> None:
         job_ids = h.submit_all(*[keyed(limit=4)] * 40)
         peers = h.peers(4)
