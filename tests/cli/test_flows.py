@@ -10,6 +10,7 @@ from tests.cli.support import Command
 from fencepost import App, FlowHandle, PermanentError, State, chain, fan_in, fan_out
 from fencepost.cli import job_graph
 from fencepost.cli.job_graph import ARROWS, PLAIN_ARROWS, around, arrows_for, draw, graph_rows
+from fencepost.cli.lanes import STATES
 from fencepost.testing import drain
 
 
@@ -195,3 +196,8 @@ def test_a_flow_that_nobody_knows_is_refused(command: Command) -> None:
 def test_fan_outs_are_drawn_side_by_side(rig: Rig) -> None:
     handle = rig.app.flow(fan_out(("a", rig.job()), [("b", rig.job()), ("c", rig.job())])).submit()
     assert [name for name, _, _ in rig.rows(handle["a"].id)] == ["a", "  b", "  c"]
+
+
+def test_lists_of_queues_and_types_have_a_column_for_every_state() -> None:
+    """S1-12: PENDING too."""
+    assert set(STATES) == {state.value for state in State}

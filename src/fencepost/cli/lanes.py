@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fencepost.store.replies import QueueView, TypeView
 
 STATES = (
+    "pending",
     "scheduled",
     "delayed",
     "retrying",
