@@ -16,9 +16,9 @@ from fencepost.core.lifecycle import State
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres import graphs
-from fencepost.store.postgres.admission import Touched, admit, key_fields
+from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env, Numbers
-from fencepost.store.postgres.rows import body_fields, plain_json
+from fencepost.store.postgres.rows import plain_json
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.states import BY_NUMBER
 
@@ -160,23 +160,5 @@ def _enqueue_each(
 
 
 def _fields(job: NewJob, id_: bytes, lane: int, policy: int) -> dict[str, Any]:
-    key = job.key
-    encoding, payload, data = body_fields(job.payload)
-    return {
-        "id": id_.hex(),
-        "lane": lane,
-        "type": job.type,
-        "policy": policy,
-        "max_attempts": job.policy.max_attempts,
-        "delay": seconds_to_us(job.delay),
-        "run_at": job.run_at,
-        "lifetime": seconds_to_us(job.policy.lifetime),
-        "key": None if key is None else key.value,
-        "key_window": None if key is None or key.window is None else seconds_to_us(key.window),
-        "correlation_id": job.correlation_id,
-        "tags": job.tags or None,
-        "encoding": encoding,
-        "payload": payload,
-        "payload_hex": None if data is None else data.hex(),
-        **key_fields(job),
-    }
+    own = graphs.job_fields(job, lane=lane, policy=policy)
+    return {"id": id_.hex(), "type": job.type, **own}

@@ -105,7 +105,9 @@ def enqueue(
                 {
                     "seq": seqs[place],
                     "id": ids[place],
-                    **_fields(job, lane=lane, policy=numbers.policies[job.policy]),
+                    **job_fields(job, lane=lane, policy=numbers.policies[job.policy]),
+                    "flow": job.flow,
+                    "node": job.node,
                     **callback_fields(job.callback_url, numbers),
                     **_entry_fields(entry, behind),
                 }
@@ -202,7 +204,8 @@ def _as_stored(job: NewJob, job_id: str, seq: int, entry: Entry | None) -> Store
     return Stored(seq, Parent(job_id, state, entry.priority, entry.waits.depth, failure))
 
 
-def _fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
+def job_fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
+    """Return what the server is told of any job that is not like all others of its batch."""
     key = job.key
     encoding, payload, data = body_fields(job.payload)
     return {
@@ -219,8 +222,6 @@ def _fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
         "encoding": encoding,
         "payload": payload,
         "payload_hex": None if data is None else data.hex(),
-        "flow": job.flow,
-        "node": job.node,
         **key_fields(job),
     }
 
