@@ -115,6 +115,7 @@ keeps = st.sampled_from(
     )
 )
 progresses = st.sampled_from((None, Progress(0.5), Progress(1.0, "done \x00")))
+callback_urls = st.sampled_from((None, None, None, "https://example.com/hook?größe=\U0001f9ed"))
 maybe_bodies = st.one_of(st.none(), bodies)
 
 keys = st.builds(
@@ -145,10 +146,16 @@ new_jobs = st.fixed_dictionaries(
         "correlation_id": st.sampled_from((None, "c1")),
         "flow": st.sampled_from((None, None, "f1", "f2")),
         "node": st.sampled_from((None, None, "first")),
+        "callback_url": callback_urls,
     }
 ).map(_new_job)
 sturdy_jobs = st.builds(
-    NewJob, type=types, queue=queues, priority=priorities, policy=st.sampled_from(POLICIES[1:4])
+    NewJob,
+    type=types,
+    queue=queues,
+    priority=priorities,
+    policy=st.sampled_from(POLICIES[1:4]),
+    callback_url=callback_urls,
 )
 """Jobs that can be claimed at once, and again after a failure."""
 modes = st.sampled_from((Mode.ALL, Mode.ALL, Mode.ALL, Mode.ANY, Mode.ENDED))

@@ -136,6 +136,7 @@ class Steering(Spawning):
             waits=dead.job.waits and replace(dead.job.waits, missing=awaited),
             flow=dead.job.flow,
             node=dead.job.node,
+            callback_url=dead.job.callback_url,
         )
         self._add(fresh, dead.key_window, self.world.parents(dead.id))
         del self.world.dead[dead.id]

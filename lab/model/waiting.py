@@ -17,11 +17,11 @@ from fencepost.core.lifecycle import State
 from fencepost.errors import DependencyDepthError
 from fencepost.store.replies import Moved
 from lab.model import rules
-from lab.model.changing import Changing
+from lab.model.delivering import Delivering
 from lab.model.world import Kept
 
 
-class Waiting(Changing):
+class Waiting(Delivering):
     """Who waits for whom, and what comes of it."""
 
     def __init__(self, now: datetime) -> None:
@@ -51,10 +51,14 @@ class Waiting(Changing):
         return replace(job, scheduled_at=None, **ended)
 
     def follow(self, ended: Iterable[str]) -> tuple[Moved, ...]:
-        """Let go, or end, those that waited for jobs that have ended, and those behind them."""
+        """Let go, or end, those that waited for jobs that have ended, and those behind them.
+
+        All that have ended are told of, if they asked for it.
+        """
         moved: list[Moved] = []
         latest = list(ended)
         while latest:
+            moved += [told for each in latest for told in self.tell_of(self.world.jobs[each])]
             self._failed |= {each for each in latest if not self._has_completed(each)}
             children = {
                 kept.id: None

@@ -107,6 +107,7 @@ class Workings(Waiting, Rating):
             correlation_id=new.correlation_id,
             flow=new.flow,
             node=new.node,
+            callback_url=new.callback_url,
         )
         if new.after is not None and parents:
             job = self._behind(job, parents, new.after)
@@ -125,6 +126,8 @@ class Workings(Waiting, Rating):
             self.world.awaited[job.id] = tuple(parent.id for parent in parents)
         if job.state in rules.DEAD:
             self.world.dead[job.id] = None
+        if job.state in rules.ENDED:
+            self.tell_of(kept)
 
     def _holder(self, type: str, key: str) -> Kept | None:
         """Return the job to which a key belongs now."""
