@@ -33,9 +33,9 @@ def settled(call: Call, answer: Any) -> Any:
     match answer:
         case list() if call.name in ("settle", "cancel", "spawn"):
             return _told(answer)
-        case list() if call.name == "expire":
+        case list() if call.name in ("expire", "promote"):
             return _told(apart(answer))
-        case list() if call.name in ("promote", "find", "dump"):
+        case list() if call.name in ("find", "dump"):
             return apart(answer)
         case Claim():
             recovered = _told(sorted(answer.recovered, key=attrgetter("job_id")))
