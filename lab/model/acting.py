@@ -14,14 +14,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize
 from msgspec.structs import replace
 
 from fencepost.core.dependencies import Dependencies
-from fencepost.core.job import Body, ClaimedJob, JobRecord, NewJob, Progress
+from fencepost.core.job import Body, ClaimedJob, Job, JobRecord, NewJob, Progress
 from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
 from fencepost.store.replies import Claim
-from fencepost.store.requests import Beat, Save
+from fencepost.store.requests import Beat, ClaimRequest, Save
 from lab.model import choices, rules
 from lab.model.calls import Call
 from lab.model.choices import Wished
 from lab.model.comparison import Comparison, Difference
+from lab.model.deliveries import is_delivery
 from lab.model.names import NAMED, renamed
 from lab.model.subjects import Subject
 
@@ -124,7 +125,14 @@ class Acting(RuleBasedStateMachine):
             return text
 
         renamed(value, note)
-        return list(found)[-SIDES_MAX:]
+        return [each for each in found if not self._is_unheard_of(each)][-SIDES_MAX:]
+
+    def _is_unheard_of(self, job_id: str) -> bool:
+        """Tell whether it is a delivery whose ids in the stores are still to be learnt."""
+        kept = self.comparison.model.world.get(job_id)
+        if kept is None or not is_delivery(kept.job):
+            return False
+        return not all(each.names.are_known([kept.id]) for each in self.subjects)
 
     # Finding what to call with.
 
@@ -181,16 +189,35 @@ class Acting(RuleBasedStateMachine):
         """Return *call*, or one like it that can be answered in one way only."""
         match call.name, call.arguments:
             case "recover", (limit,):
-                call = replace(call, arguments=(self._settled_limit(limit),))
+                ends = [lease.expires_at for lease in self.comparison.model.world.leases()]
+                call = replace(call, arguments=(_settled_limit(limit, ends),))
+            case "expire", (limit,):
+                call = replace(call, arguments=(_settled_limit(limit, self._ends()),))
+            case "promote", (limit,):
+                call = replace(call, arguments=(_settled_limit(limit, self._due()),))
+            case "claim", (ClaimRequest(types=None) as request,) if self._has_callbacks():
+                # Which of several deliveries is claimed first is open, and so is their jitter.
+                others = replace(request, types=frozenset(choices.TYPES))
+                call = replace(call, arguments=(others,))
         while culprits := self.comparison.open_culprits(call):
             self.do("cancel", culprits[:1])  # then it is no culprit of what else *call* ends
         return call
 
-    def _settled_limit(self, limit: int) -> int:
-        """Leave no choice between leases that ran out in the same instant."""
-        ends = sorted(lease.expires_at for lease in self.comparison.model.world.leases())
-        is_tie = 0 < limit < len(ends) and ends[limit - 1] == ends[limit]
-        return 100 if is_tie else limit
+    def _jobs(self) -> list[Job]:
+        return [kept.job for kept in self.comparison.model.world.jobs.values()]
+
+    def _has_callbacks(self) -> bool:
+        return any(job.callback_url is not None or is_delivery(job) for job in self._jobs())
+
+    def _ends(self) -> list[datetime]:
+        """Return when lifetimes end, if those of deliveries are among them."""
+        live = [job for job in self._jobs() if job.state not in rules.ENDED]
+        return [job.expires_at for job in live] if any(map(is_delivery, live)) else []
+
+    def _due(self) -> list[datetime]:
+        """Return when jobs fall due, if deliveries are among them."""
+        waiting = [job for job in self._jobs() if job.state in rules.WAITING_FOR_TIME]
+        return [job.run_at for job in waiting] if any(map(is_delivery, waiting)) else []
 
     # Longer acts.
 
@@ -236,3 +263,10 @@ class Acting(RuleBasedStateMachine):
             key_ends_at=record.key_ends_at if holds else None,
             dependencies=tuple(ids.get(each, each) for each in record.dependencies),
         )
+
+
+def _settled_limit(limit: int, instants: list[datetime]) -> int:
+    """Leave no choice between what comes in the same instant."""
+    ends = sorted(instants)
+    is_tie = 0 < limit < len(ends) and ends[limit - 1] == ends[limit]
+    return 100 if is_tie else limit

@@ -11,11 +11,12 @@ from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Decision
 from fencepost.store.replies import Moved
 from lab.model import rules
+from lab.model.admitting import Admitting
 from lab.model.rules import seconds
 from lab.model.world import Kept, World
 
 
-class Changing:
+class Changing(Admitting):
     """The world, the time, and how a job moves in them."""
 
     def __init__(self, now: datetime) -> None:
@@ -58,12 +59,22 @@ class Changing:
         return replace(kept, attempts=(*past, ended), token=None)
 
     def _move(self, kept: Kept, state: State, **changes: object) -> Kept:
-        """Put a job into another state, if it can get there from where it is."""
-        assert state in rules.NEXT[kept.job.state], f"{kept.job.state} never leads to {state}"
+        """Put a job into another state, if it can get there from where it is.
+
+        One with a concurrency key comes into line by way of ``admit`` only; who is released stays.
+        """
+        was = kept.job.state
+        has_key = kept.job.concurrency_key is not None
+        is_held = has_key and state is State.SCHEDULED and was is not State.RUNNING
+        if is_held:
+            state = State.PENDING
+            changes.pop("scheduled_at", None)
+        is_possible = state in rules.NEXT[was] or (is_held and was is State.PENDING)
+        assert is_possible, f"{was} never leads to {state}"
         changes |= {"state": state, "updated_at": self.now}
         if state in rules.ENDED:
             changes["completed_at"] = self.now
-        if state is not State.PENDING and kept.job.waits is not None:
+        if (is_held or state is not State.PENDING) and kept.job.waits is not None:
             changes["waits"] = replace(kept.job.waits, missing=0)
         if state in rules.DEAD:
             self.world.dead[kept.id] = None
@@ -76,6 +87,7 @@ class Changing:
 
     def _change(self, kept: Kept, **changes: object) -> Kept:
         changed = replace(kept, job=replace(kept.job, **changes))
+        self.touch(self.world.jobs[kept.id], changed)
         self.world.jobs[kept.id] = changed
         return changed
 

@@ -115,6 +115,9 @@ keeps = st.sampled_from(
     )
 )
 progresses = st.sampled_from((None, Progress(0.5), Progress(1.0, "done \x00")))
+callback_urls = st.sampled_from((None, None, None, "https://example.com/hook?größe=\U0001f9ed"))
+concurrency_keys = st.sampled_from((None, None, None, "k1", "k2"))
+max_running = st.sampled_from((None, 1, 2))
 maybe_bodies = st.one_of(st.none(), bodies)
 
 keys = st.builds(
@@ -126,9 +129,17 @@ keys = st.builds(
 
 
 def _new_job(values: dict[str, Any]) -> NewJob:
-    run_in = values.pop("run_in")
+    run_in, max_running = values.pop("run_in"), values.pop("max_running")
     run_at = None if run_in is None else START + timedelta(seconds=run_in)
-    return NewJob(run_at=run_at, **values)
+    return _keyed(NewJob(run_at=run_at, **values), values["concurrency_key"], max_running)
+
+
+def _keyed(job: NewJob, key: str | None, max_running: int | None) -> NewJob:
+    """Return *job* with a concurrency key, if there is one, whose limit its policy has."""
+    policy = job.policy
+    if key is not None:
+        policy = msgspec.structs.replace(policy, max_running_per_key=max_running)
+    return msgspec.structs.replace(job, concurrency_key=key, policy=policy)
 
 
 new_jobs = st.fixed_dictionaries(
@@ -145,10 +156,23 @@ new_jobs = st.fixed_dictionaries(
         "correlation_id": st.sampled_from((None, "c1")),
         "flow": st.sampled_from((None, None, "f1", "f2")),
         "node": st.sampled_from((None, None, "first")),
+        "callback_url": callback_urls,
+        "concurrency_key": concurrency_keys,
+        "max_running": max_running,
     }
 ).map(_new_job)
 sturdy_jobs = st.builds(
-    NewJob, type=types, queue=queues, priority=priorities, policy=st.sampled_from(POLICIES[1:4])
+    _keyed,
+    st.builds(
+        NewJob,
+        type=types,
+        queue=queues,
+        priority=priorities,
+        policy=st.sampled_from(POLICIES[1:4]),
+        callback_url=callback_urls,
+    ),
+    concurrency_keys,
+    max_running,
 )
 """Jobs that can be claimed at once, and again after a failure."""
 modes = st.sampled_from((Mode.ALL, Mode.ALL, Mode.ALL, Mode.ANY, Mode.ENDED))

@@ -12,9 +12,10 @@ from fencepost.errors import DuplicateJobError, FencepostError
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.testing.clock import START
-from lab.model.calls import Call
+from lab.model import deliveries
+from lab.model.calls import Call, Look
 from lab.model.leeway import settled
-from lab.model.names import renamed
+from lab.model.names import Names, renamed
 from lab.model.reference import Reference
 from lab.model.subjects import Subject
 from lab.model.telling import told
@@ -119,7 +120,7 @@ class Comparison:
     def _compare(self, subject: Subject, call: Call, expected: Any, answered: Any) -> None:
         known = (*self.model.world.jobs, *self.model.world.events)
         if call.name != "look" or not subject.names.are_known(known):
-            subject.names.learn(expected, answered)
+            _learn(subject.names, expected, answered)
         answer = settled(call, renamed(answered, subject.names.name))
         wanted = settled(call, expected)
         if answer != wanted:
@@ -240,6 +241,13 @@ def _call_operation(subject: Subject, store: Store, call: Call) -> Operation[Any
     return _operation(subject, store, call.name, *call.arguments, **atomic)
 
 
+def _learn(names: Names, expected: Any, answered: Any) -> None:
+    if isinstance(expected, Look) and isinstance(answered, Look):
+        deliveries.learn(names, expected, answered)
+    else:
+        names.learn(expected, answered)
+
+
 def _answer(call: Call, ask: Any) -> Any:
     try:
         return call.ask(ask)
@@ -262,6 +270,11 @@ def differences(expected: Any, answer: Any, path: str = "answer") -> list[str]:
         pairs = [
             (f"{path}[{index}]", one, other)
             for index, (one, other) in enumerate(zip(expected, answer, strict=True))
+        ]
+    elif isinstance(expected, list) and isinstance(answer, list):
+        lacking = [f"{path}: lacks {told(each)}" for each in expected if each not in answer]
+        return lacking + [
+            f"{path}: has also {told(each)}" for each in answer if each not in expected
         ]
     else:
         return [f"{path}: the model says {told(expected)}, the store {told(answer)}"]

@@ -66,7 +66,8 @@ class Crontab(Workings):
             return NotDue(fire.name)
         last_tick = fire.last_tick or cron.last_tick
         self.world.crons[fire.name] = replace(cron, last_tick=last_tick, next_tick=fire.next_tick)
-        return Fired(fire.name, [self._enqueue(job, (), atomic=False) for job in fire.jobs])
+        replies = [self._enqueue(job, (), atomic=False) for job in fire.jobs]
+        return Fired(fire.name, self.entered(replies))
 
     def crons(self) -> CronList:
         return CronList(self.now, [cron for _, cron in sorted(self.world.crons.items())])

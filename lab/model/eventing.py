@@ -27,7 +27,7 @@ class Eventing(Steering):
             for job in jobs
         ]
         try:
-            replies = [self._enqueue(new, (), atomic=True) for new in marked]
+            replies = self.entered([self._enqueue(new, (), atomic=True) for new in marked])
         except DuplicateJobError:
             self.world = before
             raise

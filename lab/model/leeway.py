@@ -12,6 +12,7 @@ from fencepost.core.job import Job, JobRecord
 from fencepost.core.why import Situation
 from fencepost.store.replies import Claim, Edited, Moved, Settled, Spawned
 from lab.model.calls import Call, Look
+from lab.model.deliveries import apart, is_delivery, without_ids
 from lab.model.names import NAMED, renamed
 from lab.model.rules import ENDED
 
@@ -30,11 +31,15 @@ def settled(call: Call, answer: Any) -> Any:
     """Put into one order, and one case, what the specification leaves open."""
     answer = _closed(answer if call.name == "look" else renamed(answer, _lowered))
     match answer:
-        case list() if call.name in ("settle", "cancel", "expire", "spawn"):
+        case list() if call.name in ("settle", "cancel", "spawn"):
             return _told(answer)
+        case list() if call.name in ("expire", "promote"):
+            return _told(apart(answer))
+        case list() if call.name in ("find", "dump"):
+            return apart(answer)
         case Claim():
             recovered = _told(sorted(answer.recovered, key=attrgetter("job_id")))
-            expired = _told(answer.expired)
+            expired = _told(apart(answer.expired))
             quiet = replace(answer, recovered=recovered.answer, expired=expired.answer)
             return Told(quiet, recovered.followed + expired.followed)
         case list() if call.name == "recover":
@@ -42,7 +47,12 @@ def settled(call: Call, answer: Any) -> Any:
         case list() if call.name == "dead_letters":
             return _by_death(answer)
         case Look():
-            return replace(answer, letters=_by_death(answer.letters))
+            return replace(
+                answer,
+                letters=_by_death(answer.letters),
+                records=apart(answer.records),
+                jobs=apart(answer.jobs),
+            )
     return answer
 
 
@@ -52,12 +62,17 @@ def _told(replies: list[Any]) -> Told:
     quiet = [
         replace(reply, followed=()) if isinstance(reply, MOVING) else reply for reply in replies
     ]
-    return Told(quiet, sorted(followed, key=attrgetter("job_id")))
+    return Told(quiet, sorted(without_ids(followed), key=attrgetter("job_id")))
 
 
 def _closed(answer: Any) -> Any:
-    """Take out when a job that has ended was last due: not every store remembers it."""
+    """Take out when a job that has ended was last due: not every store remembers it.
+
+    And how many stand before a delivery, for those of one call have no order.
+    """
     match answer:
+        case Situation() if is_delivery(answer.job) and answer.jobs_ahead:
+            return _closed(replace(answer, jobs_ahead=0))
         case Job() if answer.state in ENDED:
             return replace(answer, run_at=answer.created_at)
         case JobRecord() | Situation() | Edited() if answer.job.state in ENDED:

@@ -35,10 +35,10 @@ from lab.model import choices
 from lab.model.acting import Fault, Reference
 from lab.model.calls import Call
 from lab.model.choices import INSTANT, Wished
-from lab.model.ticking import Ticking
+from lab.model.contending import Contending
 
 
-class StoresAgree(Ticking):
+class StoresAgree(Contending):
     """One sequence on every store."""
 
     # The way of the data.

@@ -13,6 +13,7 @@ import msgspec
 
 from fencepost.core.job import (
     Attempt,
+    Body,
     DeadLetter,
     Dependency,
     Failure,
@@ -20,9 +21,10 @@ from fencepost.core.job import (
     JobRecord,
     NewJob,
 )
+from fencepost.core.webhook import DELIVERY_TYPE, Delivery
 from fencepost.core.why import Situation
 from fencepost.store.crons import CronDefinition, CronView
-from fencepost.store.replies import QueueView, TypeView
+from fencepost.store.replies import Moved, QueueView, TypeView
 from fencepost.store.requests import WorkerInfo
 
 Rename = Callable[[str], str]
@@ -68,7 +70,16 @@ def _renamed_struct(value: msgspec.Struct, rename: Rename) -> msgspec.Struct:
             changes[name] = new
     if isinstance(value, Failure) and value.culprit and changes:
         changes["message"] = value.message.replace(value.culprit, changes["culprit"])
+    if isinstance(value, Job) and value.type == DELIVERY_TYPE:
+        changes["payload"] = _renamed_delivery(value.payload, rename)
     return msgspec.structs.replace(value, **changes) if changes else value
+
+
+def _renamed_delivery(payload: Body, rename: Rename) -> Body:
+    """Return what a delivery says as the model would write it: every engine spaces JSON its way."""
+    delivery = msgspec.json.decode(payload.data, type=Delivery)
+    renamed_one = msgspec.structs.replace(delivery, job_id=rename(delivery.job_id))
+    return msgspec.structs.replace(payload, data=msgspec.json.encode(renamed_one))
 
 
 class Names:
@@ -99,7 +110,7 @@ class Names:
 
     def learn(self, expected: Any, answered: Any) -> None:
         """Learn names from an answer that ought to be equal to the model's."""
-        if type(expected) is not type(answered):
+        if type(expected) is not type(answered) or _is_new_delivery(expected):
             return
         if isinstance(expected, str):
             if expected.startswith(NAMED) and "." not in expected and len(answered) >= OWN_LENGTH:
@@ -122,6 +133,11 @@ class Names:
         """Return the id of an attempt, which is a job's with a number behind it, renamed."""
         job_id, dot, number = text.rpartition(".")
         return f"{known[job_id]}.{number}" if dot and job_id in known else text
+
+
+def _is_new_delivery(value: Any) -> bool:
+    """Tell whether *value* is a move alone of a delivery, which does not tell it from others."""
+    return isinstance(value, Moved) and value.type == DELIVERY_TYPE
 
 
 NAMED = ("abcdef00-0000-4000-8000-", "token ")

@@ -1,15 +1,17 @@
 """The reference: what every operation of a store does and answers, as an executable specification.
 
 Plain dictionaries and rules, written to be read: ``workings`` is the way of the data, ``steering``
-what operators do, ``eventing`` what becomes of events, ``crontab`` the crons, and this file what
-can be seen, and who works and leads. It shares no code with any store, is slow, and knows nothing
-of transactions: an operation that must leave no trace puts a copy back. Method by method it is
+what operators do, ``admitting`` the slots of concurrency keys, ``delivering`` the webhooks,
+``eventing`` what becomes of events, ``crontab`` the crons, and this file what can be seen, and who
+works and leads. It shares no code with any store, is slow, and knows nothing of transactions: an
+operation that must leave no trace puts a copy back. Method by method it is
 ``store.protocol.Store``, but that a method answers at once instead of returning an operation.
 Whoever uses it sets ``now``.
 
 Left open, as stores may differ there: the order of jobs whose leases ran out in the same instant,
-and of dead letters that died in the same instant; the ``run_at`` of a job that has ended; and
-whether a prune that deleted its fill says that the end was reached.
+of dead letters that died in the same instant, and of the deliveries that one call stores; the
+``run_at`` of a job that has ended; and whether a prune that deleted its fill says that the end was
+reached.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model import rules
+from lab.model.admitting import held_up
 from lab.model.crontab import Crontab
 from lab.model.eventing import Eventing
 from lab.model.rules import has_come, seconds
@@ -111,6 +114,7 @@ class Reference(Eventing, Crontab):
             queue_running=world.running(self.now, job.queue),
             app_limit=self.app_limit(),
             app_running=world.running(self.now),
+            key_active=self.active((job.type, job.concurrency_key or "")),
             rate=world.rates.get(job.type),
             rate_opens_at=self.opens_at(job.type),
             jobs_ahead=self._jobs_ahead(kept),
@@ -214,6 +218,7 @@ class Reference(Eventing, Crontab):
         except (DuplicateJobError, DependencyError):
             self.world = before
             raise
+        self.postpone()
         by_death = sorted(self.world.dead, key=self._death)
         self.world.dead = dict.fromkeys(by_death)
         return replies
@@ -229,7 +234,7 @@ class Reference(Eventing, Crontab):
         world.submitted += 1
         world.jobs[job.id] = Kept(
             number=world.submitted,
-            job=job,
+            job=job if self.has_room(job) else held_up(job),
             key_window=record.key_window,
             attempts=record.attempts,
         )
@@ -239,19 +244,20 @@ class Reference(Eventing, Crontab):
             world.keys[job.type, job.key] = Holding(job.id, record.key_ends_at)
         if record.is_dead_letter:
             world.dead[job.id] = None
+        self.touch(None, world.jobs[job.id])
         return Loaded(job.id)
 
     def _link(self, records: Sequence[JobRecord]) -> None:
         """Put jobs behind those that they wait for, which may have ended here since."""
         for record in records:
             known = [each for each in record.dependencies if self.world.get(each)]
-            if record.job.state is State.PENDING and len(known) < len(record.dependencies):
+            if self.world.jobs[record.job.id].is_waiting and len(known) < len(record.dependencies):
                 raise UnknownDependencyError(str(record.dependencies))
             if known:
                 self.world.awaited[record.job.id] = tuple(known)
         for record in records:
             kept = self.world.jobs[record.job.id]
-            moved = self.judge(kept) if kept.job.state is State.PENDING else None
+            moved = self.judge(kept) if kept.is_waiting else None
             if moved is not None and moved.state in rules.ENDED:
                 self.follow([moved.job_id])
 

@@ -25,11 +25,14 @@ WAITING_FOR_TIME = frozenset({State.DELAYED, State.RETRYING})
 AGAIN = frozenset({State.SCHEDULED, State.DELAYED, State.PENDING})
 """Where an operator can have a job begin that has not succeeded."""
 
+IN_TIME = frozenset({State.SCHEDULED, State.PENDING, State.CANCELLED, State.DEAD_LETTER})
+"""Where a job can go that waits for its time; its concurrency key may hold it up then."""
+
 NEXT: Mapping[State, frozenset[State]] = {
     State.PENDING: frozenset({State.SCHEDULED, State.DELAYED}) | (ENDED - {State.COMPLETED}),
     State.SCHEDULED: frozenset({State.RUNNING, State.CANCELLED, State.DEAD_LETTER}),
-    State.DELAYED: frozenset({State.SCHEDULED, State.CANCELLED, State.DEAD_LETTER}),
-    State.RETRYING: frozenset({State.SCHEDULED, State.CANCELLED, State.DEAD_LETTER}),
+    State.DELAYED: IN_TIME,
+    State.RETRYING: IN_TIME,
     State.RUNNING: ENDED | {State.SCHEDULED, State.DELAYED, State.RETRYING},
     State.COMPLETED: frozenset(),
     State.FAILED: AGAIN,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fencepost.core.lifecycle import State
 from fencepost.errors import DependencyBreadthError, DependencyError, DuplicateJobError
 from fencepost.store.replies import Moved, Spawned, SpawnReply
 from fencepost.store.requests import Spawn
@@ -35,9 +34,11 @@ class Spawning(Workings):
         spawned = dict.fromkeys(reply.job_id for reply in replies)
         followed: list[Moved] = []
         for child in self.world.children(kept.id):
-            job = self.world.jobs[child.id].job
-            if job.state is State.PENDING and job.waits and job.waits.gathers:
-                followed += self._gather_all(self.world.jobs[child.id], list(spawned))
+            kept_child = self.world.jobs[child.id]
+            waits = kept_child.job.waits
+            if kept_child.is_waiting and waits is not None and waits.gathers:
+                followed += self._gather_all(kept_child, list(spawned))
+        followed += self.admit()
         return Spawned(kept.id, tuple(replies), tuple(followed))
 
     def _gather_all(self, gatherer: Kept, spawned: Sequence[str]) -> list[Moved]:

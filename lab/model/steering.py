@@ -90,7 +90,9 @@ class Steering(Spawning):
         self.world.dead.pop(kept.id, None)
         self._take_key(reopened)
         self.hold_up(reopened)
-        return Moved(job.id, job.type, state, was)
+        [told] = self.told([Moved(job.id, job.type, reopened.job.state, was)])
+        assert isinstance(told, Moved)
+        return told
 
     def _awaited_again(self, kept: Kept) -> int | Conflict:
         """Return for how many a job would wait now, or whose state forbids that it begin again."""
@@ -136,10 +138,13 @@ class Steering(Spawning):
             waits=dead.job.waits and replace(dead.job.waits, missing=awaited),
             flow=dead.job.flow,
             node=dead.job.node,
+            callback_url=dead.job.callback_url,
+            concurrency_key=dead.job.concurrency_key,
         )
         self._add(fresh, dead.key_window, self.world.parents(dead.id))
         del self.world.dead[dead.id]
-        return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
+        self.admit()
+        return Replayed(dead.id, fresh.id, fresh.type, self.world.jobs[fresh.id].job.state)
 
     def _key_taken(self, kept: Kept) -> Duplicate | None:
         """Return who else holds the job's key, if anybody does."""
@@ -161,7 +166,9 @@ class Steering(Spawning):
     # Settings.
 
     def edit(self, edits: Sequence[Edit]) -> list[EditReply]:
-        return [self._edit(edit) for edit in edits]
+        replies = [self._edit(edit) for edit in edits]
+        self.world.touched.clear()  # nobody left a slot, whoever is first now
+        return replies
 
     def _edit(self, edit: Edit) -> EditReply:
         kept = self.world.get(edit.job_id)

@@ -17,11 +17,11 @@ from fencepost.core.lifecycle import State
 from fencepost.errors import DependencyDepthError
 from fencepost.store.replies import Moved
 from lab.model import rules
-from lab.model.changing import Changing
+from lab.model.delivering import Delivering
 from lab.model.world import Kept
 
 
-class Waiting(Changing):
+class Waiting(Delivering):
     """Who waits for whom, and what comes of it."""
 
     def __init__(self, now: datetime) -> None:
@@ -51,16 +51,20 @@ class Waiting(Changing):
         return replace(job, scheduled_at=None, **ended)
 
     def follow(self, ended: Iterable[str]) -> tuple[Moved, ...]:
-        """Let go, or end, those that waited for jobs that have ended, and those behind them."""
+        """Let go, or end, those that waited for jobs that have ended, and those behind them.
+
+        All that have ended are told of, if they asked for it.
+        """
         moved: list[Moved] = []
         latest = list(ended)
         while latest:
+            moved += [told for each in latest for told in self.tell_of(self.world.jobs[each])]
             self._failed |= {each for each in latest if not self._has_completed(each)}
             children = {
                 kept.id: None
                 for each in latest
                 for kept in self.world.children(each)
-                if kept.job.state is State.PENDING
+                if kept.is_waiting
             }
             steps = [self.judge(self.world.jobs[job_id]) for job_id in children]
             moved += [step for step in steps if step is not None]
@@ -71,7 +75,7 @@ class Waiting(Changing):
         """Have a job that waits for others do what their states say; tell it if it moves."""
         waits = kept.job.waits
         assert waits is not None
-        assert kept.job.state is State.PENDING
+        assert kept.is_waiting
         parents = self.world.parents(kept.id)
         missing, culprit = rules.awaited(waits.mode, [parent.job.state for parent in parents])
         if culprit is not None:
@@ -87,11 +91,13 @@ class Waiting(Changing):
         failure = rules.dependency_failed(_culprit(parent), state)
         return self._end(kept, state, failure, AttemptOutcome.FAILED)
 
-    def _let_go(self, kept: Kept) -> Moved:
+    def _let_go(self, kept: Kept) -> Moved | None:
         """Let a job take its place in line, or wait for its own time (S1-60, S1-101)."""
         run_at = max(kept.job.run_at, self.now)
         if rules.has_come(run_at, self.now):
-            self._move(kept, State.SCHEDULED, run_at=run_at, scheduled_at=self.now)
+            moved = self._move(kept, State.SCHEDULED, run_at=run_at, scheduled_at=self.now)
+            if moved.is_held:  # told when it has its slot
+                return None
             return Moved(kept.id, kept.job.type, State.SCHEDULED, State.PENDING)
         self._move(kept, State.DELAYED, run_at=run_at)
         return Moved(kept.id, kept.job.type, State.DELAYED, State.PENDING)
@@ -99,7 +105,7 @@ class Waiting(Changing):
     def hold_up(self, reopened: Kept) -> None:
         """Have those wait again for a job that they had counted as ended."""
         for child in self.world.children(reopened.id):
-            if child.job.state is State.PENDING:
+            if child.is_waiting:
                 self.judge(child)
 
     def waits_for(self, kept: Kept, other: str) -> bool:

@@ -43,6 +43,7 @@ from fencepost.store.replies import (
 )
 from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
 from lab.model import rules
+from lab.model.admitting import held_up
 from lab.model.rating import Rating
 from lab.model.rules import has_come, seconds
 from lab.model.waiting import Waiting
@@ -64,7 +65,7 @@ class Workings(Waiting, Rating):
         except (DuplicateJobError, DependencyError):
             self.world = before
             raise
-        return replies
+        return self.entered(replies)
 
     def _awaited(self, new: NewJob, earlier: Sequence[str]) -> list[Kept]:
         """Return what a new job is to wait for, each once, or raise (S1-65, S1-68)."""
@@ -107,6 +108,8 @@ class Workings(Waiting, Rating):
             correlation_id=new.correlation_id,
             flow=new.flow,
             node=new.node,
+            callback_url=new.callback_url,
+            concurrency_key=new.concurrency_key,
         )
         if new.after is not None and parents:
             job = self._behind(job, parents, new.after)
@@ -116,8 +119,9 @@ class Workings(Waiting, Rating):
     def _add(self, job: Job, key_window: float | None, parents: Sequence[Kept]) -> None:
         """Store a new job at the end of the order of submission; it takes its key."""
         self.world.submitted += 1
-        kept = Kept(number=self.world.submitted, job=job, key_window=key_window)
+        kept = Kept(number=self.world.submitted, job=held_up(job), key_window=key_window)
         self.world.jobs[job.id] = kept
+        self.touch(None, kept)
         self.world.queues.add(job.queue)
         self.world.types.add(job.type)
         self._take_key(kept)
@@ -125,6 +129,8 @@ class Workings(Waiting, Rating):
             self.world.awaited[job.id] = tuple(parent.id for parent in parents)
         if job.state in rules.DEAD:
             self.world.dead[job.id] = None
+        if job.state in rules.ENDED:
+            self.tell_of(kept)
 
     def _holder(self, type: str, key: str) -> Kept | None:
         """Return the job to which a key belongs now."""
@@ -279,7 +285,7 @@ class Workings(Waiting, Rating):
         return Extended(beat.job_id, expires_at)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[SettleReply]:
-        return [self._settle(settlement) for settlement in settlements]
+        return self.told([self._settle(settlement) for settlement in settlements])
 
     def _settle(self, settlement: Settlement) -> SettleReply:
         job_id, token, decision = settlement.job_id, settlement.token, settlement.decision
@@ -319,7 +325,8 @@ class Workings(Waiting, Rating):
             for kept in self._in({State.RUNNING})
             if (lease := kept.job.lease) and has_come(lease.expires_at, self.now)
         ]
-        return [self._take_back(kept) for _, _, kept in sorted(lost)[: max(limit, 0)]]
+        taken = [self._take_back(kept) for _, _, kept in sorted(lost)[: max(limit, 0)]]
+        return self.told(taken)
 
     def _take_back(self, kept: Kept) -> Moved:
         """End the attempt of a worker that was lost, as a failure like any other."""
@@ -352,7 +359,8 @@ class Workings(Waiting, Rating):
         """End jobs from outside, each on its own account, and then those that waited for them."""
         moved = [self._end(kept, state, failure, outcome) for kept in ended]
         followed = self.follow([kept.id for kept in ended])
-        return [replace(moved[0], followed=followed), *moved[1:]] if moved else []
+        moved = [replace(moved[0], followed=followed), *moved[1:]] if moved else []
+        return self.told(moved)
 
     def promote(self, limit: int) -> list[Moved]:
         due = [
@@ -360,8 +368,10 @@ class Workings(Waiting, Rating):
             for kept in self._in(rules.WAITING_FOR_TIME)
             if has_come(kept.job.run_at, self.now)
         ]
-        return [
+        self.recall()
+        moves = [
             Moved(kept.id, moved.job.type, moved.job.state, kept.job.state)
             for _, _, kept in sorted(due)[: max(limit, 0)]
             for moved in [self._move(kept, State.SCHEDULED, scheduled_at=self.now)]
         ]
+        return self.told(moves)

@@ -46,6 +46,17 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         """What decides the place in line: priority, due time, submission."""
         return int(self.job.priority), self.job.run_at, self.number
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for other jobs."""
+        waits = self.job.waits
+        return self.job.state is State.PENDING and waits is not None and waits.missing > 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for nothing but a slot of its concurrency key."""
+        return self.job.state is State.PENDING and not self.is_waiting
+
     def is_owned_by(self, token: str, now: datetime) -> bool:
         """Tell whether *token* entitles to write at *now*."""
         lease = self.job.lease
@@ -107,6 +118,10 @@ class World:
     """By type."""
     starts: dict[str, tuple[datetime, ...]] = field(default_factory=dict)
     """By type, if it has a rate: when its jobs started, oldest first."""
+    touched: set[tuple[str, str]] = field(default_factory=set)
+    """The types and concurrency keys whose slots the call that is under way has to look at."""
+    noted: set[tuple[str, str]] = field(default_factory=set)
+    """Those that a later call has to look at."""
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
     terms: dict[str, Held] = field(default_factory=dict)
     events: dict[str, Sent] = field(default_factory=dict)

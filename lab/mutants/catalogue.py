@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.mutants import (
+    catalogue_callbacks,
     catalogue_crons,
     catalogue_events,
     catalogue_graphs,
@@ -25,6 +26,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_events.MUTANTS,
     *catalogue_rates.MUTANTS,
     *catalogue_keys.MUTANTS,
+    *catalogue_callbacks.MUTANTS,
 )
 
 

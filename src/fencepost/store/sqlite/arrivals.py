@@ -24,6 +24,8 @@ class Arrivals:
 
     def __init__(self, records: dict[int, JobRecord], known: dict[str, Stored], now: int) -> None:
         self.edges: list[Edge] = []
+        self.ended: list[int] = []
+        """The rows of those that ended only now, on account of others."""
         self._rows = {record.job.id: seq for seq, record in records.items()}
         self._known = known
         self._now = from_us(now)
@@ -40,7 +42,9 @@ class Arrivals:
             parents = list(self._parents(record))
             self.edges += [(seq, place, each.seq) for place, each in enumerate(parents)]
             if _is_waiting(record):
-                self.records[seq] = _judged(record, [each.parent for each in parents], self._now)
+                judged = _judged(record, [each.parent for each in parents], self._now)
+                self.records[seq] = judged
+                self.ended += [seq] if judged.job.state.is_terminal else []
         return Stored(seq, _as_parent(self.records[seq].job))
 
     def _parents(self, record: JobRecord) -> Iterable[Stored]:

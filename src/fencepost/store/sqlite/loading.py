@@ -16,6 +16,7 @@ from fencepost.store.records import loadable, needs_key
 from fencepost.store.replies import Loaded, LoadReply, Present
 from fencepost.store.sqlite.admission import Arriving, note
 from fencepost.store.sqlite.arrivals import arriving
+from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.endings import RECORD
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, find_holder
@@ -59,6 +60,7 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     yield from _insert(env, arrivals.records)
     yield from link(arrivals.edges)
     yield from _take_keys(fresh, now)
+    yield from call_back(env, arrivals.ended, now)
     return replies
 
 

@@ -204,7 +204,11 @@ class _Batch:
         yield from link(self._edges)
         admitted = yield from admit(self._env, self._held, self._now, self._tally)
         yield from self._tally.write()
-        ended = [each.stored.seq for each in self.accepted if each.reply.state.is_terminal]
+        ended = [
+            each.stored.seq
+            for each in self.accepted
+            if isinstance(each.reply, Enqueued) and each.reply.state.is_terminal
+        ]
         if ended:
             yield from call_back(self._env, ended, self._now)
         entered = {moved.job_id: moved.state for moved in admitted}

@@ -84,6 +84,17 @@ class TestCallbacks:
         h.succeed(claimed)
         assert len(deliveries(h)) == 1
 
+    def test_a_repeated_submission_stores_no_second(self, h: Harness) -> None:
+        """S1-109: whoever submits a job again that has ended is told so, and nobody else."""
+        asked = job("a", key=Key("k", 60.0), callback_url=URL)
+        [job_id] = h.submit_all(asked)
+        bring(h, job_id, State.COMPLETED)
+        assert h.enqueue(asked, job("b", flow="f"))[0].job_id == job_id
+        h.submit("c")
+        parent = claim_of(h, "c")
+        h.run(h.store.spawn([Spawn(parent.id, parent.lease.token, (asked,))]))
+        assert [told(each).job_id for each in deliveries(h)] == [job_id]
+
     def test_a_batch_stores_one_for_each_that_asked(self, h: Harness) -> None:
         wanted = [h.submit("a", callback_url=f"{URL}&n={n}") for n in range(3)]
         h.submit_many(5, "a")
@@ -156,6 +167,37 @@ class TestCallbacks:
                 for _ in range(2):
                     each.succeed(claim_of(each, "a"))
                 assert {told(one).job_id for one in deliveries(each)} == set(ids)
+
+    def test_a_job_that_ends_as_it_arrives_is_told_of(self, h: Harness) -> None:
+        """S1-71: what it waited for there has failed here, and so has what waits for it."""
+        with elsewhere(h) as other:
+            a = other.submit("a")
+            assert load(h, dump(other)) == [Loaded(a)]
+            b, c, _ = other.submit_all(
+                job("b", after=after(a), callback_url=URL, correlation_id="order-7"),
+                job("c", after=after(0), callback_url=URL),
+                job("d", after=after(1)),
+            )
+            bring(h, a, State.FAILED)
+            h.advance(1)
+            load(h, dump(other))
+            assert {told(each).job_id: told(each) for each in deliveries(h)} == {
+                job_id: Delivery(
+                    job_id=job_id, url=URL, state=State.FAILED, ended_at=h.now, attempt=0
+                )
+                for job_id in (b, c)
+            }
+            assert {each.correlation_id for each in deliveries(h)} == {"order-7", None}
+            load(h, dump(other))
+            assert len(deliveries(h)) == 2
+
+    def test_a_job_that_has_ended_is_not_told_of_where_it_arrives(self, h: Harness) -> None:
+        with elsewhere(h) as other:
+            ended = other.submit("a", callback_url=URL)
+            bring(other, ended, State.FAILED)
+            records = [each for each in dump(other) if each.job.id == ended]
+            assert load(h, records) == [Loaded(ended)]
+            assert deliveries(h) == []
 
     def test_nothing_is_left_of_a_pruned_job(self, h: Harness) -> None:
         job_id = h.submit("a", callback_url=URL)
