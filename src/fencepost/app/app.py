@@ -101,6 +101,12 @@ class App:
             store=store,
             webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
             keys=keys_from_environment() if keys is None else parse_keys(keys),
+            policy=Policy(
+                **retry_fields(self._default_retry),
+                timeout=self.timeouts.execution,
+                lifetime=self.timeouts.lifetime,
+                lease_ttl=self.timeouts.lease_ttl,
+            ),
         )
         if self.session.webhooks is not None:
             self._add(delivery_task(self.session.webhooks, lambda: self.session.store))

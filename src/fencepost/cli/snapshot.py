@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fencepost.cli.views import readable
+from fencepost.core.readable import readable
 from fencepost.core.job import Job
 from fencepost.core.lifecycle import State
 from fencepost.core.shown import shown_url
