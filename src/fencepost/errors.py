@@ -278,7 +278,8 @@ class UnauthenticatedError(FencepostError):
     def __init__(self, message: str | None = None) -> None:
         super().__init__(
             message
-            or "the bearer token is unknown, expired or revoked; `fencepost tokens create` makes one"
+            or "the bearer token is unknown, expired or revoked; `fencepost tokens create` makes "
+            "another"
         )
 
 
