@@ -59,6 +59,8 @@ from fencepost.worker import Context
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from starlette.applications import Starlette
+
     from fencepost.worker import Worker
 
 P = ParamSpec("P")
@@ -328,6 +330,17 @@ class App:
     def _retentions(self) -> dict[str, Retention]:
         tasks = self.session.tasks.values()
         return {task.type: task.retention for task in tasks if task.retention is not None}
+
+    # Serving.
+
+    def asgi(self) -> Starlette:
+        """Return the HTTP API of this app, to be mounted in any ASGI application or served.
+
+        Whoever asks needs a token, see ``fencepost tokens``.
+        """
+        from fencepost.http import asgi
+
+        return asgi(self)
 
     # Operating.
 

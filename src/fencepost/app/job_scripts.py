@@ -73,9 +73,7 @@ def end(session: Session, job_id: str, seconds: float | None) -> Script[Job]:
 def no_result(job: Job) -> StateConflictError:
     """Return the error of a job whose result is asked for, and that has not completed."""
     more = "; wait for it" if not job.state.is_terminal else " and has none"
-    return StateConflictError(
-        f"job {job.id} is {job.state}{more}", job_id=job.id, state=job.state
-    )
+    return StateConflictError(f"job {job.id} is {job.state}{more}", job_id=job.id, state=job.state)
 
 
 def result_of(session: Session, job: Job) -> Any:

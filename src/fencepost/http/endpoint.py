@@ -194,7 +194,10 @@ async def respond(
     headers = [
         (b"content-length", str(len(data)).encode()),
         *_headers(reply.media_type if reply.body is not None else None, request_id),
-        *((name.encode(), value.encode("latin-1", "replace")) for name, value in reply.headers.items()),
+        *(
+            (name.encode(), value.encode("latin-1", "replace"))
+            for name, value in reply.headers.items()
+        ),
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if is_head else data})

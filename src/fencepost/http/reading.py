@@ -113,11 +113,11 @@ def too_large(limit: int) -> HttpError:
 
 def check_announced(scope: Scope, limit: int) -> None:
     """Refuse a body that says itself that it is too large, before it is read."""
-    announced = header(scope, b"content-length")
-    if announced is not None and announced.isascii() and announced.isdigit():
-        # A number of many digits is refused for its length: int() of it may be refused too.
-        if len(announced) > 12 or int(announced) > limit:
-            raise too_large(limit)
+    announced = header(scope, b"content-length") or ""
+    is_number = announced.isascii() and announced.isdigit()
+    # One of many digits is refused for its length: int() of it may be refused too.
+    if is_number and (len(announced) > len(str(limit)) + 20 or int(announced) > limit):
+        raise too_large(limit)
 
 
 def check_media_type(scope: Scope) -> None:

@@ -16,7 +16,9 @@ from fencepost.errors import ForbiddenError
 from fencepost.http.wire.bodies import body_of, check_json
 from fencepost.http.wire.jobs import RetryOptions, Submission
 
-_PLAIN = tuple(name for name in Submission.__struct_fields__ if name in UsingOptions.__annotations__)
+_PLAIN = tuple(
+    name for name in Submission.__struct_fields__ if name in UsingOptions.__annotations__
+)
 _NO_OPTIONS = Options()
 
 
@@ -53,9 +55,7 @@ def check_queue_allowed(principal: Principal, queue: str) -> None:
 
 
 def _options(session: Session, submission: Submission) -> Options:
-    given = {
-        name: value for name in _PLAIN if (value := getattr(submission, name)) is not None
-    }
+    given = {name: value for name in _PLAIN if (value := getattr(submission, name)) is not None}
     if not given:
         return _NO_OPTIONS
     if "retry" in given:

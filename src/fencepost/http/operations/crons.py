@@ -102,9 +102,7 @@ async def run_cron(call: Call[Nothing, Nothing]) -> Reply:
     """Submit a job of a cron now; its schedule goes on as it was."""
     reply = await call.session.run_async(scripts.run(call.session, call.path["name"]))
     is_duplicate = isinstance(reply, Duplicate)
-    accepted = Accepted(
-        id=reply.job_id, type=reply.type, state=reply.state, duplicate=is_duplicate
-    )
+    accepted = Accepted(id=reply.job_id, type=reply.type, state=reply.state, duplicate=is_duplicate)
     return Reply(accepted, 201, {"location": f"/v1/jobs/{reply.job_id}"})
 
 

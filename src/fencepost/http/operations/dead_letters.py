@@ -48,9 +48,7 @@ async def list_dead_letters(call: Call[Nothing, DeadLetterQuery]) -> Reply:
     page = await call.session.run_async(
         scripts.list_page(call.session, query.type, query.after, query.limit)
     )
-    letters = [
-        readable(letter) for letter in page.letters if call.principal.may_use(letter.queue)
-    ]
+    letters = [readable(letter) for letter in page.letters if call.principal.may_use(letter.queue)]
     return Reply(DeadLetterPage(dead_letters=letters, next=page.next))
 
 
@@ -70,9 +68,7 @@ async def replay_dead_letter(call: Call[Nothing, Nothing]) -> Reply:
 async def replay_dead_letters(call: Call[ReplayAll, Nothing]) -> Reply:
     """Replay every dead letter (of a type) that can be."""
     body = call.body
-    count = await call.session.run_async(
-        scripts.replay_all(call.session, body.type, body.limit)
-    )
+    count = await call.session.run_async(scripts.replay_all(call.session, body.type, body.limit))
     call.detail["count"] = count
     return Reply(Replayed(count))
 

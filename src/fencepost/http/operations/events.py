@@ -81,9 +81,7 @@ async def send_event(call: Call[EventBody, Nothing]) -> Reply:
     event, jobs = prepare_event(session, call.path["name"], key, body.payload)
     for job in jobs:
         check_queue_allowed(call.principal, job.queue)
-    reply = note_unhandled(
-        session, await session.store.run_async(session.store.send(event, jobs))
-    )
+    reply = note_unhandled(session, await session.store.run_async(session.store.send(event, jobs)))
     sent = reply.event
     made = [
         Accepted(
@@ -114,8 +112,7 @@ def _view(event: SentEvent) -> EventView:
         sent_at=event.sent_at,
         key=event.key,
         jobs=[
-            EventJob(id=job.job_id, type=job.type, duplicate=job.is_duplicate)
-            for job in event.jobs
+            EventJob(id=job.job_id, type=job.type, duplicate=job.is_duplicate) for job in event.jobs
         ],
         payload=shown.json,
         payload_base64=shown.base64,

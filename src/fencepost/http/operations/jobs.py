@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from fencepost.core.duration import parse_duration
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.history import Change
 from fencepost.core.job import Attempt, Job
-from fencepost.core.lifecycle import LIVE, State
+from fencepost.core.lifecycle import State
 from fencepost.core.limits import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
 from fencepost.core.readable import readable
 from fencepost.core.token import Principal
@@ -51,9 +52,7 @@ async def find_jobs(call: Call[Nothing, Search]) -> Reply:
     """Return a page of jobs, newest first."""
     query = call.query
     filter = filter_of(call.principal, query)
-    page = await call.session.run_async(
-        find_script(call.session, filter, query.after, query.limit)
-    )
+    page = await call.session.run_async(find_script(call.session, filter, query.after, query.limit))
     return Reply(JobPage(jobs=[summary_of(job) for job in page], next=page.next))
 
 
@@ -187,10 +186,8 @@ async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
 def seconds_of(text: str, *, maximum: float) -> float:
     """Return a duration of a query, where a bare number means seconds."""
     given: float | str = text
-    try:
+    with suppress(ValueError):
         given = float(text)
-    except ValueError:
-        pass
     return parse_duration(given, name="timeout", maximum=maximum)
 
 

@@ -67,9 +67,7 @@ async def submit_batch(call: Call[Batch, Nothing]) -> Reply:
     return Reply(BatchReply(jobs=answers), 201)
 
 
-async def _store(
-    session: Session, jobs: list[NewJob], *, atomic: bool
-) -> list[Accepted | Refused]:
+async def _store(session: Session, jobs: list[NewJob], *, atomic: bool) -> list[Accepted | Refused]:
     """Store *jobs* in one transaction, and say what became of each."""
     store = session.store
     if not jobs:

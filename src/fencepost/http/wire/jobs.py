@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -189,14 +189,14 @@ def existing_of(job: Job) -> ExistingJob:
     return ExistingJob(**_summary(job))
 
 
-def _summary(job: Job) -> dict[str, object]:
+def _summary(job: Job) -> dict[str, Any]:
     seen = readable(job)
     return {name: getattr(seen, name) for name in _SUMMARY}
 
 
 def view_of(job: Job) -> JobView:
     """Return all there is to see of a job."""
-    fields: dict[str, object] = _summary(job)
+    fields = _summary(job)
     for name in _BODIES:
         shown = show(getattr(job, name))
         fields[name] = shown.json
