@@ -112,7 +112,7 @@ def cancel_all(session: Session, filter: JobFilter) -> Script[int]:
     """Cancel every live job that meets *filter*; return how many, those that waited included."""
     if filter == JobFilter():
         raise ConfigurationError(
-            "this would cancel every job; name an id, a type, a queue, a flow or a tag"
+            "this would cancel every job; name an id, a type, a queue, a flow, a tag or a time"
         )
     states = tuple(s for s in State if s in LIVE and (not filter.states or s in filter.states))
     if not states:
