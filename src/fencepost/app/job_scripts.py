@@ -126,7 +126,7 @@ def check_selective(filter: JobFilter) -> None:
     """Raise ConfigurationError if *filter* means all jobs there are."""
     if filter == JobFilter():
         raise ConfigurationError(
-            "this would cancel every job; name an id, a type, a queue, a flow or a tag"
+            "this would cancel every job; name an id, a type, a queue, a flow, a tag or a time"
         )
 
 
