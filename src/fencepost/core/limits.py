@@ -187,3 +187,27 @@ CRON_DECLARE_INTERVAL: Final = 60.0
 """How often it is written down that a cron is known to a running worker."""
 CRON_SILENCE: Final = 180.0
 """A cron not declared for this long is known to nobody."""
+
+# Tokens and the audit log. Times are in seconds.
+TOKEN_ID_BYTES: Final = 6
+TOKEN_SECRET_BYTES: Final = 24
+"""192 bits, so that a plain hash of them gives nothing away."""
+TOKEN_NAME_LENGTH_MAX: Final = 100
+TOKEN_QUEUES_MAX: Final = 100
+TOKEN_RATE_MIN: Final = 0.01
+TOKEN_RATE_MAX: Final = 1_000_000.0
+TOKENS_MAX: Final = 1_000
+"""Servers read all of them every few seconds; those that ended long ago make room."""
+TOKEN_KEPT: Final = 90 * 86_400.0
+"""How long a token is listed that was revoked or has expired."""
+TOKEN_CACHE_SECONDS: Final = 5.0
+"""How long a server goes by the tokens that it has read: by then a revoked one is refused."""
+TOKEN_LOOK_SECONDS: Final = 1.0
+"""How often a server looks again for a token that it does not know, or after a failed look."""
+TOKEN_STALE_SECONDS: Final = 60.0
+"""How long it goes by them while the store is away."""
+AUDIT_KEPT: Final = 90 * 86_400.0
+AUDIT_NAME_LENGTH_MAX: Final = 100
+AUDIT_TARGET_LENGTH_MAX: Final = 300
+AUDIT_DETAIL_BYTES_MAX: Final = 4_000
+REQUEST_ID_LENGTH_MAX: Final = 128
