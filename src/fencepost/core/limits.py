@@ -192,6 +192,7 @@ CRON_SILENCE: Final = 180.0
 TOKEN_ID_BYTES: Final = 6
 TOKEN_SECRET_BYTES: Final = 24
 """192 bits, so that a plain hash of them gives nothing away."""
+TOKEN_EXPIRES_MIN: Final = 1.0
 TOKEN_NAME_LENGTH_MAX: Final = 100
 TOKEN_QUEUES_MAX: Final = 100
 TOKEN_RATE_MIN: Final = 0.01
