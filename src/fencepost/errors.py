@@ -338,9 +338,11 @@ class StaleLeaseError(FencepostError):
 
     code = "stale_lease"
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, state: str | None = None) -> None:
         super().__init__(f"the lease on job {job_id} is no longer valid; stop working on it")
         self.job_id = job_id
+        self.state = state
+        """The job's present state, where it is known."""
 
 
 class JobFailedError(FencepostError):

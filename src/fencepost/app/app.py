@@ -61,6 +61,8 @@ from fencepost.worker import Context
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from starlette.applications import Starlette
+
     from fencepost.worker import Worker
 
 P = ParamSpec("P")
@@ -103,6 +105,12 @@ class App:
             store=store,
             webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
             keys=keys_from_environment() if keys is None else parse_keys(keys),
+            policy=Policy(
+                **retry_fields(self._default_retry),
+                timeout=self.timeouts.execution,
+                lifetime=self.timeouts.lifetime,
+                lease_ttl=self.timeouts.lease_ttl,
+            ),
         )
         if self.session.webhooks is not None:
             self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
@@ -326,6 +334,17 @@ class App:
     def _retentions(self) -> dict[str, Retention]:
         tasks = self.session.tasks.values()
         return {task.type: task.retention for task in tasks if task.retention is not None}
+
+    # Serving.
+
+    def asgi(self) -> Starlette:
+        """Return the HTTP API of this app, to be mounted in any ASGI application or served.
+
+        Whoever asks needs a token, see ``fencepost tokens``.
+        """
+        from fencepost.http import asgi
+
+        return asgi(self)
 
     # Operating.
 

@@ -188,6 +188,26 @@ CRON_DECLARE_INTERVAL: Final = 60.0
 CRON_SILENCE: Final = 180.0
 """A cron not declared for this long is known to nobody."""
 
+# The HTTP API. Sizes are in bytes, times in seconds.
+JSON_DEPTH_MAX: Final = 100
+"""Levels of nesting: deeper JSON overflows some reader's stack."""
+HTTP_BODY_MAX: Final = 64_000
+"""Of a request that carries no payload."""
+HTTP_BATCH_BYTES_MAX: Final = 32_000_000
+HTTP_BATCH_MAX: Final = 10_000
+"""Jobs, or leases, of one request."""
+HTTP_WORKERS_MAX: Final = 10_000
+"""Workers that a server remembers to have written down."""
+HTTP_BODY_TIMEOUT: Final = 30.0
+"""How long a request's body may take to arrive."""
+HTTP_WAIT_MAX: Final = 60.0
+"""The longest that a request waits for a job to end, or for one to claim."""
+HTTP_WAIT_DEFAULT: Final = 30.0
+HTTP_READY_TIMEOUT: Final = 2.0
+"""How long the store may take to answer the question whether it is there."""
+HTTP_RETRY_AFTER: Final = 1.0
+"""When to come again, if the store is away."""
+
 # Tokens and the audit log. Times are in seconds.
 TOKEN_ID_BYTES: Final = 6
 TOKEN_SECRET_BYTES: Final = 24

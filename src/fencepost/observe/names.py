@@ -83,6 +83,15 @@ CRON_OUTDATED: Final = "cron.outdated"
 """A cron that this worker would run at other times than the store says: another app has it."""
 CRON_FAILED: Final = "cron.failed"
 
+# The HTTP API.
+HTTP_REQUEST: Final = "http.request"
+HTTP_REQUEST_SECONDS: Final = "http.request.seconds"
+HTTP_ERROR: Final = "http.error"
+"""A request that met a bug of ours; its traceback is logged at level DEBUG."""
+HTTP_STARTED: Final = "http.started"
+HTTP_STOPPING: Final = "http.stopping"
+HTTP_STOPPED: Final = "http.stopped"
+
 # Access.
 ACCESS_REFUSED: Final = "access.refused"
 """A request without a good token, or with one that is not good for it; counted by code."""

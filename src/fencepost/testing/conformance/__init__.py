@@ -42,6 +42,7 @@ pytest.register_assert_rewrite(
             "concurrency",
             "concurrency_keys",
             "crons",
+            "dates",
             "deadletters",
             "dependencies",
             "durability",
@@ -90,6 +91,7 @@ from fencepost.testing.conformance.concurrency_keys import (
     TestKeyTurns,
 )
 from fencepost.testing.conformance.crons import TestCrons, TestFiring
+from fencepost.testing.conformance.dates import TestDates
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
@@ -140,6 +142,7 @@ __all__ = [
     "TestConcurrency",
     "TestConcurrencyKeys",
     "TestCrons",
+    "TestDates",
     "TestDeadLetters",
     "TestDependencies",
     "TestDurability",
