@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
+from fencepost.app.audit import AsyncAudit, Audit
 from fencepost.app.crons import AsyncCrons, CronOptions, Crons, declare
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.app.decorating import CronDecorator, TaskDecorator, Unannotated
@@ -30,6 +31,7 @@ from fencepost.app.lanes import (
 from fencepost.app.options import Options, retry_fields
 from fencepost.app.session import Session, accepted
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
+from fencepost.app.tokens import AsyncTokens, Tokens
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.concurrency import KeyRule, check_rule, parse_max_running_per_key
 from fencepost.core.duration import Duration
@@ -120,6 +122,8 @@ class App:
         self.types = Types(self.session)
         self.workers = Workers(self.session)
         self.crons = Crons(self.session)
+        self.tokens = Tokens(self.session)
+        self.audit = Audit(self.session)
 
     @property
     def aio(self) -> AsyncApp:
@@ -379,6 +383,8 @@ class AsyncApp:
         self.types = AsyncTypes(app.session)
         self.workers = AsyncWorkers(app.session)
         self.crons = AsyncCrons(app.session)
+        self.tokens = AsyncTokens(app.session)
+        self.audit = AsyncAudit(app.session)
 
     async def submit_many(
         self, jobs: Iterable[NewJob], *, conn: Any = None

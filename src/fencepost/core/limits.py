@@ -207,10 +207,12 @@ HTTP_READY_TIMEOUT: Final = 2.0
 """How long the store may take to answer the question whether it is there."""
 HTTP_RETRY_AFTER: Final = 1.0
 """When to come again, if the store is away."""
+
 # Tokens and the audit log. Times are in seconds.
 TOKEN_ID_BYTES: Final = 6
 TOKEN_SECRET_BYTES: Final = 24
 """192 bits, so that a plain hash of them gives nothing away."""
+TOKEN_EXPIRES_MIN: Final = 1.0
 TOKEN_NAME_LENGTH_MAX: Final = 100
 TOKEN_QUEUES_MAX: Final = 100
 TOKEN_RATE_MIN: Final = 0.01

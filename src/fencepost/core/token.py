@@ -17,7 +17,9 @@ from enum import StrEnum
 
 import msgspec
 
+from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.limits import (
+    TOKEN_EXPIRES_MIN,
     TOKEN_ID_BYTES,
     TOKEN_NAME_LENGTH_MAX,
     TOKEN_QUEUES_MAX,
@@ -141,6 +143,26 @@ class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
 
 
+def make_options(
+    name: object,
+    roles: object,
+    *,
+    queues: object = None,
+    expires: Duration | None = None,
+    rate: object = None,
+) -> TokenOptions:
+    """Check what a user asked for, or raise ConfigurationError."""
+    return TokenOptions(
+        name=check_token_name(name),
+        roles=parse_roles(roles),
+        queues=parse_queues(queues),
+        expires=None
+        if expires is None
+        else parse_duration(expires, name="expires", minimum=TOKEN_EXPIRES_MIN),
+        rate=parse_request_rate(rate),
+    )
+
+
 def make_token(options: TokenOptions, raw: bytes, now: datetime) -> NewToken:
     """Return a token made of *raw*, which is TOKEN_ID_BYTES + TOKEN_SECRET_BYTES random bytes."""
     assert len(raw) == TOKEN_ID_BYTES + TOKEN_SECRET_BYTES
@@ -191,9 +213,12 @@ def verify(presented: str, record: TokenRecord | None, now: datetime) -> bool:
 def check_token_name(value: object) -> str:
     """Return *value* if a token can be called so, or raise ConfigurationError."""
     try:
-        return check_name(value, what="the name of a token", limit=TOKEN_NAME_LENGTH_MAX)
+        name = check_name(value, what="the name of a token", limit=TOKEN_NAME_LENGTH_MAX)
     except InvalidJobError as error:
         raise ConfigurationError(str(error)) from None
+    if is_token_id(name):
+        raise ConfigurationError(f"the name of a token must not look like an id: {name}")
+    return name
 
 
 def parse_roles(values: object) -> tuple[Role, ...]:
@@ -236,8 +261,11 @@ def parse_request_rate(value: object) -> float | None:
     """Return requests a second, or raise ConfigurationError; None means any number."""
     if value is None:
         return None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and TOKEN_RATE_MIN <= value <= TOKEN_RATE_MAX:
+    if (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and TOKEN_RATE_MIN <= value <= TOKEN_RATE_MAX
+    ):
         return float(value)
     raise ConfigurationError(
         f"rate is a number of requests a second between {TOKEN_RATE_MIN:g} and "

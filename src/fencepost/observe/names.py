@@ -91,6 +91,7 @@ HTTP_ERROR: Final = "http.error"
 HTTP_STARTED: Final = "http.started"
 HTTP_STOPPING: Final = "http.stopping"
 HTTP_STOPPED: Final = "http.stopped"
+
 # Access.
 ACCESS_REFUSED: Final = "access.refused"
 """A request without a good token, or with one that is not good for it; counted by code."""

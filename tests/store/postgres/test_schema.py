@@ -30,6 +30,7 @@ from fencepost.core.lifecycle import TERMINAL, Event, State
 from fencepost.core.outcome import Decision, Settlement
 from fencepost.core.token import Principal, Role, TokenOptions, make_token
 from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
+from fencepost.store.plan import Operation
 from fencepost.store.postgres import schema
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest, PruneRequest, Scope
@@ -339,11 +340,12 @@ def _only_the_server_sees_tokens(url: str) -> None:
     ):
         store = PostgresStore(_as(url, role))
         try:
-            for operation in (
+            asked: list[Operation[Any]] = [
                 store.add_token(record),
                 store.tokens(),
                 store.revoke_token(record.id),
-            ):
+            ]
+            for operation in asked:
                 if is_allowed:
                     store.run(operation)
                 else:
