@@ -54,6 +54,7 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     max_attempts: int
     attempt: int
     version: int
+    waited: float
     payload: msgspec.Raw
     particulars: _Particulars | None = None
     flow: str | None = None
@@ -209,6 +210,7 @@ class _Reader:
                 policy=policy,
                 flow=row.flow,
                 has_dependencies=row.has_dependencies,
+                waited=row.waited,
             )
         payload = bytes(row.payload)
         return ClaimedJob(
@@ -234,6 +236,7 @@ class _Reader:
             else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
             flow=row.flow,
             has_dependencies=row.has_dependencies,
+            waited=row.waited,
         )
 
     def _expires_at(self, lease_ttl: float) -> datetime:

@@ -834,7 +834,7 @@ begin
     )) returning run_at, seq, scheduled_at, attempt + 1 as attempt, version + 1 as version
   ), chosen as materialized (
     select taken.*, job.id, job.policy, job.max_attempts, job.encoding, job.payload,
-      job.payload_bytes, job.key, job.tags, job.correlation_id, job.flow, job.mode,
+      job.payload_bytes, job.key, job.tags, job.correlation_id, job.flow, job.mode, job.created_at,
       case when has_own_ttls then coalesce(
         (select lease_ttl from fencepost.policy where policy.policy = job.policy), p_ttl)
       else p_ttl end as ttl
@@ -852,7 +852,9 @@ begin
   )
   select coalesce(string_agg(
     '[' || seq || ',"' || id || '",' || policy || ',' || max_attempts || ',' || attempt || ','
-    || version || ',' || coalesce(payload, 'null')
+    || version || ','
+    || greatest(date_part('epoch', t - coalesce(scheduled_at, created_at)), 0) || ','
+    || coalesce(payload, 'null')
     || case when version = 1 and payload is not null and key is null and tags is null
          and correlation_id is null then case when flow is null and mode is null then '' else ',null' end
        else ',' || fencepost.particulars(seq, version, encoding, payload_bytes, key, tags,
