@@ -187,3 +187,13 @@ CRON_DECLARE_INTERVAL: Final = 60.0
 """How often it is written down that a cron is known to a running worker."""
 CRON_SILENCE: Final = 180.0
 """A cron not declared for this long is known to nobody."""
+
+# Metrics. Times are in seconds.
+METRIC_LABELS_MAX: Final = 100
+"""Types, or pairs of a type and a queue, that have a metric of their own; the rest share one."""
+HISTOGRAM_FOLD: Final = 512
+"""Values that are noted before they are sorted into their buckets."""
+METRICS_INTERVAL: Final = 1.0
+"""However often metrics are asked for, the store is asked once in this time."""
+METRICS_TIMEOUT: Final = 2.0
+"""How long the store's answer is waited for; without it, the metrics come without its gauges."""

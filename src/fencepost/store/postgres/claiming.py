@@ -65,6 +65,7 @@ class _Answer(msgspec.Struct):
     todo: str | None = None
     now: int = 0
     promoted: int = 0
+    held: int = 0
     jobs: list[tuple[int, list[_Leased]]] = []
     order: list[int] | None = None
     wait: float | None = None
@@ -101,6 +102,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         recovered=recovered,
         expired=expired,
         promoted=answer.promoted,
+        held=answer.held,
         corrupt=corrupt,
         wait=max(min(waits), 0.0) if waits else None,
     )

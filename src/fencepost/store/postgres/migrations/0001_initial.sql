@@ -888,7 +888,7 @@ begin
 end $$;
 
 -- One answer to a claim, as JSON: {"todo": …} when something else must come first, or
--- {"now": …, "jobs": [[lane, [job, …]], …], "order": [seq, …] or null, "promoted": n, "wait": …}.
+-- {"now": …, "jobs": [[lane, [job, …]], …], "order": [seq, …] or null, "promoted": n, "held": n, "wait": …}.
 -- p_lanes are the lanes to serve, by queue and then by priority; p_queues says which queue each
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
@@ -905,6 +905,7 @@ declare
   m fencepost.pulse;
   ahead record;
   v_promoted integer := 0;
+  v_held integer := 0;
   v_limit integer := p_limit;
   v_rooms integer[];
   v_paused integer[];
@@ -954,7 +955,8 @@ begin
     return '{"todo":"expire"}';
   end if;
   if ahead.run_at <= t then
-    v_promoted := json_array_length(fencepost.promote(t, p_promote));
+    select count(*), count(*) filter (where move ->> 3 = '0') into v_promoted, v_held
+    from json_array_elements(fencepost.promote(t, p_promote)) as move;
     ahead.run_at := (select min(run_at) from fencepost.delayed where run_at >= m.due_mark);
   end if;
   if ahead.has_touched then
@@ -1077,7 +1079,7 @@ begin
     );
   end if;
   return '{"now":' || (extract(epoch from t) * 1000000)::bigint
-    || ',"promoted":' || v_promoted || ',"jobs":[' || v_jobs || ']'
+    || ',"promoted":' || v_promoted || ',"held":' || v_held || ',"jobs":[' || v_jobs || ']'
     || ',"order":' || coalesce(array_to_json(v_seqs)::text, 'null')
     || ',"wait":' || coalesce(
       extract(epoch from least(ahead.run_at, ahead.expires_at, v_opens_at) - t)::text, 'null')
