@@ -58,7 +58,8 @@ class TestClaiming:
         assert claimed.waited == 0.0  # nobody had made it claimable before the claim did
         h.release(claimed)
         h.advance(2.5)
-        assert (claimed := h.take()).waited == 2.5
+        claimed = h.take()
+        assert claimed.waited == 2.5
         h.fail(claimed, retry_after=7.0)
         h.advance(7.0)
         h.run(h.store.promote(10))
