@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fencepost.core.audit import Action
 from fencepost.core.ids import id_text
 from fencepost.core.token import Principal
 from fencepost.errors import FencepostError, ForbiddenError, UnauthenticatedError
@@ -53,9 +54,11 @@ class Endpoint:
         inbox = Inbox(receive)
         principal: Principal | None = None
         call: Call[Any, Any] | None = None
+        action: Action | None = None
         try:
             principal = await self._allowed(scope)
             call = await self._read(scope, inbox, principal, request_id)
+            action = self._api.audit.begin(self.route, call)
             reply = await self.route.operation(call)
         except FencepostError as error:
             reply = refusal(error, request_id)
@@ -64,8 +67,8 @@ class Endpoint:
         finally:
             inbox.close()
         try:
-            if call is not None and self.route.action is not None:
-                await self._api.audit.record(self.route, call, _status(reply))
+            if call is not None and action is not None:
+                await self._api.audit.end(action, call, _status(reply))
             await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
         finally:
             self._note(scope, principal, reply, request_id, clock.monotonic() - start)
