@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost import App
-from fencepost.app.auditing import begin, end_surely
+from fencepost.app.auditing import Auditor
 from fencepost.core.token import Principal, Role, verify
 from fencepost.errors import ConfigurationError, StoreUnavailableError, TokenNotFoundError
 from fencepost.observe.log import FIELDS
@@ -134,11 +134,11 @@ async def test_a_server_records_what_was_done_with_its_status(
 ) -> None:
     """Issue 6.4."""
     caplog.set_level(logging.INFO, "fencepost")
-    local = Principal.local()
-    action = begin(app.session, local, "job.cancel", target="j1", request_id="r1")
+    auditor = Auditor(app.session)
+    action = auditor.begin(Principal.local(), "job.cancel", target="j1", request_id="r1")
     assert [each["phase"] for each in lines(caplog)] == ["begin"], "a crash now leaves this"
-    await end_surely(app.session, action, 409)
-    await end_surely(app.session, action, 409)
+    await auditor.end(action, 409)
+    await auditor.end(action, 409)
     (found,) = app.audit.list()
     assert (found.action, found.target, found.request_id, found.status) == (
         "job.cancel",
@@ -152,13 +152,14 @@ async def test_what_was_done_stays_done_when_the_store_takes_no_record(
     app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line that says so says all that the record would have said."""
-    action = begin(app.session, Principal.local(), "job.cancel", target="j1")
+    auditor = Auditor(app.session)
+    action = auditor.begin(Principal.local(), "job.cancel", target="j1")
 
     async def away(*_: object) -> None:
         raise StoreUnavailableError("away")
 
     monkeypatch.setattr(MemoryStore, "run_async", away)
-    await end_surely(app.session, action, 200)
+    await auditor.end(action, 200)
     failed = lines(caplog)[-1]
     assert (failed["target"], failed["status"], failed["code"]) == ("j1", 200, "store_unavailable")
     assert app.session.counters.get("audit.failed") == 1

@@ -50,14 +50,35 @@ def end(session: Session, action: Action, status: int | None = None) -> Script[N
     yield session.store.record_action(ended)
 
 
-async def end_surely(session: Session, action: Action, status: int) -> None:
-    """Do the same for a server: what was done is not undone by a store that takes no record."""
-    try:
-        await session.run_async(end(session, action, status))
-    except StoreError as error:
-        session.counters.add(names.AUDIT_FAILED)
-        fields = _fields(replace(action, status=status))
-        log(names.AUDIT_FAILED, level=logging.ERROR, code=error.code, **fields)
+class Auditor:
+    """The same for a server: ``begin`` before an action, ``end`` when its answer is known."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def begin(
+        self,
+        principal: Principal,
+        action: str,
+        *,
+        target: str = "",
+        detail: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> Action:
+        """Log what is about to be tried."""
+        session = self._session
+        return begin(
+            session, principal, action, target=target, detail=detail, request_id=request_id
+        )
+
+    async def end(self, action: Action, status: int) -> None:
+        """Record how it ended. What was done is not undone by a store that takes no record."""
+        try:
+            await self._session.run_async(end(self._session, action, status))
+        except StoreError as error:
+            self._session.counters.add(names.AUDIT_FAILED)
+            fields = _fields(replace(action, status=status))
+            log(names.AUDIT_FAILED, level=logging.ERROR, code=error.code, **fields)
 
 
 def _fields(action: Action) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from fencepost.store.replies import Duplicate, EnqueueReply
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
     from fencepost.core.cron import Cron
+    from fencepost.store.gauges import Gauges
 
 T = TypeVar("T")
 
@@ -57,6 +58,7 @@ class Session:
         self.policy = policy
         """What a job is given whose type this app does not register."""
         self.counters = Counters()
+        self._gauges: Gauges | None = None
         self.tasks: dict[str, Task] = {}
         self.crons: dict[str, Cron] = {}
         self._mutex = threading.Lock()
@@ -72,6 +74,16 @@ class Session:
             self._open()
         assert self._store is not None
         return self._store
+
+    @property
+    def gauges(self) -> Gauges:
+        """What monitors are told of the store; whoever has none must not pay for its import."""
+        from fencepost.store.gauges import Gauges
+
+        with self._mutex:
+            if self._gauges is None:
+                self._gauges = Gauges(self.clock)
+            return self._gauges
 
     def _around(self, store: Store) -> Store:
         """Return a store that an app was given as the app uses it."""

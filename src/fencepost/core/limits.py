@@ -232,3 +232,12 @@ AUDIT_NAME_LENGTH_MAX: Final = 100
 AUDIT_TARGET_LENGTH_MAX: Final = 300
 AUDIT_DETAIL_BYTES_MAX: Final = 4_000
 REQUEST_ID_LENGTH_MAX: Final = 128
+# Metrics. Times are in seconds.
+METRIC_LABELS_MAX: Final = 100
+"""Types, or pairs of a type and a queue, that have a metric of their own; the rest share one."""
+HISTOGRAM_FOLD: Final = 512
+"""Values that are noted before they are sorted into their buckets."""
+METRICS_INTERVAL: Final = 1.0
+"""However often metrics are asked for, the store is asked once in this time."""
+METRICS_TIMEOUT: Final = 2.0
+"""How long the store's answer is waited for; without it, the metrics come without its gauges."""

@@ -135,11 +135,13 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
     wait = retry_after_of(error)
     if wait is not None:
         extras["retry_after"] = wait
+    # A setting that makes no sense: here, one of the request's.
+    code = HttpError.code if error.code == ConfigurationError.code else error.code
     return Problem(
-        type=f"urn:fencepost:problem:{error.code}",
+        type=f"urn:fencepost:problem:{code}",
         title=TITLES.get(status, "Refused"),
         status=status,
-        code=error.code,
+        code=code,
         detail=str(error),
         request_id=request_id,
         **extras,

@@ -14,7 +14,9 @@ from typing import Any, TypeVar, cast
 from fencepost.core.lifecycle import Event, State
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
+from fencepost.observe.histograms import by_lane
 from fencepost.observe.log import log, logger
+from fencepost.store.counting import EVENT_NAMES, SUBMIT, Happening, count, count_moves
 from fencepost.store.crons import Fired
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
@@ -85,14 +87,10 @@ class ObservedStore:
 
 
 def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
-    enqueued: Counter[State] = Counter()
-    for reply in result:
-        if isinstance(reply, Duplicate):
-            counters.add(names.JOB_DUPLICATE)
-        else:
-            enqueued[reply.state] += 1
-    for state, count in enqueued.items():
-        counters.add(names.JOB_ENQUEUED, count, state=state)
+    enqueued = [reply for reply in result if not isinstance(reply, Duplicate)]
+    if len(enqueued) < len(result):
+        counters.add(names.JOB_DUPLICATE, len(result) - len(enqueued))
+    count(counters, names.JOB_ENQUEUED, [(SUBMIT, each.state, each.type) for each in enqueued])
     _log_each(names.JOB_ENQUEUED, result, Enqueued)
 
 
@@ -135,23 +133,33 @@ def _log_each(name: str, replies: Any, kind: type) -> None:
 
 
 def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
-    if result.jobs:
-        counters.add(names.JOB_CLAIMED, len(result.jobs))
-    if result.promoted:
-        counters.add(names.JOB_PROMOTED, result.promoted)
+    claimed = Counter((_CLAIM, State.RUNNING, move.type) for move in result.corrupt)
+    for lane, waits in by_lane([(job.type, job.queue, job.waited) for job in result.jobs]).items():
+        claimed[_CLAIM, State.RUNNING, lane[0]] += len(waits)
+        counters.waits.note_many(lane, waits)
+    count(counters, names.JOB_CLAIMED, claimed)
+    _note_promoted(counters, result)
     _note_recovered(counters, result.recovered)
-    _note_moves(counters, names.JOB_EXPIRED, result.expired)
+    _note_moves(counters, names.JOB_EXPIRED, result.expired, Event.EXPIRE)
     _note_moves(counters, names.JOB_CORRUPT, result.corrupt)
+
+
+def _note_promoted(counters: Counters, result: Claim) -> None:
+    """Count what a claim made claimable on its way; of which types that was, it does not say."""
+    ready = (EVENT_NAMES[Event.READY], State.SCHEDULED, "")
+    held = (EVENT_NAMES[Event.HOLD], State.PENDING, "")
+    if result.promoted:
+        moved = {ready: result.promoted - result.held, held: result.held}
+        count(counters, names.JOB_PROMOTED, moved)
 
 
 def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
     _note_recovered(counters, result)
 
 
-def _note_followed(counters: Counters, reply: Settled | Moved) -> None:
+def _note_followed(counters: Counters, reply: Settled | Moved | Spawned) -> None:
     """Count what became of those that waited for a job that has ended."""
-    for state, count in Counter(each.state for each in reply.followed).items():
-        counters.add(names.JOB_FOLLOWED, count, state=state)
+    count_moves(counters, names.JOB_FOLLOWED, reply.followed)
     _log_each(names.JOB_FOLLOWED, reply.followed, Moved)
 
 
@@ -159,25 +167,28 @@ def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
     for move in moves:
         _note_followed(counters, move)
         name = names.LEASE_EXHAUSTED if move.state.is_terminal else names.LEASE_RECOVERED
-        counters.add(name)
+        count_moves(counters, name, [move])
         log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
 
 
-def _note_moves(counters: Counters, name: str, moves: list[Moved]) -> None:
+def _note_moves(
+    counters: Counters, name: str, moves: list[Moved], event: Event | None = None
+) -> None:
+    count_moves(counters, name, moves, event)
     for move in moves:
         _note_followed(counters, move)
-        counters.add(name, state=move.state)
         log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
 
 
+_CLAIM = EVENT_NAMES[Event.CLAIM]
 _STALE = {Event.SUCCEED: names.STALE_ACK, Event.RELEASE: names.STALE_RELEASE}
 
 
 def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    settled: Counter[State] = Counter()
+    settled: list[Happening] = []
     for settlement, reply in zip(operation.given[0], result, strict=True):
         if isinstance(reply, Settled):
-            settled[reply.state] += 1
+            settled.append((EVENT_NAMES[settlement.decision.event], reply.state, reply.type))
             if reply.followed:
                 _note_followed(counters, reply)
         elif isinstance(reply, AlreadySettled):
@@ -186,8 +197,7 @@ def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> 
             name = _STALE.get(settlement.decision.event, names.STALE_NACK)
             counters.add(name)
             log(name, level=logging.WARNING, id=reply.job_id, state=reply.state)
-    for state, count in settled.items():
-        counters.add(names.JOB_SETTLED, count, state=state)
+    count(counters, names.JOB_SETTLED, settled)
     _log_each(names.JOB_SETTLED, result, Settled)
 
 
@@ -201,7 +211,10 @@ def _note_save(counters: Counters, _: Operation[Any], result: Any) -> None:
 
 def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> None:
     _note_lost(counters, names.STALE_SPAWN, result)
-    stored = [each for reply in result if isinstance(reply, Spawned) for each in reply.replies]
+    spawned = [reply for reply in result if isinstance(reply, Spawned)]
+    for reply in spawned:
+        _note_followed(counters, reply)
+    stored = [each for reply in spawned for each in reply.replies]
     _note_enqueue(counters, operation, stored)
 
 
@@ -213,12 +226,13 @@ def _note_lost(counters: Counters, name: str, result: Any) -> None:
 
 
 def _note_promote(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
-    if result:
-        counters.add(names.JOB_PROMOTED, len(result))
+    count_moves(counters, names.JOB_PROMOTED, result)
+    for move in result:
+        _note_followed(counters, move)
 
 
 def _note_expire(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
-    _note_moves(counters, names.JOB_EXPIRED, result)
+    _note_moves(counters, names.JOB_EXPIRED, result, Event.EXPIRE)
 
 
 def _note_prune(counters: Counters, _: Operation[Any], result: Pruned) -> None:
@@ -230,11 +244,16 @@ def _note_prune(counters: Counters, _: Operation[Any], result: Pruned) -> None:
 def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any], None]:
     def note(counters: Counters, _: Operation[Any], result: Any) -> None:
         for reply in result:
-            if isinstance(reply, kind):
+            if not isinstance(reply, kind):
+                continue
+            log(name, id=getattr(reply, "job_id", None))
+            if isinstance(reply, Moved):
+                count_moves(counters, name, [reply])
+                _note_followed(counters, reply)
+            elif isinstance(reply, Replayed):
+                count(counters, name, [(SUBMIT, reply.state, reply.type)])
+            else:
                 counters.add(name)
-                log(name, id=getattr(reply, "job_id", None))
-                if isinstance(reply, Moved):
-                    _note_followed(counters, reply)
 
     return note
 

@@ -54,6 +54,9 @@ class Claim(msgspec.Struct, frozen=True):
     expired: list[Moved] = []
     """Jobs that had outlived their lifetime."""
     promoted: int = 0
+    """Jobs whose time had come."""
+    held: int = 0
+    """How many of them are held up by their key all the same."""
     corrupt: list[Moved] = []
     """Jobs whose stored form could not be read; they have failed."""
     wait: float | None = None

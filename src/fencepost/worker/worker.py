@@ -390,6 +390,7 @@ class Worker:
             self._quiet.set()  # a handler that never comes back is not waited for
         seconds = self._clock.monotonic() - attempt.started_at
         self._fetcher.note_duration(seconds)
+        self.counters.runs.note(job.type, job.queue, seconds)
         if outcome is None:
             self._hand.drop(job.id, job.lease.token)
             self.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(attempt.context.cancel_reason))

@@ -50,7 +50,7 @@ where seq in (select value from json_each(?))
 LEASED = f"""
 select cast(json_group_array(json_array(
   seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
-  expires_at, payload_encoding,
+  expires_at, scheduled_at, payload_encoding,
   case when typeof(payload) = 'blob' and length(payload) <= {INLINE_PAYLOAD_MAX} then
     case payload_encoding when 0 then cast(payload as text) else hex(payload) end
   end,
@@ -59,7 +59,7 @@ select cast(json_group_array(json_array(
 """
 LEASED_PLAIN = """
 select seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
-  expires_at, payload_encoding, null, cast(key as blob), cast(tags as blob),
+  expires_at, scheduled_at, payload_encoding, null, cast(key as blob), cast(tags as blob),
   cast(correlation_id as blob), cast(flow as blob), mode, hex(checkpoint), checkpoint_encoding
 from jobs where seq in (select value from json_each(?))
 """
@@ -85,6 +85,7 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     lease_version: int
     run_at: int
     expires_at: int
+    scheduled_at: int | None
     payload_encoding: int
     payload: Any
     """As text, or in hexadecimal if it is binary; as bytes when it was fetched by itself."""
@@ -212,6 +213,7 @@ class _Reader:
                 tags=decode_tags(row.tags) if row.tags else {},
                 correlation_id=row.correlation_id,
                 checkpoint=_checkpoint(row),
+                waited=max(self._now - (row.scheduled_at or self._now), 0) / 1e6,
             )
         except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
             return None
