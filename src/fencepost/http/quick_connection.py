@@ -1,0 +1,23 @@
+"""A connection whose requests httptools parses, which bounds nothing by itself."""
+
+from __future__ import annotations
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from fencepost.http.connection import Connection
+
+
+class QuickConnection(Connection, HttpToolsProtocol):
+    """Counts what is neither a whole head nor body: endless headers, trailers and extensions."""
+
+    def on_body(self, body: bytes) -> None:
+        self._loose = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        # Also when the answer went out before the end of the body: the next bytes are a head's.
+        self.cycle.more_body = False
+
+    def _body_came(self) -> None:
+        """What was body has been counted out by then."""
