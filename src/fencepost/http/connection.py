@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -62,7 +63,8 @@ class Connection(_Protocol):
         self._is_leaving = False
         self._untaken = 0
         self._untaken_at: float | None = None
-        self._earlier: list[Any] = []
+        self._earlier: deque[Any] = deque()
+        """Requests that are answered before the last that came, if the client did not wait."""
         if len(self.connections) > self.patience.connections_max and not self._make_room():
             self.refuse(too_many())
             self.transport.close()  # without a moment's grace, or there would be more still
@@ -86,7 +88,7 @@ class Connection(_Protocol):
         self._loose += len(data)
         super().data_received(data)
         if self.cycle is not before:
-            self._head_came(before)
+            self._head_came()
         elif self._is_between:
             if self._owed_at is None:
                 self._owed_at = self.clock.monotonic()
@@ -101,12 +103,9 @@ class Connection(_Protocol):
         cycle = self.cycle
         return cycle is None or (cycle.response_complete and not cycle.more_body)
 
-    def _head_came(self, before: Any) -> None:
+    def _head_came(self) -> None:
         self._owed_at = None
         self._loose = 0
-        if before is not None and not before.response_complete:
-            self._earlier = [each for each in self._earlier if not each.response_complete]
-            self._earlier.append(before)
         if self._is_leaving:
             self.cycle.keep_alive = False
 
