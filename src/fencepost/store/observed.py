@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from fencepost.core.lifecycle import Event, State
+from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.histograms import by_lane
@@ -74,11 +75,18 @@ class ObservedStore:
         return result
 
     def _note_failure(self, operation: Operation[Any], error: Exception) -> None:
+        pulse, now = self._counters.pulse, self._store.clock.monotonic()
+        if isinstance(error, (StoreUnavailableError, UnknownOutcomeError)):
+            pulse.refused_at = now
+        else:
+            pulse.answered_at = now
         code = getattr(error, "code", type(error).__name__)
         self._counters.add(names.STORE_OPERATION_FAILED, operation=operation.name, code=code)
 
     def _note(self, operation: Operation[Any], result: Any, start: float) -> None:
-        seconds = self._store.clock.monotonic() - start
+        now = self._store.clock.monotonic()
+        seconds = now - start
+        self._counters.pulse.answered_at = now
         self._counters.add(names.STORE_OPERATION, operation=operation.name)
         self._counters.add(names.STORE_OPERATION_SECONDS, seconds, operation=operation.name)
         note = _NOTES.get(operation.name)

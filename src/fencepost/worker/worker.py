@@ -164,7 +164,7 @@ class Worker:
         self._owns_loop = owns_loop
         self._started_at = self._clock.now()
         self._wake = asyncio.Event()
-        self._is_stopping = False
+        self._is_stopping = self.counters.pulse.is_stopping = False
         self._is_verbose = False
         self._quiet = asyncio.Event()
         self._running: dict[str, Attempt] = {}
@@ -234,7 +234,7 @@ class Worker:
                     self._loop.add_signal_handler(number, self.stop)
 
     def _heed_stop(self) -> None:
-        self._is_stopping = True
+        self._is_stopping = self.counters.pulse.is_stopping = True
         self._wake.set()
         self._quiet.set()
 
