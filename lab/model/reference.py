@@ -301,6 +301,8 @@ def _matches(job: Job, filter: JobFilter) -> bool:
         and filter.queue in (None, job.queue)
         and filter.correlation_id in (None, job.correlation_id)
         and filter.flow in (None, job.flow)
+        and (filter.created_after is None or filter.created_after <= job.created_at)
+        and (filter.created_before is None or filter.created_before > job.created_at)
         and all(job.tags.get(name) == value for name, value in filter.tags.items())
     )
 

@@ -24,6 +24,30 @@ def ran(command: Command) -> dict[str, str]:
     return ids
 
 
+# Looking by time.
+
+
+def test_jobs_are_listed_by_when_they_were_created(command: Command, ran: dict[str, str]) -> None:
+    """S1-107: a time, or how long ago."""
+    [dead] = command.json("jobs", "ls", "--type", "bad")["jobs"]
+    at = dead["created_at"]
+
+    def listed(*words: str) -> list[str]:
+        return [job["id"] for job in command.json("jobs", "ls", *words)["jobs"]]
+
+    assert listed("--created-after", at) == [ran["waiting"], ran["dead"]]
+    assert listed("--created-before", at) == [ran["done"]]
+    assert listed("--created-after", "1h", "--type", "bad") == [ran["dead"]]
+    assert listed("--created-before", "1h") == []
+    assert command.json("jobs", "cancel", "--created-after", at, "--yes") == {"count": 1}
+
+
+def test_what_is_neither_a_time_nor_a_duration_is_refused(command: Command) -> None:
+    refused = command("jobs", "ls", "--created-after", "yesterday")
+    assert refused.exit_code == 2
+    assert "2026-01-31T12:00:00Z" in refused.stderr
+
+
 # Submitting.
 
 

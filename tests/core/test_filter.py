@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -50,6 +51,36 @@ def test_a_condition_that_no_job_could_meet_is_refused(condition: dict[str, Any]
     """S1-105, S1-107, S1-108."""
     with pytest.raises(InvalidJobError):
         make_filter(**condition)
+
+
+def test_times_of_creation_are_kept_in_utc() -> None:
+    """S1-107, S2-5."""
+    berlin = timezone(timedelta(hours=2))
+    filter = make_filter(
+        created_after=datetime(2026, 5, 1, 2, tzinfo=berlin),
+        created_before=datetime(2026, 5, 2, tzinfo=UTC),
+    )
+    assert filter.created_after == datetime(2026, 5, 1, tzinfo=UTC)
+    assert filter.created_after.tzinfo is UTC
+    assert filter.is_dated
+    assert not make_filter(type="mail").is_dated
+
+
+@pytest.mark.parametrize("name", ["created_after", "created_before"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime(2026, 5, 1),  # noqa: DTZ001 - this is what is refused
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+        "2026-05-01T00:00:00Z",
+        1_777_777_777,
+    ],
+    ids=str,
+)
+def test_a_time_that_is_none_of_ours_is_refused(name: str, value: Any) -> None:
+    """S1-107, S2-5: without a zone, or outside of the calendar."""
+    with pytest.raises(ConfigurationError, match=name):
+        make_filter(**{name: value})
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.instants import EPOCH, from_us, from_us_or_none, seconds_to_us, to_us
+from fencepost.core.instants import (
+    EPOCH,
+    from_us,
+    from_us_or_none,
+    parse_instant,
+    seconds_to_us,
+    to_us,
+)
+from fencepost.errors import ConfigurationError
 
 ZONES = st.integers(-1_439, 1_439).map(lambda m: timezone(timedelta(minutes=m)))
 DAYS = st.integers(-719_000, 2_932_000)  # from year 1 to 9997
@@ -68,3 +77,38 @@ def test_a_duration_is_rounded_to_the_nearest_microsecond(
 ) -> None:
     """S2-6."""
     assert seconds_to_us(seconds) == microseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31 12:00:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T12:00:00.5+02:00", datetime(2026, 1, 31, 10, 0, 0, 500_000, tzinfo=UTC)),
+        ("2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
+    ],
+)
+def test_a_time_is_read_as_iso_8601_in_utc_unless_it_says_otherwise(
+    text: str, instant: datetime
+) -> None:
+    """S2-5."""
+    parsed = parse_instant(text, name="created_after")
+    assert parsed == instant
+    assert parsed.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "2026", "2026-13-01", "12:00", "2026-01-01T00:00" + "0" * 100, "0001-01-01T00+05"],
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    """S2-5: also what is none in UTC any more."""
+    with pytest.raises(ConfigurationError, match="created_after"):
+        parse_instant(text, name="created_after")
+
+
+@given(st.text())
+def test_any_text_is_a_time_or_refused(text: str) -> None:
+    """S2-5."""
+    with suppress(ConfigurationError):
+        assert parse_instant(text, name="at").tzinfo is UTC

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -38,6 +39,10 @@ class Conditions(TypedDict, total=False):
     tags: Mapping[str, str] | None
     correlation_id: str | None
     flow: str | None
+    created_after: datetime | None
+    """Submitted at this time or later."""
+    created_before: datetime | None
+    """Submitted earlier than this."""
 
 
 class Page(msgspec.Struct, frozen=True):

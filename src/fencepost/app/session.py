@@ -10,6 +10,7 @@ from fencepost.app.script import Script, drive, drive_async
 from fencepost.clock import Clock
 from fencepost.core.job import NewJob
 from fencepost.core.keyring import KeyRing
+from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.task import Task
 from fencepost.core.timeouts import Timeouts
 from fencepost.core.webhook_settings import Webhooks
@@ -46,6 +47,7 @@ class Session:
         store: Store | None,
         webhooks: Webhooks | None = None,
         keys: KeyRing | None = None,
+        policy: Policy = DEFAULT_POLICY,
     ) -> None:
         self.url = url
         self.clock = clock
@@ -53,6 +55,8 @@ class Session:
         self.max_payload = max_payload
         self.webhooks = webhooks
         self.keys = keys
+        self.policy = policy
+        """What a job is given whose type this app does not register."""
         self.counters = Counters()
         self._gauges: Gauges | None = None
         self.tasks: dict[str, Task] = {}

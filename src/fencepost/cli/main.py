@@ -36,6 +36,8 @@ COMMANDS = {
     "migrate": ("fencepost.cli.migrate:migrate", "Bring the store's schema up to date."),
     "move": ("fencepost.cli.move:move", "Move all jobs to another store."),
     "keys": ("fencepost.cli.keys:keys", "Encryption keys: make a new one."),
+    "tokens": ("fencepost.cli.tokens:tokens", "Bearer tokens: create, list, revoke."),
+    "audit": ("fencepost.cli.audit:audit", "The audit log: who did what."),
     "doctor": ("fencepost.cli.doctor:doctor", "Say what an operator should know."),
     "bench": ("fencepost.cli.bench:bench", "Measure speed beside the raw limit."),
     "version": ("fencepost.cli.version:version", "Show versions."),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from fencepost.cli.settings import Settings
+from fencepost.clock import SystemClock
 from fencepost.core.duration import parse_duration
+from fencepost.core.instants import parse_instant
 from fencepost.core.shown import shown
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, InvalidDurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
 LEVELS = ("debug", "info", "warning", "error")
@@ -20,8 +23,9 @@ PRIORITY_DIGITS_MAX = 3
 if TYPE_CHECKING:
     _FloatType = click.ParamType[float]
     _PairType = click.ParamType[tuple[str, str]]
+    _InstantType = click.ParamType[datetime]
 else:  # click before 8.2 has no type parameter
-    _FloatType = _PairType = click.ParamType
+    _FloatType = _PairType = _InstantType = click.ParamType
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
@@ -45,6 +49,27 @@ class DurationType(_FloatType):
             self.fail(str(error), param, ctx)
 
 
+class InstantType(_InstantType):
+    """A time in ISO 8601, in UTC unless it says otherwise; or ``10m``, which is ten minutes ago."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        name = str(param and param.name)
+        try:
+            return SystemClock().now() - timedelta(seconds=parse_duration(value, name=name))
+        except InvalidDurationError:
+            pass  # then it is a time
+        try:
+            return parse_instant(value, name=name)
+        except FencepostError as error:
+            self.fail(str(error), param, ctx)
+
+
 class TagType(_PairType):
     """``name=value``."""
 
@@ -62,6 +87,7 @@ class TagType(_PairType):
 
 
 DURATION = DurationType()
+INSTANT = InstantType()
 TAG = TagType()
 
 
@@ -151,6 +177,18 @@ def filter_options(function: F) -> F:
             option("--tag", "tags", type=TAG, multiple=True, help="With this tag (repeatable)."),
             option("--correlation-id", "correlation_id", help="With this correlation id."),
             option("--flow", "flow", help="Of this flow."),
+            option(
+                "--created-after",
+                "created_after",
+                type=INSTANT,
+                help="Submitted at this time or later, or at the most so long ago.",
+            ),
+            option(
+                "--created-before",
+                "created_before",
+                type=INSTANT,
+                help="Submitted before this time, or longer ago.",
+            ),
         )
     ):
         function = add(function)
@@ -164,6 +202,8 @@ def as_filter(
     tags: tuple[tuple[str, str], ...],
     correlation_id: str | None,
     flow: str | None,
+    created_after: datetime | None,
+    created_before: datetime | None,
 ) -> dict[str, Any]:
     """Return what ``filter_options`` gave as keyword arguments of ``app.jobs.find``."""
     return {
@@ -173,4 +213,6 @@ def as_filter(
         "tags": dict(tags) or None,
         "correlation_id": correlation_id,
         "flow": flow,
+        "created_after": created_after,
+        "created_before": created_before,
     }

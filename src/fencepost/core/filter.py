@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
+from fencepost.core.instants import check_instant
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.names import (
@@ -33,6 +35,20 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     correlation_id: str | None = None
     flow: str | None = None
+    created_after: datetime | None = None
+    """Submitted at this time or later."""
+    created_before: datetime | None = None
+    """Submitted earlier than this: of two filters that meet at a time, one job meets one."""
+
+    @property
+    def is_dated(self) -> bool:
+        return self.created_after is not None or self.created_before is not None
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether counts by queue, type and state know how many jobs are meant."""
+        is_marked = self.tags or self.correlation_id is not None or self.flow is not None
+        return not is_marked and not self.is_dated
 
 
 class Listing(NamedTuple):
@@ -46,6 +62,7 @@ class Listing(NamedTuple):
 JOBS = Listing(b"j1:", 18)
 DEAD_LETTERS = Listing(b"d1:", 37)
 EVENTS = Listing(b"e1:", 18)
+ACTIONS = Listing(b"a1:", 18)
 
 
 class PageRequest(msgspec.Struct, frozen=True):
@@ -63,8 +80,13 @@ def make_filter(
     tags: Mapping[str, str] | None = None,
     correlation_id: str | None = None,
     flow: str | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
 ) -> JobFilter:
-    """Check the conditions that a user gave, or raise ConfigurationError or InvalidJobError."""
+    """Check the conditions that a user gave, or raise ConfigurationError or InvalidJobError.
+
+    Jobs are created after a time from that very microsecond on, and before it until then.
+    """
     return JobFilter(
         states=parse_states(state),
         type=None if type is None else check_type(type),
@@ -72,7 +94,13 @@ def make_filter(
         tags=check_tags(tags, may_be_reserved=True),
         correlation_id=check_correlation_id(correlation_id),
         flow=check_flow(flow),
+        created_after=_instant(created_after, "created_after"),
+        created_before=_instant(created_before, "created_before"),
     )
+
+
+def _instant(value: datetime | None, name: str) -> datetime | None:
+    return None if value is None else check_instant(value, name=name)
 
 
 def parse_states(value: State | str | Iterable[State | str] | None) -> tuple[State, ...]:

@@ -188,6 +188,50 @@ CRON_DECLARE_INTERVAL: Final = 60.0
 CRON_SILENCE: Final = 180.0
 """A cron not declared for this long is known to nobody."""
 
+# The HTTP API. Sizes are in bytes, times in seconds.
+JSON_DEPTH_MAX: Final = 100
+"""Levels of nesting: deeper JSON overflows some reader's stack."""
+HTTP_BODY_MAX: Final = 64_000
+"""Of a request that carries no payload."""
+HTTP_BATCH_BYTES_MAX: Final = 32_000_000
+HTTP_BATCH_MAX: Final = 10_000
+"""Jobs, or leases, of one request."""
+HTTP_WORKERS_MAX: Final = 10_000
+"""Workers that a server remembers to have written down."""
+HTTP_BODY_TIMEOUT: Final = 30.0
+"""How long a request's body may take to arrive."""
+HTTP_WAIT_MAX: Final = 60.0
+"""The longest that a request waits for a job to end, or for one to claim."""
+HTTP_WAIT_DEFAULT: Final = 30.0
+HTTP_READY_TIMEOUT: Final = 2.0
+"""How long the store may take to answer the question whether it is there."""
+HTTP_RETRY_AFTER: Final = 1.0
+"""When to come again, if the store is away."""
+
+# Tokens and the audit log. Times are in seconds.
+TOKEN_ID_BYTES: Final = 6
+TOKEN_SECRET_BYTES: Final = 24
+"""192 bits, so that a plain hash of them gives nothing away."""
+TOKEN_EXPIRES_MIN: Final = 1.0
+TOKEN_NAME_LENGTH_MAX: Final = 100
+TOKEN_QUEUES_MAX: Final = 100
+TOKEN_RATE_MIN: Final = 0.01
+TOKEN_RATE_MAX: Final = 1_000_000.0
+TOKENS_MAX: Final = 1_000
+"""Servers read all of them every few seconds; those that ended long ago make room."""
+TOKEN_KEPT: Final = 90 * 86_400.0
+"""How long a token is listed that was revoked or has expired."""
+TOKEN_CACHE_SECONDS: Final = 5.0
+"""How long a server goes by the tokens that it has read: by then a revoked one is refused."""
+TOKEN_LOOK_SECONDS: Final = 1.0
+"""How often a server looks again for a token that it does not know, or after a failed look."""
+TOKEN_STALE_SECONDS: Final = 60.0
+"""How long it goes by them while the store is away."""
+AUDIT_KEPT: Final = 90 * 86_400.0
+AUDIT_NAME_LENGTH_MAX: Final = 100
+AUDIT_TARGET_LENGTH_MAX: Final = 300
+AUDIT_DETAIL_BYTES_MAX: Final = 4_000
+REQUEST_ID_LENGTH_MAX: Final = 128
 # Metrics. Times are in seconds.
 METRIC_LABELS_MAX: Final = 100
 """Types, or pairs of a type and a queue, that have a metric of their own; the rest share one."""

@@ -109,10 +109,13 @@ def _note_send(counters: Counters, operation: Operation[Any], result: EventReply
     _note_enqueue(counters, operation, result.jobs)
 
 
-def _note_prune_events(counters: Counters, _: Operation[Any], result: int) -> None:
-    if result:
-        counters.add(names.EVENT_PRUNED, result)
-        log(names.EVENT_PRUNED, count=result)
+def _note_pruned(name: str) -> Callable[[Counters, Operation[Any], int], None]:
+    def note(counters: Counters, _: Operation[Any], result: int) -> None:
+        if result:
+            counters.add(name, result)
+            log(name, count=result)
+
+    return note
 
 
 def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> None:
@@ -266,7 +269,8 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
 _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
     "enqueue": _note_enqueue,
     "send": _note_send,
-    "prune_events": _note_prune_events,
+    "prune_events": _note_pruned(names.EVENT_PRUNED),
+    "prune_actions": _note_pruned(names.AUDIT_PRUNED),
     "claim": _note_claim,
     "fire": _note_fire,
     "settle": _note_settle,

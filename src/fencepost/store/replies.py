@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from fencepost.core.audit import Action
 from fencepost.core.events import SentEvent
 from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
 from fencepost.core.lifecycle import State
@@ -234,6 +235,13 @@ class EventPage(msgspec.Struct, frozen=True):
     """Records of events, newest first, and the position of the last; None when there is no more."""
 
     events: list[SentEvent]
+    next: int | None = None
+
+
+class ActionPage(msgspec.Struct, frozen=True):
+    """Some of the audit log, newest first, and the position of the last; None when that is all."""
+
+    actions: list[Action]
     next: int | None = None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import from_us, from_us_or_none
+from fencepost.core.instants import from_us, from_us_or_none, to_us
 from fencepost.core.job import Dependency
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
@@ -32,8 +32,8 @@ def find(jobs: Jobs, filter: JobFilter, page: PageRequest, now: int) -> JobPage:
 
 
 def count(jobs: Jobs, filter: JobFilter) -> int:
-    """Return how many jobs *filter* means: from counters, unless it asks for tags."""
-    if filter.tags or filter.correlation_id is not None or filter.flow is not None:
+    """Return how many jobs *filter* means: from counters where they can tell."""
+    if not filter.is_countable:
         return sum(1 for _ in _matching(jobs, filter, None))
     return sum(
         number
@@ -56,6 +56,8 @@ def _matches(record: Record, filter: JobFilter) -> bool:
         and filter.correlation_id in (None, record.correlation_id)
         and filter.flow in (None, record.flow)
         and filter.tags.items() <= record.tags.items()
+        and (filter.created_after is None or record.created_at >= to_us(filter.created_after))
+        and (filter.created_before is None or record.created_at < to_us(filter.created_before))
     )
 
 

@@ -29,7 +29,7 @@ COUNT_JOBS = "select count(*) from fencepost.job j where {conditions}"
 
 RECENT = f"""
 select j.seq from (
-  select seq, lane, run_at, correlation_id, tags, flow from fencepost.job
+  select seq, lane, run_at, created_at, correlation_id, tags, flow from fencepost.job
   where seq < %s order by seq desc limit {WALK}
 ) as j
 where {{conditions}} order by j.seq desc limit %s
@@ -60,11 +60,12 @@ select x.seq from (select lane, unnest(seqs) as seq from fencepost.lease) as x w
 """,
     "done": "select x.seq from fencepost.done x where x.state = {number} and {lane_of_job}",
 }
-BRANCH = "({source} and x.seq < %s order by x.seq desc limit %s)"
+BRANCH = "({source} and {dates} and x.seq < %s order by x.seq desc limit %s)"
 LANE = "x.lane = any (%s)"
 LANE_OF_JOB = """
 exists (select 1 from fencepost.job j where j.seq = x.seq and j.lane = any (%s))
 """
+DATES_OF_JOB = "exists (select 1 from fencepost.job j where j.seq = x.seq and {dates})"
 
 # Whether job j stands in one of the states of a table. Not by `exists`, which the planner may turn
 # into reading all of a table at once: a walk asks of few jobs, and stops when its page is full.
@@ -116,6 +117,8 @@ class Search(NamedTuple):
     """None for all."""
     marks: Condition
     """What indexes of ``job`` know: tags, the correlation id and the flow."""
+    dates: Condition
+    """When job j was created."""
 
     @property
     def is_marked(self) -> bool:
@@ -139,16 +142,16 @@ class Search(NamedTuple):
     @property
     def is_in_order(self) -> bool:
         """Whether an index has them in order: what is claimable is in that of its lane only."""
-        is_any = not self.is_marked and self.lanes is None
+        is_any = not self.is_marked and self.lanes is None and self.dates is ALWAYS
         return is_any and State.SCHEDULED not in self.states
 
 
 def count(filter: JobFilter) -> Plan[int]:
     """Count jobs: from the counts where they can tell, else through an index."""
     search = yield from _prepared(filter)
-    if not search.is_marked:
+    if filter.is_countable:
         return (yield from _tallied(search))
-    every = _all_of(search.marks, search.of_lane, search.of_state)
+    every = _all_of(search.marks, search.dates, search.of_lane, search.of_state)
     yield PLAN_FOR_THIS
     ((total,),) = yield Statement(COUNT_JOBS.format(conditions=every.sql), every.params)
     yield PLAN_FOR_ANY
@@ -195,7 +198,16 @@ def _prepared(filter: JobFilter) -> Plan[Search]:
         every = _all_of(*named)
         rows = yield Statement(LANES.format(conditions=every.sql), every.params)
         lanes = _numbers(rows)
-    return Search(filter.states, lanes, _marks(filter))
+    return Search(filter.states, lanes, _marks(filter), _dates(filter))
+
+
+def _dates(filter: JobFilter) -> Condition:
+    dates = []
+    if filter.created_after is not None:
+        dates.append(Condition("j.created_at >= %s", (filter.created_after,)))
+    if filter.created_before is not None:
+        dates.append(Condition("j.created_at < %s", (filter.created_before,)))
+    return _all_of(*dates) if dates else ALWAYS
 
 
 def _marks(filter: JobFilter) -> Condition:
@@ -229,23 +241,23 @@ def _tallied(search: Search) -> Plan[int]:
 
 
 def _newest(search: Search, after: int, limit: int) -> Statement:
-    sql, params = search.of_lane
+    sql, params = _all_of(search.dates, search.of_lane)
     return Statement(NEWEST.format(conditions=sql), (*params, after, limit))
 
 
 def _recent(search: Search, after: int, limit: int) -> Statement:
-    every = _all_of(search.marks, search.of_lane, search.of_state)
+    every = _all_of(search.marks, search.dates, search.of_lane, search.of_state)
     return Statement(RECENT.format(conditions=every.sql), (after, *every.params, limit))
 
 
 def _exact(search: Search, after: int, limit: int) -> Statement:
     if search.is_marked:
-        every = _all_of(search.marks, search.of_lane)
+        every = _all_of(search.marks, search.dates, search.of_lane)
         sql = MATCHED.format(conditions=every.sql, state=search.of_state.sql)
         return Statement(sql, (*every.params, after, limit))
     if not search.states:
         return _newest(search, after, limit)
-    branches = [_branch(state, search.lanes, after, limit) for state in search.states]
+    branches = [_branch(state, search, after, limit) for state in search.states]
     every = Condition(
         " union all ".join(branch.sql for branch in branches),
         [param for branch in branches for param in branch.params],
@@ -253,11 +265,14 @@ def _exact(search: Search, after: int, limit: int) -> Statement:
     return Statement(MERGED.format(branches=every.sql), (*every.params, limit))
 
 
-def _branch(state: State, lanes: list[int] | None, after: int, limit: int) -> Condition:
+def _branch(state: State, search: Search, after: int, limit: int) -> Condition:
+    lanes, dates = search.lanes, search.dates
     source = BRANCHES[TABLES[state]].format(
         number=NUMBER[state],
         lane="true" if lanes is None else LANE,
         lane_of_job="true" if lanes is None else LANE_OF_JOB,
     )
     given = [] if lanes is None else [lanes]
-    return Condition(BRANCH.format(source=source), [*given, after, limit])
+    dated = dates.sql if dates is ALWAYS else DATES_OF_JOB.format(dates=dates.sql)
+    sql = BRANCH.format(source=source, dates=dated)
+    return Condition(sql, [*given, *dates.params, after, limit])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import from_us, from_us_or_none
+from fencepost.core.instants import from_us, from_us_or_none, to_us
 from fencepost.core.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
@@ -120,13 +120,19 @@ def _conditions(filter: JobFilter) -> tuple[list[str], list[Any]]:
     if filter.flow is not None:
         conditions.append("flow = ?")
         params.append(filter.flow)
+    if filter.created_after is not None:
+        conditions.append("created_at >= ?")
+        params.append(to_us(filter.created_after))
+    if filter.created_before is not None:
+        conditions.append("created_at < ?")
+        params.append(to_us(filter.created_before))
     return conditions, params
 
 
 def count(filter: JobFilter) -> Plan[int]:
     """Count jobs: from the counters where they can tell, else through an index."""
     conditions, params = _conditions(filter)
-    if filter.tags or filter.correlation_id is not None or filter.flow is not None:
+    if not filter.is_countable:
         sql = f"select count(*) from jobs where {' and '.join(conditions)}"
     else:
         where = f" where {' and '.join(conditions)}" if conditions else ""

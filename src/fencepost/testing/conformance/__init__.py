@@ -35,12 +35,14 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "access",
             "callbacks",
             "cancelling",
             "claiming",
             "concurrency",
             "concurrency_keys",
             "crons",
+            "dates",
             "deadletters",
             "dependencies",
             "durability",
@@ -78,6 +80,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from fencepost.testing.conformance.access import TestAuditLog, TestTokens
 from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
@@ -88,6 +91,7 @@ from fencepost.testing.conformance.concurrency_keys import (
     TestKeyTurns,
 )
 from fencepost.testing.conformance.crons import TestCrons, TestFiring
+from fencepost.testing.conformance.dates import TestDates
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
@@ -131,12 +135,14 @@ from fencepost.testing.conformance.workers import TestLeading, TestWorkers
 
 __all__ = [
     "TestAttempts",
+    "TestAuditLog",
     "TestCallbacks",
     "TestCancelling",
     "TestClaiming",
     "TestConcurrency",
     "TestConcurrencyKeys",
     "TestCrons",
+    "TestDates",
     "TestDeadLetters",
     "TestDependencies",
     "TestDurability",
@@ -180,6 +186,7 @@ __all__ = [
     "TestSettling",
     "TestSituations",
     "TestSpawning",
+    "TestTokens",
     "TestTurns",
     "TestViews",
     "TestWaiting",

@@ -314,6 +314,44 @@ create unique index event_id on fencepost.event(id);
 create index event_name on fencepost.event(name, seq);
 create index event_sent on fencepost.event(sent_at, seq);
 
+-- What is kept of bearer tokens; a digest lets nobody in.
+create table fencepost.token(
+  id text primary key,
+  name text not null,
+  digest bytea not null,
+  roles text not null,
+  queues text,
+  rate double precision,
+  created_at timestamptz not null,
+  expires_at timestamptz,
+  revoked_at timestamptz
+);
+
+-- Who did what; only ever appended to, and cut off at its old end.
+create table fencepost.action(
+  seq bigint generated always as identity primary key,
+  id uuid not null unique,
+  at timestamptz not null,
+  principal_id text,
+  principal text not null,
+  action text not null,
+  target text not null,
+  detail text not null,
+  request_id text,
+  status integer
+);
+create index action_at on fencepost.action(at, seq);
+
+-- What roles.sql grants on all tables is too much for these two, wherever it was run before.
+do $$
+begin
+  if exists (select from pg_roles where rolname = 'fencepost_server') then
+    revoke all on fencepost.token from fencepost_runtime, fencepost_readonly;
+    revoke update on fencepost.action from fencepost_runtime;
+    grant select, insert, update, delete on fencepost.token to fencepost_server;
+  end if;
+end $$;
+
 -- next_tick is the first that was not fired: what is past of it was missed.
 create table fencepost.cron(
   name text primary key,
