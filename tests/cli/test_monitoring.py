@@ -98,7 +98,6 @@ def test_a_port_that_is_taken_ends_the_command_with_what_to_do(command: Command)
 def test_each_process_has_the_next_port(command: Command) -> None:
     first = free_port()
     child = command.start("worker", "--processes", "2", "--metrics", str(first))
-    for port in (first, first + 1):
-        address = f"127.0.0.1:{port}"
-        wait_until(lambda at=address: fetch(at, "/health/ready")[0] == 200, address)
+    addresses = [f"127.0.0.1:{port}" for port in (first, first + 1)]
+    wait_until(lambda: {fetch(each, "/health/ready")[0] for each in addresses} == {200}, "both")
     assert end(child) == 0

@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 from fencepost.core.limits import MONITOR_CONNECTIONS_MAX, MONITOR_TIMEOUT
 from fencepost.errors import ConfigurationError
@@ -106,7 +106,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
     timeout = MONITOR_TIMEOUT
     server_version = "fencepost"
     sys_version = ""
@@ -118,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(*self._page())
 
     def _page(self) -> tuple[int, str, bytes]:
-        page = self.server.pages.get(self.path.partition("?")[0])
+        page = cast(_Server, self.server).pages.get(self.path.partition("?")[0])
         if page is None:
             return 404, JSON, b'{"status":"not_found"}'
         try:
