@@ -235,8 +235,6 @@ REQUEST_ID_LENGTH_MAX: Final = 128
 # Metrics. Times are in seconds.
 METRIC_LABELS_MAX: Final = 100
 """Types, or pairs of a type and a queue, that have a metric of their own; the rest share one."""
-HISTOGRAM_FOLD: Final = 512
-"""Values that are noted before they are sorted into their buckets."""
 METRICS_INTERVAL: Final = 1.0
 """However often metrics are asked for, the store is asked once in this time."""
 METRICS_TIMEOUT: Final = 2.0
