@@ -235,9 +235,21 @@ REQUEST_ID_LENGTH_MAX: Final = 128
 # Metrics. Times are in seconds.
 METRIC_LABELS_MAX: Final = 100
 """Types, or pairs of a type and a queue, that have a metric of their own; the rest share one."""
-HISTOGRAM_FOLD: Final = 512
-"""Values that are noted before they are sorted into their buckets."""
 METRICS_INTERVAL: Final = 1.0
 """However often metrics are asked for, the store is asked once in this time."""
 METRICS_TIMEOUT: Final = 2.0
 """How long the store's answer is waited for; without it, the metrics come without its gauges."""
+
+# Health. Times are in seconds.
+LIVE_MAX: Final = 60.0
+"""An event loop that has not turned for so long is stuck: its leases are kept, its jobs are not."""
+READY_MAX: Final = 10.0
+"""A worker asks its store for something every few seconds; past this, it has no store."""
+READY_TIMEOUT: Final = 2.0
+"""How long a readiness probe waits for the store."""
+READY_INTERVAL: Final = 1.0
+"""For how long an answer to a probe serves other probes."""
+MONITOR_CONNECTIONS_MAX: Final = 16
+"""Probes and monitors that a worker's own server answers at once."""
+MONITOR_TIMEOUT: Final = 5.0
+"""For how long one of them may keep a connection without a word."""
