@@ -80,6 +80,10 @@ PREFETCH_HORIZON: Final = 0.05
 FRESH_CLAIM: Final = 0.25
 """A prefetched job not confirmed for this long is confirmed before it starts (S3-10)."""
 
+CREATION_DISORDER: Final = 1.0
+"""By so much at the most do a store's numbers and its jobs' times of creation differ in order; what
+differs by more is written down."""
+
 # Batches.
 CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
