@@ -28,6 +28,7 @@ from fencepost.store.memory import (
     spawning,
     submission,
 )
+from fencepost.store.memory import ended as ended_
 from fencepost.store.memory.admission import admit
 from fencepost.store.memory.bells import Bells
 from fencepost.store.memory.crons import Crons
@@ -47,6 +48,7 @@ from fencepost.store.replies import (
     DiscardReply,
     Dump,
     EditReply,
+    EndedPage,
     EnqueueReply,
     EventPage,
     EventReply,
@@ -393,6 +395,13 @@ class MemoryStore(Store):
     def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
         yield from ()
         return search.dead_letters(self._jobs, type, page)
+
+    @operation(Effect.READ)
+    def ended(
+        self, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
+    ) -> Plan[EndedPage]:
+        yield from ()
+        return ended_.ended(self._jobs, since, limit=limit, after=after, newest_first=newest_first)
 
     @operation(Effect.READ)
     def queues(self) -> Plan[list[QueueView]]:

@@ -64,9 +64,9 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         updated_at=utc(updated_at),
         run_at=utc(run_at),
         expires_at=utc(expires_at),
-        scheduled_at=_utc_or_none(scheduled_at),
-        started_at=_utc_or_none(started_at),
-        completed_at=_utc_or_none(completed_at),
+        scheduled_at=utc_or_none(scheduled_at),
+        started_at=utc_or_none(started_at),
+        completed_at=utc_or_none(completed_at),
         lease=_ownership(worker, version, utc(lease_expires_at), now) if is_running else None,
         lease_version=version,
         policy=policies.get(policy, DEFAULT_POLICY),
@@ -92,7 +92,8 @@ def utc(instant: datetime) -> datetime:
     return instant.astimezone(UTC)
 
 
-def _utc_or_none(instant: datetime | None) -> datetime | None:
+def utc_or_none(instant: datetime | None) -> datetime | None:
+    """Return the time, or None for None."""
     return None if instant is None else utc(instant)
 
 
@@ -148,7 +149,7 @@ def decode_attempt(job_id: str, row: Row) -> Attempt:
         worker=worker,
         outcome=AttemptOutcome(outcome),
         started_at=utc(started_at),
-        ended_at=_utc_or_none(ended_at),
+        ended_at=utc_or_none(ended_at),
         failure=decode_failure(failure),
     )
 

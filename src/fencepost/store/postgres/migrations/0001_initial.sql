@@ -221,6 +221,9 @@ create table fencepost.done(
 );
 create index done_dead on fencepost.done(ended_at, seq) where is_dead_letter;
 create index done_unsuccessful on fencepost.done(state, seq) where state > 5;
+-- Of pages, not of rows: it costs a settlement a tenth of what an index in order would.
+create index done_ended on fencepost.done using brin(ended_at)
+with (pages_per_range = 32, autosummarize = on);
 
 create table fencepost.attempt(
   seq bigint not null,

@@ -67,6 +67,7 @@ create index jobs_lifetime on jobs(expires_at) where completed_at is null;
 create index jobs_dead on jobs(completed_at) where is_dead_letter = 1;
 create index jobs_correlation on jobs(correlation_id) where correlation_id is not null;
 create index jobs_lane on jobs(lane);
+create index jobs_ended on jobs(completed_at) where completed_at is not null;
 create index jobs_unsuccessful on jobs(state) where state > 5;
 -- Asked for every job that ends, so it holds no others.
 create index jobs_callback on jobs(seq) where callback_url is not null;
