@@ -80,6 +80,15 @@ PREFETCH_HORIZON: Final = 0.05
 FRESH_CLAIM: Final = 0.25
 """A prefetched job not confirmed for this long is confirmed before it starts (S3-10)."""
 
+CREATION_DISORDER: Final = 1.0
+"""By so much at the most do a store's numbers and its jobs' times of creation differ in order; what
+differs by more is written down."""
+
+ENDED_OVERLAP: Final = 5.0
+"""So long after the time of its end may a job be seen to have ended."""
+ENDED_TOLD_MAX: Final = 100_000
+"""Ends that a follower remembers to have told."""
+
 # Batches.
 CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
