@@ -143,7 +143,7 @@ ROUTES = [
         roles=OPERATE,
         action="dead_letter.replay",
         replies={201: Accepted},
-        errors=("job_not_found", "duplicate_key", "state_conflict", "missing_key"),
+        errors=("job_not_found", "duplicate_key", "state_conflict", "encryption"),
     ),
     Route(
         method="DELETE",
