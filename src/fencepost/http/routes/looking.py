@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.http.operations import crons, dead_letters, events, flows, jobs, lanes
+from fencepost.http.operations import audit, crons, dead_letters, events, flows, jobs, lanes
 from fencepost.http.route import Route
-from fencepost.http.routes.roles import FOLLOW, READ
+from fencepost.http.routes.roles import ADMIN, FOLLOW, READ
 from fencepost.http.wire.jobs import JobPage, JobView
 
 ROUTES = [
@@ -161,6 +161,17 @@ ROUTES = [
         query=crons.TicksQuery,
         replies={200: crons.Ticks},
         errors=("cron_not_found",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/audit",
+        operation=audit.list_actions,
+        summary="See what operators did",
+        tag="audit",
+        roles=ADMIN,
+        is_store_wide=True,
+        query=audit.ActionQuery,
+        replies={200: audit.ActionPage},
     ),
     Route(
         method="GET",
