@@ -40,6 +40,8 @@ _ANYWHERE = ("invalid_request", "incomplete_request", "payload_too_large", "inte
 _WITH_BODY = ("invalid_json", "request_timeout", "unsupported_media_type", "invalid_payload")
 _WITH_TOKEN = ("unauthenticated", "forbidden", "rate_limited")
 _OF_STORE = ("store_unavailable", "unknown_outcome")
+_FAMILIES = {"dependency", "encryption", "state_conflict", *_OF_STORE}
+"""Codes that stand for those of their kinds too."""
 
 
 def codes_of(route: Route) -> list[Code]:
@@ -55,11 +57,12 @@ def codes_of(route: Route) -> list[Code]:
 
 
 def _named(name: str) -> Iterable[Code]:
-    """Return the code of this name and those of its kinds, or raise KeyError."""
+    """Return the code of this name, and of its kinds if it stands for them; or raise KeyError."""
     found = [code for code in OWN if code.name == name]
     kind = _classes().get(name)
     if kind is not None:
-        found += [code for each in _family(kind) if (code := _code_of(each)) is not None]
+        kinds = _family(kind) if name in _FAMILIES else [kind]
+        found += [code for each in kinds if (code := _code_of(each)) is not None]
     if not found:
         raise KeyError(name)
     return found
