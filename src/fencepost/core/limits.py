@@ -15,6 +15,8 @@ CORRELATION_ID_LENGTH_MAX: Final = 256
 CONCURRENCY_KEY_LENGTH_MAX: Final = 256
 RUNNING_PER_KEY_MAX: Final = 10_000
 """The highest limit that a concurrency key can have."""
+RUNNING_MAX: Final = 1_000_000
+"""The highest limit that a queue, or an app, can have."""
 TAG_COUNT_MAX: Final = 32
 TAG_NAME_LENGTH_MAX: Final = 64
 TAG_VALUE_LENGTH_MAX: Final = 256
@@ -205,6 +207,8 @@ HTTP_BODY_MAX: Final = 64_000
 HTTP_BATCH_BYTES_MAX: Final = 32_000_000
 HTTP_BATCH_MAX: Final = 10_000
 """Jobs, or leases, of one request."""
+WORKER_LENGTH_MAX: Final = 200
+"""Characters of the name that a worker gives itself."""
 HTTP_WORKERS_MAX: Final = 10_000
 """Workers that a server remembers to have written down."""
 HTTP_BODY_TIMEOUT: Final = 30.0

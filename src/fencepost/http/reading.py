@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
+from typing import Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -20,6 +20,7 @@ Scope = Any
 Receive = Any
 
 _REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{REQUEST_ID_LENGTH_MAX}}}", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _QUERY_PARTS_MAX = 100
 
 
@@ -181,6 +182,7 @@ class QueryReader:
         fields = msgspec.structs.fields(kind)
         self._names = {field.encode_name for field in fields}
         self._lists = {field.encode_name for field in fields if _is_list(field.type)}
+        self._numbers = {field.encode_name for field in fields if _is_number(field.type)}
 
     def read(self, query: bytes) -> Any:
         """Return what the query says, or raise HttpError."""
@@ -210,18 +212,30 @@ class QueryReader:
             elif name in given:
                 raise HttpError(f"{name} is given twice", status=422)
             else:
-                given[name] = value
+                given[name] = self._number(name, value)
         return self._convert(given)
+
+    def _number(self, name: str, value: str) -> int | str:
+        """Return a number where one is meant.
+
+        All that is text in a query is read as such: a lax reader takes `null` for nothing, and any
+        number for a time.
+        """
+        return int(value) if name in self._numbers and _NUMBER.fullmatch(value) else value
 
     def _convert(self, given: dict[str, Any]) -> Any:
         try:
-            return msgspec.convert(given, self._kind, strict=False)
+            return msgspec.convert(given, self._kind)
         except msgspec.ValidationError as error:
             raise HttpError(shortened(str(error)), status=422) from None
 
 
 def _is_list(kind: Any) -> bool:
-    return getattr(kind, "__origin__", None) is list
+    return get_origin(kind) is list
+
+
+def _is_number(kind: Any) -> bool:
+    return kind is int or any(_is_number(each) for each in get_args(kind))
 
 
 def readers(route: Route) -> tuple[QueryReader, BodyReader | None]:

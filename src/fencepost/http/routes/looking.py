@@ -17,6 +17,7 @@ ROUTES = [
         roles=READ,
         query=jobs.Search,
         replies={200: JobPage},
+        errors=("invalid_job",),
     ),
     Route(
         method="GET",
@@ -77,7 +78,7 @@ ROUTES = [
         roles=FOLLOW,
         query=jobs.Wait,
         replies={200: JobView},
-        errors=("job_not_found",),
+        errors=("job_not_found", "invalid_duration"),
     ),
     Route(
         method="GET",
@@ -127,6 +128,7 @@ ROUTES = [
         roles=READ,
         query=dead_letters.DeadLetterQuery,
         replies={200: dead_letters.DeadLetterPage},
+        errors=("invalid_job",),
     ),
     Route(
         method="GET",
@@ -160,7 +162,7 @@ ROUTES = [
         is_store_wide=True,
         query=crons.TicksQuery,
         replies={200: crons.Ticks},
-        errors=("cron_not_found",),
+        errors=("cron_not_found", "invalid_cron"),
     ),
     Route(
         method="GET",
@@ -181,6 +183,6 @@ ROUTES = [
         tag="flows",
         roles=FOLLOW,
         replies={200: flows.FlowView},
-        errors=("flow_not_found",),
+        errors=("flow_not_found", "invalid_job"),
     ),
 ]
