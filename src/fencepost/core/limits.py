@@ -77,6 +77,8 @@ STORE_RETRY_DELAY_MAX: Final = 5.0
 WORKER_SILENCE: Final = 60.0
 """A worker not heard from for this long is not listed."""
 LEADER_TTL: Final = 5.0
+FAREWELL: Final = 2.0
+"""How long whoever has stopped waits for a store that may hang, to say so."""
 PREFETCH_HORIZON: Final = 0.05
 """A worker claims at the most this much work ahead of its slots."""
 FRESH_CLAIM: Final = 0.25
@@ -220,6 +222,25 @@ HTTP_READY_TIMEOUT: Final = 2.0
 """How long the store may take to answer the question whether it is there."""
 HTTP_RETRY_AFTER: Final = 1.0
 """When to come again, if the store is away."""
+HTTP_HEAD_MAX: Final = 16_384
+"""Of a request's first line and headers."""
+HTTP_HEAD_TIMEOUT: Final = 10.0
+"""How long these may take to arrive, from the connection or from their own first byte."""
+HTTP_IDLE_TIMEOUT: Final = 75
+"""How long a connection is kept for another request; longer than proxies keep theirs."""
+HTTP_LINGER: Final = 2.0
+"""How long the rest of a refused request is read and dropped, lest a reset overtake the answer."""
+HTTP_WRITE_TIMEOUT: Final = 20.0
+HTTP_WRITE_STEP: Final = 16_384
+"""What a client must take of an answer within HTTP_WRITE_TIMEOUT, unless there is less of it."""
+HTTP_CONNECTIONS_MAX: Final = 10_000
+HTTP_DESCRIPTORS_KEPT: Final = 256
+"""File descriptors that connections leave to the store and to whatever else opens files."""
+HTTP_BACKLOG: Final = 2_048
+HTTP_SWEEP_INTERVAL: Final = 0.5
+HTTP_FAREWELL: Final = 1.0
+"""How long a server that stops waits for the request of one who has just connected, and for one
+who does not take the last answer."""
 
 # Tokens and the audit log. Times are in seconds.
 TOKEN_ID_BYTES: Final = 6

@@ -194,11 +194,15 @@ class Wait(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
-    """Answer when the job has ended, or with the job as it is when the time is up."""
+    """Answer when the job has ended, or with the job as it is when the time is up.
+
+    So also when the server stops, which whoever waits can see: the job has not ended.
+    """
     job = await look(call)
     seconds = seconds_of(call.query.timeout, maximum=HTTP_WAIT_MAX)
     if not job.state.is_terminal and seconds > 0:
-        job = await call.session.run_async(scripts.end(call.session, job.id, seconds))
+        call.listen()
+        job = await call.session.run_async(scripts.end(call.session, job.id, seconds, call.is_off))
     return Reply(view_of(job))
 
 
