@@ -1,140 +1,88 @@
-"""A real server on a real socket, and clients that behave badly."""
+"""A real HTTP server for tests: uvicorn in a thread of its own, on a port of loopback.
+
+    with serving(app) as server:
+        httpx.get(f"{server.url}/health/live")
+
+It has stopped, and its thread has ended, when the block is left.
+"""
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from tests.cli.support import wait_until
+import uvicorn
 
 from fencepost import App
-from fencepost.http.listening import listen
-from fencepost.http.patience import Patience
-from fencepost.http.server import Server, ServerOptions
+from fencepost.http import asgi
 
-SECONDS = 20.0
-QUICK = Patience(head_timeout=0.3, linger=0.3, write_timeout=0.5, farewell=0.2, sweep_interval=0.05)
-"""Bounds that are met within a test."""
+PATIENCE = 20.0
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What came back."""
+class Served(uvicorn.Server):
+    """A server that tells when it has started, and can be stopped from another thread."""
 
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        super().__init__(config)
+        self._listener = listener
+        self.port: int = listener.getsockname()[1]
+        self._is_up = threading.Event()
+        self._thread = threading.Thread(target=self._run_here, name="served", daemon=True)
+        self.error: BaseException | None = None
 
     @property
-    def code(self) -> str:
-        """The code of the problem that this must be."""
-        assert self.headers["content-type"] == "application/problem+json"
-        assert self.json["status"] == self.status
-        return str(self.json["code"])
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def api(self) -> Any:
+        """What the routes share: ``fencepost.http.api.Api``."""
+        return self.config.app.state.api  # type: ignore[union-attr]  # uvicorn takes names, too
 
-class Client:
-    """One connection, byte by byte."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, SECONDS)
-        self._file = self.socket.makefile("rb")
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def ask(self, method: str, path: str, body: Any = None, *headers: str) -> Answer:
-        """Ask, and return the answer."""
-        self.send(request(method, path, body, *headers))
-        return self.answer()
-
-    def answer(self) -> Answer:
-        """Return the next answer."""
-        status = int(self._file.readline().split()[1])
-        headers: dict[str, str] = {}
-        while line := self._file.readline().strip():
-            name, _, value = line.partition(b": ")
-            headers[name.decode().lower()] = value.decode()
-        return Answer(status, headers, self._file.read(int(headers.get("content-length", 0))))
-
-    def is_closed(self) -> bool:
-        """Wait for the other side to close, which it must; a reset counts."""
-        try:
-            return self._file.read(1) == b""
-        except ConnectionError:
-            return True
-
-    def close(self) -> None:
-        self._file.close()
-        self.socket.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def request(method: str, path: str, body: Any = None, *headers: str) -> bytes:
-    """Return a request as it goes over the wire."""
-    data = b"" if body is None else json.dumps(body).encode()
-    lines = [f"{method} {path} HTTP/1.1", "host: localhost", *headers]
-    if body is not None:
-        lines += ["content-type: application/json", f"content-length: {len(data)}"]
-    return "\r\n".join([*lines, "", ""]).encode() + data
-
-
-@dataclass
-class Serving:
-    """A server that runs in a thread of this process."""
-
-    server: Server
-    address: tuple[str, int]
-    thread: threading.Thread
-
-    def connect(self) -> Client:
-        return Client(self.address)
-
-    def is_quiet(self) -> bool:
-        return not self.server.connections
-
-    def until_quiet(self) -> None:
-        """Wait until no connection is left."""
-        wait_until(self.is_quiet, "no connection is left")
+    def start(self) -> None:
+        self._thread.start()
+        if not self._is_up.wait(PATIENCE) or self.error is not None:
+            raise RuntimeError("the server did not start") from self.error
 
     def stop(self) -> None:
-        """Have it stop, and wait for it."""
-        self.server.stop()
-        self.thread.join(SECONDS)
-        assert not self.thread.is_alive()
+        """Finish what is under way, hang up, and end the thread."""
+        self.should_exit = True
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "the server did not stop"
+
+    def abort(self) -> None:
+        """Stop without waiting for requests that are under way: their callers hear nothing."""
+        self.force_exit = True
+        self.stop()
+
+    def _run_here(self) -> None:
+        try:
+            self.run(sockets=[self._listener])
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for the start
+            self.error = error
+        finally:
+            self._is_up.set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._is_up.set()
 
 
 @contextmanager
-def serving(app: App, patience: Patience = QUICK, **options: Any) -> Iterator[Serving]:
-    """Serve *app* on a free port of this machine."""
-    import asyncio
-
-    listening = listen("127.0.0.1", 0)
-    address = listening.getsockname()[:2]
-    chosen = ServerOptions(**{"is_local": True, "grace": 5.0, **options})
-    server = Server(app, listening, chosen, patience=patience)
-    thread = threading.Thread(target=lambda: asyncio.run(server.run_async()))
-    thread.start()
-    made = Serving(server, address, thread)
+def serving(app: App | Any, *, port: int = 0, is_local: bool = True) -> Iterator[Served]:
+    """Serve *app*, an App or any ASGI application, until the block is left."""
+    listener = socket.create_server(("127.0.0.1", port), backlog=128)
+    application = asgi(app, is_local=is_local) if isinstance(app, App) else app
+    config = uvicorn.Config(
+        application, log_config=None, access_log=False, timeout_graceful_shutdown=5
+    )
+    server = Served(config, listener)
     try:
-        yield made
+        server.start()
+        yield server
     finally:
         server.stop()
-        thread.join(3.0)
-        server.stop()
-        thread.join(SECONDS)
-    assert not thread.is_alive()
+        listener.close()

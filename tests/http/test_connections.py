@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.http.serving import QUICK, Serving, request, serving
+from tests.http.sockets import QUICK, Serving, request, serving
 
 from fencepost import App
 from fencepost.http import reading

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from tests.cli.conftest import command
 from tests.cli.support import Command, end, wait_until
-from tests.http.serving import QUICK, Answer, Client, request, serving
+from tests.http.sockets import QUICK, Answer, Client, request, serving
 
 from fencepost import App
 from fencepost.http.operations import probes

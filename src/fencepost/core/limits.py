@@ -15,6 +15,8 @@ CORRELATION_ID_LENGTH_MAX: Final = 256
 CONCURRENCY_KEY_LENGTH_MAX: Final = 256
 RUNNING_PER_KEY_MAX: Final = 10_000
 """The highest limit that a concurrency key can have."""
+RUNNING_MAX: Final = 1_000_000
+"""The highest limit that a queue, or an app, can have."""
 TAG_COUNT_MAX: Final = 32
 TAG_NAME_LENGTH_MAX: Final = 64
 TAG_VALUE_LENGTH_MAX: Final = 256
@@ -81,6 +83,15 @@ PREFETCH_HORIZON: Final = 0.05
 """A worker claims at the most this much work ahead of its slots."""
 FRESH_CLAIM: Final = 0.25
 """A prefetched job not confirmed for this long is confirmed before it starts (S3-10)."""
+
+CREATION_DISORDER: Final = 1.0
+"""By so much at the most do a store's numbers and its jobs' times of creation differ in order; what
+differs by more is written down."""
+
+ENDED_OVERLAP: Final = 5.0
+"""So long after the time of its end may a job be seen to have ended."""
+ENDED_TOLD_MAX: Final = 100_000
+"""Ends that a follower remembers to have told."""
 
 # Batches.
 CLAIM_MAX: Final = 1_000
@@ -198,6 +209,8 @@ HTTP_BODY_MAX: Final = 64_000
 HTTP_BATCH_BYTES_MAX: Final = 32_000_000
 HTTP_BATCH_MAX: Final = 10_000
 """Jobs, or leases, of one request."""
+WORKER_LENGTH_MAX: Final = 200
+"""Characters of the name that a worker gives itself."""
 HTTP_WORKERS_MAX: Final = 10_000
 """Workers that a server remembers to have written down."""
 HTTP_BODY_TIMEOUT: Final = 30.0
@@ -256,9 +269,21 @@ REQUEST_ID_LENGTH_MAX: Final = 128
 # Metrics. Times are in seconds.
 METRIC_LABELS_MAX: Final = 100
 """Types, or pairs of a type and a queue, that have a metric of their own; the rest share one."""
-HISTOGRAM_FOLD: Final = 512
-"""Values that are noted before they are sorted into their buckets."""
 METRICS_INTERVAL: Final = 1.0
 """However often metrics are asked for, the store is asked once in this time."""
 METRICS_TIMEOUT: Final = 2.0
 """How long the store's answer is waited for; without it, the metrics come without its gauges."""
+
+# Health. Times are in seconds.
+LIVE_MAX: Final = 60.0
+"""An event loop that has not turned for so long is stuck: its leases are kept, its jobs are not."""
+READY_MAX: Final = 10.0
+"""A worker asks its store for something every few seconds; past this, it has no store."""
+READY_TIMEOUT: Final = 2.0
+"""How long a readiness probe waits for the store."""
+READY_INTERVAL: Final = 1.0
+"""For how long an answer to a probe serves other probes."""
+MONITOR_CONNECTIONS_MAX: Final = 16
+"""Probes and monitors that a worker's own server answers at once."""
+MONITOR_TIMEOUT: Final = 5.0
+"""For how long one of them may keep a connection without a word."""

@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
 from fencepost.app.auditing import Auditor
@@ -76,7 +77,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         details.get(error.status_code, error.detail),
         status=error.status_code,
         code=codes.get(error.status_code, "invalid_request"),
-        headers=dict(error.headers or {}),
+        headers={"allow": _methods(request)} if error.status_code == 405 else None,
     )
     clock = request.app.state.api.app.session.clock
     request_id = request_id_of(request.scope) or id_text(clock.new_id())
@@ -89,3 +90,11 @@ async def _refused(request: Request, error: Exception) -> Response:
         {**reply.headers, "x-request-id": request_id},
         reply.media_type,
     )
+
+
+def _methods(request: Request) -> str:
+    """Return what can be done at a path, by all of its routes: Starlette knows of one at a time."""
+    routes = [route for route in request.app.routes if isinstance(route, StarletteRoute)]
+    path = next(route.path for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    methods = {each for route in routes if route.path == path for each in route.methods or ()}
+    return ", ".join(sorted(methods))

@@ -19,6 +19,7 @@ from fencepost.core.limits import (
     HTTP_WORKERS_MAX,
     POLL_INTERVAL,
     WEIGHT_TOTAL_MAX,
+    WORKER_LENGTH_MAX,
 )
 from fencepost.core.names import RESERVED_TYPES, check_name, check_own_type
 from fencepost.core.outcome import Released, Settlement, decide
@@ -32,8 +33,6 @@ from fencepost.http.wire.leases import ClaimBody, ClaimReply, claimed_of
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest, WorkerInfo
-
-WORKER_LENGTH_MAX = 200
 
 
 async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
