@@ -105,8 +105,9 @@ TITLES = {
     415: "Wrong media type",
     422: "Not valid",
     429: "Too many requests",
+    431: "Headers too large",
     500: "An error of ours",
-    503: "The store is away",
+    503: "Not now",
     504: "The outcome is unknown",
 }
 
