@@ -72,7 +72,8 @@ def _examples() -> dict[Any, Any]:
     given = [*_bodies(), *_replies(), *_leases()]
     found = {type(each): _plain(each) for each in given}
     for kind in _LEASED:
-        found[lease_wire.Items[kind]] = {"items": [found[kind]]}
+        many: Any = lease_wire.Items[kind]  # type: ignore[valid-type]  # made at run time
+        found[many] = {"items": [found[kind]]}
     return found
 
 
