@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
+from fencepost.app.auditing import Auditor
 from fencepost.core.ids import id_text
 from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX
 from fencepost.core.token import Principal
-from fencepost.http.audit import Audit
 from fencepost.http.endpoint import Endpoint, refusal
 from fencepost.http.operations.claims import Roll
 from fencepost.http.problems import HttpError
@@ -32,7 +32,7 @@ class Api:
         self.is_local = is_local
         """True when only this machine can ask: then no token is needed as long as none is made."""
         self.is_stopping = False
-        self.audit = Audit(app.session)
+        self.auditor = Auditor(app.session)
         self.roll = Roll()
 
     async def identify(self, scope: Any) -> Principal:

@@ -7,7 +7,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
+from fencepost.core.audit import Action, bounded
 from fencepost.core.ids import id_text
 from fencepost.core.token import Principal
 from fencepost.errors import FencepostError, ForbiddenError, UnauthenticatedError
@@ -53,9 +55,11 @@ class Endpoint:
         inbox = Inbox(receive)
         principal: Principal | None = None
         call: Call[Any, Any] | None = None
+        action: Action | None = None
         try:
             principal = await self._allowed(scope)
             call = await self._read(scope, inbox, principal, request_id)
+            action = self._begin(call)
             reply = await self.route.operation(call)
         except FencepostError as error:
             reply = refusal(error, request_id)
@@ -64,8 +68,9 @@ class Endpoint:
         finally:
             inbox.close()
         try:
-            if call is not None and self.route.action is not None:
-                await self._api.audit.record(self.route, call, _status(reply))
+            if call is not None and action is not None:
+                ended = replace(action, detail=bounded(call.detail))
+                await self._api.auditor.end(ended, _status(reply))
             await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
         finally:
             self._note(scope, principal, reply, request_id, clock.monotonic() - start)
@@ -88,6 +93,17 @@ class Endpoint:
                 f"{', '.join(sorted(principal.queues))} alone"
             )
         return principal
+
+    def _begin(self, call: Call[Any, Any]) -> Action | None:
+        """Log an operator's action before it is tried."""
+        if self.route.action is None:
+            return None
+        return self._api.auditor.begin(
+            call.principal,
+            self.route.action,
+            target=call.path.get("id") or call.path.get("name") or "",
+            request_id=call.request_id,
+        )
 
     async def _read(
         self, scope: Any, inbox: Inbox, principal: Principal, request_id: str
