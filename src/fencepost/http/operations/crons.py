@@ -9,9 +9,9 @@ import msgspec
 from fencepost.app import crons as scripts
 from fencepost.core.limits import CRON_NEXT_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.wire.jobs import Accepted
 from fencepost.store.crons import CronView as StoredCron
 from fencepost.store.replies import Duplicate
+from fencepost.wire.jobs import Accepted
 
 
 class CronView(msgspec.Struct, frozen=True, kw_only=True):

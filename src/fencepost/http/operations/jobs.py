@@ -26,8 +26,8 @@ from fencepost.errors import ForbiddenError, JobNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import check_queue_allowed
-from fencepost.http.wire.bodies import Base64, Json, show
-from fencepost.http.wire.jobs import Duration, JobPage, summary_of, view_of
+from fencepost.wire.bodies import Base64, Json, show
+from fencepost.wire.jobs import Duration, JobPage, summary_of, view_of
 
 UNSET = msgspec.UNSET
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost.http.operations import crons, dead_letters, events, flows, jobs, lanes
 from fencepost.http.route import Route
 from fencepost.http.routes.roles import FOLLOW, READ
-from fencepost.http.wire.jobs import JobPage, JobView
+from fencepost.wire.jobs import JobPage, JobView
 
 ROUTES = [
     Route(

@@ -11,8 +11,8 @@ from msgspec import UNSET, UnsetType
 from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import LEASE_TTL_DEFAULT
-from fencepost.http.wire.bodies import Base64, Json, show
-from fencepost.http.wire.jobs import Duration, PolicyView, policy_of
+from fencepost.wire.bodies import Base64, Json, show
+from fencepost.wire.jobs import Duration, PolicyView, policy_of
 
 T = TypeVar("T")
 

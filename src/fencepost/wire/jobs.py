@@ -12,7 +12,7 @@ from fencepost.core.job import Failure, Job, Ownership, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.core.readable import readable
-from fencepost.http.wire.bodies import Base64, Json, show
+from fencepost.wire.bodies import Base64, Json, show
 
 Duration = float | str
 """Seconds, or text such as "90s"."""
