@@ -18,7 +18,9 @@ Duration = float | str
 """Seconds, or text such as "90s"."""
 
 
-class RetryOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class RetryOptions(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True
+):
     """How often and how patiently a job is tried again."""
 
     max_attempts: int | None = None
@@ -32,7 +34,9 @@ class RetryOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
     on_system: bool | None = None
 
 
-class Submission(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class Submission(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True
+):
     """A job to be stored. ``payload`` as an object is the handler's keyword arguments."""
 
     type: str
