@@ -10,9 +10,11 @@ from msgspec import UNSET, UnsetType
 
 from fencepost.core.job import Failure, Job, Ownership, Progress
 from fencepost.core.lifecycle import State
+from fencepost.core.payload import NULL
 from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
 from fencepost.core.readable import readable
-from fencepost.wire.bodies import Base64, Json, show
+from fencepost.wire.bodies import Base64, Json, Shown, body_shown, show
 
 Duration = float | str
 """Seconds, or text such as "90s"."""
@@ -214,3 +216,27 @@ def policy_of(policy: Policy) -> PolicyView:
     fields = msgspec.structs.asdict(policy)
     fields["backoff"] = BackoffView(**msgspec.structs.asdict(policy.backoff))
     return PolicyView(**fields)
+
+
+def job_of(view: JobView) -> Job:
+    """Return the job that a view shows; what it waits for is not on the wire."""
+    fields = {name: getattr(view, name) for name in _SUMMARY}
+    bodies = {
+        name: body_shown(
+            Shown(
+                json=getattr(view, name),
+                base64=getattr(view, f"{name}_base64"),
+                encrypted=getattr(view, f"{name}_encrypted"),
+            )
+        )
+        for name in _BODIES
+    }
+    # A payload there always is; of the others, null says that there is none.
+    is_done = view.state is State.COMPLETED
+    return Job(
+        **{**fields, "priority": Priority(view.priority)},
+        policy=msgspec.convert(view.policy, Policy, from_attributes=True),
+        payload=bodies["payload"],
+        result=bodies["result"] if is_done else None,
+        checkpoint=None if bodies["checkpoint"] == NULL else bodies["checkpoint"],
+    )

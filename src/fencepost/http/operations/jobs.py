@@ -56,6 +56,28 @@ async def find_jobs(call: Call[Nothing, Search]) -> Reply:
     return Reply(JobPage(jobs=[summary_of(job) for job in page], next=page.next))
 
 
+class CountQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Conditions by which jobs are counted anyway."""
+
+    state: list[str] = []
+    type: str | None = None
+    queue: str | None = None
+
+
+class JobCount(msgspec.Struct, frozen=True):
+    """How many jobs meet the conditions."""
+
+    count: int
+
+
+async def count_jobs(call: Call[Nothing, CountQuery]) -> Reply:
+    """Return how many jobs there are, from counters: no job is looked at."""
+    query = call.query
+    queue = queue_for(call.principal, query.queue)
+    filter = make_filter(state=query.state or None, type=query.type, queue=queue)
+    return Reply(JobCount(await call.session.run_async(count_script(call.session, filter))))
+
+
 def filter_of(principal: Principal, query: Any) -> JobFilter:
     """Return the filter that *query* describes, within the queues that a token is for."""
     return make_filter(

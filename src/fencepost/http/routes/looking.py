@@ -20,6 +20,16 @@ ROUTES = [
     ),
     Route(
         method="GET",
+        path="/v1/jobs/count",
+        operation=jobs.count_jobs,
+        summary="Count jobs",
+        tag="jobs",
+        roles=READ,
+        query=jobs.CountQuery,
+        replies={200: jobs.JobCount},
+    ),
+    Route(
+        method="GET",
         path="/v1/jobs/{id}",
         operation=jobs.get_job,
         summary="Look at a job",
