@@ -13,7 +13,7 @@ from fencepost.core.limits import HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
 from fencepost.core.shown import shortened, shown
 from fencepost.http.problems import HttpError
 from fencepost.http.route import OneOrMany, Route
-from fencepost.http.wire.bodies import check_depth
+from fencepost.wire.bodies import check_depth
 from fencepost.worker.stepping import rest_of
 
 Scope = Any
