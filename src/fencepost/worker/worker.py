@@ -19,6 +19,7 @@ from fencepost.core.lifecycle import Event
 from fencepost.core.limits import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
+    FAREWELL,
     FRESH_CLAIM,
     GRACE_DEFAULT,
     INTERRUPT_GRACE,
@@ -56,9 +57,6 @@ from fencepost.worker.settler import Settler
 if TYPE_CHECKING:
     from fencepost.core.cron import Cron
     from fencepost.maintenance import Ticker
-
-FAREWELL = 2.0
-"""Seconds for which a worker that has stopped waits for a store that may hang."""
 
 
 class Worker:
