@@ -141,8 +141,6 @@ def options_of(words: list[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_every_command_is_one_of_ours(command: list[str]) -> None:
     assert Path(command[0]).name == "fencepost"
-    if command[1] == "server" and "server" not in cli.list_commands(click.Context(cli)):
-        pytest.skip("the server's command is not there yet")
     options_of(command[1:])
 
 
@@ -153,6 +151,17 @@ def test_stop_times_leave_a_worker_its_grace() -> None:
     pod = find("Deployment", "fencepost-worker-default")["spec"]["template"]["spec"]
     grace = options_of(pod["containers"][0]["command"][1:])["grace"]
     assert pod["terminationGracePeriodSeconds"] >= longest_stop(grace)
+
+
+def test_stop_times_leave_the_server_its_notice_and_its_grace() -> None:
+    service = unit(DEPLOY / "systemd" / "fencepost-server.service")
+    options = options_of(shlex.split(service["ExecStart"])[1:])
+    stop = parse_duration(service["TimeoutStopSec"], name="stop")
+    assert stop >= options["notice"] + options["grace"] + 5
+    pod = find("Deployment", "fencepost-server")["spec"]["template"]["spec"]
+    options = options_of(pod["containers"][0]["command"][1:])
+    assert pod["terminationGracePeriodSeconds"] >= options["notice"] + options["grace"] + 5
+    assert options["notice"] > 0  # the service goes on sending requests for a moment
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
