@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.core.limits import HTTP_RETRY_AFTER
+from fencepost.core.shown import shortened
 from fencepost.errors import (
     ConfigurationError,
     CronNotFoundError,
@@ -114,7 +115,7 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
     for name in ("job_id", "state"):
         value = getattr(error, name, None)
         if value is not None:
-            extras[name] = str(value)
+            extras[name] = shortened(str(value))
     wait = retry_after_of(error)
     if wait is not None:
         extras["retry_after"] = wait

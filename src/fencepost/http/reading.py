@@ -132,6 +132,14 @@ def check_announced(scope: Scope, limit: int) -> None:
 
 def check_media_type(scope: Scope) -> None:
     """Refuse what is not called JSON: a browser sends such from any page, and asks nobody first."""
+    encoding = header(scope, b"content-encoding") or "identity"
+    if encoding.strip().lower() != "identity":
+        # What a compressed body grows to, nobody knows before it has.
+        raise HttpError(
+            f"send the body as it is, without Content-Encoding: {shown(encoding)}",
+            status=415,
+            code="unsupported_media_type",
+        )
     given = header(scope, b"content-type") or ""
     if given.partition(";")[0].strip().lower() != "application/json":
         raise HttpError(
