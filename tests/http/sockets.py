@@ -17,7 +17,7 @@ from tests.cli.support import wait_until
 from fencepost import App
 from fencepost.http.listening import listen
 from fencepost.http.patience import Patience
-from fencepost.http.server import Server, ServerOptions
+from fencepost.http.server import Server, ServerOptions, loop_factory
 
 SECONDS = 20.0
 SWEPT = Patience(sweep_interval=0.05)
@@ -122,6 +122,11 @@ class Serving:
         assert not self.thread.is_alive()
 
 
+def _run(server: Server) -> None:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(server.run_async())
+
+
 @contextmanager
 def serving(app: App, patience: Patience = SWEPT, **options: Any) -> Iterator[Serving]:
     """Serve *app* on a free port of this machine."""
@@ -129,7 +134,7 @@ def serving(app: App, patience: Patience = SWEPT, **options: Any) -> Iterator[Se
     address = listening.getsockname()[:2]
     chosen = ServerOptions(**{"is_local": True, "grace": 5.0, **options})
     server = Server(app, listening, chosen, patience=patience)
-    thread = threading.Thread(target=lambda: asyncio.run(server.run_async()))
+    thread = threading.Thread(target=_run, args=(server,))
     thread.start()
     made = Serving(server, address, thread)
     try:

@@ -27,10 +27,11 @@ BIG = b"a" * 1_000_000
 
 @pytest.fixture(params=["httptools", "h11"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two parsers that a server may have."""
+    """Each of the two parsers that a server may have, with the event loop that goes with it."""
     if request.param == "h11":
-        # As if the quicker one were not installed.
+        # As if the quicker ones were not installed.
         monkeypatch.setitem(sys.modules, "fencepost.http.quick_connection", None)
+        monkeypatch.setitem(sys.modules, "uvloop", None)
     name: str = request.param
     return name
 
