@@ -33,6 +33,7 @@ OWN = (
     Code(415, "unsupported_media_type", "The body is not called JSON, or is compressed."),
     Code(422, "invalid_request", "A parameter or the body is not as this document says."),
     Code(500, "internal_error", "An error of ours; the server's log has it by request id."),
+    Code(503, "too_many_streams", "This server keeps up as many streams as it can."),
     Code(503, "not_ready", "The store does not answer, or the server is stopping."),
 )
 
