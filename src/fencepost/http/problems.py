@@ -18,6 +18,7 @@ from fencepost.errors import (
     PayloadTooLargeError,
     StaleLeaseError,
     StateConflictError,
+    StoreError,
     StoreUnavailableError,
     TokenNotFoundError,
     TooManyRequestsError,
@@ -71,6 +72,16 @@ STATUSES: dict[type[FencepostError], int] = {
     StoreUnavailableError: 503,
     # Neither done nor not done: whoever is asked to wait for us says so with this.
     UnknownOutcomeError: 504,
+}
+
+# What a store says of itself names hosts and users, and is for the log.
+DETAILS: dict[type[StoreError], str] = {
+    StoreUnavailableError: "the store cannot be reached at the moment; nothing was done: ask again",
+    UnknownOutcomeError: (
+        "the store did not say what became of it: it may have been done. Ask again with the same "
+        "idempotency key or lease token, and it is done once; without one, look first"
+    ),
+    StoreError: "the store cannot do this; the server's log says why, by request id",
 }
 
 TITLES = {
@@ -127,10 +138,16 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
         title=TITLES.get(status, "Refused"),
         status=status,
         code=code,
-        detail=str(error),
+        detail=detail_of(error),
         request_id=request_id,
         **extras,
     )
+
+
+def detail_of(error: FencepostError) -> str:
+    """Return what to tell whoever asked."""
+    own = (text for kind, text in DETAILS.items() if isinstance(error, kind))
+    return next(own, str(error))
 
 
 def retry_after_of(error: FencepostError) -> float | None:
