@@ -13,7 +13,7 @@ const QUEUES = env.FENCEPOST_QUEUES?.split(","); // unless set: all
 const CONCURRENCY = Number(env.FENCEPOST_CONCURRENCY ?? 10);
 const LEASE_TTL = Number(env.FENCEPOST_LEASE_TTL ?? 30); // seconds, like all times here
 const GRACE = Number(env.FENCEPOST_GRACE ?? 25); // for what runs when we are told to stop
-const POLL = 5; // for a claim to wait for jobs, and so for an idle worker to stop
+const POLL = Number(env.FENCEPOST_POLL ?? 5); // for a claim to wait, and an idle worker to stop
 const PATIENCE = 10; // for any other answer
 
 export const WORKER = env.FENCEPOST_WORKER ?? `node-${crypto.randomUUID()}`; // new at every start
