@@ -116,10 +116,12 @@ def status_of(error: FencepostError) -> int:
     status = getattr(error, "status", None)
     if isinstance(status, int):
         return status
-    for kind, number in STATUSES.items():
-        if isinstance(error, kind):
-            return number
-    return 500
+    return status_of_class(type(error))
+
+
+def status_of_class(kind: type[FencepostError]) -> int:
+    """Return the status that tells of errors of this class."""
+    return next((number for each, number in STATUSES.items() if issubclass(kind, each)), 500)
 
 
 def problem_of(error: FencepostError, request_id: str) -> Problem:

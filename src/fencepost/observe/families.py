@@ -140,6 +140,20 @@ COUNTERS = (
         "during",
         of=names.STORE_UNAVAILABLE,
     ),
+    _counter(
+        "http_requests",
+        "Requests answered by the HTTP API.",
+        "route",
+        "status",
+        of=names.HTTP_REQUEST,
+    ),
+    _counter(
+        "http_request_seconds",
+        "Time spent on them.",
+        "route",
+        of=names.HTTP_REQUEST_SECONDS,
+    ),
+    _counter("audits_failed", "Actions missing from the audit log.", of=names.AUDIT_FAILED),
 )
 
 WAIT = Family(

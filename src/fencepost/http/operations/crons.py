@@ -10,6 +10,7 @@ from fencepost.app import crons as scripts
 from fencepost.core.limits import CRON_NEXT_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.wire.jobs import Accepted
+from fencepost.http.wire.terms import TickCount
 from fencepost.store.crons import CronView as StoredCron
 from fencepost.store.replies import Duplicate
 
@@ -43,7 +44,7 @@ class Crons(msgspec.Struct, frozen=True):
 class TicksQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How many."""
 
-    count: int = CRON_NEXT_DEFAULT
+    count: TickCount = CRON_NEXT_DEFAULT
 
 
 class Ticks(msgspec.Struct, frozen=True):

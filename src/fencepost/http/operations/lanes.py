@@ -9,6 +9,7 @@ import msgspec
 from fencepost.core.names import check_queue, check_type
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.submission import check_queue_allowed
+from fencepost.http.wire.terms import RunningLimit
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
 
@@ -34,7 +35,7 @@ class Workers(msgspec.Struct, frozen=True):
 class LimitBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """How many jobs may run at once, over all workers; null lifts the limit."""
 
-    max_running: int | None
+    max_running: RunningLimit | None
 
 
 async def list_queues(call: Call[Nothing, Nothing]) -> Reply:
