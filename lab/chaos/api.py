@@ -5,30 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Any
 
-import uvicorn
-
-from fencepost.http import asgi
+from fencepost.http.listening import listen
+from fencepost.http.server import Server, ServerOptions
 from lab.chaos.entries import Served
 from lab.chaos.ledger import Ledger
 from lab.chaos.process import begin, watch_for_stalls
 from lab.chaos.tasks import make_app
 
-GRACE = 5
-
-
-class Listener(uvicorn.Server):
-    """Notes when it listens: from then on, whoever asks is answered."""
-
-    def __init__(self, config: uvicorn.Config, ledger: Ledger) -> None:
-        super().__init__(config)
-        self._ledger = ledger
-
-    async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._ledger.note(Served(self._ledger.now(), os.getpid()))
+GRACE = 5.0
 
 
 def main() -> None:
@@ -40,16 +25,10 @@ def main() -> None:
         from lab.chaos.sabotage import MUTANTS
 
         MUTANTS[settings.mutant]()
-    with make_app(url, settings) as app:
-        config = uvicorn.Config(
-            asgi(app, is_local=True),
-            host="127.0.0.1",
-            port=int(sys.argv[4]),
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=GRACE,
-        )
-        Listener(config, ledger).run()
+    with make_app(url, settings) as app, listen("127.0.0.1", int(sys.argv[4])) as listening:
+        server = Server(app, listening, ServerOptions(grace=GRACE, is_local=True))
+        ledger.note(Served(ledger.now(), os.getpid()))
+        server.run()
 
 
 if __name__ == "__main__":
