@@ -75,7 +75,7 @@ def _adds(call: ast.Call) -> bool:
     if isinstance(call.func, ast.Attribute):
         return call.func.attr == "add"
     return isinstance(call.func, ast.Name) and call.func.id in {
-        "count", "count_moves", "_note_moves", "_note_lost", "_note_done",
+        "count", "count_moves", "_note_moves", "_note_lost", "_note_done", "_note_pruned",
     }  # fmt: skip
 
 

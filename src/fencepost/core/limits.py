@@ -242,6 +242,22 @@ HTTP_FAREWELL: Final = 1.0
 """How long a server that stops waits for the request of one who has just connected, and for one
 who does not take the last answer."""
 
+# The client of the HTTP API. Times are in seconds.
+CLIENT_TIMEOUT_DEFAULT: Final = 30.0
+"""How long a server may say nothing before a request counts as lost."""
+CLIENT_CONNECT_TIMEOUT: Final = 5.0
+CLIENT_RETRIES_DEFAULT: Final = 4
+CLIENT_RETRIES_MAX: Final = 100
+CLIENT_BACKOFF_MIN: Final = 0.1
+CLIENT_BACKOFF_MAX: Final = 5.0
+CLIENT_RETRY_AFTER_MAX: Final = 60.0
+"""The longest wait that a server can ask for; beyond it, the caller is told at once."""
+CLIENT_KEEPALIVE: Final = 3.0
+"""Servers hang up on idle connections after five seconds or more: we let go of them before."""
+CLIENT_CONNECTIONS_MAX: Final = 100
+CLIENT_KEY_WINDOW: Final = 600.0
+"""How long the key of a submission that was given none is held at the least."""
+
 # Tokens and the audit log. Times are in seconds.
 TOKEN_ID_BYTES: Final = 6
 TOKEN_SECRET_BYTES: Final = 24

@@ -153,6 +153,8 @@ COUNTERS = (
         "route",
         of=names.HTTP_REQUEST_SECONDS,
     ),
+    _counter("access_refused", "Requests refused to a caller.", "code", of=names.ACCESS_REFUSED),
+    _counter("audits_pruned", "Records of the audit log deleted.", of=names.AUDIT_PRUNED),
     _counter("audits_failed", "Actions missing from the audit log.", of=names.AUDIT_FAILED),
 )
 
