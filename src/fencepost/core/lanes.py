@@ -17,6 +17,9 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     is_paused: bool = False
     max_running: int | None = None
     counts: dict[State, int] = {}
+    oldest_at: datetime | None = None
+    """Since when the claimable job has been due that has been so for longest; those of paused types
+    count, since they wait too. None when there is none."""
 
 
 class TypeView(msgspec.Struct, frozen=True, kw_only=True):

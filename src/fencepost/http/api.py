@@ -8,12 +8,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
 from fencepost.app.auditing import Auditor
 from fencepost.core.ids import id_text
 from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX
 from fencepost.core.token import Principal
+from fencepost.http.authentication import Authenticator
 from fencepost.http.endpoint import Endpoint, refusal
 from fencepost.http.operations.claims import Roll
 from fencepost.http.problems import HttpError
@@ -34,10 +36,11 @@ class Api:
         self.is_stopping = False
         self.auditor = Auditor(app.session)
         self.roll = Roll()
+        self._authenticator = Authenticator(app.session, is_local=is_local)
 
     async def identify(self, scope: Any) -> Principal:
         """Return who asks, or raise."""
-        return Principal.local()
+        return await self._authenticator.admit(scope["headers"])
 
     def body_max(self, route: Route) -> int:
         """Return how large a body may be; one with a payload as large as the app allows those."""
@@ -74,7 +77,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         details.get(error.status_code, error.detail),
         status=error.status_code,
         code=codes.get(error.status_code, "invalid_request"),
-        headers=dict(error.headers or {}),
+        headers={"allow": _methods(request)} if error.status_code == 405 else None,
     )
     clock = request.app.state.api.app.session.clock
     request_id = request_id_of(request.scope) or id_text(clock.new_id())
@@ -87,3 +90,11 @@ async def _refused(request: Request, error: Exception) -> Response:
         {**reply.headers, "x-request-id": request_id},
         reply.media_type,
     )
+
+
+def _methods(request: Request) -> str:
+    """Return what can be done at a path, by all of its routes: Starlette knows of one at a time."""
+    routes = [route for route in request.app.routes if isinstance(route, StarletteRoute)]
+    path = next(route.path for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    methods = {each for route in routes if route.path == path for each in route.methods or ()}
+    return ", ".join(sorted(methods))

@@ -37,6 +37,10 @@ class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
     detail: dict[str, Any] = {}
     """What the operation adds to the audit log; never a payload."""
 
+    def is_off(self) -> bool:
+        """Tell whether there is no use in waiting on: nobody listens, or the server stops."""
+        return self.api.is_stopping or self.is_gone()
+
     @property
     def session(self) -> Session:
         return self.api.app.session

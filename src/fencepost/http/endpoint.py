@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -189,7 +190,7 @@ def refusal(error: FencepostError, request_id: str) -> Reply:
         headers["www-authenticate"] = error.challenge
     wait = retry_after_of(error)
     if wait is not None:
-        headers["retry-after"] = str(max(1, round(wait)))
+        headers["retry-after"] = str(max(1, math.ceil(wait)))
     return Reply(problem, problem.status, headers, problems.MEDIA_TYPE)
 
 

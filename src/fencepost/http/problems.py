@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.core.limits import HTTP_RETRY_AFTER
+from fencepost.core.shown import shortened
 from fencepost.errors import (
     ConfigurationError,
     CronNotFoundError,
@@ -95,10 +96,12 @@ def status_of(error: FencepostError) -> int:
     status = getattr(error, "status", None)
     if isinstance(status, int):
         return status
-    for kind, number in STATUSES.items():
-        if isinstance(error, kind):
-            return number
-    return 500
+    return status_of_class(type(error))
+
+
+def status_of_class(kind: type[FencepostError]) -> int:
+    """Return the status that tells of errors of this class."""
+    return next((number for each, number in STATUSES.items() if issubclass(kind, each)), 500)
 
 
 def problem_of(error: FencepostError, request_id: str) -> Problem:
@@ -112,7 +115,7 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
     for name in ("job_id", "state"):
         value = getattr(error, name, None)
         if value is not None:
-            extras[name] = str(value)
+            extras[name] = shortened(str(value))
     wait = retry_after_of(error)
     if wait is not None:
         extras["retry_after"] = wait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
+from typing import Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -14,11 +14,13 @@ from fencepost.core.shown import shortened, shown
 from fencepost.http.problems import HttpError
 from fencepost.http.route import OneOrMany, Route
 from fencepost.wire.bodies import check_depth
+from fencepost.worker.stepping import rest_of
 
 Scope = Any
 Receive = Any
 
 _REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{REQUEST_ID_LENGTH_MAX}}}", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _QUERY_PARTS_MAX = 100
 
 
@@ -47,9 +49,17 @@ class Inbox:
 
     async def body(self, limit: int) -> bytes:
         """Return the body, or raise: too large, too slow, or broken off."""
+        reading = self._read(limit)
+        try:
+            # A small body came with its head: then there is nothing to wait for, and no timer.
+            waits_for = reading.send(None)
+        except StopIteration as stop:
+            data: bytes = stop.value
+            return data
         try:
             async with asyncio.timeout(HTTP_BODY_TIMEOUT):
-                return await self._read(limit)
+                rest: bytes = await rest_of(reading, waits_for)
+                return rest
         except TimeoutError:
             raise HttpError(
                 f"the body did not arrive within {HTTP_BODY_TIMEOUT:g} s",
@@ -122,6 +132,14 @@ def check_announced(scope: Scope, limit: int) -> None:
 
 def check_media_type(scope: Scope) -> None:
     """Refuse what is not called JSON: a browser sends such from any page, and asks nobody first."""
+    encoding = header(scope, b"content-encoding") or "identity"
+    if encoding.strip().lower() != "identity":
+        # What a compressed body grows to, nobody knows before it has.
+        raise HttpError(
+            f"send the body as it is, without Content-Encoding: {shown(encoding)}",
+            status=415,
+            code="unsupported_media_type",
+        )
     given = header(scope, b"content-type") or ""
     if given.partition(";")[0].strip().lower() != "application/json":
         raise HttpError(
@@ -168,14 +186,18 @@ class QueryReader:
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
+        self._empty: Any = None
         fields = msgspec.structs.fields(kind)
         self._names = {field.encode_name for field in fields}
         self._lists = {field.encode_name for field in fields if _is_list(field.type)}
+        self._numbers = {field.encode_name for field in fields if _is_number(field.type)}
 
     def read(self, query: bytes) -> Any:
         """Return what the query says, or raise HttpError."""
         if not query:
-            return self._convert({})
+            if self._empty is None:
+                self._empty = self._convert({})
+            return self._empty
         try:
             pairs = parse_qsl(
                 str(query, "ascii"),
@@ -198,18 +220,30 @@ class QueryReader:
             elif name in given:
                 raise HttpError(f"{name} is given twice", status=422)
             else:
-                given[name] = value
+                given[name] = self._number(name, value)
         return self._convert(given)
+
+    def _number(self, name: str, value: str) -> int | str:
+        """Return a number where one is meant.
+
+        All that is text in a query is read as such: a lax reader takes `null` for nothing, and any
+        number for a time.
+        """
+        return int(value) if name in self._numbers and _NUMBER.fullmatch(value) else value
 
     def _convert(self, given: dict[str, Any]) -> Any:
         try:
-            return msgspec.convert(given, self._kind, strict=False)
+            return msgspec.convert(given, self._kind)
         except msgspec.ValidationError as error:
             raise HttpError(shortened(str(error)), status=422) from None
 
 
 def _is_list(kind: Any) -> bool:
-    return getattr(kind, "__origin__", None) is list
+    return get_origin(kind) is list
+
+
+def _is_number(kind: Any) -> bool:
+    return kind is int or any(_is_number(each) for each in get_args(kind))
 
 
 def readers(route: Route) -> tuple[QueryReader, BodyReader | None]:

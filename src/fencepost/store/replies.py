@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from fencepost.core.audit import Action
+from fencepost.core.ended import Ended
 from fencepost.core.events import SentEvent
 from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
 from fencepost.core.lanes import QueueView as QueueView
@@ -203,6 +204,13 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
     """Dead letters, newest first."""
 
     letters: list[DeadLetter]
+    next: int | None = None
+
+
+class EndedPage(msgspec.Struct, frozen=True):
+    """Jobs in the order of their end, and the position of the last; None when there are no more."""
+
+    jobs: list[Ended]
     next: int | None = None
 
 

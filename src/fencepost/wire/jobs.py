@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from fencepost.core.job import Failure, Job, Ownership, Progress
 from fencepost.core.lifecycle import State
+from fencepost.core.limits import HTTP_BATCH_MAX
 from fencepost.core.payload import NULL
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.core.readable import readable
 from fencepost.wire.bodies import Base64, Json, Shown, body_shown, show
-
-Duration = float | str
-"""Seconds, or text such as "90s"."""
+from fencepost.wire.terms import (
+    AttemptCount,
+    CallbackUrl,
+    ConcurrencyKey,
+    CorrelationId,
+    DependencyIds,
+    Duration,
+    IdempotencyKey,
+    Jitter,
+    JobId,
+    LeaseTtl,
+    Multiplier,
+    PriorityName,
+    PriorityNumber,
+    QueueName,
+    RetryCount,
+    Tags,
+    TypeName,
+    either,
+)
 
 
 class RetryOptions(
@@ -25,15 +43,20 @@ class RetryOptions(
 ):
     """How often and how patiently a job is tried again."""
 
-    max_attempts: int | None = None
-    max_retries: int | None = None
+    max_attempts: AttemptCount | None = None
+    """Runs in all, the first included."""
+    max_retries: RetryCount | None = None
+    """Runs after the first; give one of the two."""
     backoff: Literal["exponential", "linear", "constant"] | None = None
     initial_delay: Duration | None = None
     max_delay: Duration | None = None
-    multiplier: float | None = None
-    jitter: Literal["full"] | float | None = None
+    multiplier: Multiplier | None = None
+    jitter: Jitter | None = None
+    """The share of a delay that chance decides; ``full`` is all of it."""
     on_timeout: bool | None = None
+    """Whether an attempt that took too long is followed by another."""
     on_system: bool | None = None
+    """Whether one that its worker was lost with is."""
 
 
 class Submission(
@@ -41,43 +64,61 @@ class Submission(
 ):
     """A job to be stored. ``payload`` as an object is the handler's keyword arguments."""
 
-    type: str
+    type: TypeName
+    """The name of the task; those that begin with ``fencepost.`` are refused."""
     payload: Json = UNSET
     payload_base64: Base64 = UNSET
-    queue: str | None = None
-    priority: int | str | None = None
+    """A payload that is no JSON; give one of the two."""
+    queue: QueueName | None = None
+    priority: PriorityNumber | PriorityName | None = None
+    """0 (critical) goes first, 4 (bulk) last."""
     delay: Duration | None = None
     run_at: datetime | None = None
-    key: str | None = None
+    """A time with its zone; give this or ``delay``."""
+    key: IdempotencyKey | None = None
+    """Of one type, there is one job with this key, while it is live or for a window."""
     on_duplicate: Literal["return", "reject"] | None = None
-    key_window: Duration | None = None
-    tags: dict[str, str] | None = None
-    correlation_id: str | None = None
-    callback_url: str | None = None
-    concurrency_key: str | None = None
+    """When the key is held: answer with the job that has it, or refuse with 409."""
+    key_window: Duration | Literal["active"] | None = None
+    """How long the key is held from now on; ``active``: until the job has ended."""
+    tags: Tags | None = None
+    """To find jobs by; names that begin with ``fencepost.`` are refused."""
+    correlation_id: CorrelationId | None = None
+    callback_url: CallbackUrl | None = None
+    """Where a signed webhook goes when the job has ended."""
+    concurrency_key: ConcurrencyKey | None = None
+    """Of the jobs of one type and this key, few run at once."""
     timeout: Duration | None = None
-    lease_ttl: Duration | None = None
+    """The longest that an attempt may run; no longer than the app allows."""
+    lease_ttl: LeaseTtl | None = None
     lifetime: Duration | None = None
+    """After this it is not started any more."""
     retry: RetryOptions | None = None
-    after: list[str] | None = None
-    after_any: list[str] | None = None
+    after: DependencyIds | None = None
+    """The jobs that must have completed before this one starts."""
+    after_any: DependencyIds | None = None
+    """The jobs of which one must have completed."""
     accept_failures: bool | None = None
+    """With ``after``: that they have ended is enough, however they did."""
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Many jobs in one request; with ``atomic``, all are stored or none."""
 
-    jobs: list[Submission]
+    jobs: Annotated[
+        list[Submission], Meta(extra_json_schema={"minItems": 1, "maxItems": HTTP_BATCH_MAX})
+    ]
     atomic: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is stored, or, of a batch, that a key returned."""
 
-    id: str
+    id: JobId
     type: str
     state: State
     duplicate: bool = False
+    """True when the key was held, and this is the job that holds it."""
     run_at: datetime | UnsetType = UNSET
     """When a delayed job falls due."""
 
@@ -91,29 +132,38 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """The job that holds the key, where that is why."""
 
 
+Answer = Annotated[Any, either(Accepted, Refused)]
+
+
 class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
     """What became of each job, in the order in which they were given."""
 
-    jobs: list[Accepted | Refused]
+    jobs: list[Answer]
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A job as lists show it, without its payload and result."""
 
-    id: str
+    id: JobId
     type: str
     queue: str
     priority: int
+    """0 (critical) goes first, 4 (bulk) last."""
     state: State
     attempt: int
+    """The number of the attempt that runs, or ran last, from 1; 0: it never ran."""
     max_attempts: int
     created_at: datetime
     updated_at: datetime
     run_at: datetime
+    """Not before this does it start."""
     expires_at: datetime
+    """After this it is not started any more."""
     scheduled_at: datetime | None
+    """When it last became claimable."""
     started_at: datetime | None
     completed_at: datetime | None
+    """When it ended, however it did."""
     lease: Ownership | None
     lease_version: int
     failure: Failure | None

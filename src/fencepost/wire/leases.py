@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.lifecycle import State
-from fencepost.core.limits import LEASE_TTL_DEFAULT
+from fencepost.core.limits import CLAIM_MAX, LEASE_TTL_DEFAULT
 from fencepost.wire.bodies import Base64, Json, show
-from fencepost.wire.jobs import Duration, PolicyView, policy_of
+from fencepost.wire.jobs import PolicyView, policy_of
+from fencepost.wire.terms import (
+    ClaimLimit,
+    ClaimTimeout,
+    Duration,
+    Fraction,
+    JobId,
+    LeaseTtl,
+    QueueName,
+    TypeName,
+    Weight,
+    WorkerName,
+)
 
 T = TypeVar("T")
 
@@ -20,16 +32,16 @@ T = TypeVar("T")
 class ClaimBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """As many jobs as a worker has free slots."""
 
-    queues: dict[str, int] | list[str] | None = None
+    queues: dict[QueueName, Weight] | list[QueueName] | None = None
     """Weights by queue, or names; null means every queue, in equal turns."""
-    types: list[str] | None = None
+    types: list[TypeName] | None = None
     """The types that the worker can run; null means any."""
-    limit: int = 1
-    lease_ttl: Duration = LEASE_TTL_DEFAULT
+    limit: ClaimLimit = 1
+    lease_ttl: LeaseTtl = LEASE_TTL_DEFAULT
     """How long each job is the worker's own, from now or from its last heartbeat."""
-    worker: str = "http"
+    worker: WorkerName = "http"
     """What the worker calls itself; unique, and new whenever it starts."""
-    timeout: Duration = 0.0
+    timeout: ClaimTimeout = 0.0
     """How long to wait for a job, if there is none now."""
 
 
@@ -44,7 +56,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
 class DependencyView(msgspec.Struct, frozen=True, kw_only=True):
     """A job for which this one waited."""
 
-    id: str
+    id: JobId
     type: str
     state: State
     node: str | None
@@ -56,7 +68,7 @@ class DependencyView(msgspec.Struct, frozen=True, kw_only=True):
 class ClaimedView(msgspec.Struct, frozen=True, kw_only=True):
     """A job in a worker's hands."""
 
-    id: str
+    id: JobId
     type: str
     queue: str
     priority: int
@@ -95,7 +107,7 @@ class Beat(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
 
     id: str
     token: str
-    lease_ttl: Duration = LEASE_TTL_DEFAULT
+    lease_ttl: LeaseTtl = LEASE_TTL_DEFAULT
 
 
 class Ack(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -143,14 +155,14 @@ class ProgressBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
 
     id: str
     token: str
-    fraction: float
+    fraction: Fraction
     message: str = ""
 
 
 class Items(msgspec.Struct, Generic[T], forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Many at once."""
 
-    items: list[T]
+    items: Annotated[list[T], Meta(extra_json_schema={"minItems": 1, "maxItems": CLAIM_MAX})]
 
 
 class LeaseReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from fencepost.core.limits import (
     HTTP_WORKERS_MAX,
     POLL_INTERVAL,
     WEIGHT_TOTAL_MAX,
+    WORKER_LENGTH_MAX,
 )
 from fencepost.core.names import RESERVED_TYPES, check_name, check_own_type
 from fencepost.core.outcome import Released, Settlement, decide
@@ -33,8 +34,6 @@ from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest, WorkerInfo
 from fencepost.wire.leases import ClaimBody, ClaimReply, claimed_of
 
-WORKER_LENGTH_MAX = 200
-
 
 async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
     """Lease jobs to a worker, waiting for some if it asks so."""
@@ -43,9 +42,7 @@ async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
     request = await _request(session, body, call.principal)
     call.listen()
     await call.api.roll.announce(session, request)
-    claim = await session.run_async(
-        _claim(session, request, timeout, lambda: call.api.is_stopping or call.is_gone())
-    )
+    claim = await session.run_async(_claim(session, request, timeout, call.is_off))
     if claim.jobs and call.is_gone():
         await _give_back(session, claim.jobs)
         raise HttpError("nobody is there to take the jobs; they were released")

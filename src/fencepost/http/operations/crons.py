@@ -13,6 +13,7 @@ from fencepost.store.crons import CronView as StoredCron
 from fencepost.store.replies import Duplicate
 from fencepost.wire.crons import CronView
 from fencepost.wire.jobs import Accepted
+from fencepost.wire.terms import TickCount
 
 
 class Crons(msgspec.Struct, frozen=True):
@@ -24,7 +25,7 @@ class Crons(msgspec.Struct, frozen=True):
 class TicksQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How many."""
 
-    count: int = CRON_NEXT_DEFAULT
+    count: TickCount = CRON_NEXT_DEFAULT
 
 
 class Ticks(msgspec.Struct, frozen=True):

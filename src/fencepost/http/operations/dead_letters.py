@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from fencepost.app import dead_letters as scripts
 from fencepost.app.job import naming_existing_async
@@ -12,14 +15,16 @@ from fencepost.core.readable import readable
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import look
 from fencepost.wire.jobs import Accepted
+from fencepost.wire.terms import PageLimit, TypeName
 
 
 class DeadLetterQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Of one type or of all, and from where on."""
 
-    type: str | None = None
+    type: TypeName | None = None
     after: str | None = None
-    limit: int = PAGE_DEFAULT
+    """The ``next`` of the page before."""
+    limit: PageLimit = PAGE_DEFAULT
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +37,8 @@ class DeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
 class ReplayAll(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Which dead letters to replay; at most ``limit`` of them."""
 
-    type: str | None = None
-    limit: int | None = None
+    type: TypeName | None = None
+    limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 class Replayed(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from fencepost.http.submission import check_queue_allowed
 from fencepost.store.replies import Duplicate
 from fencepost.wire.bodies import Base64, Json, show
 from fencepost.wire.jobs import Accepted
+from fencepost.wire.terms import IdempotencyKey, PageLimit
 
 UNSET = msgspec.UNSET
 
@@ -25,7 +26,7 @@ class EventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     """What happened: the keyword arguments of every handler."""
 
     payload: dict[str, Any] = {}
-    key: str | None = None
+    key: IdempotencyKey | None = None
     """Idempotency key: a handler's job that is live under it is returned, not made again."""
 
 
@@ -71,7 +72,8 @@ class EventQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
 
     name: str | None = None
     after: str | None = None
-    limit: int = PAGE_DEFAULT
+    """The ``next`` of the page before."""
+    limit: PageLimit = PAGE_DEFAULT
 
 
 async def send_event(call: Call[EventBody, Nothing]) -> Reply:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from fencepost.app import flow_scripts as scripts
 from fencepost.app.flows import new_flow, prepare
@@ -16,12 +17,13 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.submission import prepare as prepare_job
 from fencepost.store.replies import Duplicate
 from fencepost.wire.jobs import Accepted, JobSummary, Submission, summary_of
+from fencepost.wire.terms import NodeName
 
 
 class FlowBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Jobs by name; ``after`` and ``after_any`` name others of the flow, or stored jobs by id."""
 
-    nodes: dict[str, Submission]
+    nodes: Annotated[dict[NodeName, Submission], Meta(extra_json_schema={"minProperties": 1})]
 
 
 class SubmittedFlow(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from fencepost.app import job_scripts as scripts
 from fencepost.app.job import naming_existing_async
@@ -17,7 +18,7 @@ from fencepost.core.duration import parse_duration
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.history import Change
 from fencepost.core.job import Attempt, Job
-from fencepost.core.lifecycle import State
+from fencepost.core.lifecycle import COARSE, State
 from fencepost.core.limits import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
 from fencepost.core.readable import readable
 from fencepost.core.token import Principal
@@ -27,25 +28,43 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import check_queue_allowed
 from fencepost.wire.bodies import Base64, Json, show
-from fencepost.wire.jobs import Duration, JobPage, summary_of, view_of
+from fencepost.wire.jobs import JobPage, summary_of, view_of
+from fencepost.wire.terms import (
+    CorrelationId,
+    Duration,
+    PageLimit,
+    PriorityName,
+    PriorityNumber,
+    QueueName,
+    Tags,
+    TypeName,
+)
 
 UNSET = msgspec.UNSET
+
+StateName = Annotated[str, Meta(extra_json_schema={"enum": sorted({*State, *COARSE.values()})})]
+TagText = Annotated[str, Meta(extra_json_schema={"pattern": "^[^:]+:."})]
 
 
 class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Conditions, all of which a job must meet; and a page of those that do."""
 
-    state: list[str] = []
-    type: str | None = None
-    queue: str | None = None
-    tag: list[str] = []
+    state: list[StateName] = []
+    """Any of these; ``in_flight`` and ``succeeded`` are other words for states."""
+    type: TypeName | None = None
+    queue: QueueName | None = None
+    tag: list[TagText] = []
     """``name:value`` each; the first colon divides them."""
-    correlation_id: str | None = None
-    flow: str | None = None
+    correlation_id: CorrelationId | None = None
+    flow: CorrelationId | None = None
+    """The id of a flow."""
     created_after: datetime | None = None
+    """Submitted at this time or later."""
     created_before: datetime | None = None
+    """Submitted earlier than this."""
     after: str | None = None
-    limit: int = PAGE_DEFAULT
+    """The ``next`` of the page before."""
+    limit: PageLimit = PAGE_DEFAULT
 
 
 async def find_jobs(call: Call[Nothing, Search]) -> Reply:
@@ -197,11 +216,15 @@ class Wait(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
-    """Answer when the job has ended, or with the job as it is when the time is up."""
+    """Answer when the job has ended, or with the job as it is when the time is up.
+
+    So also when the server stops, which whoever waits can see: the job has not ended.
+    """
     job = await look(call)
     seconds = seconds_of(call.query.timeout, maximum=HTTP_WAIT_MAX)
     if not job.state.is_terminal and seconds > 0:
-        job = await call.session.run_async(scripts.end(call.session, job.id, seconds))
+        call.listen()
+        job = await call.session.run_async(scripts.end(call.session, job.id, seconds, call.is_off))
     return Reply(view_of(job))
 
 
@@ -233,15 +256,19 @@ async def cancel_job(call: Call[Nothing, Nothing]) -> Reply:
 class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Conditions, all of which a job must meet; at least one."""
 
-    state: list[str] = []
-    type: str | None = None
-    queue: str | None = None
-    tags: dict[str, str] = {}
-    correlation_id: str | None = None
-    flow: str | None = None
+    state: list[StateName] = []
+    type: TypeName | None = None
+    queue: QueueName | None = None
+    tags: Tags = {}
+    correlation_id: CorrelationId | None = None
+    flow: CorrelationId | None = None
+    """The id of a flow."""
     created_after: datetime | None = None
+    """Submitted at this time or later."""
     created_before: datetime | None = None
+    """Submitted earlier than this."""
     dry_run: bool = False
+    """Only count them."""
 
     @property
     def tag(self) -> list[str]:
@@ -268,8 +295,9 @@ class RetryBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     """How to run a job again."""
 
     reset_attempts: bool = True
+    """Whether it has all of its attempts again."""
     delay: Duration = 0.0
-    priority: int | str | None = None
+    priority: PriorityNumber | PriorityName | None = None
 
 
 async def retry_job(call: Call[RetryBody, Nothing]) -> Reply:
@@ -285,8 +313,9 @@ async def retry_job(call: Call[RetryBody, Nothing]) -> Reply:
 class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """What may be changed of a job; what is left out stays as it is."""
 
-    priority: int | str | None = None
-    tags: dict[str, str] | None = None
+    priority: PriorityNumber | PriorityName | None = None
+    tags: Tags | None = None
+    """All that it is to have: these take the place of those it has."""
 
 
 async def edit_job(call: Call[EditBody, Nothing]) -> Reply:

@@ -11,6 +11,7 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.submission import check_queue_allowed
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.wire.terms import RunningLimit
 
 
 class Queues(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class Workers(msgspec.Struct, frozen=True):
 class LimitBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """How many jobs may run at once, over all workers; null lifts the limit."""
 
-    max_running: int | None
+    max_running: RunningLimit | None
 
 
 async def list_queues(call: Call[Nothing, Nothing]) -> Reply:

@@ -13,6 +13,7 @@ import msgspec
 
 from fencepost.core.duration import parse_duration
 from fencepost.core.job import Category, Failure, Job, Progress
+from fencepost.core.lifecycle import State
 from fencepost.core.limits import (
     CLAIM_MAX,
     CODE_LENGTH_MAX,
@@ -195,13 +196,26 @@ def _prepared(prepare: Callable[[Any], T], item: Any) -> T | LeaseReply:
 
 
 def _single(item: Any, reply: Any) -> LeaseReply:
+    reply = _contradicted(item, reply)
     if isinstance(reply, LeaseLost):
         raise StaleLeaseError(item.id, reply.state)
     return _reply_of(item, reply)
 
 
+def _contradicted(item: Any, reply: Any) -> Any:
+    """Return *reply*; LeaseLost for the repeat of a settlement that had been another one.
+
+    A token that gave its job back, and now says that the job is done, is told that it is not.
+    """
+    if isinstance(reply, AlreadySettled):
+        is_done = reply.state is State.COMPLETED
+        if is_done is not isinstance(item, Ack):
+            return LeaseLost(reply.job_id, reply.state)
+    return reply
+
+
 def _reply_of(item: Any, reply: Any) -> LeaseReply:
-    match reply:
+    match _contradicted(item, reply):
         case Settled(job_id, _, state):
             return LeaseReply(id=job_id, status=200, state=state, repeated=False)
         case AlreadySettled(job_id, state):

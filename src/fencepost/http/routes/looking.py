@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.http.operations import crons, dead_letters, events, flows, jobs, lanes
+from fencepost.http.operations import audit, crons, dead_letters, events, flows, jobs, lanes
 from fencepost.http.route import Route
-from fencepost.http.routes.roles import FOLLOW, READ
+from fencepost.http.routes.roles import ADMIN, FOLLOW, READ
 from fencepost.wire.jobs import JobPage, JobView
 
 ROUTES = [
@@ -17,6 +17,7 @@ ROUTES = [
         roles=READ,
         query=jobs.Search,
         replies={200: JobPage},
+        errors=("invalid_job",),
     ),
     Route(
         method="GET",
@@ -87,7 +88,7 @@ ROUTES = [
         roles=FOLLOW,
         query=jobs.Wait,
         replies={200: JobView},
-        errors=("job_not_found",),
+        errors=("job_not_found", "invalid_duration"),
     ),
     Route(
         method="GET",
@@ -137,6 +138,7 @@ ROUTES = [
         roles=READ,
         query=dead_letters.DeadLetterQuery,
         replies={200: dead_letters.DeadLetterPage},
+        errors=("invalid_job",),
     ),
     Route(
         method="GET",
@@ -170,7 +172,18 @@ ROUTES = [
         is_store_wide=True,
         query=crons.TicksQuery,
         replies={200: crons.Ticks},
-        errors=("cron_not_found",),
+        errors=("cron_not_found", "invalid_cron"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/audit",
+        operation=audit.list_actions,
+        summary="See what operators did",
+        tag="audit",
+        roles=ADMIN,
+        is_store_wide=True,
+        query=audit.ActionQuery,
+        replies={200: audit.ActionPage},
     ),
     Route(
         method="GET",
@@ -180,6 +193,6 @@ ROUTES = [
         tag="flows",
         roles=FOLLOW,
         replies={200: flows.FlowView},
-        errors=("flow_not_found",),
+        errors=("flow_not_found", "invalid_job"),
     ),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.http.operations import probes
+from fencepost.http.operations import document, probes
 from fencepost.http.route import Route
 from fencepost.http.routes.roles import ANYBODY
 
@@ -25,5 +25,14 @@ ROUTES = [
         roles=ANYBODY,
         replies={200: probes.Health},
         errors=("not_ready",),
+    ),
+    Route(
+        method="GET",
+        path="/openapi.json",
+        operation=document.get_document,
+        summary="Read what this API is",
+        tag="health",
+        roles=ANYBODY,
+        replies={200: dict},
     ),
 ]

@@ -19,6 +19,7 @@ ROUTES = [
         action="jobs.cancel",
         body=jobs.Selection,
         replies={200: jobs.Cancelled},
+        errors=("invalid_job",),
     ),
     Route(
         method="POST",
@@ -42,7 +43,13 @@ ROUTES = [
         body=jobs.RetryBody,
         is_body_optional=True,
         replies={200: JobSummary},
-        errors=("job_not_found", "state_conflict", "duplicate_key"),
+        errors=(
+            "job_not_found",
+            "state_conflict",
+            "duplicate_key",
+            "invalid_job",
+            "invalid_duration",
+        ),
     ),
     Route(
         method="PATCH",
@@ -54,7 +61,7 @@ ROUTES = [
         action="job.edit",
         body=jobs.EditBody,
         replies={200: JobSummary},
-        errors=("job_not_found", "state_conflict"),
+        errors=("job_not_found", "state_conflict", "invalid_job"),
     ),
     Route(
         method="POST",
@@ -65,6 +72,7 @@ ROUTES = [
         roles=OPERATE,
         action="queue.pause",
         replies={200: QueueView},
+        errors=("invalid_job",),
     ),
     Route(
         method="POST",
@@ -75,6 +83,7 @@ ROUTES = [
         roles=OPERATE,
         action="queue.resume",
         replies={200: QueueView},
+        errors=("invalid_job",),
     ),
     Route(
         method="PUT",
@@ -86,6 +95,7 @@ ROUTES = [
         action="queue.limit",
         body=lanes.LimitBody,
         replies={200: QueueView},
+        errors=("invalid_job",),
     ),
     Route(
         method="PUT",
@@ -109,6 +119,7 @@ ROUTES = [
         is_store_wide=True,
         action="type.pause",
         replies={200: TypeView},
+        errors=("invalid_job",),
     ),
     Route(
         method="POST",
@@ -120,6 +131,7 @@ ROUTES = [
         is_store_wide=True,
         action="type.resume",
         replies={200: TypeView},
+        errors=("invalid_job",),
     ),
     Route(
         method="POST",
@@ -133,6 +145,7 @@ ROUTES = [
         body=dead_letters.ReplayAll,
         is_body_optional=True,
         replies={200: dead_letters.Replayed},
+        errors=("invalid_job",),
     ),
     Route(
         method="POST",
@@ -143,7 +156,7 @@ ROUTES = [
         roles=OPERATE,
         action="dead_letter.replay",
         replies={201: Accepted},
-        errors=("job_not_found", "duplicate_key", "state_conflict", "missing_key"),
+        errors=("job_not_found", "duplicate_key", "state_conflict", "encryption"),
     ),
     Route(
         method="DELETE",
@@ -178,7 +191,7 @@ ROUTES = [
         is_store_wide=True,
         action="cron.resume",
         replies={204: None},
-        errors=("cron_not_found",),
+        errors=("cron_not_found", "invalid_cron"),
     ),
     Route(
         method="POST",
@@ -213,7 +226,7 @@ ROUTES = [
         roles=OPERATE,
         action="flow.cancel",
         replies={200: flows.Count},
-        errors=("flow_not_found",),
+        errors=("flow_not_found", "invalid_job"),
     ),
     Route(
         method="POST",
@@ -224,6 +237,6 @@ ROUTES = [
         roles=OPERATE,
         action="flow.retry",
         replies={200: flows.Count},
-        errors=("flow_not_found",),
+        errors=("flow_not_found", "invalid_job"),
     ),
 ]

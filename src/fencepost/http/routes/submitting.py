@@ -9,6 +9,17 @@ from fencepost.http.routes.roles import SUBMIT
 from fencepost.wire import jobs as job_wire
 from fencepost.wire.jobs import Accepted
 
+REFUSALS = (
+    "duplicate_key",
+    "payload_too_large",
+    "invalid_job",
+    "invalid_key",
+    "invalid_payload",
+    "invalid_duration",
+    "invalid_callback",
+    "dependency",
+)
+
 ROUTES = [
     Route(
         method="POST",
@@ -20,7 +31,7 @@ ROUTES = [
         body=job_wire.Submission,
         body_max=HTTP_BATCH_BYTES_MAX,
         replies={201: Accepted, 200: job_wire.ExistingJob},
-        errors=("duplicate_key", "payload_too_large", "invalid_job", "dependency_unknown"),
+        errors=REFUSALS,
     ),
     Route(
         method="POST",
@@ -33,7 +44,7 @@ ROUTES = [
         body_max=HTTP_BATCH_BYTES_MAX,
         is_batch=True,
         replies={201: job_wire.BatchReply},
-        errors=("duplicate_key", "payload_too_large", "invalid_job", "dependency_unknown"),
+        errors=REFUSALS,
     ),
     Route(
         method="POST",
@@ -46,7 +57,7 @@ ROUTES = [
         is_body_optional=True,
         body_max=HTTP_BATCH_BYTES_MAX,
         replies={202: events.Sent},
-        errors=("invalid_event", "invalid_payload", "payload_too_large"),
+        errors=("invalid_event", "invalid_payload", "payload_too_large", "invalid_key"),
     ),
     Route(
         method="POST",
@@ -59,6 +70,6 @@ ROUTES = [
         body_max=HTTP_BATCH_BYTES_MAX,
         is_batch=True,
         replies={201: flows.SubmittedFlow},
-        errors=("duplicate_key", "payload_too_large", "invalid_job", "dependency_cycle"),
+        errors=REFUSALS,
     ),
 ]

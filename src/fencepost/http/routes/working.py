@@ -20,6 +20,7 @@ ROUTES = [
         roles=WORK,
         body=lease_wire.ClaimBody,
         replies={200: lease_wire.ClaimReply},
+        errors=("invalid_job", "invalid_duration"),
     ),
     Route(
         method="POST",
@@ -31,7 +32,7 @@ ROUTES = [
         body=OneOrMany(lease_wire.Beat, lease_wire.Items[lease_wire.Beat]),
         body_max=HTTP_BATCH_BYTES_MAX,
         replies=REPLIES,
-        errors=("stale_lease",),
+        errors=("stale_lease", "invalid_duration"),
     ),
     Route(
         method="POST",
@@ -57,7 +58,7 @@ ROUTES = [
         body_max=HTTP_BATCH_BYTES_MAX,
         is_batch=True,
         replies=REPLIES,
-        errors=("stale_lease",),
+        errors=("stale_lease", "invalid_duration"),
     ),
     Route(
         method="POST",
@@ -69,7 +70,7 @@ ROUTES = [
         body=OneOrMany(lease_wire.Release, lease_wire.Items[lease_wire.Release]),
         body_max=HTTP_BATCH_BYTES_MAX,
         replies=REPLIES,
-        errors=("stale_lease",),
+        errors=("stale_lease", "invalid_duration"),
     ),
     Route(
         method="POST",
