@@ -17,7 +17,7 @@ from tests.cli.support import Command, end, wait_until
 from tests.http.sockets import QUICK, Answer, Client, request, serving
 
 from fencepost import App
-from fencepost.http.operations import probes
+from fencepost.app import readiness
 
 __all__ = ["command"]
 
@@ -149,8 +149,8 @@ def test_what_outlasts_the_grace_is_told_that_nobody_knows(
         entered.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(probes, "_look", stuck)
-    monkeypatch.setattr(probes, "HTTP_READY_TIMEOUT", 60.0)
+    monkeypatch.setattr(readiness.Readiness, "_question", stuck)
+    monkeypatch.setattr(readiness, "READY_TIMEOUT", 60.0)
     with App(f"sqlite:///{tmp_path}/jobs.db") as app, serving(app, grace=0.3) as served:
         with served.connect() as client:
             client.send(request("GET", "/health/ready"))

@@ -218,8 +218,6 @@ HTTP_BODY_TIMEOUT: Final = 30.0
 HTTP_WAIT_MAX: Final = 60.0
 """The longest that a request waits for a job to end, or for one to claim."""
 HTTP_WAIT_DEFAULT: Final = 30.0
-HTTP_READY_TIMEOUT: Final = 2.0
-"""How long the store may take to answer the question whether it is there."""
 HTTP_RETRY_AFTER: Final = 1.0
 """When to come again, if the store is away."""
 HTTP_HEAD_MAX: Final = 16_384

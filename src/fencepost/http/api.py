@@ -12,6 +12,7 @@ from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
 from fencepost.app.auditing import Auditor
+from fencepost.app.readiness import Readiness
 from fencepost.core.ids import id_text
 from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX
 from fencepost.core.token import Principal
@@ -35,6 +36,7 @@ class Api:
         """True when only this machine can ask: then no token is needed as long as none is made."""
         self.is_stopping = False
         self.auditor = Auditor(app.session)
+        self.readiness = Readiness(app.session)
         self.roll = Roll()
         self._authenticator = Authenticator(app.session, is_local=is_local)
 
