@@ -218,6 +218,14 @@ HTTP_BODY_TIMEOUT: Final = 30.0
 HTTP_WAIT_MAX: Final = 60.0
 """The longest that a request waits for a job to end, or for one to claim."""
 HTTP_WAIT_DEFAULT: Final = 30.0
+HTTP_STREAMS_MAX: Final = 200
+"""Streams that one server keeps up."""
+HTTP_STREAM_INTERVAL: Final = 0.2
+"""How often a stream tells of what is new, at the most."""
+QUEUES_INTERVAL: Final = 1.0
+"""How often a server reads the queues for its streams."""
+STREAM_SILENCE: Final = 15.0
+"""After so long a stream that has nothing to tell says so, and its token is looked at again."""
 HTTP_RETRY_AFTER: Final = 1.0
 """When to come again, if the store is away."""
 HTTP_HEAD_MAX: Final = 16_384
@@ -239,6 +247,22 @@ HTTP_SWEEP_INTERVAL: Final = 0.5
 HTTP_FAREWELL: Final = 1.0
 """How long a server that stops waits for the request of one who has just connected, and for one
 who does not take the last answer."""
+
+# The client of the HTTP API. Times are in seconds.
+CLIENT_TIMEOUT_DEFAULT: Final = 30.0
+"""How long a server may say nothing before a request counts as lost."""
+CLIENT_CONNECT_TIMEOUT: Final = 5.0
+CLIENT_RETRIES_DEFAULT: Final = 4
+CLIENT_RETRIES_MAX: Final = 100
+CLIENT_BACKOFF_MIN: Final = 0.1
+CLIENT_BACKOFF_MAX: Final = 5.0
+CLIENT_RETRY_AFTER_MAX: Final = 60.0
+"""The longest wait that a server can ask for; beyond it, the caller is told at once."""
+CLIENT_KEEPALIVE: Final = 3.0
+"""Servers hang up on idle connections after five seconds or more: we let go of them before."""
+CLIENT_CONNECTIONS_MAX: Final = 100
+CLIENT_KEY_WINDOW: Final = 600.0
+"""How long the key of a submission that was given none is held at the least."""
 
 # Tokens and the audit log. Times are in seconds.
 TOKEN_ID_BYTES: Final = 6

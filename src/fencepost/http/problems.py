@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, UnsetType
-
 from fencepost.core.limits import HTTP_RETRY_AFTER
+from fencepost.core.shown import shortened
 from fencepost.errors import (
     ConfigurationError,
     CronNotFoundError,
@@ -20,6 +18,7 @@ from fencepost.errors import (
     PayloadTooLargeError,
     StaleLeaseError,
     StateConflictError,
+    StoreError,
     StoreUnavailableError,
     TokenNotFoundError,
     TooManyRequestsError,
@@ -28,26 +27,8 @@ from fencepost.errors import (
     UnknownTypeError,
     WaitTimeoutError,
 )
-
-MEDIA_TYPE = "application/problem+json"
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong, for programs (``code``) and for people (``detail``)."""
-
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str
-    request_id: str
-    job_id: str | UnsetType = UNSET
-    state: str | UnsetType = UNSET
-    """The state of the job that forbade it."""
-    existing: str | UnsetType = UNSET
-    """The job that holds the idempotency key."""
-    retry_after: float | UnsetType = UNSET
-    """In so many seconds it is worth asking again."""
+from fencepost.wire.problem import MEDIA_TYPE as MEDIA_TYPE
+from fencepost.wire.problem import Problem as Problem
 
 
 class HttpError(FencepostError):
@@ -93,6 +74,16 @@ STATUSES: dict[type[FencepostError], int] = {
     UnknownOutcomeError: 504,
 }
 
+# What a store says of itself names hosts and users, and is for the log.
+DETAILS: dict[type[StoreError], str] = {
+    StoreUnavailableError: "the store cannot be reached at the moment; nothing was done: ask again",
+    UnknownOutcomeError: (
+        "the store did not say what became of it: it may have been done. Ask again with the same "
+        "idempotency key or lease token, and it is done once; without one, look first"
+    ),
+    StoreError: "the store cannot do this; the server's log says why, by request id",
+}
+
 TITLES = {
     400: "The request cannot be read",
     401: "Who are you?",
@@ -105,8 +96,9 @@ TITLES = {
     415: "Wrong media type",
     422: "Not valid",
     429: "Too many requests",
+    431: "Headers too large",
     500: "An error of ours",
-    503: "The store is away",
+    503: "Not now",
     504: "The outcome is unknown",
 }
 
@@ -130,10 +122,12 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
     extras: dict[str, Any] = {}
     if isinstance(error, DuplicateJobError):
         extras["existing"] = error.existing_id
+    if isinstance(error, PayloadTooLargeError):
+        extras |= {"size": error.size, "limit": error.limit}
     for name in ("job_id", "state"):
         value = getattr(error, name, None)
         if value is not None:
-            extras[name] = str(value)
+            extras[name] = shortened(str(value))
     wait = retry_after_of(error)
     if wait is not None:
         extras["retry_after"] = wait
@@ -144,10 +138,16 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
         title=TITLES.get(status, "Refused"),
         status=status,
         code=code,
-        detail=str(error),
+        detail=detail_of(error),
         request_id=request_id,
         **extras,
     )
+
+
+def detail_of(error: FencepostError) -> str:
+    """Return what to tell whoever asked."""
+    own = (text for kind, text in DETAILS.items() if isinstance(error, kind))
+    return next(own, str(error))
 
 
 def retry_after_of(error: FencepostError) -> float | None:

@@ -13,7 +13,7 @@ from fencepost.core.limits import HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
 from fencepost.core.shown import shortened, shown
 from fencepost.http.problems import HttpError
 from fencepost.http.route import OneOrMany, Route
-from fencepost.http.wire.bodies import check_depth
+from fencepost.wire.bodies import check_depth
 from fencepost.worker.stepping import rest_of
 
 Scope = Any
@@ -132,6 +132,14 @@ def check_announced(scope: Scope, limit: int) -> None:
 
 def check_media_type(scope: Scope) -> None:
     """Refuse what is not called JSON: a browser sends such from any page, and asks nobody first."""
+    encoding = header(scope, b"content-encoding") or "identity"
+    if encoding.strip().lower() != "identity":
+        # What a compressed body grows to, nobody knows before it has.
+        raise HttpError(
+            f"send the body as it is, without Content-Encoding: {shown(encoding)}",
+            status=415,
+            code="unsupported_media_type",
+        )
     given = header(scope, b"content-type") or ""
     if given.partition(";")[0].strip().lower() != "application/json":
         raise HttpError(

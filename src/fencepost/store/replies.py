@@ -11,8 +11,9 @@ from fencepost.core.audit import Action
 from fencepost.core.ended import Ended
 from fencepost.core.events import SentEvent
 from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
+from fencepost.core.lanes import QueueView as QueueView
+from fencepost.core.lanes import TypeView as TypeView
 from fencepost.core.lifecycle import State
-from fencepost.core.rate import Rate
 
 
 class Enqueued(msgspec.Struct, gc=False, frozen=True):
@@ -211,24 +212,6 @@ class EndedPage(msgspec.Struct, frozen=True):
 
     jobs: list[Ended]
     next: int | None = None
-
-
-class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue and how many of its jobs are in which state."""
-
-    name: str
-    is_paused: bool = False
-    max_running: int | None = None
-    counts: dict[State, int] = {}
-
-
-class TypeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A type and how many of its jobs are in which state."""
-
-    name: str
-    is_paused: bool = False
-    rate: Rate | None = None
-    counts: dict[State, int] = {}
 
 
 class EventReply(msgspec.Struct, frozen=True):

@@ -29,10 +29,10 @@ from fencepost.core.weights import parse_weights
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import check_queue_allowed
-from fencepost.http.wire.leases import ClaimBody, ClaimReply, claimed_of
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest, WorkerInfo
+from fencepost.wire.leases import ClaimBody, ClaimReply, claimed_of
 
 
 async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:

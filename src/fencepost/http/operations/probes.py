@@ -1,11 +1,13 @@
-"""Health: is the process alive, and can it serve?"""
+"""For whoever watches over the process: is it alive, can it serve, and what does it count?"""
 
 from __future__ import annotations
 
 import msgspec
 
+from fencepost.app.metrics import metrics_text
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
+from fencepost.observe.exposition import CONTENT_TYPE
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -21,11 +23,13 @@ async def live(_: Call[Nothing, Nothing]) -> Reply:
 
 async def ready(call: Call[Nothing, Nothing]) -> Reply:
     """Tell whether requests can be served: the store answers, and we are not about to stop."""
-    found = await call.api.readiness.check(is_stopping=call.api.is_stopping)
-    if not found.is_ok:
-        raise _not_ready("; ".join(found.reasons))
+    verdict = await call.api.readiness.check(is_stopping=call.api.is_stopping)
+    if not verdict.is_ok:
+        why = "; ".join(verdict.reasons)
+        raise HttpError(why, status=503, code="not_ready", headers={"retry-after": "1"})
     return Reply(Health("ready"))
 
 
-def _not_ready(why: str) -> HttpError:
-    return HttpError(why, status=503, code="not_ready", headers={"retry-after": "1"})
+async def get_metrics(call: Call[Nothing, Nothing]) -> Reply:
+    """Return what this process has counted and what the store holds, for Prometheus."""
+    return Reply(await metrics_text(call.session), media_type=CONTENT_TYPE)

@@ -24,7 +24,13 @@ GROWTH = 8
 """A time that is too short costs an eighth of the next at the most, if jobs end evenly."""
 LAST = datetime.max.replace(tzinfo=UTC)
 
-NOW = "select coalesce(%s::timestamptz, clock_timestamp())"
+# When a job ended that was submitted first, or last, of those that ended: about where to begin.
+AROUND = """
+select coalesce(%s::timestamptz, clock_timestamp()),
+  (select ended_at from fencepost.done order by seq {way} limit 1)
+"""
+AROUND_FIRST = AROUND.format(way="asc")
+AROUND_LAST = AROUND.format(way="desc")
 ENDED = """
 with page as materialized (
   select seq, ended_at, state, attempt, version, scheduled_at, started_at from fencepost.done
@@ -49,13 +55,20 @@ def ended(
     env: Env, since: datetime, *, limit: int, after: int | None, newest_first: bool
 ) -> Plan[EndedPage]:
     """Return one page of the jobs that ended at *since* or later."""
-    ((now,),) = yield Statement(NOW, (env.now,))
+    ((now, around),) = yield Statement(AROUND_LAST if newest_first else AROUND_FIRST, (env.now,))
+    if around is None:
+        return EndedPage([])
     place: tuple[datetime, int] | None = None
     if after is not None:
         ended_us, seq = unpack(after)
         place = from_us(ended_us), seq
     rows: list[Row] = []
-    for start, end in _spans(since, utc(now), place, newest_first):
+    at = None if place is None else place[0]
+    if newest_first:
+        spans = _down(since, min(utc(now), utc(around)), at)
+    else:
+        spans = _up(since if at is None else max(since, at), utc(around), utc(now))
+    for start, end in spans:
         rows = list((yield _statement(start, end, place, limit, newest_first)))
         if len(rows) > limit:
             break
@@ -63,24 +76,25 @@ def ended(
     return EndedPage(found, found[-1].position if len(rows) > limit else None)
 
 
-def _spans(
-    since: datetime, now: datetime, place: tuple[datetime, int] | None, newest_first: bool
+def _down(
+    since: datetime, around: datetime, at: datetime | None
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield ever longer times, from where the page begins on; the last is all there is."""
+    """Yield ever longer times that end at *at*, or with the last; the longest begins at *since*."""
+    end = LAST if at is None else at
+    begin = min(around, end)
     span = FIRST_SPAN
-    at = None if place is None else place[0]
-    if newest_first:
-        # What another clock dated after ours is in the first time too.
-        end = LAST if at is None else at
-        begin = min(now, end)
-        while begin - since > span:
-            yield begin - span, end
-            span *= GROWTH
-        yield since, end
-        return
-    start = since if at is None else max(since, at)
-    while now - start > span:
-        yield start, start + span
+    while begin - since > span:
+        yield begin - span, end
+        span *= GROWTH
+    yield since, end
+
+
+def _up(start: datetime, around: datetime, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Yield ever longer times that begin at *start*; the last is all there is from then on."""
+    begin = max(start, around)
+    span = FIRST_SPAN
+    while now - begin > span:
+        yield start, begin + span
         span *= GROWTH
     yield start, LAST
 

@@ -69,6 +69,19 @@ select lanes.{column}, counters.state, sum(counters.count)
 from lanes join counters on counters.lane = lanes.lane
 group by 1, 2
 """
+# One look into the index for each lane and priority, however many are in line.
+OLDEST = """
+select queue, min(run_at) from (
+  select lanes.queue, (
+      select min(run_at) from jobs indexed by jobs_ready
+      where state = 1 and lane = lanes.lane and priority = of.priority
+    ) as run_at
+  from counters join lanes on lanes.lane = counters.lane cross join (
+    select column1 as priority from (values (0), (1), (2), (3), (4))
+  ) as of
+  where counters.state = 1 and counters.count > 0
+) where run_at is not null group by queue
+"""
 PAUSED = "select name from pauses where scope = ?"
 QUEUE_LIMITS = "select name, max_running from limits where scope = 'queue'"
 
@@ -204,12 +217,14 @@ def queues() -> Plan[list[QueueView]]:
     counts = yield from _counts_by("queue")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.QUEUE.value,)))}
     limits: dict[str, int] = dict((yield Statement(QUEUE_LIMITS)))
+    oldest: dict[str, int] = dict((yield Statement(OLDEST)))
     return [
         QueueView(
             name=name,
             is_paused=name in paused,
             max_running=limits.get(name),
             counts=counts.get(name, {}),
+            oldest_at=from_us_or_none(oldest.get(name)),
         )
         for name in sorted(counts.keys() | paused | limits.keys())
     ]
