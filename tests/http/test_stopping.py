@@ -145,15 +145,15 @@ def test_what_outlasts_the_grace_is_told_that_nobody_knows(
 ) -> None:
     entered = threading.Event()
 
-    async def stuck(_: object) -> None:
+    async def stuck(_: object) -> bytes:
         entered.set()
         await asyncio.Event().wait()
+        return b""
 
-    monkeypatch.setattr(probes, "_look", stuck)
-    monkeypatch.setattr(probes, "HTTP_READY_TIMEOUT", 60.0)
+    monkeypatch.setattr(probes, "metrics_text", stuck)
     with App(f"sqlite:///{tmp_path}/jobs.db") as app, serving(app, grace=0.3) as served:
         with served.connect() as client:
-            client.send(request("GET", "/health/ready"))
+            client.send(request("GET", "/metrics"))
             assert entered.wait(10)
             served.server.stop()
             answer = client.answer()
