@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Meta
@@ -54,7 +55,7 @@ class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     type: TypeName | None = None
     queue: QueueName | None = None
     tag: list[TagText] = []
-    """``name:value`` each; the first colon divides them."""
+    """``name:value`` each; the first colon divides them, and one in the name is ``%3A``."""
     correlation_id: CorrelationId | None = None
     flow: CorrelationId | None = None
     """The id of a flow."""
@@ -65,6 +66,11 @@ class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     after: str | None = None
     """The ``next`` of the page before."""
     limit: PageLimit = PAGE_DEFAULT
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags as a body has them."""
+        return dict(_tag(text) for text in self.tag)
 
 
 async def find_jobs(call: Call[Nothing, Search]) -> Reply:
@@ -103,7 +109,7 @@ def filter_of(principal: Principal, query: Any) -> JobFilter:
         state=query.state or None,
         type=query.type,
         queue=queue_for(principal, query.queue),
-        tags=dict(_tag(text) for text in query.tag),
+        tags=query.tags,
         correlation_id=query.correlation_id,
         flow=query.flow,
         created_after=query.created_after,
@@ -115,7 +121,7 @@ def _tag(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
         raise HttpError(f"write tag=name:value, got {text[:100]!r}", status=422)
-    return name, value
+    return unquote(name), value
 
 
 def queue_for(principal: Principal, queue: str | None) -> str | None:
@@ -269,11 +275,6 @@ class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     """Submitted earlier than this."""
     dry_run: bool = False
     """Only count them."""
-
-    @property
-    def tag(self) -> list[str]:
-        """The tags as a query has them."""
-        return [f"{name}:{value}" for name, value in self.tags.items()]
 
 
 async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
