@@ -59,6 +59,10 @@ CODES = {
     "InvalidCronError": "invalid_cron",
     "InvalidRateError": "invalid_rate",
     "CronNotFoundError": "cron_not_found",
+    "TokenNotFoundError": "token_not_found",
+    "UnauthenticatedError": "unauthenticated",
+    "ForbiddenError": "forbidden",
+    "TooManyRequestsError": "rate_limited",
     "DuplicateJobError": "duplicate_key",
     "JobNotFoundError": "job_not_found",
     "StateConflictError": "state_conflict",
@@ -77,6 +81,7 @@ CODES = {
     "SchemaError": "schema",
     "UnknownOutcomeError": "unknown_outcome",
     "SubmissionTimeoutError": "submission_timeout",
+    "ServerError": "server_error",
 }
 
 

@@ -24,6 +24,10 @@
     ├── JobNotFoundError
     │   └── FlowNotFoundError      no job belongs to that flow
     ├── CronNotFoundError
+    ├── TokenNotFoundError         no token has that id or name, or several have that name
+    ├── UnauthenticatedError       no token, or none that is good
+    ├── ForbiddenError             the token is good, and not for this
+    ├── TooManyRequestsError       more requests than the token may make; says when to come back
     ├── StateConflictError         the job's state forbids it; nothing changed
     │   └── IllegalTransition      a pair that the transition table does not hold
     ├── StaleLeaseError            the lease expired, was taken over, or never was
@@ -38,8 +42,9 @@
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
         │   └── SchemaError        the schema is older or newer than this code
-        └── UnknownOutcomeError    may have been done: repeat with the same key or token
-            └── SubmissionTimeoutError
+        ├── UnknownOutcomeError    may have been done: repeat with the same key or token
+        │   └── SubmissionTimeoutError
+        └── ServerError            what answers is no Fencepost, or speaks of what we do not know
 
 And three that a handler raises to say how it wants its failure treated; anything else that it
 raises counts as temporary:
@@ -56,6 +61,7 @@ outside ``StoreError``), *unavailable* (surely not done) and *unknown* (may have
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -251,6 +257,49 @@ class CronNotFoundError(FencepostError):
         self.name = name
 
 
+class TokenNotFoundError(FencepostError):
+    """No token has this id or name, or the name means several."""
+
+    code = "token_not_found"
+
+    def __init__(self, name: str, ids: Sequence[str] = ()) -> None:
+        shown = name if len(name) <= ID_SHOWN_MAX else f"{name[:ID_SHOWN_MAX]}…"
+        several = f"{len(ids)} tokens are called {shown!r}; name one by its id: {', '.join(ids)}"
+        super().__init__(several if ids else f"no token has the id or the name {shown!r}")
+        self.name = name
+
+
+class UnauthenticatedError(FencepostError):
+    """Nobody is known who asks: there is no token, or it is unknown, expired or revoked."""
+
+    code = "unauthenticated"
+    challenge: ClassVar[str] = "Bearer"
+    """What the answer says in ``WWW-Authenticate``."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or "the bearer token is unknown, expired or revoked; `fencepost tokens create` makes "
+            "another"
+        )
+
+
+class ForbiddenError(FencepostError):
+    """Whoever asks is known, and may not do this."""
+
+    code = "forbidden"
+
+
+class TooManyRequestsError(FencepostError):
+    """The token makes more requests than it may; nothing was done."""
+
+    code = "rate_limited"
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(f"more requests than this token may make; wait {retry_after:.3g} s")
+        self.retry_after = retry_after
+
+
 class FlowNotFoundError(JobNotFoundError):
     """No job belongs to this flow: it never existed, or retention has removed all of it."""
 
@@ -290,9 +339,11 @@ class StaleLeaseError(FencepostError):
 
     code = "stale_lease"
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, state: str | None = None) -> None:
         super().__init__(f"the lease on job {job_id} is no longer valid; stop working on it")
         self.job_id = job_id
+        self.state = state
+        """The job's present state, where it is known."""
 
 
 class JobFailedError(FencepostError):
@@ -401,6 +452,18 @@ class SubmissionTimeoutError(UnknownOutcomeError):
     """The store did not acknowledge a submission in time; it may still have stored it."""
 
     code = "submission_timeout"
+
+
+class ServerError(StoreError):
+    """A server has answered with what this client cannot read; refused, as far as can be told."""
+
+    code = "server_error"
+
+    def __init__(self, message: str, *, status: int, server_code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.server_code = server_code
+        """The code of the problem that it told of, if it did."""
 
 
 class HandlerSignal(Exception):

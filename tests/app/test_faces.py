@@ -21,17 +21,19 @@ from fencepost.app import (
     JobHandle,
     TaskHandle,
 )
+from fencepost.app.audit import AsyncAudit, Audit
 from fencepost.app.crons import AsyncCrons, Crons
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.app.events import AsyncEvents, Events
 from fencepost.app.flows import AsyncFlows, Flows
 from fencepost.app.jobs import AsyncJobs, Jobs
 from fencepost.app.lanes import AsyncQueues, AsyncTypes, AsyncWorkers, Queues, Types, Workers
+from fencepost.app.tokens import AsyncTokens, Tokens
 from fencepost.worker import AsyncContext
 from fencepost.worker.worker import AsyncWorker, Worker
 
 PAIRS: list[tuple[type, type, set[str]]] = [
-    (App, AsyncApp, {"aio", "cron", "event", "store", "task", "worker"}),
+    (App, AsyncApp, {"aio", "asgi", "cron", "full_retention", "event", "store", "task", "worker"}),
     (TaskHandle, AsyncTaskHandle, {"aio"}),
     (EventHandle, AsyncEventHandle, {"aio", "on"}),
     (JobHandle, AsyncJobHandle, {"aio"}),
@@ -45,6 +47,8 @@ PAIRS: list[tuple[type, type, set[str]]] = [
     (Types, AsyncTypes, set()),
     (Workers, AsyncWorkers, set()),
     (Crons, AsyncCrons, set()),
+    (Tokens, AsyncTokens, set()),
+    (Audit, AsyncAudit, set()),
     (Worker, AsyncWorker, {"aio", "stop", "run_async"}),
 ]
 """Sync, async, and what needs no second face: it does not wait."""
@@ -103,7 +107,10 @@ def test_both_faces_annotate_their_arguments_alike(
 
 def test_the_parts_of_an_app_have_two_faces() -> None:
     app = App("memory://")
-    for name in ("jobs", "flows", "dead_letters", "events", "queues", "types", "workers", "crons"):
+    for name in (
+        *("jobs", "flows", "dead_letters", "events", "queues", "types", "workers", "crons"),
+        *("tokens", "audit"),
+    ):
         sync, asynchronous = getattr(app, name), getattr(app.aio, name)
         assert type(asynchronous).__name__ == f"Async{type(sync).__name__}"
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
 from fencepost import NewJob, Retention, State
+from fencepost.core.audit import make_action
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import PageRequest
 from fencepost.core.job import Body
@@ -24,8 +26,16 @@ from fencepost.core.limits import (
 )
 from fencepost.core.outcome import Settlement, Succeeded, decide
 from fencepost.core.policy import Policy
+from fencepost.core.token import Principal
 from fencepost.maintenance import Maintenance
-from fencepost.maintenance.chores import Expire, Promote, Prune, PruneEvents, Recover
+from fencepost.maintenance.chores import (
+    Expire,
+    Promote,
+    Prune,
+    PruneActions,
+    PruneEvents,
+    Recover,
+)
 from fencepost.observe.counters import Counters
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed
@@ -301,6 +311,27 @@ async def test_old_records_of_events_are_pruned_by_retention(
     await candidate(store, "a", counters).step()
     assert counters.get("event.pruned") == 4
     assert store.run(store.events(None, PageRequest())).events == []
+
+
+async def test_the_old_end_of_the_audit_log_is_cut_off_by_retention(
+    store: Store, clock: FakeClock, counters: Counters
+) -> None:
+    """Issue 6.4: by the leader too, after 90 days unless told."""
+    for number in range(3):
+        action = make_action(Principal.local(), "queue.pause", id=f"{uuid4()}", target=f"{number}")
+        store.run(store.record_action(action))
+    prune = PruneActions(store, Retention(audit="1d"))
+    clock.advance("23h")
+    assert await prune.step() == 0
+    await candidate(store, "a", counters).step()
+    assert len(store.run(store.actions(PageRequest())).actions) == 3
+    clock.advance("1h")
+    assert await prune.step() == 3
+    store.run(store.record_action(action))
+    clock.advance("90d")
+    await candidate(store, "b", counters).step()
+    assert store.run(store.actions(PageRequest())).actions == []
+    assert counters.get("audit.pruned") == 4
 
 
 async def test_pruning_events_is_bounded_and_goes_on_soon() -> None:

@@ -50,7 +50,7 @@ def test_counters_add_up_by_name_and_labels() -> None:
     counters.add("a", 2, state="x")
     counters.add("a", 0.5, state="x", kind="k")
     assert counters.get("a") == 3.5
-    assert counters.get("a", state="x") == 2
+    assert counters.get("a", state="x") == 2.5
     assert counters.get("a", kind="k", state="x") == 0.5
     assert counters.get("b") == counters.get("a", state="y") == 0
     assert counters.snapshot() == {"a": 1, "a{state=x}": 2, "a{kind=k,state=x}": 0.5}

@@ -63,25 +63,25 @@ def rig() -> Rig:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "policy", "state"),
+    ("outcome", "policy", "event", "state"),
     [
-        (DONE, Policy(), "completed"),
-        (TROUBLE, Policy(), "retrying"),
-        (TROUBLE, ONCE, "dead_letter"),
-        (Failed(Failure(Category.PERMANENT, "no")), Policy(), "failed"),
-        (Snoozed(5.0), Policy(), "delayed"),
-        (Released(), Policy(), "scheduled"),
+        (DONE, Policy(), "succeed", "completed"),
+        (TROUBLE, Policy(), "retry", "retrying"),
+        (TROUBLE, ONCE, "exhaust", "dead_letter"),
+        (Failed(Failure(Category.PERMANENT, "no")), Policy(), "reject", "failed"),
+        (Snoozed(5.0), Policy(), "snooze", "delayed"),
+        (Released(), Policy(), "release", "scheduled"),
     ],
 )
 def test_every_settlement_is_counted_by_the_state_it_led_to(
-    rig: Rig, outcome: Outcome, policy: Policy, state: str
+    rig: Rig, outcome: Outcome, policy: Policy, event: str, state: str
 ) -> None:
     """S4-12."""
     rig.settle(rig.take(policy=policy), outcome)
     assert rig.counts("job.") == {
-        "job.enqueued{state=scheduled}": 1,
-        "job.claimed": 1,
-        f"job.settled{{state={state}}}": 1,
+        "job.enqueued{event=submit,state=scheduled,type=t}": 1,
+        "job.claimed{event=claim,state=running,type=t}": 1,
+        f"job.settled{{event={event},state={state},type=t}}": 1,
     }
 
 
@@ -91,8 +91,8 @@ def test_submissions_are_counted_by_state_and_duplicates_apart(rig: Rig) -> None
     rig.enqueue(key=Key("k"))
     rig.enqueue(key=Key("k"))
     assert rig.counts("job.") == {
-        "job.enqueued{state=delayed}": 1,
-        "job.enqueued{state=scheduled}": 1,
+        "job.enqueued{event=submit,state=delayed,type=t}": 1,
+        "job.enqueued{event=submit,state=scheduled,type=t}": 1,
         "job.duplicate": 1,
     }
 
@@ -104,8 +104,8 @@ def test_the_jobs_of_an_event_are_counted_as_submissions(rig: Rig) -> None:
     rig.store.run(rig.store.send(NewEvent("x"), jobs))
     rig.store.run(rig.store.send(NewEvent("x"), jobs[:1]))
     assert rig.counts("job.") == {
-        "job.enqueued{state=delayed}": 1,
-        "job.enqueued{state=scheduled}": 1,
+        "job.enqueued{event=submit,state=delayed,type=b}": 1,
+        "job.enqueued{event=submit,state=scheduled,type=a}": 1,
         "job.duplicate": 1,
     }
     assert rig.counters.get("event.sent") == 2
@@ -159,7 +159,10 @@ def test_recovered_and_exhausted_leases_are_counted_and_logged(
         store.run(store.recover(10))
     else:
         store.run(store.claim(ClaimRequest(worker="w", limit=1)))
-    assert rig.counts("lease.") == {"lease.recovered": 1, "lease.exhausted": 1}
+    assert rig.counts("lease.") == {
+        "lease.recovered{event=retry,state=retrying,type=t}": 1,
+        "lease.exhausted{event=exhaust,state=dead_letter,type=t}": 1,
+    }
     told = {
         vars(record)["fencepost_fields"]["id"]: (record.getMessage(), record.levelno)
         for record in caplog.records
@@ -272,6 +275,6 @@ def test_a_fired_cron_is_counted_with_its_jobs(rig: Rig) -> None:
         rig.store.run(rig.store.fire([fire]))
     assert rig.counts("job.", "cron.") == {
         "cron.fired{cron=c}": 2,
-        "job.enqueued{state=delayed}": 1,
-        "job.enqueued{state=scheduled}": 1,
+        "job.enqueued{event=submit,state=delayed,type=t}": 1,
+        "job.enqueued{event=submit,state=scheduled,type=t}": 1,
     }

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
+from fencepost.app.audit import AsyncAudit, Audit
 from fencepost.app.crons import AsyncCrons, CronOptions, Crons, declare
 from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.app.decorating import CronDecorator, TaskDecorator, Unannotated
@@ -31,6 +32,7 @@ from fencepost.app.options import Options, retry_fields
 from fencepost.app.session import Session, accepted
 from fencepost.app.stats import stats
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
+from fencepost.app.tokens import AsyncTokens, Tokens
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.concurrency import KeyRule, check_rule, parse_max_running_per_key
 from fencepost.core.duration import Duration
@@ -65,6 +67,8 @@ from fencepost.worker import Context
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
+
+    from starlette.applications import Starlette
 
     from fencepost.worker import Worker
 
@@ -108,6 +112,12 @@ class App:
             store=store,
             webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
             keys=keys_from_environment() if keys is None else parse_keys(keys),
+            policy=Policy(
+                **retry_fields(self._default_retry),
+                timeout=self.timeouts.execution,
+                lifetime=self.timeouts.lifetime,
+                lease_ttl=self.timeouts.lease_ttl,
+            ),
         )
         if self.session.webhooks is not None:
             self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
@@ -119,6 +129,8 @@ class App:
         self.types = Types(self.session)
         self.workers = Workers(self.session)
         self.crons = Crons(self.session)
+        self.tokens = Tokens(self.session)
+        self.audit = Audit(self.session)
 
     @property
     def aio(self) -> AsyncApp:
@@ -318,7 +330,7 @@ class App:
             self.session.tasks,
             crons=self.session.crons,
             counters=self.session.counters,
-            retention=self.retention.with_types(self._retentions()),
+            retention=self.full_retention,
             queues=queues,
             concurrency=concurrency,
             lease_ttl=self.timeouts.lease_ttl if lease_ttl is None else lease_ttl,
@@ -326,9 +338,23 @@ class App:
             prefetch=prefetch,
         )
 
-    def _retentions(self) -> dict[str, Retention]:
+    @property
+    def full_retention(self) -> Retention:
+        """How long everything is kept, with what single tasks say of theirs."""
         tasks = self.session.tasks.values()
-        return {task.type: task.retention for task in tasks if task.retention is not None}
+        own = {task.type: task.retention for task in tasks if task.retention is not None}
+        return self.retention.with_types(own)
+
+    # Serving.
+
+    def asgi(self) -> Starlette:
+        """Return the HTTP API of this app, to be mounted in any ASGI application or served.
+
+        Whoever asks needs a token, see ``fencepost tokens``.
+        """
+        from fencepost.http import asgi
+
+        return asgi(self)
 
     # Operating.
 
@@ -371,6 +397,8 @@ class AsyncApp:
         self.types = AsyncTypes(app.session)
         self.workers = AsyncWorkers(app.session)
         self.crons = AsyncCrons(app.session)
+        self.tokens = AsyncTokens(app.session)
+        self.audit = AsyncAudit(app.session)
 
     async def submit_many(
         self, jobs: Iterable[NewJob], *, conn: Any = None

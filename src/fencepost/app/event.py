@@ -72,30 +72,40 @@ class _Handle:
         self, key: str | None, data: dict[str, Any]
     ) -> Callable[[Store], Operation[EventReply]]:
         """Return what sends the event, checked against every handler; nothing is stored yet."""
-        session = self._session
-        name = check_event_name(self._pattern)
-        payload = check_size(encode_json(data), session.max_payload)
-        event = NewEvent(name, payload, key)
-        # A key of an event is held while the job is live, and returns it: each handler by itself.
-        options = Options(key=key, key_window=None)
-        handlers = [
-            task
-            for task in session.tasks.values()
-            if task.event is not None and matches(task.event, name)
-        ]
-        jobs = check_bulk([_job_for(session, task, name, data, options) for task in handlers])
+        event, jobs = prepare_event(self._session, self._pattern, key, data)
         return lambda store: store.send(event, jobs)
 
     def _note(self, reply: EventReply) -> EventReply:
-        """Say that no handler matched: most often the module that has them was not imported."""
-        if not reply.jobs:
-            event = reply.event
-            self._session.counters.add(names.EVENT_UNHANDLED)
-            log(names.EVENT_UNHANDLED, level=logging.WARNING, id=event.id, name=event.name)
-        return reply
+        return note_unhandled(self._session, reply)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._pattern}>"
+
+
+def prepare_event(
+    session: Session, name: str, key: str | None, data: dict[str, Any]
+) -> tuple[NewEvent, list[NewJob]]:
+    """Return an event and the jobs of its handlers, checked against each; nothing is stored yet."""
+    name = check_event_name(name)
+    payload = check_size(encode_json(data), session.max_payload)
+    # A key of an event is held while the job is live, and returns it: each handler by itself.
+    options = Options(key=key, key_window=None)
+    handlers = [
+        task
+        for task in session.tasks.values()
+        if task.event is not None and matches(task.event, name)
+    ]
+    jobs = check_bulk([_job_for(session, task, name, data, options) for task in handlers])
+    return NewEvent(name, payload, key), jobs
+
+
+def note_unhandled(session: Session, reply: EventReply) -> EventReply:
+    """Say that no handler matched: most often the module that has them was not imported."""
+    if not reply.jobs:
+        event = reply.event
+        session.counters.add(names.EVENT_UNHANDLED)
+        log(names.EVENT_UNHANDLED, level=logging.WARNING, id=event.id, name=event.name)
+    return reply
 
 
 def _job_for(

@@ -34,6 +34,12 @@ def prepare(nodes: Nodes | Graph) -> list[NewJob]:
     )
 
 
+def new_flow(session: Session, jobs: Sequence[NewJob]) -> tuple[str, list[NewJob]]:
+    """Return the id of a new flow, and *jobs* as its own."""
+    flow_id = id_text(session.clock.new_id())
+    return flow_id, [replace(job, flow=flow_id) for job in jobs]
+
+
 class _Flow:
     """What both faces of a flow hold."""
 
@@ -47,8 +53,7 @@ class _Flow:
         return [str(job.node) for job in self._jobs]
 
     def _new(self) -> tuple[str, list[NewJob]]:
-        flow_id = id_text(self._session.clock.new_id())
-        return flow_id, [replace(job, flow=flow_id) for job in self._jobs]
+        return new_flow(self._session, self._jobs)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self._jobs)} jobs>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -47,19 +47,40 @@ def get(session: Session, job_id: str) -> Script[Job]:
 def result(session: Session, job_id: str, timeout: Duration | None) -> Script[tuple[Any, Job]]:
     """Wait until the job has ended, and return its result with the job."""
     seconds = None if timeout is None else parse_duration(timeout, name="timeout")
+    job = yield from end(session, job_id, seconds)
+    if not job.state.is_terminal:
+        raise WaitTimeoutError(job_id, seconds or 0.0, job.state)
+    return result_of(session, job), job
+
+
+def end(
+    session: Session,
+    job_id: str,
+    seconds: float | None,
+    is_off: Callable[[], bool] = lambda: False,
+) -> Script[Job]:
+    """Wait until the job has ended, and return it; as it is, when the time is up or *is_off*."""
     deadline = None if seconds is None else session.clock.monotonic() + seconds
     # Listen before looking: news that comes between the two is then not missed.
     yield Pause(Topic.SETTLED, 0)
     while True:
         job = yield from get(session, job_id)
         if job.state.is_terminal:
-            return result_of(session, job), job
+            return job
         wait = POLL_INTERVAL
-        if deadline is not None and seconds is not None:
+        if deadline is not None:
             wait = min(wait, deadline - session.clock.monotonic())
             if wait <= 0:
-                raise WaitTimeoutError(job_id, seconds, job.state)
+                return job
+        if is_off():
+            return job
         yield Pause(Topic.SETTLED, wait)
+
+
+def no_result(job: Job) -> StateConflictError:
+    """Return the error of a job whose result is asked for, and that has not completed."""
+    more = "; wait for it" if not job.state.is_terminal else " and has none"
+    return StateConflictError(f"job {job.id} is {job.state}{more}", job_id=job.id, state=job.state)
 
 
 def result_of(session: Session, job: Job) -> Any:
@@ -108,16 +129,26 @@ def _moved(job_id: str, reply: object, verb: str) -> State:
             raise AssertionError(reply)
 
 
-def cancel_all(session: Session, filter: JobFilter) -> Script[int]:
-    """Cancel every live job that meets *filter*; return how many, those that waited included."""
+def check_selective(filter: JobFilter) -> None:
+    """Raise ConfigurationError if *filter* means all jobs there are."""
     if filter == JobFilter():
         raise ConfigurationError(
             "this would cancel every job; name an id, a type, a queue, a flow, a tag or a time"
         )
+
+
+def live_part(filter: JobFilter) -> JobFilter | None:
+    """Return *filter* as it means live jobs alone; None if it means none of them."""
     states = tuple(s for s in State if s in LIVE and (not filter.states or s in filter.states))
-    if not states:
+    return msgspec.structs.replace(filter, states=states) if states else None
+
+
+def cancel_all(session: Session, filter: JobFilter) -> Script[int]:
+    """Cancel every live job that meets *filter*; return how many, those that waited included."""
+    check_selective(filter)
+    live = live_part(filter)
+    if live is None:
         return 0
-    live = msgspec.structs.replace(filter, states=states)
     cancelled: set[str] = set()
     position: int | None = None
     while True:

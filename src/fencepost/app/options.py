@@ -25,7 +25,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.retry import Retry
 from fencepost.core.shown import shown
-from fencepost.core.task import Task
+from fencepost.core.task import ForeignTask, Task
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
 from fencepost.core.webhook_settings import Webhooks, check_callback
 from fencepost.errors import ConfigurationError, InvalidJobError
@@ -173,7 +173,7 @@ def _aware(value: datetime) -> datetime:
         raise InvalidJobError(f"run_at lies outside of the calendar in UTC: {value!r}") from None
 
 
-def new_job(task: Task, payload: Body, options: Options) -> NewJob:
+def new_job(task: Task | ForeignTask, payload: Body, options: Options) -> NewJob:
     """Return the job to be enqueued."""
     policy: Policy = task.policy
     if options.policy:
@@ -200,11 +200,11 @@ def new_job(task: Task, payload: Body, options: Options) -> NewJob:
 
 
 def _with_key(
-    task: Task, payload: Body, options: Options, policy: Policy
+    task: Task | ForeignTask, payload: Body, options: Options, policy: Policy
 ) -> tuple[str | None, Policy]:
     """Return the job's concurrency key, and its policy with the limit if it has one."""
     key = options.concurrency_key
-    if key is None and task.concurrency_key is not None:
+    if key is None and isinstance(task, Task) and task.concurrency_key is not None:
         key = key_of(task.concurrency_key, task.signature, payload)
     limit = None if key is None else limit_of(policy)
     if limit != policy.max_running_per_key:

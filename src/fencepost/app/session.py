@@ -10,13 +10,13 @@ from fencepost.app.script import Script, drive, drive_async
 from fencepost.clock import Clock
 from fencepost.core.job import NewJob
 from fencepost.core.keyring import KeyRing
+from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.task import Task
 from fencepost.core.timeouts import Timeouts
 from fencepost.core.webhook_settings import Webhooks
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,
-    SubmissionTimeoutError,
     UnknownTypeError,
 )
 from fencepost.observe.counters import Counters
@@ -28,6 +28,7 @@ from fencepost.store.replies import Duplicate, EnqueueReply
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
     from fencepost.core.cron import Cron
+    from fencepost.store.gauges import Gauges
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class Session:
         store: Store | None,
         webhooks: Webhooks | None = None,
         keys: KeyRing | None = None,
+        policy: Policy = DEFAULT_POLICY,
     ) -> None:
         self.url = url
         self.clock = clock
@@ -52,7 +54,10 @@ class Session:
         self.max_payload = max_payload
         self.webhooks = webhooks
         self.keys = keys
+        self.policy = policy
+        """What a job is given whose type this app does not register."""
         self.counters = Counters()
+        self._gauges: Gauges | None = None
         self.tasks: dict[str, Task] = {}
         self.crons: dict[str, Cron] = {}
         self._mutex = threading.Lock()
@@ -68,6 +73,16 @@ class Session:
             self._open()
         assert self._store is not None
         return self._store
+
+    @property
+    def gauges(self) -> Gauges:
+        """What monitors are told of the store; whoever has none must not pay for its import."""
+        from fencepost.store.gauges import Gauges
+
+        with self._mutex:
+            if self._gauges is None:
+                self._gauges = Gauges(self.clock)
+            return self._gauges
 
     def _around(self, store: Store) -> Store:
         """Return a store that an app was given as the app uses it."""
@@ -131,23 +146,12 @@ class Session:
             # What cannot be waited for refuses the whole batch, and strangers share a group.
             return accepted((await self.store.run_async(self.store.enqueue([job])))[0])
         # Callers that never await must not pay for loading asyncio: half of our own import time.
-        import asyncio
-
         from fencepost.app.submitter import Submitter
 
-        if self._submitter is None or self._submitter.store is not self.store:
-            self._submitter = Submitter(self.store)
-        timeout = self.timeouts.submission
-        try:
-            # Shielded: a group commit that others share is not to be cancelled for one of them.
-            waiting = asyncio.shield(self._submitter.submit(job))
-            reply = await asyncio.wait_for(waiting, timeout)
-        except TimeoutError:
-            raise SubmissionTimeoutError(
-                f"the store did not acknowledge the submission within {timeout:g} s; it may have "
-                f"been stored: submit again with the same idempotency key to be sure"
-            ) from None
-        return accepted(reply)
+        store = self.store
+        if self._submitter is None or self._submitter.store is not store:
+            self._submitter = Submitter(store, self.timeouts.submission)
+        return accepted(await self._submitter.submit(job))
 
     def task(self, type: str) -> Task:
         """Return the task of this name, or raise UnknownTypeError."""

@@ -17,6 +17,7 @@ from fencepost.errors import (
     SchemaError,
     StateConflictError,
     StoreUnavailableError,
+    TokenNotFoundError,
     UnknownOutcomeError,
     UnknownTypeError,
     WaitTimeoutError,
@@ -61,6 +62,8 @@ def helpful(error: FencepostError, settings: Settings) -> str | None:
             return settings.say("jobs", "show", error.existing_id)
         case CronNotFoundError():
             return settings.say("cron", "ls")
+        case TokenNotFoundError():
+            return settings.say("tokens", "ls")
         case JobNotFoundError():
             return settings.say("jobs", "ls")
         case JobFailedError() | JobCancelledError():

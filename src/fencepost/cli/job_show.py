@@ -26,8 +26,9 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
 
     from fencepost.cli.job_graph import around, draw
     from fencepost.cli.output import echo_json
-    from fencepost.cli.views import attempt_view, job_view, readable
+    from fencepost.cli.views import attempt_view, job_view
     from fencepost.core.history import history
+    from fencepost.core.readable import readable
 
     with settings.opened() as app:
         store, handle = app.store, app.jobs.get(id)

@@ -53,7 +53,8 @@ def ls(
 ) -> None:
     """List jobs, the newest first."""
     from fencepost.cli.output import echo_json, echo_table, when
-    from fencepost.cli.views import job_view, readable
+    from fencepost.cli.views import job_view
+    from fencepost.core.readable import readable
 
     with settings.opened() as app:
         page = app.jobs.find(**as_filter(**conditions), limit=limit, after=after)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fencepost.cli.views import readable
 from fencepost.core.job import Job
 from fencepost.core.lifecycle import State
+from fencepost.core.readable import readable
 from fencepost.core.shown import shown_url
 from fencepost.store.replies import QueueView
 from fencepost.store.requests import WorkerInfo

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
-from fencepost.core.envelope import from_text, shown_body, shown_text
-from fencepost.core.job import Attempt, Body, DeadLetter, Encoding, Job
-
-S = TypeVar("S", Job, Attempt, DeadLetter)
+from fencepost.core.envelope import shown_body
+from fencepost.core.job import Attempt, Body, Encoding, Job
+from fencepost.core.readable import readable
 
 _LARGE = ("payload", "result", "checkpoint", "policy")
 
@@ -54,13 +52,3 @@ def attempt_view(attempt: Attempt) -> dict[str, Any]:
     """Return an attempt as JSON shows it."""
     view: dict[str, Any] = msgspec.to_builtins(readable(attempt))
     return view
-
-
-def readable(seen: S) -> S:
-    """Return what is *seen* with no ciphertext where a message should be."""
-    changes: dict[str, Any] = {}
-    for name in ("failure", "progress"):
-        part = getattr(seen, name, None)
-        if part is not None and from_text(part.message) is not None:
-            changes[name] = replace(part, message=shown_text(part.message))
-    return replace(seen, **changes) if changes else seen

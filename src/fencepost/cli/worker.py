@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.apps import find_app
+from fencepost.cli.monitoring import ADDRESS, Address, check_ports, monitored
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.core.limits import (
@@ -58,6 +59,13 @@ WEIGHT_DIGITS_MAX = 3
     show_default="30s",
     help="How long running jobs may finish after SIGTERM.",
 )
+@option(
+    "--metrics",
+    type=ADDRESS,
+    metavar="[HOST:]PORT",
+    help="Serve /metrics, /health/live and /health/ready here; on this machine only unless a host "
+    "is named. With --processes, each has the next port.",
+)
 @option("--burst", is_flag=True, help="Exit when nothing is claimable.")
 @click.option("--lifeline", type=int, hidden=True, help="A pipe that ends with our parent.")
 @url_option
@@ -71,6 +79,7 @@ def worker(settings: Settings, /, app_name: str | None, processes: int, **option
     a second one stops at once.
     """
     settings.configure_logging()
+    check_ports(options["metrics"], processes)
     app = find_app(app_name, settings)
     if not app.session.tasks:
         raise ConfigurationError(f"{app!r} has no tasks; decorate a function with @app.task")
@@ -101,6 +110,7 @@ def _run(
     concurrency: int,
     lease_ttl: float | None,
     grace: float,
+    metrics: Address | None,
     burst: bool,
     lifeline: int | None,
 ) -> None:
@@ -111,7 +121,8 @@ def _run(
         announce(settings, app, made.id, is_patient=not burst)
     else:
         _end_with_parent(made, app, lifeline, grace)
-    made.run(until_idle=burst)
+    with monitored(app, metrics):
+        made.run(until_idle=burst)
     app.close()
 
 
@@ -167,13 +178,20 @@ def _supervise(
     announce(settings, app, f"supervisor of {processes} processes", is_patient=not options["burst"])
     app.close()
     del options["lifeline"]
+    first: Address | None = options.pop("metrics")
     Supervisor(
         child_command(settings, app_name, **options),
         processes,
         clock=app.session.clock,
         stop_patience=longest_stop(options["grace"]),
         is_burst=options["burst"],
+        own_arguments=lambda place: () if first is None else _metrics_of(first, place),
     ).run()
+
+
+def _metrics_of(first: Address, place: int) -> list[str]:
+    """Return the option for the process at *place*: its port counts from the first one's."""
+    return ["--metrics", str(first._replace(port=first.port + place))]
 
 
 def child_command(

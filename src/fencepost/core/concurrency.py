@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from fencepost.core.job import Body
-from fencepost.core.limits import RUNNING_PER_KEY_MAX
+from fencepost.core.limits import RUNNING_MAX, RUNNING_PER_KEY_MAX
 from fencepost.core.names import check_concurrency_key
 from fencepost.core.policy import Policy
 from fencepost.core.shown import shown
@@ -42,6 +42,17 @@ def parse_max_running_per_key(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
         raise ConfigurationError(
             f"max_running_per_key must lie between 1 and {_MOST:,}, got {shown(value)}"
+        )
+    return value
+
+
+def check_max_running(value: object) -> int | None:
+    """Return *value* if it can limit a queue or an app, or raise ConfigurationError."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= RUNNING_MAX:
+        raise ConfigurationError(
+            f"max_running must lie between 1 and {RUNNING_MAX:,}, or be None; got {shown(value)}"
         )
     return value
 

@@ -62,6 +62,7 @@ class Listing(NamedTuple):
 JOBS = Listing(b"j1:", 18)
 DEAD_LETTERS = Listing(b"d1:", 37)
 EVENTS = Listing(b"e1:", 18)
+ACTIONS = Listing(b"a1:", 18)
 
 
 class PageRequest(msgspec.Struct, frozen=True):

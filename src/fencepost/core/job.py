@@ -124,6 +124,8 @@ class ClaimedJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     checkpoint: Body | None = None
     flow: str | None = None
     has_dependencies: bool = False
+    waited: float = 0.0
+    """Seconds for which it had been claimable when it was claimed, by the store's clock."""
 
     @property
     def attempt_id(self) -> str:

@@ -15,6 +15,8 @@ CORRELATION_ID_LENGTH_MAX: Final = 256
 CONCURRENCY_KEY_LENGTH_MAX: Final = 256
 RUNNING_PER_KEY_MAX: Final = 10_000
 """The highest limit that a concurrency key can have."""
+RUNNING_MAX: Final = 1_000_000
+"""The highest limit that a queue, or an app, can have."""
 TAG_COUNT_MAX: Final = 32
 TAG_NAME_LENGTH_MAX: Final = 64
 TAG_VALUE_LENGTH_MAX: Final = 256
@@ -75,6 +77,8 @@ STORE_RETRY_DELAY_MAX: Final = 5.0
 WORKER_SILENCE: Final = 60.0
 """A worker not heard from for this long is not listed."""
 LEADER_TTL: Final = 5.0
+FAREWELL: Final = 2.0
+"""How long whoever has stopped waits for a store that may hang, to say so."""
 PREFETCH_HORIZON: Final = 0.05
 """A worker claims at the most this much work ahead of its slots."""
 FRESH_CLAIM: Final = 0.25
@@ -208,3 +212,106 @@ CRON_DECLARE_INTERVAL: Final = 60.0
 """How often it is written down that a cron is known to a running worker."""
 CRON_SILENCE: Final = 180.0
 """A cron not declared for this long is known to nobody."""
+
+# The HTTP API. Sizes are in bytes, times in seconds.
+JSON_DEPTH_MAX: Final = 100
+"""Levels of nesting: deeper JSON overflows some reader's stack."""
+HTTP_BODY_MAX: Final = 64_000
+"""Of a request that carries no payload."""
+HTTP_BATCH_BYTES_MAX: Final = 32_000_000
+HTTP_BATCH_MAX: Final = 10_000
+"""Jobs, or leases, of one request."""
+WORKER_LENGTH_MAX: Final = 200
+"""Characters of the name that a worker gives itself."""
+HTTP_WORKERS_MAX: Final = 10_000
+"""Workers that a server remembers to have written down."""
+HTTP_BODY_TIMEOUT: Final = 30.0
+"""How long a request's body may take to arrive."""
+HTTP_WAIT_MAX: Final = 60.0
+"""The longest that a request waits for a job to end, or for one to claim."""
+HTTP_WAIT_DEFAULT: Final = 30.0
+HTTP_READY_TIMEOUT: Final = 2.0
+"""How long the store may take to answer the question whether it is there."""
+HTTP_RETRY_AFTER: Final = 1.0
+"""When to come again, if the store is away."""
+HTTP_HEAD_MAX: Final = 16_384
+"""Of a request's first line and headers."""
+HTTP_HEAD_TIMEOUT: Final = 10.0
+"""How long these may take to arrive, from the connection or from their own first byte."""
+HTTP_IDLE_TIMEOUT: Final = 75
+"""How long a connection is kept for another request; longer than proxies keep theirs."""
+HTTP_LINGER: Final = 2.0
+"""How long the rest of a refused request is read and dropped, lest a reset overtake the answer."""
+HTTP_WRITE_TIMEOUT: Final = 20.0
+HTTP_WRITE_STEP: Final = 16_384
+"""What a client must take of an answer within HTTP_WRITE_TIMEOUT, unless there is less of it."""
+HTTP_CONNECTIONS_MAX: Final = 10_000
+HTTP_DESCRIPTORS_KEPT: Final = 256
+"""File descriptors that connections leave to the store and to whatever else opens files."""
+HTTP_BACKLOG: Final = 2_048
+HTTP_SWEEP_INTERVAL: Final = 0.5
+HTTP_FAREWELL: Final = 1.0
+"""How long a server that stops waits for the request of one who has just connected, and for one
+who does not take the last answer."""
+
+# The client of the HTTP API. Times are in seconds.
+CLIENT_TIMEOUT_DEFAULT: Final = 30.0
+"""How long a server may say nothing before a request counts as lost."""
+CLIENT_CONNECT_TIMEOUT: Final = 5.0
+CLIENT_RETRIES_DEFAULT: Final = 4
+CLIENT_RETRIES_MAX: Final = 100
+CLIENT_BACKOFF_MIN: Final = 0.1
+CLIENT_BACKOFF_MAX: Final = 5.0
+CLIENT_RETRY_AFTER_MAX: Final = 60.0
+"""The longest wait that a server can ask for; beyond it, the caller is told at once."""
+CLIENT_KEEPALIVE: Final = 3.0
+"""Servers hang up on idle connections after five seconds or more: we let go of them before."""
+CLIENT_CONNECTIONS_MAX: Final = 100
+CLIENT_KEY_WINDOW: Final = 600.0
+"""How long the key of a submission that was given none is held at the least."""
+
+# Tokens and the audit log. Times are in seconds.
+TOKEN_ID_BYTES: Final = 6
+TOKEN_SECRET_BYTES: Final = 24
+"""192 bits, so that a plain hash of them gives nothing away."""
+TOKEN_EXPIRES_MIN: Final = 1.0
+TOKEN_NAME_LENGTH_MAX: Final = 100
+TOKEN_QUEUES_MAX: Final = 100
+TOKEN_RATE_MIN: Final = 0.01
+TOKEN_RATE_MAX: Final = 1_000_000.0
+TOKENS_MAX: Final = 1_000
+"""Servers read all of them every few seconds; those that ended long ago make room."""
+TOKEN_KEPT: Final = 90 * 86_400.0
+"""How long a token is listed that was revoked or has expired."""
+TOKEN_CACHE_SECONDS: Final = 5.0
+"""How long a server goes by the tokens that it has read: by then a revoked one is refused."""
+TOKEN_LOOK_SECONDS: Final = 1.0
+"""How often a server looks again for a token that it does not know, or after a failed look."""
+TOKEN_STALE_SECONDS: Final = 60.0
+"""How long it goes by them while the store is away."""
+AUDIT_KEPT: Final = 90 * 86_400.0
+AUDIT_NAME_LENGTH_MAX: Final = 100
+AUDIT_TARGET_LENGTH_MAX: Final = 300
+AUDIT_DETAIL_BYTES_MAX: Final = 4_000
+REQUEST_ID_LENGTH_MAX: Final = 128
+# Metrics. Times are in seconds.
+METRIC_LABELS_MAX: Final = 100
+"""Types, or pairs of a type and a queue, that have a metric of their own; the rest share one."""
+METRICS_INTERVAL: Final = 1.0
+"""However often metrics are asked for, the store is asked once in this time."""
+METRICS_TIMEOUT: Final = 2.0
+"""How long the store's answer is waited for; without it, the metrics come without its gauges."""
+
+# Health. Times are in seconds.
+LIVE_MAX: Final = 60.0
+"""An event loop that has not turned for so long is stuck: its leases are kept, its jobs are not."""
+READY_MAX: Final = 10.0
+"""A worker asks its store for something every few seconds; past this, it has no store."""
+READY_TIMEOUT: Final = 2.0
+"""How long a readiness probe waits for the store."""
+READY_INTERVAL: Final = 1.0
+"""For how long an answer to a probe serves other probes."""
+MONITOR_CONNECTIONS_MAX: Final = 16
+"""Probes and monitors that a worker's own server answers at once."""
+MONITOR_TIMEOUT: Final = 5.0
+"""For how long one of them may keep a connection without a word."""

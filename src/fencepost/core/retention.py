@@ -1,4 +1,4 @@
-"""How long terminal jobs, and the records of events, are kept before they are pruned."""
+"""How long terminal jobs, records of events and the audit log are kept before they are pruned."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.lifecycle import State
+from fencepost.core.limits import AUDIT_KEPT
 from fencepost.core.names import check_type
 from fencepost.core.shown import shown
 from fencepost.errors import ConfigurationError
@@ -27,6 +28,8 @@ class Retention:
     dead_letter: float
     events: float
     """How long the record of an event is kept after it was sent."""
+    audit: float
+    """How long an entry of the audit log is kept."""
     by_type: Mapping[str, Retention]
     """Rules for the jobs of some types, in the place of these; a task can bring its own."""
 
@@ -38,6 +41,7 @@ class Retention:
         failed: Duration = 90 * DAY,
         dead_letter: Duration = 90 * DAY,
         events: Duration = 7 * DAY,
+        audit: Duration = AUDIT_KEPT,
         by_type: Mapping[str, Retention] | None = None,
     ) -> None:
         set_ = object.__setattr__
@@ -46,6 +50,7 @@ class Retention:
         set_(self, "failed", parse_duration(failed, name="failed"))
         set_(self, "dead_letter", parse_duration(dead_letter, name="dead_letter"))
         set_(self, "events", parse_duration(events, name="events"))
+        set_(self, "audit", parse_duration(audit, name="audit"))
         set_(self, "by_type", _check_types(by_type or {}))
 
     def with_types(self, by_type: Mapping[str, Retention]) -> Retention:

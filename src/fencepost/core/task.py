@@ -54,6 +54,16 @@ class Task:
         return inspect.iscoroutinefunction(self.function)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignTask:
+    """A type that this app does not register: only its workers know what it does."""
+
+    type: str
+    policy: Policy = DEFAULT_POLICY
+    queue: str = DEFAULT_QUEUE
+    priority: Priority = Priority.NORMAL
+
+
 def isolation_of(function: Callable[..., Any], requested: str | None) -> Isolation:
     """Return where *function* runs, or raise ConfigurationError if it cannot run there."""
     is_async = inspect.iscoroutinefunction(function)

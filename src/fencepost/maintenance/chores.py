@@ -17,6 +17,7 @@ from fencepost.core.limits import (
     RECOVER_INTERVAL,
 )
 from fencepost.core.retention import Retention
+from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.requests import PruneRequest
 
@@ -88,14 +89,11 @@ class Tidy:
         return 0
 
 
-class PruneEvents:
-    """Deletes records of events that retention no longer keeps."""
+class _PruneRecords:
+    """Deletes records that were kept long enough, the oldest first."""
 
-    name = "prune_events"
-
-    def __init__(self, store: Store, retention: Retention) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._keep = retention.events
         self._has_more = False
 
     @property
@@ -103,15 +101,45 @@ class PruneEvents:
         """A pass that has not come to the end goes on soon."""
         return PRUNE_PAUSE if self._has_more else PRUNE_INTERVAL
 
+    def prune(self, limit: int) -> Operation[int]:
+        """Return the operation that deletes some."""
+        raise NotImplementedError
+
     async def step(self) -> int:
         total = 0
         for _ in range(PRUNE_ROUNDS):
-            pruned = await self._store.run_async(self._store.prune_events(self._keep, PRUNE_BATCH))
+            pruned = await self._store.run_async(self.prune(PRUNE_BATCH))
             total += pruned
             self._has_more = pruned == PRUNE_BATCH
             if not self._has_more:
                 break
         return total
+
+
+class PruneEvents(_PruneRecords):
+    """Deletes records of events that retention no longer keeps."""
+
+    name = "prune_events"
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        super().__init__(store)
+        self._keep = retention.events
+
+    def prune(self, limit: int) -> Operation[int]:
+        return self._store.prune_events(self._keep, limit)
+
+
+class PruneActions(_PruneRecords):
+    """Cuts off the old end of the audit log."""
+
+    name = "prune_actions"
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        super().__init__(store)
+        self._keep = retention.audit
+
+    def prune(self, limit: int) -> Operation[int]:
+        return self._store.prune_actions(self._keep, limit)
 
 
 class Prune:

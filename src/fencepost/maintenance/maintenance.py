@@ -10,7 +10,16 @@ import logging
 from fencepost.core.limits import LEADER_TTL
 from fencepost.core.retention import Retention
 from fencepost.errors import StoreError
-from fencepost.maintenance.chores import Chore, Expire, Promote, Prune, PruneEvents, Recover, Tidy
+from fencepost.maintenance.chores import (
+    Chore,
+    Expire,
+    Promote,
+    Prune,
+    PruneActions,
+    PruneEvents,
+    Recover,
+    Tidy,
+)
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
@@ -36,6 +45,7 @@ class Maintenance:
             Expire(store),
             Prune(store, retention),
             PruneEvents(store, retention),
+            PruneActions(store, retention),
         ]
         if store.tidy_interval is not None:
             self._chores.append(Tidy(store, store.tidy_interval))

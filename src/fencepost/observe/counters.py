@@ -5,13 +5,24 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 
+from fencepost.observe.histograms import Timing
+from fencepost.observe.labels import OTHER, Bounded
+from fencepost.observe.pulse import Pulse
+
 Labels = tuple[tuple[str, str], ...]
 
 
 class Counters:
-    """Sums by name and labels."""
+    """Sums by name and labels; and the timings beside them."""
 
     def __init__(self) -> None:
+        self.waits = Timing()
+        """For how long jobs had been claimable when they were claimed."""
+        self.runs = Timing()
+        """For how long attempts ran in this process."""
+        self.pulse = Pulse()
+        self.types: Bounded[str] = Bounded(OTHER)
+        """Types of jobs as labels: not all of a thousand types have a counter of their own."""
         self._mutex = threading.Lock()
         self._sums: defaultdict[tuple[str, Labels], float] = defaultdict(float)
 
@@ -22,17 +33,19 @@ class Counters:
             self._sums[key] += amount
 
     def get(self, name: str, **labels: str) -> float:
-        """Return a counter; without labels, the sum over all of them."""
+        """Return the sum of the counters of this name that have these labels, and any others."""
+        asked = set(labels.items())
+        return sum(total for each, held, total in self.read() if each == name and asked <= {*held})
+
+    def read(self) -> list[tuple[str, Labels, float]]:
+        """Return name, labels and sum of every counter, in order."""
         with self._mutex:
-            if labels:
-                return self._sums.get((name, _labels(labels)), 0)
-            return sum(total for (each, _), total in self._sums.items() if each == name)
+            items = sorted(self._sums.items())
+        return [(name, labels, total) for (name, labels), total in items]
 
     def snapshot(self) -> dict[str, float]:
         """Return every counter as ``name{label=value}``."""
-        with self._mutex:
-            items = sorted(self._sums.items())
-        return {_show(name, labels): total for (name, labels), total in items}
+        return {_show(name, labels): total for name, labels, total in self.read()}
 
 
 def _labels(labels: dict[str, str]) -> Labels:

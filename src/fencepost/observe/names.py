@@ -60,6 +60,11 @@ CHILD_STARTED: Final = "child.started"
 CHILD_DIED: Final = "child.died"
 HANDLER_LOG: Final = "handler.log"
 
+METRICS_SERVED: Final = "metrics.served"
+"""Where a worker's own metrics and health are to be had."""
+METRICS_FAILED: Final = "metrics.failed"
+"""A page of a worker's own server that could not be made."""
+
 # The store.
 STORE_OPENED: Final = "store.opened"
 STORE_UNAVAILABLE: Final = "store.unavailable"
@@ -82,3 +87,23 @@ CRON_MISSED: Final = "cron.missed"
 CRON_OUTDATED: Final = "cron.outdated"
 """A cron that this worker would run at other times than the store says: another app has it."""
 CRON_FAILED: Final = "cron.failed"
+
+# The HTTP API.
+HTTP_REQUEST: Final = "http.request"
+HTTP_REQUEST_SECONDS: Final = "http.request.seconds"
+HTTP_ERROR: Final = "http.error"
+"""A request that met a bug of ours; its traceback is logged at level DEBUG."""
+HTTP_STARTED: Final = "http.started"
+HTTP_STOPPING: Final = "http.stopping"
+HTTP_STOPPED: Final = "http.stopped"
+
+# Access.
+ACCESS_REFUSED: Final = "access.refused"
+"""A request without a good token, or with one that is not good for it; counted by code."""
+TOKENS_STALE: Final = "tokens.stale"
+"""The store is away, and a server goes by the tokens that it read before."""
+AUDIT_ACTION: Final = "audit.action"
+"""Written before an action and after it: a crash in between leaves the first line."""
+AUDIT_FAILED: Final = "audit.failed"
+"""An action was done, and the store did not take its record; the line says all of it."""
+AUDIT_PRUNED: Final = "audit.pruned"

@@ -13,6 +13,11 @@ from fencepost.store.replies import Moved, Settled, SettleReply
 Reply = TypeVar("Reply")
 
 
+def held_among(promoted: Iterable[Moved]) -> int:
+    """Return how many jobs whose time had come are held up by their keys."""
+    return sum(1 for move in promoted if move.state is State.PENDING)
+
+
 def with_admitted(replies: Sequence[Reply], admitted: Sequence[Moved]) -> list[Reply]:
     """Return *replies* to a batch, with those told who got a slot of their key in the same breath.
 

@@ -15,17 +15,20 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from fencepost.clock import Clock
+from fencepost.core.audit import Action
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Settlement
 from fencepost.core.rate import Rate
+from fencepost.core.token import TokenRecord
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.plan import Operation
 from fencepost.store.replies import (
+    ActionPage,
     CancelReply,
     Claim,
     DeadLetterPage,
@@ -289,6 +292,42 @@ class Store(ABC):
     @abstractmethod
     def forget_cron(self, name: str) -> Operation[bool]:
         """Delete a cron, until an app declares it again; False if there is none."""
+
+    # Tokens, and the log of what was done with them.
+
+    @abstractmethod
+    def add_token(self, record: TokenRecord) -> Operation[None]:
+        """Keep a token; one that is there already, all the same, is left alone.
+
+        Forgets those that ended TOKEN_KEPT ago. Raises StateConflictError if another token has its
+        id, and ConfigurationError if there are TOKENS_MAX.
+        """
+
+    @abstractmethod
+    def tokens(self) -> Operation[list[TokenRecord]]:
+        """Return all tokens, the oldest first, those too that were revoked or have expired."""
+
+    @abstractmethod
+    def revoke_token(self, token_id: str) -> Operation[bool]:
+        """Make a token good for nothing from now on; False if there is none.
+
+        One that was revoked before stays revoked since then.
+        """
+
+    @abstractmethod
+    def record_action(self, action: Action) -> Operation[None]:
+        """Append to the audit log, at the store's time; one whose id is there is left alone."""
+
+    @abstractmethod
+    def actions(self, page: PageRequest) -> Operation[ActionPage]:
+        """Return a page of the audit log, newest first."""
+
+    @abstractmethod
+    def prune_actions(self, keep: float, limit: int) -> Operation[int]:
+        """Delete what was recorded *keep* seconds ago or longer, at most *limit*; count it.
+
+        The oldest first.
+        """
 
     # Upkeep: bounded, idempotent, safe to run twice at once.
 

@@ -7,11 +7,13 @@ from enum import StrEnum
 
 import msgspec
 
+from fencepost.core.audit import Action
 from fencepost.core.ended import Ended
 from fencepost.core.events import SentEvent
 from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
+from fencepost.core.lanes import QueueView as QueueView
+from fencepost.core.lanes import TypeView as TypeView
 from fencepost.core.lifecycle import State
-from fencepost.core.rate import Rate
 
 
 class Enqueued(msgspec.Struct, gc=False, frozen=True):
@@ -54,6 +56,9 @@ class Claim(msgspec.Struct, frozen=True):
     expired: list[Moved] = []
     """Jobs that had outlived their lifetime."""
     promoted: int = 0
+    """Jobs whose time had come."""
+    held: int = 0
+    """How many of them are held up by their key all the same."""
     corrupt: list[Moved] = []
     """Jobs whose stored form could not be read; they have failed."""
     wait: float | None = None
@@ -209,27 +214,6 @@ class EndedPage(msgspec.Struct, frozen=True):
     next: int | None = None
 
 
-class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue and how many of its jobs are in which state."""
-
-    name: str
-    is_paused: bool = False
-    max_running: int | None = None
-    counts: dict[State, int] = {}
-    oldest_at: datetime | None = None
-    """Since when the claimable job has been due that has been so for longest; those of paused types
-    count, since they wait too. None when there is none."""
-
-
-class TypeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A type and how many of its jobs are in which state."""
-
-    name: str
-    is_paused: bool = False
-    rate: Rate | None = None
-    counts: dict[State, int] = {}
-
-
 class EventReply(msgspec.Struct, frozen=True):
     """The event is recorded, and so are the jobs of its handlers, in the order they were given."""
 
@@ -242,6 +226,13 @@ class EventPage(msgspec.Struct, frozen=True):
     """Records of events, newest first, and the position of the last; None when there is no more."""
 
     events: list[SentEvent]
+    next: int | None = None
+
+
+class ActionPage(msgspec.Struct, frozen=True):
+    """Some of the audit log, newest first, and the position of the last; None when that is all."""
+
+    actions: list[Action]
     next: int | None = None
 
 

@@ -26,12 +26,13 @@ from collections.abc import Callable
 
 from fencepost.core.failure import not_committed
 from fencepost.core.job import AttemptOutcome
-from fencepost.core.lifecycle import State
+from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Outcome, Settlement, Succeeded, decide
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
+from fencepost.store.counting import EVENT_NAMES, count
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Fate
 from fencepost.worker.attempt import Attempt
@@ -88,7 +89,8 @@ class Concluder:
                 return
             case Fate.SETTLED:
                 self._counters.add(names.ATTEMPT_ENDED, outcome=AttemptOutcome.SUCCEEDED)
-                self._counters.add(names.JOB_SETTLED, state=State.COMPLETED)
+                happened = (EVENT_NAMES[Event.SUCCEED], State.COMPLETED, job.type)
+                count(self._counters, names.JOB_SETTLED, [happened])
             case Fate.OPEN:
                 self._counters.add(names.ATTEMPT_LEFT_OPEN)
                 log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -19,13 +21,16 @@ from tests.servers.fixtures import Databases, postgres_sources
 from tests.servers.postgres import Postgres
 
 from fencepost.cli.main import cli
+from fencepost.core.audit import make_action
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.idempotency import Key
 from fencepost.core.job import AttemptOutcome, Category, Failure, NewJob
 from fencepost.core.lifecycle import TERMINAL, Event, State
 from fencepost.core.outcome import Decision, Settlement
+from fencepost.core.token import Principal, Role, TokenOptions, make_token
 from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
+from fencepost.store.plan import Operation
 from fencepost.store.postgres import schema
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest, PruneRequest, Scope
@@ -41,7 +46,7 @@ FAILURE = Decision(
     AttemptOutcome.FAILED,
     failure=Failure(Category.PERMANENT, "no"),
 )
-ROLES = ("fencepost_owner", "fencepost_runtime", "fencepost_readonly")
+ROLES = ("fencepost_owner", "fencepost_runtime", "fencepost_server", "fencepost_readonly")
 
 
 @pytest.fixture
@@ -219,7 +224,7 @@ def test_roles_are_printed_for_postgresql_only() -> None:
 
 
 @pytest.mark.parametrize("source", postgres_sources())
-def test_three_roles_can_do_what_they_should_and_no_more(
+def test_four_roles_can_do_what_they_should_and_no_more(
     postgres_databases: Databases, source: str
 ) -> None:
     """The script may come before the first migration or after it, and may be run again."""
@@ -235,6 +240,7 @@ def test_three_roles_can_do_what_they_should_and_no_more(
                     admin.execute(schema.roles().encode())
                 _owner_migrates(url, is_migrated=is_migrated)
                 _runtime_does_all_but_ddl(url)
+                _only_the_server_sees_tokens(url)
                 _readonly_only_looks(url)
             finally:
                 _drop_roles(admin)
@@ -320,6 +326,44 @@ def _use(store: PostgresStore) -> None:
     run(store.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
     assert run(store.get([report]))[0] is not None
     assert run(store.situation(report)) is not None
+
+
+def _only_the_server_sees_tokens(url: str) -> None:
+    """Whoever could write one would let themselves in; the log can be added to, not changed."""
+    options = TokenOptions(name="ci", roles=(Role.SUBMIT,))
+    record = make_token(options, bytes(30), datetime.now(UTC)).record
+    action = make_action(Principal.local(), "token.create", id=str(uuid4()))
+    for role, is_allowed in (
+        ("fencepost_server", True),
+        ("fencepost_runtime", False),
+        ("fencepost_readonly", False),
+    ):
+        store = PostgresStore(_as(url, role))
+        try:
+            asked: list[Operation[Any]] = [
+                store.add_token(record),
+                store.tokens(),
+                store.revoke_token(record.id),
+            ]
+            for operation in asked:
+                if is_allowed:
+                    store.run(operation)
+                else:
+                    with pytest.raises(FencepostError, match="permission denied"):
+                        store.run(operation)
+            if role == "fencepost_readonly":
+                assert store.run(store.actions(PageRequest(10))).actions
+                continue
+            store.run(store.record_action(action))
+            store.run(store.prune_actions(3600.0, 1))
+            assert store.run(store.enqueue([NewJob(type="mail")]))
+        finally:
+            store.close()
+        with (
+            psycopg.connect(_as(url, role), autocommit=True) as connection,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            connection.execute("update fencepost.action set principal = 'nobody'")
 
 
 def _readonly_only_looks(url: str) -> None:

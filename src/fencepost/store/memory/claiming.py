@@ -11,6 +11,7 @@ from fencepost.core.job import ClaimedJob
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
 from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
+from fencepost.store.batches import held_among
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.lanes import merged
 from fencepost.store.memory.line import Line
@@ -38,6 +39,7 @@ def claim(
         recovered=recovered,
         expired=expired,
         promoted=len(promoted),
+        held=held_among(promoted),
         wait=_wait(jobs, rates.opens_at(held_up, now), now),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.core.concurrency import check_max_running
 from fencepost.errors import ConfigurationError
 from fencepost.store.requests import Scope
 
@@ -27,7 +28,7 @@ class Settings:
 
     def limit(self, scope: Scope, name: str, max_running: int | None) -> None:
         """Bound a queue or the app (None: no bound), or raise ConfigurationError."""
-        _check_limit(max_running)
+        check_max_running(max_running)
         match scope:
             case Scope.QUEUE:
                 self.queue_limits.pop(name, None)
@@ -60,10 +61,3 @@ def _keep(paused: set[str], name: str, is_paused: bool) -> None:
         paused.add(name)
     else:
         paused.discard(name)
-
-
-def _check_limit(max_running: int | None) -> None:
-    if max_running is None:
-        return
-    if not isinstance(max_running, int) or isinstance(max_running, bool) or max_running < 1:
-        raise ConfigurationError(f"max_running must be 1 or more, or None; got {max_running!r}")

@@ -9,11 +9,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from fencepost.clock import Clock
+from fencepost.core.audit import Action
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.rate import Rate
+from fencepost.core.token import TokenRecord
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
 from fencepost.store.batches import with_admitted
@@ -29,6 +31,7 @@ from fencepost.store.memory import (
     submission,
 )
 from fencepost.store.memory import ended as ended_
+from fencepost.store.memory.access import Actions, Tokens
 from fencepost.store.memory.admission import admit
 from fencepost.store.memory.bells import Bells
 from fencepost.store.memory.crons import Crons
@@ -42,6 +45,7 @@ from fencepost.store.memory.views import attempts_of, job_of
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement, operation, run_plan
 from fencepost.store.protocol import Listener, Store, Topic
 from fencepost.store.replies import (
+    ActionPage,
     CancelReply,
     Claim,
     DeadLetterPage,
@@ -109,6 +113,8 @@ class MemoryStore(Store):
         self._settings = Settings()
         self._rates = Rates(self._journal)
         self._crons = Crons(self._journal)
+        self._tokens = Tokens(self._journal)
+        self._actions = Actions(self._journal)
         self._presence = Presence()
         self._bells = Bells()
         self._lock = threading.RLock()
@@ -315,6 +321,38 @@ class MemoryStore(Store):
     def forget_cron(self, name: str) -> Plan[bool]:
         yield from ()
         return self._crons.forget(name)
+
+    # Tokens and the audit log.
+
+    @operation(Effect.WRITE)
+    def add_token(self, record: TokenRecord) -> Plan[None]:
+        yield from ()
+        self._tokens.add(record, self.clock.now())
+
+    @operation(Effect.READ)
+    def tokens(self) -> Plan[list[TokenRecord]]:
+        yield from ()
+        return self._tokens.list()
+
+    @operation(Effect.WRITE)
+    def revoke_token(self, token_id: str) -> Plan[bool]:
+        yield from ()
+        return self._tokens.revoke(token_id, self.clock.now())
+
+    @operation(Effect.WRITE)
+    def record_action(self, action: Action) -> Plan[None]:
+        yield from ()
+        self._actions.record(action, self.clock.now())
+
+    @operation(Effect.READ)
+    def actions(self, page: PageRequest) -> Plan[ActionPage]:
+        yield from ()
+        return self._actions.page(page)
+
+    @operation(Effect.WRITE)
+    def prune_actions(self, keep: float, limit: int) -> Plan[int]:
+        yield from ()
+        return self._actions.prune(keep, limit, self.clock.now_us())
 
     # Upkeep.
 

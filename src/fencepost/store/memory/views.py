@@ -98,7 +98,14 @@ def claimed_job_of(record: Record, lease_ttl: float) -> ClaimedJob:
         checkpoint=record.checkpoint,
         flow=record.flow,
         has_dependencies=record.waits is not None,
+        waited=_waited(record),
     )
+
+
+def _waited(record: Record) -> float:
+    """Return for how many seconds a job had been claimable when it was claimed."""
+    assert record.scheduled_at is not None and record.started_at is not None
+    return max(record.started_at - record.scheduled_at, 0) / 1e6
 
 
 def attempt_of(

@@ -54,6 +54,7 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     max_attempts: int
     attempt: int
     version: int
+    waited: float
     payload: msgspec.Raw
     particulars: _Particulars | None = None
     flow: str | None = None
@@ -64,6 +65,7 @@ class _Answer(msgspec.Struct):
     todo: str | None = None
     now: int = 0
     promoted: int = 0
+    held: int = 0
     jobs: list[tuple[int, list[_Leased]]] = []
     order: list[int] | None = None
     wait: float | None = None
@@ -100,6 +102,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         recovered=recovered,
         expired=expired,
         promoted=answer.promoted,
+        held=answer.held,
         corrupt=corrupt,
         wait=max(min(waits), 0.0) if waits else None,
     )
@@ -209,6 +212,7 @@ class _Reader:
                 policy=policy,
                 flow=row.flow,
                 has_dependencies=row.has_dependencies,
+                waited=row.waited,
             )
         payload = bytes(row.payload)
         return ClaimedJob(
@@ -234,6 +238,7 @@ class _Reader:
             else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
             flow=row.flow,
             has_dependencies=row.has_dependencies,
+            waited=row.waited,
         )
 
     def _expires_at(self, lease_ttl: float) -> datetime:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from fencepost.core.concurrency import check_max_running
 from fencepost.core.dependencies import Mode
 from fencepost.core.dependents import Parent, judge
 from fencepost.core.ids import id_text
@@ -472,9 +473,7 @@ def limit(scope: Scope, name: str, max_running: int | None) -> Plan[None]:
     """Bound how many jobs of a queue or of the whole store run at once."""
     if scope is Scope.TYPE:
         raise ConfigurationError("limits are for a queue or the whole app, not for a type")
-    is_count = isinstance(max_running, int) and not isinstance(max_running, bool)
-    if max_running is not None and not (is_count and max_running >= 1):
-        raise ConfigurationError(f"max_running must be 1 or more, or None; got {max_running!r}")
+    check_max_running(max_running)
     key = "" if scope is Scope.APP else name
     if max_running is None:
         yield Statement(CLEAR_LIMIT, (scope.value, key), alone=True)

@@ -1,9 +1,10 @@
--- Three roles for Fencepost in this database. Run it with psql as a superuser, or as whoever may
+-- Four roles for Fencepost in this database. Run it with psql as a superuser, or as whoever may
 -- create roles and owns the database; to run it again changes nothing.
 --
 --   fencepost_owner     owns the schema: `fencepost migrate`
---   fencepost_runtime   callers, workers, dashboard: all that they do, no change to the schema
---   fencepost_readonly  reports: looks at everything (payloads too), changes nothing
+--   fencepost_runtime   callers, workers: all that they do, no change to the schema
+--   fencepost_server    the same, and bearer tokens: `fencepost server`, `fencepost tokens`
+--   fencepost_readonly  reports: looks at all but tokens (at payloads too), changes nothing
 --
 -- None of them can log in yet. Either let one, or make a login role of yours a member:
 --
@@ -21,7 +22,9 @@ do $$
 declare
   name text;
 begin
-  foreach name in array array['fencepost_owner', 'fencepost_runtime', 'fencepost_readonly'] loop
+  foreach name in array array[
+    'fencepost_owner', 'fencepost_runtime', 'fencepost_server', 'fencepost_readonly'
+  ] loop
     if not exists (select from pg_roles where rolname = name) then
       execute format('create role %I nologin', name);
     end if;
@@ -31,6 +34,7 @@ begin
   if not pg_has_role(current_user, 'fencepost_owner', 'member') then
     execute format('grant fencepost_owner to %I', current_user);
   end if;
+  grant fencepost_runtime to fencepost_server;
   if not exists (select from pg_namespace where nspname = 'fencepost') then
     create schema fencepost;
   end if;
@@ -69,6 +73,17 @@ grant select on all tables in schema fencepost to fencepost_runtime, fencepost_r
 grant insert, update, delete on all tables in schema fencepost to fencepost_runtime;
 grant usage, select on all sequences in schema fencepost to fencepost_runtime;
 grant execute on all functions in schema fencepost to fencepost_runtime;
+
+-- Whoever can write a token lets themselves in, and a log that can be changed proves nothing. Who
+-- works needs neither. The migration that makes these tables does the same, should it come later.
+do $$
+begin
+  if to_regclass('fencepost.token') is not null then
+    revoke all on fencepost.token from fencepost_runtime, fencepost_readonly;
+    revoke update on fencepost.action from fencepost_runtime;
+    grant select, insert, update, delete on fencepost.token to fencepost_server;
+  end if;
+end $$;
 
 -- For what migrations will make.
 alter default privileges for role fencepost_owner in schema fencepost

@@ -11,16 +11,20 @@ from typing import Any, ClassVar, TypeVar
 import psycopg
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core.audit import Action
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
 from fencepost.core.outcome import Settlement
 from fencepost.core.rate import Rate
+from fencepost.core.token import TokenRecord
 from fencepost.core.why import Situation
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.postgres import (
+    access,
+    audit,
     callers,
     claiming,
     control,
@@ -52,6 +56,7 @@ from fencepost.store.postgres.wire import Session
 from fencepost.store.protocol import Listener, Store, Topic
 from fencepost.store.recording import new_jobs
 from fencepost.store.replies import (
+    ActionPage,
     CancelReply,
     Claim,
     DeadLetterPage,
@@ -344,6 +349,32 @@ class PostgresStore(Store):
     @operation(Effect.WRITE)
     def forget_cron(self, name: str) -> Plan[bool]:
         return crontab.forget(name)
+
+    # Tokens and the audit log.
+
+    @operation(Effect.WRITE)
+    def add_token(self, record: TokenRecord) -> Plan[None]:
+        return access.add(self._env, record)
+
+    @operation(Effect.READ)
+    def tokens(self) -> Plan[list[TokenRecord]]:
+        return access.tokens()
+
+    @operation(Effect.WRITE)
+    def revoke_token(self, token_id: str) -> Plan[bool]:
+        return access.revoke(self._env, token_id)
+
+    @operation(Effect.WRITE)
+    def record_action(self, action: Action) -> Plan[None]:
+        return audit.record(self._env, action)
+
+    @operation(Effect.READ)
+    def actions(self, page: PageRequest) -> Plan[ActionPage]:
+        return audit.actions(page)
+
+    @operation(Effect.WRITE)
+    def prune_actions(self, keep: float, limit: int) -> Plan[int]:
+        return audit.prune(self._env, keep, limit)
 
     # Upkeep.
 

@@ -15,6 +15,7 @@ import msgspec
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
 from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
+from fencepost.store.batches import held_among
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest, Scope
@@ -104,6 +105,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         recovered=recovered,
         expired=expired,
         promoted=len(promoted),
+        held=held_among(promoted),
         corrupt=corrupt,
         wait=_wait(ahead, lease_ends, opens_at, now),
     )

@@ -10,6 +10,7 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.ids import id_bytes, id_text
 from fencepost.core.instants import from_us, seconds_to_us, to_us
 from fencepost.core.job import EMPTY, NewJob
+from fencepost.store.pages import cut
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.recording import decode_jobs, encode_jobs, record_of
 from fencepost.store.replies import EventPage, EventReply
@@ -50,11 +51,9 @@ def events(name: str | None, page: PageRequest) -> Plan[EventPage]:
             conditions.append(condition)
             params.append(value)
     where = f" where {' and '.join(conditions)}" if conditions else ""
-    # One more than wanted tells whether there is a next page.
-    rows = yield Statement(PAGE.format(where=where), (*params, page.limit + 1))
-    has_more = len(rows) > page.limit
-    found = [_decode(row) for row in rows[: page.limit]]
-    return EventPage(found, rows[page.limit - 1][0] if has_more else None)
+    asked = Statement(PAGE.format(where=where), (*params, page.limit + 1))
+    rows, position = cut((yield asked), page.limit)
+    return EventPage([_decode(row) for row in rows], position)
 
 
 def prune(env: Env, keep: float, limit: int) -> Plan[int]:

@@ -35,6 +35,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "access",
             "callbacks",
             "cancelling",
             "claiming",
@@ -80,6 +81,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from fencepost.testing.conformance.access import TestAuditLog, TestTokens
 from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
@@ -135,6 +137,7 @@ from fencepost.testing.conformance.workers import TestLeading, TestWorkers
 
 __all__ = [
     "TestAttempts",
+    "TestAuditLog",
     "TestCallbacks",
     "TestCancelling",
     "TestClaiming",
@@ -186,6 +189,7 @@ __all__ = [
     "TestSettling",
     "TestSituations",
     "TestSpawning",
+    "TestTokens",
     "TestTurns",
     "TestViews",
     "TestWaiting",

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from fencepost.core.dependencies import Dependencies
 from fencepost.core.idempotency import Key
 from fencepost.core.ids import attempt_id
 from fencepost.core.job import Body, ClaimedJob, Lease, Ownership, Progress
@@ -48,6 +49,29 @@ class TestClaiming:
             tags={"a": "b"},
             correlation_id="c",
         )
+
+    def test_a_claim_says_for_how_long_the_job_had_been_claimable(self, h: Harness) -> None:
+        """S1-100, S4-12: by the store's clock; delay, backoff and what it waited for count not."""
+        h.submit(delay=10.0)
+        h.advance(12.0)
+        claimed = h.take()
+        assert claimed.waited == 0.0  # nobody had made it claimable before the claim did
+        h.release(claimed)
+        h.advance(2.5)
+        claimed = h.take()
+        assert claimed.waited == 2.5
+        h.fail(claimed, retry_after=7.0)
+        h.advance(7.0)
+        h.run(h.store.promote(10))
+        h.advance(0.25)
+        claimed = h.take()
+        assert claimed.waited == 0.25
+        after = h.submit(after=Dependencies((claimed.id,)))
+        h.advance(3.0)
+        h.succeed(claimed)
+        h.advance(1.5)
+        claimed = h.take()
+        assert (claimed.id, claimed.waited) == (after, 1.5)
 
     def test_a_claim_is_seen_on_the_job(self, h: Harness) -> None:
         """S0-25, S0-29, S0-39, S1-15, S1-23, S1-56, S1-98, S1-100, S1-102, S2-2, S2-4, S2-5."""

@@ -139,7 +139,7 @@ class TestLimits:
 
     @pytest.mark.parametrize(
         ("scope", "max_running"),
-        [(Scope.APP, 0), (Scope.QUEUE, 0), (Scope.QUEUE, -1), (Scope.TYPE, 3)],
+        [(Scope.APP, 0), (Scope.APP, 10**30), (Scope.QUEUE, 0), (Scope.QUEUE, -1), (Scope.TYPE, 3)],
     )
     def test_a_limit_that_makes_no_sense_is_refused(
         self, h: Harness, scope: Scope, max_running: int

@@ -325,6 +325,44 @@ create unique index event_id on fencepost.event(id);
 create index event_name on fencepost.event(name, seq);
 create index event_sent on fencepost.event(sent_at, seq);
 
+-- What is kept of bearer tokens; a digest lets nobody in.
+create table fencepost.token(
+  id text primary key,
+  name text not null,
+  digest bytea not null,
+  roles text not null,
+  queues text,
+  rate double precision,
+  created_at timestamptz not null,
+  expires_at timestamptz,
+  revoked_at timestamptz
+);
+
+-- Who did what; only ever appended to, and cut off at its old end.
+create table fencepost.action(
+  seq bigint generated always as identity primary key,
+  id uuid not null unique,
+  at timestamptz not null,
+  principal_id text,
+  principal text not null,
+  action text not null,
+  target text not null,
+  detail text not null,
+  request_id text,
+  status integer
+);
+create index action_at on fencepost.action(at, seq);
+
+-- What roles.sql grants on all tables is too much for these two, wherever it was run before.
+do $$
+begin
+  if exists (select from pg_roles where rolname = 'fencepost_server') then
+    revoke all on fencepost.token from fencepost_runtime, fencepost_readonly;
+    revoke update on fencepost.action from fencepost_runtime;
+    grant select, insert, update, delete on fencepost.token to fencepost_server;
+  end if;
+end $$;
+
 -- next_tick is the first that was not fired: what is past of it was missed.
 create table fencepost.cron(
   name text primary key,
@@ -872,7 +910,7 @@ begin
     )) returning run_at, seq, scheduled_at, attempt + 1 as attempt, version + 1 as version
   ), chosen as materialized (
     select taken.*, job.id, job.policy, job.max_attempts, job.encoding, job.payload,
-      job.payload_bytes, job.key, job.tags, job.correlation_id, job.flow, job.mode,
+      job.payload_bytes, job.key, job.tags, job.correlation_id, job.flow, job.mode, job.created_at,
       case when has_own_ttls then coalesce(
         (select lease_ttl from fencepost.policy where policy.policy = job.policy), p_ttl)
       else p_ttl end as ttl
@@ -890,7 +928,9 @@ begin
   )
   select coalesce(string_agg(
     '[' || seq || ',"' || id || '",' || policy || ',' || max_attempts || ',' || attempt || ','
-    || version || ',' || coalesce(payload, 'null')
+    || version || ','
+    || greatest(date_part('epoch', t - coalesce(scheduled_at, created_at)), 0) || ','
+    || coalesce(payload, 'null')
     || case when version = 1 and payload is not null and key is null and tags is null
          and correlation_id is null then case when flow is null and mode is null then '' else ',null' end
        else ',' || fencepost.particulars(seq, version, encoding, payload_bytes, key, tags,
@@ -924,7 +964,7 @@ begin
 end $$;
 
 -- One answer to a claim, as JSON: {"todo": …} when something else must come first, or
--- {"now": …, "jobs": [[lane, [job, …]], …], "order": [seq, …] or null, "promoted": n, "wait": …}.
+-- {"now": …, "jobs": [[lane, [job, …]], …], "order": [seq, …] or null, "promoted": n, "held": n, "wait": …}.
 -- p_lanes are the lanes to serve, by queue and then by priority; p_queues says which queue each
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
@@ -941,6 +981,7 @@ declare
   m fencepost.pulse;
   ahead record;
   v_promoted integer := 0;
+  v_held integer := 0;
   v_limit integer := p_limit;
   v_rooms integer[];
   v_paused integer[];
@@ -990,7 +1031,8 @@ begin
     return '{"todo":"expire"}';
   end if;
   if ahead.run_at <= t then
-    v_promoted := json_array_length(fencepost.promote(t, p_promote));
+    select count(*), count(*) filter (where move ->> 3 = '0') into v_promoted, v_held
+    from json_array_elements(fencepost.promote(t, p_promote)) as move;
     ahead.run_at := (select min(run_at) from fencepost.delayed where run_at >= m.due_mark);
   end if;
   if ahead.has_touched then
@@ -1113,7 +1155,7 @@ begin
     );
   end if;
   return '{"now":' || (extract(epoch from t) * 1000000)::bigint
-    || ',"promoted":' || v_promoted || ',"jobs":[' || v_jobs || ']'
+    || ',"promoted":' || v_promoted || ',"held":' || v_held || ',"jobs":[' || v_jobs || ']'
     || ',"order":' || coalesce(array_to_json(v_seqs)::text, 'null')
     || ',"wait":' || coalesce(
       extract(epoch from least(ahead.run_at, ahead.expires_at, v_opens_at) - t)::text, 'null')

@@ -211,3 +211,32 @@ create table crons(
   declared_at integer not null,
   changed_at integer not null
 ) without rowid;
+
+-- What is kept of bearer tokens; a digest lets nobody in.
+create table tokens(
+  id text primary key,
+  name text not null,
+  digest blob not null,
+  roles text not null,
+  queues text,
+  rate real,
+  created_at integer not null,
+  expires_at integer,
+  revoked_at integer
+) without rowid;
+
+-- Who did what; only ever appended to, and cut off at its old end.
+create table actions(
+  seq integer primary key,
+  id text not null unique,
+  at integer not null,
+  principal_id text,
+  principal text not null,
+  action text not null,
+  target text not null,
+  detail text not null,
+  request_id text,
+  status integer
+);
+
+create index actions_at on actions(at);

@@ -1,0 +1,130 @@
+"""The HTTP API under fuzz: schemathesis asks a running server whatever its document allows.
+
+No answer may be a server error, and none may be outside of the document: its status, its headers,
+its media type and its body are held against it, and what the document forbids must be refused.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import msgspec
+from tests.http.serving import serving
+
+from fencepost import App
+from fencepost.http.operations import claims, jobs
+
+WAIT_MAX = 0.05
+"""A fuzzer that asks to wait for a job is not to be waited for."""
+SETTINGS = """
+[checks]
+# A schema has no words for some rules (a job waits for jobs that exist, a name is printable): what
+# the document allows may be refused, with a 422 that is in the document.
+positive_data_acceptance.enabled = false
+# No header is required but the token, which has a check of its own.
+missing_required_header.enabled = false
+# Nothing that can be deleted is gone at once: a job stays, and so does the name of a cron.
+use_after_free.enabled = false
+ensure_resource_availability.enabled = false
+
+# Of a batch, what is wrong with one is said of that one, and the others are not refused for it.
+[[operations]]
+include-path-regex = "^/v1/(jobs/batch|leases/.*)$"
+checks.negative_data_rejection.enabled = false
+checks.positive_data_acceptance.enabled = false
+checks.missing_required_header.enabled = false
+checks.use_after_free.enabled = false
+checks.ensure_resource_availability.enabled = false
+"""
+PATIENCE = 60.0
+"""How much longer than it should the fuzzer may take."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A server, and what opens it."""
+
+    url: str
+    token: str
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What the fuzzer has to say."""
+
+    is_clean: bool
+    text: str
+
+
+def make_app(url: str) -> App:
+    """Return an app, and fill its store, with something of everything that the API is about."""
+    app = App(url)
+
+    @app.task(queue="sums")
+    def add(a: int, b: int = 0) -> int:
+        return a + b
+
+    @app.task
+    def clean_up() -> None: ...
+
+    @app.event("user.*").on
+    def greet(user_id: int) -> None: ...
+
+    @app.cron("0 3 * * *", name="nightly")
+    def nightly() -> None: ...
+
+    add.submit(1)
+    add.submit(2, b=3)
+    clean_up.using(delay=3600).submit()
+    clean_up.using(key="once").submit().cancel()
+    return app
+
+
+@contextmanager
+def fuzzed_server(url: str) -> Iterator[Target]:
+    """Serve such an app on loopback, and yield where."""
+    with (
+        mock.patch.object(claims, "HTTP_WAIT_MAX", WAIT_MAX),
+        mock.patch.object(jobs, "HTTP_WAIT_MAX", WAIT_MAX),
+        make_app(url) as app,
+        serving(app, is_local=False) as server,
+    ):
+        token = app.tokens.create("fuzzer", roles="admin").text
+        yield Target(server.url, token)
+
+
+def fuzz(
+    target: Target,
+    *,
+    seed: int,
+    examples: int,
+    seconds: float | None = None,
+    phases: str = "examples,coverage,fuzzing,stateful",
+    folder: Path,
+) -> Findings:
+    """Let the fuzzer at a server; with *seconds*, until they are over."""
+    (folder / "schemathesis.toml").write_text(SETTINGS)
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "run",
+            f"{target.url}/openapi.json",
+            "--no-color",
+        ),
+        *("--no-color", "--url", target.url, "--phases", phases),
+        *("--seed", str(seed), "--max-examples", str(examples)),
+        *("--generation-database", "none", "--continue-on-failure", "--warnings", "off"),
+        *("--suppress-health-check", "all", "--header", f"Authorization: Bearer {target.token}"),
+    ]
+    if seconds is not None:
+        command += ["--max-time", str(max(1, round(seconds)))]
+    limit = None if seconds is None else seconds + PATIENCE
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=limit
+    )
+    return Findings(done.returncode == 0, done.stdout + done.stderr)

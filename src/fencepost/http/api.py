@@ -1,0 +1,100 @@
+"""The API as one ASGI application, made of the route table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.routing import Route as StarletteRoute
+
+from fencepost.app.auditing import Auditor
+from fencepost.core.ids import id_text
+from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX
+from fencepost.core.token import Principal
+from fencepost.http.authentication import Authenticator
+from fencepost.http.endpoint import Endpoint, refusal
+from fencepost.http.operations.claims import Roll
+from fencepost.http.problems import HttpError
+from fencepost.http.reading import request_id_of
+from fencepost.http.route import Route
+
+if TYPE_CHECKING:
+    from fencepost.app import App
+
+
+class Api:
+    """What the routes of one server share."""
+
+    def __init__(self, app: App, *, is_local: bool = False) -> None:
+        self.app = app
+        self.is_local = is_local
+        """True when only this machine can ask: then no token is needed as long as none is made."""
+        self.is_stopping = False
+        self.auditor = Auditor(app.session)
+        self.roll = Roll()
+        self._authenticator = Authenticator(app.session, is_local=is_local)
+
+    async def identify(self, scope: Any) -> Principal:
+        """Return who asks, or raise."""
+        return await self._authenticator.admit(scope["headers"])
+
+    def body_max(self, route: Route) -> int:
+        """Return how large a body may be; one with a payload as large as the app allows those."""
+        if route.body_max <= HTTP_BODY_MAX:
+            return route.body_max
+        # In base64, a payload takes four bytes for three.
+        payload = self.app.session.max_payload * 4 // 3 + HTTP_BODY_MAX
+        return max(payload, HTTP_BATCH_BYTES_MAX) if route.is_batch else payload
+
+
+def asgi(app: App, *, is_local: bool = False) -> Starlette:
+    """Return the API of *app*, to be served or mounted."""
+    from fencepost.http.routes import ROUTES
+
+    api = Api(app, is_local=is_local)
+    served = Starlette(
+        routes=[
+            StarletteRoute(route.path, Endpoint(route, api), methods=[route.method])
+            for route in ROUTES
+        ],
+        exception_handlers={HTTPException: _refused},
+    )
+    served.state.api = api
+    served.router.redirect_slashes = False
+    return served
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Answer for paths that there are none of, and methods that a path has not."""
+    assert isinstance(error, HTTPException)
+    codes = {404: "not_found", 405: "method_not_allowed"}
+    details = {404: "there is nothing at this path; /openapi.json lists what there is"}
+    problem = HttpError(
+        details.get(error.status_code, error.detail),
+        status=error.status_code,
+        code=codes.get(error.status_code, "invalid_request"),
+        headers={"allow": _methods(request)} if error.status_code == 405 else None,
+    )
+    clock = request.app.state.api.app.session.clock
+    request_id = request_id_of(request.scope) or id_text(clock.new_id())
+    reply = refusal(problem, request_id)
+    from fencepost.http.endpoint import _encode
+
+    return Response(
+        _encode(reply.body),
+        reply.status,
+        {**reply.headers, "x-request-id": request_id},
+        reply.media_type,
+    )
+
+
+def _methods(request: Request) -> str:
+    """Return what can be done at a path, by all of its routes: Starlette knows of one at a time."""
+    routes = [route for route in request.app.routes if isinstance(route, StarletteRoute)]
+    path = next(route.path for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    methods = {each for route in routes if route.path == path for each in route.methods or ()}
+    return ", ".join(sorted(methods))

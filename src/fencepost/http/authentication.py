@@ -1,0 +1,90 @@
+"""Who asks: the bearer tokens of the store, read now and then, and one bucket of requests each."""
+
+from __future__ import annotations
+
+from fencepost.app.session import Session
+from fencepost.core.bucket import Bucket
+from fencepost.core.limits import TOKEN_CACHE_SECONDS, TOKEN_LOOK_SECONDS, TOKENS_MAX
+from fencepost.core.token import Principal, TokenRecord, id_in, verify
+from fencepost.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
+from fencepost.http.access import MAKE, Headers, check_local, values
+from fencepost.http.token_cache import TokenCache
+from fencepost.observe import names
+
+MISSING = f"send a token: `Authorization: Bearer fp_…`; to make one: {MAKE}"
+
+
+class Authenticator:
+    """Tells who a request comes from; one for each server process.
+
+    With *is_local*, everybody is let in as long as the store has no token at all: only this machine
+    can ask. One that was revoked counts too, so that to revoke the last one opens nothing.
+    """
+
+    def __init__(self, session: Session, *, is_local: bool = False) -> None:
+        self._clock = session.clock
+        self._counters = session.counters
+        self._is_local = is_local
+        self._tokens = TokenCache(session)
+        self._buckets: dict[str, Bucket] = {}
+
+    async def admit(self, headers: Headers) -> Principal:
+        """Return who sent a request with these headers, or raise.
+
+        Raises UnauthenticatedError, ForbiddenError, TooManyRequestsError, or StoreUnavailableError
+        when nobody can be told from anybody.
+        """
+        given = values(headers, b"authorization")
+        try:
+            principal = await self.identify(given[0] if len(given) == 1 else None)
+            if principal.token_id is None:
+                check_local(headers)
+        except (UnauthenticatedError, ForbiddenError, TooManyRequestsError) as error:
+            self._counters.add(names.ACCESS_REFUSED, code=error.code)
+            raise
+        return principal
+
+    async def identify(self, authorization: str | None) -> Principal:
+        """Return whose token an ``Authorization`` header holds, or raise.
+
+        Whoever is told to be local has yet to be looked at: ``check_local``.
+        """
+        tokens = await self._tokens.read(TOKEN_CACHE_SECONDS)
+        if self._is_local and not tokens:
+            return Principal.local()
+        presented = _bearer(authorization)
+        if presented is None:
+            raise UnauthenticatedError(MISSING)
+        record = await self._find(presented, tokens)
+        if not verify(presented, record, self._clock.now()):
+            raise UnauthenticatedError
+        assert record is not None
+        self._count(record)
+        return Principal.of(record)
+
+    async def _find(self, presented: str, tokens: dict[str, TokenRecord]) -> TokenRecord | None:
+        """Return the token that is meant; one that was just made is looked for once more."""
+        token_id = id_in(presented)
+        if token_id is None:
+            return None
+        if token_id not in tokens:
+            tokens = await self._tokens.read(TOKEN_LOOK_SECONDS)
+        return tokens.get(token_id)
+
+    def _count(self, record: TokenRecord) -> None:
+        """Take one request from a token's bucket, or raise TooManyRequestsError."""
+        if record.rate is None:
+            return
+        if len(self._buckets) > TOKENS_MAX:
+            self._buckets.clear()  # of tokens long gone, too: the others get a second's worth
+        now = self._clock.monotonic()
+        bucket = self._buckets.get(record.id) or Bucket.full(record.rate, now)
+        self._buckets[record.id], wait = bucket.take(record.rate, now)
+        if wait:
+            raise TooManyRequestsError(wait)
+
+
+def _bearer(authorization: str | None) -> str | None:
+    """Return the token in a header, whatever it is; None if there is none."""
+    scheme, _, token = (authorization or "").strip().partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None

@@ -1,0 +1,66 @@
+"""One request on its way through: what was asked, by whom; and what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from fencepost.app.session import Session
+    from fencepost.core.token import Principal
+    from fencepost.http.api import Api
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A request that says nothing more."""
+
+
+class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
+    """A request that has been read and allowed."""
+
+    api: Api
+    principal: Principal
+    request_id: str
+    path: dict[str, str]
+    query: Q
+    body: B
+    is_gone: Callable[[], bool]
+    """Tells whether whoever asked has hung up; after ``listen`` was called."""
+    listen: Callable[[], None]
+    headers: dict[str, str] = {}
+    """Those that the route says it reads."""
+    detail: dict[str, Any] = {}
+    """What the operation adds to the audit log; never a payload."""
+
+    def is_off(self) -> bool:
+        """Tell whether there is no use in waiting on: nobody listens, or the server stops."""
+        return self.api.is_stopping or self.is_gone()
+
+    @property
+    def session(self) -> Session:
+        return self.api.app.session
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer."""
+
+    body: Any
+    """A struct; bytes, which are sent as they are; or None, and there is no body."""
+    status: int = 200
+    headers: dict[str, str] = {}
+    media_type: str = "application/json"
+
+
+class Streamed(msgspec.Struct, frozen=True):
+    """An answer that goes on until one side has had enough."""
+
+    parts: AsyncIterator[bytes]
+    media_type: str
+
+
+Operation = Callable[[Call[Any, Any]], Awaitable[Reply | Streamed]]

@@ -1,0 +1,236 @@
+"""A route as an ASGI application: who asks, may they, what do they want, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from fencepost.core.audit import Action, bounded
+from fencepost.core.ids import id_text
+from fencepost.core.token import Principal
+from fencepost.errors import FencepostError, ForbiddenError, UnauthenticatedError
+from fencepost.http import problems
+from fencepost.http.call import Call, Nothing, Reply, Streamed
+from fencepost.http.problems import HttpError, problem_of, retry_after_of
+from fencepost.http.reading import (
+    Inbox,
+    check_announced,
+    check_media_type,
+    header,
+    readers,
+    request_id_of,
+)
+from fencepost.http.route import Route
+from fencepost.observe import names
+from fencepost.observe.log import log
+
+if TYPE_CHECKING:
+    from fencepost.http.api import Api
+
+_encode = msgspec.json.Encoder().encode
+_NOTHING = Nothing()
+
+FIXED_HEADERS = [
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+class Endpoint:
+    """Answers the requests of one route."""
+
+    def __init__(self, route: Route, api: Api) -> None:
+        self.route = route
+        self._api = api
+        self._query, self._body = readers(route)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        clock = self._api.app.session.clock
+        start = clock.monotonic()
+        request_id = request_id_of(scope) or id_text(clock.new_id())
+        inbox = Inbox(receive)
+        principal: Principal | None = None
+        call: Call[Any, Any] | None = None
+        action: Action | None = None
+        try:
+            principal = await self._allowed(scope)
+            call = await self._read(scope, inbox, principal, request_id)
+            action = self._begin(call)
+            reply = await self.route.operation(call)
+        except FencepostError as error:
+            reply = refusal(error, request_id)
+        except Exception as error:  # noqa: BLE001 - the edge: a bug of ours must not hang a caller
+            reply = self._bug(error, request_id)
+        finally:
+            inbox.close()
+        try:
+            if call is not None and action is not None:
+                ended = replace(action, detail=bounded(call.detail))
+                await self._api.auditor.end(ended, _status(reply))
+            await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
+        finally:
+            self._note(scope, principal, reply, request_id, clock.monotonic() - start)
+
+    async def _allowed(self, scope: Any) -> Principal:
+        """Return who asks, or raise if they are nobody, or may not."""
+        route = self.route
+        if not route.roles:
+            return _ANYBODY
+        principal = await self._api.identify(scope)
+        if not any(principal.may(role) for role in route.roles):
+            wanted = " or ".join(route.roles)
+            raise ForbiddenError(
+                f"this needs the role {wanted}, which the token {principal.name!r} has not; "
+                f"make another with: fencepost tokens create NAME --role {route.roles[0]}"
+            )
+        if route.is_store_wide and principal.queues is not None:
+            raise ForbiddenError(
+                f"this concerns all queues, and the token {principal.name!r} is for "
+                f"{', '.join(sorted(principal.queues))} alone"
+            )
+        return principal
+
+    def _begin(self, call: Call[Any, Any]) -> Action | None:
+        """Log an operator's action before it is tried."""
+        if self.route.action is None:
+            return None
+        return self._api.auditor.begin(
+            call.principal,
+            self.route.action,
+            target=call.path.get("id") or call.path.get("name") or "",
+            request_id=call.request_id,
+        )
+
+    async def _read(
+        self, scope: Any, inbox: Inbox, principal: Principal, request_id: str
+    ) -> Call[Any, Any]:
+        return Call(
+            api=self._api,
+            principal=principal,
+            request_id=request_id,
+            path=scope.get("path_params", {}),
+            query=self._query.read(scope["query_string"]),
+            body=await self._read_body(scope, inbox),
+            is_gone=inbox.is_gone,
+            listen=inbox.listen,
+            headers={name: header(scope, name.encode()) or "" for name in self.route.headers},
+        )
+
+    async def _read_body(self, scope: Any, inbox: Inbox) -> Any:
+        limit = self._api.body_max(self.route)
+        check_announced(scope, limit)
+        data = await inbox.body(limit)
+        if self._body is None:
+            if data.strip():
+                raise HttpError("this takes no body", status=422)
+            return _NOTHING
+        if not data and self.route.is_body_optional:
+            return self._body.read(b"{}")
+        check_media_type(scope)
+        return self._body.read(data)
+
+    def _bug(self, error: Exception, request_id: str) -> Reply:
+        log(
+            names.HTTP_ERROR,
+            level=logging.ERROR,
+            route=self.route.path,
+            request_id=request_id,
+            error=type(error).__qualname__,
+        )
+        # Its traceback, but not its text on the wire: that may hold anything.
+        logging.getLogger("fencepost").debug("traceback", exc_info=error)
+        unexpected = HttpError(
+            "something went wrong that should not have; the server's log has it by request id",
+            status=500,
+            code="internal_error",
+        )
+        return refusal(unexpected, request_id)
+
+    def _note(
+        self,
+        scope: Any,
+        principal: Principal | None,
+        reply: Reply | Streamed,
+        request_id: str,
+        seconds: float,
+    ) -> None:
+        status = _status(reply)
+        counters = self._api.app.session.counters
+        counters.add(names.HTTP_REQUEST, route=self.route.path, status=str(status))
+        counters.add(names.HTTP_REQUEST_SECONDS, seconds, route=self.route.path)
+        log(
+            names.HTTP_REQUEST,
+            level=logging.WARNING if status >= 500 else logging.DEBUG,
+            method=scope["method"],
+            route=self.route.path,
+            status=status,
+            seconds=seconds,
+            token=None if principal is None else principal.token_id,
+            request_id=request_id,
+        )
+
+
+_ANYBODY = Principal(name="anybody", roles=frozenset())
+
+
+def _status(reply: Reply | Streamed) -> int:
+    return 200 if isinstance(reply, Streamed) else reply.status
+
+
+def refusal(error: FencepostError, request_id: str) -> Reply:
+    """Return the answer that tells of *error*."""
+    problem = problem_of(error, request_id)
+    headers = dict(getattr(error, "headers", {}))
+    if isinstance(error, UnauthenticatedError):
+        headers["www-authenticate"] = error.challenge
+    wait = retry_after_of(error)
+    if wait is not None:
+        headers["retry-after"] = str(max(1, math.ceil(wait)))
+    return Reply(problem, problem.status, headers, problems.MEDIA_TYPE)
+
+
+async def respond(
+    send: Any, reply: Reply | Streamed, request_id: str, *, is_head: bool = False
+) -> None:
+    """Send *reply*."""
+    if isinstance(reply, Streamed):
+        await _stream(send, reply, request_id)
+        return
+    match reply.body:
+        case None:
+            data = b""
+        case bytes() as data:
+            pass
+        case body:
+            data = _encode(body)
+    headers = [
+        (b"content-length", str(len(data)).encode()),
+        *_headers(reply.media_type if reply.body is not None else None, request_id),
+        *(
+            (name.encode(), value.encode("latin-1", "replace"))
+            for name, value in reply.headers.items()
+        ),
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if is_head else data})
+
+
+def _headers(media_type: str | None, request_id: str) -> list[tuple[bytes, bytes]]:
+    named = [] if media_type is None else [(b"content-type", media_type.encode())]
+    return [*named, (b"x-request-id", request_id.encode()), *FIXED_HEADERS]
+
+
+async def _stream(send: Any, reply: Streamed, request_id: str) -> None:
+    headers = _headers(reply.media_type, request_id)
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    try:
+        async for part in reply.parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    except asyncio.CancelledError:
+        return  # whoever listened has gone
+    await send({"type": "http.response.body", "body": b""})

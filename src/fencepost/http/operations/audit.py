@@ -1,0 +1,31 @@
+"""The log of what operators did, for whoever may read it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fencepost.app.audit import list_page
+from fencepost.core.audit import Action
+from fencepost.core.limits import PAGE_DEFAULT
+from fencepost.http.call import Call, Nothing, Reply
+
+
+class ActionQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """From where on."""
+
+    after: str | None = None
+    limit: int = PAGE_DEFAULT
+
+
+class ActionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators did, newest first, and where the next page begins."""
+
+    actions: list[Action]
+    next: str | None
+
+
+async def list_actions(call: Call[Nothing, ActionQuery]) -> Reply:
+    """Return a page of the audit log, newest first."""
+    query = call.query
+    page = await call.session.run_async(list_page(call.session, query.after, query.limit))
+    return Reply(ActionPage(actions=page.actions, next=page.next))

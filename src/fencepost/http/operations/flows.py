@@ -1,0 +1,101 @@
+"""Flows: jobs that are submitted together and wait for each other."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from fencepost.app import flow_scripts as scripts
+from fencepost.app.flows import new_flow, prepare
+from fencepost.app.job import naming_existing_async
+from fencepost.app.session import accepted
+from fencepost.core.job import Job
+from fencepost.errors import FlowNotFoundError
+from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.submission import prepare as prepare_job
+from fencepost.store.replies import Duplicate
+from fencepost.wire.jobs import Accepted, JobSummary, Submission, summary_of
+from fencepost.wire.terms import NodeName
+
+
+class FlowBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Jobs by name; ``after`` and ``after_any`` name others of the flow, or stored jobs by id."""
+
+    nodes: Annotated[dict[NodeName, Submission], Meta(extra_json_schema={"minProperties": 1})]
+
+
+class SubmittedFlow(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow that is stored."""
+
+    id: str
+    jobs: dict[str, Accepted]
+    """Each behind those that it waits for."""
+
+
+class FlowView(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow as it stands."""
+
+    id: str
+    jobs: dict[str, JobSummary]
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many jobs it concerned."""
+
+    count: int
+
+
+async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
+    """Store all jobs of a flow or none, in one transaction."""
+    session = call.session
+    nodes = {
+        name: prepare_job(session, each, call.principal) for name, each in call.body.nodes.items()
+    }
+    flow_id, jobs = new_flow(session, prepare(nodes))
+    async with naming_existing_async(session):
+        replies = [accepted(reply) for reply in await session.submit_all_async(jobs)]
+    stored = {
+        str(job.node): Accepted(
+            id=reply.job_id,
+            type=reply.type,
+            state=reply.state,
+            duplicate=isinstance(reply, Duplicate),
+        )
+        for job, reply in zip(jobs, replies, strict=True)
+    }
+    location = {"location": f"/v1/flows/{flow_id}"}
+    return Reply(SubmittedFlow(id=flow_id, jobs=stored), 201, location)
+
+
+async def _look(call: Call[Any, Any]) -> dict[str, Job]:
+    """Return the jobs of the flow at the path, if the token reaches all of them."""
+    flow_id = call.path["id"]
+    jobs = await call.session.run_async(scripts.get(call.session, flow_id))
+    if not all(call.principal.may_use(job.queue) for job in jobs.values()):
+        raise FlowNotFoundError(flow_id)
+    return jobs
+
+
+async def get_flow(call: Call[Nothing, Nothing]) -> Reply:
+    """Return the jobs of a flow by name."""
+    jobs = await _look(call)
+    views = {name: summary_of(job) for name, job in jobs.items()}
+    return Reply(FlowView(id=call.path["id"], jobs=views))
+
+
+async def cancel_flow(call: Call[Nothing, Nothing]) -> Reply:
+    """Cancel whatever of a flow has not ended."""
+    await _look(call)
+    count = await call.session.run_async(scripts.cancel(call.session, call.path["id"]))
+    call.detail["count"] = count
+    return Reply(Count(count))
+
+
+async def retry_flow(call: Call[Nothing, Nothing]) -> Reply:
+    """Run again what failed or was cancelled, in order."""
+    await _look(call)
+    count = await call.session.run_async(scripts.retry(call.session, call.path["id"]))
+    call.detail["count"] = count
+    return Reply(Count(count))

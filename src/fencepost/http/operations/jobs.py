@@ -1,0 +1,327 @@
+"""Looking at jobs and steering them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from fencepost.app import job_scripts as scripts
+from fencepost.app.job import naming_existing_async
+from fencepost.app.jobs import cancel as cancel_script
+from fencepost.app.jobs import count as count_script
+from fencepost.app.jobs import find as find_script
+from fencepost.core.duration import parse_duration
+from fencepost.core.filter import JobFilter, make_filter
+from fencepost.core.history import Change
+from fencepost.core.job import Attempt, Job
+from fencepost.core.lifecycle import COARSE, State
+from fencepost.core.limits import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
+from fencepost.core.readable import readable
+from fencepost.core.token import Principal
+from fencepost.core.why import Reason
+from fencepost.errors import ForbiddenError, JobNotFoundError
+from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.problems import HttpError
+from fencepost.http.submission import check_queue_allowed
+from fencepost.wire.bodies import Base64, Json, show
+from fencepost.wire.jobs import JobPage, summary_of, view_of
+from fencepost.wire.terms import (
+    CorrelationId,
+    Duration,
+    PageLimit,
+    PriorityName,
+    PriorityNumber,
+    QueueName,
+    Tags,
+    TypeName,
+)
+
+UNSET = msgspec.UNSET
+
+StateName = Annotated[str, Meta(extra_json_schema={"enum": sorted({*State, *COARSE.values()})})]
+TagText = Annotated[str, Meta(extra_json_schema={"pattern": "^[^:]+:."})]
+
+
+class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Conditions, all of which a job must meet; and a page of those that do."""
+
+    state: list[StateName] = []
+    """Any of these; ``in_flight`` and ``succeeded`` are other words for states."""
+    type: TypeName | None = None
+    queue: QueueName | None = None
+    tag: list[TagText] = []
+    """``name:value`` each; the first colon divides them."""
+    correlation_id: CorrelationId | None = None
+    flow: CorrelationId | None = None
+    """The id of a flow."""
+    created_after: datetime | None = None
+    """Submitted at this time or later."""
+    created_before: datetime | None = None
+    """Submitted earlier than this."""
+    after: str | None = None
+    """The ``next`` of the page before."""
+    limit: PageLimit = PAGE_DEFAULT
+
+
+async def find_jobs(call: Call[Nothing, Search]) -> Reply:
+    """Return a page of jobs, newest first."""
+    query = call.query
+    filter = filter_of(call.principal, query)
+    page = await call.session.run_async(find_script(call.session, filter, query.after, query.limit))
+    return Reply(JobPage(jobs=[summary_of(job) for job in page], next=page.next))
+
+
+class CountQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Conditions by which jobs are counted anyway."""
+
+    state: list[str] = []
+    type: str | None = None
+    queue: str | None = None
+
+
+class JobCount(msgspec.Struct, frozen=True):
+    """How many jobs meet the conditions."""
+
+    count: int
+
+
+async def count_jobs(call: Call[Nothing, CountQuery]) -> Reply:
+    """Return how many jobs there are, from counters: no job is looked at."""
+    query = call.query
+    queue = queue_for(call.principal, query.queue)
+    filter = make_filter(state=query.state or None, type=query.type, queue=queue)
+    return Reply(JobCount(await call.session.run_async(count_script(call.session, filter))))
+
+
+def filter_of(principal: Principal, query: Any) -> JobFilter:
+    """Return the filter that *query* describes, within the queues that a token is for."""
+    return make_filter(
+        state=query.state or None,
+        type=query.type,
+        queue=queue_for(principal, query.queue),
+        tags=dict(_tag(text) for text in query.tag),
+        correlation_id=query.correlation_id,
+        flow=query.flow,
+        created_after=query.created_after,
+        created_before=query.created_before,
+    )
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise HttpError(f"write tag=name:value, got {text[:100]!r}", status=422)
+    return name, value
+
+
+def queue_for(principal: Principal, queue: str | None) -> str | None:
+    """Return the queue that a search is about; a token for one queue means that one."""
+    if queue is not None:
+        check_queue_allowed(principal, queue)
+        return queue
+    if principal.queues is None:
+        return None
+    if len(principal.queues) > 1:
+        names = ", ".join(sorted(principal.queues))
+        raise ForbiddenError(f"name a queue: the token {principal.name!r} is for {names}")
+    return min(principal.queues)
+
+
+async def look(call: Call[Any, Any]) -> Job:
+    """Return the job at the path, or raise JobNotFoundError; also for one out of reach."""
+    job_id = call.path["id"]
+    job = await call.session.run_async(scripts.get(call.session, job_id))
+    if not call.principal.may_use(job.queue):
+        raise JobNotFoundError(job_id)
+    return job
+
+
+async def get_job(call: Call[Nothing, Nothing]) -> Reply:
+    """Return all there is to see of a job."""
+    return Reply(view_of(await look(call)))
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """Every attempt, oldest first."""
+
+    attempts: list[Attempt]
+
+
+async def get_attempts(call: Call[Nothing, Nothing]) -> Reply:
+    """Return every attempt of a job."""
+    job = await look(call)
+    found = await call.session.run_async(scripts.attempts(call.session, job.id))
+    return Reply(Attempts([readable(attempt) for attempt in found]))
+
+
+class History(msgspec.Struct, frozen=True):
+    """The states that a job has been in, oldest first."""
+
+    history: list[Change]
+
+
+async def get_history(call: Call[Nothing, Nothing]) -> Reply:
+    """Return the states that a job has been in."""
+    job = await look(call)
+    return Reply(History(await call.session.run_async(scripts.history(call.session, job.id))))
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job ended, and what its handler returned."""
+
+    id: str
+    state: State
+    result: Json = UNSET
+    result_base64: Base64 = UNSET
+    result_encrypted: str | msgspec.UnsetType = UNSET
+
+
+async def get_result(call: Call[Nothing, Nothing]) -> Reply:
+    """Return the result of a job that has completed; 409 as long as there is none."""
+    job = await look(call)
+    if job.state is not State.COMPLETED:
+        raise scripts.no_result(job)
+    shown = show(job.result)
+    return Reply(
+        Result(
+            id=job.id,
+            state=job.state,
+            result=shown.json,
+            result_base64=shown.base64,
+            result_encrypted=shown.encrypted,
+        )
+    )
+
+
+class Reasons(msgspec.Struct, frozen=True):
+    """Why a job is where it is, what matters most first."""
+
+    reasons: list[Reason]
+
+
+async def explain_job(call: Call[Nothing, Nothing]) -> Reply:
+    """Say in words why a job is where it is."""
+    job = await look(call)
+    return Reply(Reasons(await call.session.run_async(scripts.why(call.session, job.id))))
+
+
+class Wait(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How long to wait at the most, as seconds or text such as ``10s``."""
+
+    timeout: str = f"{HTTP_WAIT_DEFAULT:g}s"
+
+
+async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
+    """Answer when the job has ended, or with the job as it is when the time is up.
+
+    So also when the server stops, which whoever waits can see: the job has not ended.
+    """
+    job = await look(call)
+    seconds = seconds_of(call.query.timeout, maximum=HTTP_WAIT_MAX)
+    if not job.state.is_terminal and seconds > 0:
+        call.listen()
+        job = await call.session.run_async(scripts.end(call.session, job.id, seconds, call.is_off))
+    return Reply(view_of(job))
+
+
+def seconds_of(text: str, *, maximum: float) -> float:
+    """Return a duration of a query, where a bare number means seconds."""
+    given: float | str = text
+    with suppress(ValueError):
+        given = float(text)
+    return parse_duration(given, name="timeout", maximum=maximum)
+
+
+# Steering.
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """How many jobs were cancelled; or, of a dry run, how many would be."""
+
+    count: int
+    dry_run: bool = False
+
+
+async def cancel_job(call: Call[Nothing, Nothing]) -> Reply:
+    """Cancel a job in whatever live state it is."""
+    job = await look(call)
+    await call.session.run_async(scripts.cancel(call.session, job.id))
+    return Reply(summary_of(await look(call)))
+
+
+class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Conditions, all of which a job must meet; at least one."""
+
+    state: list[StateName] = []
+    type: TypeName | None = None
+    queue: QueueName | None = None
+    tags: Tags = {}
+    correlation_id: CorrelationId | None = None
+    flow: CorrelationId | None = None
+    """The id of a flow."""
+    created_after: datetime | None = None
+    """Submitted at this time or later."""
+    created_before: datetime | None = None
+    """Submitted earlier than this."""
+    dry_run: bool = False
+    """Only count them."""
+
+    @property
+    def tag(self) -> list[str]:
+        """The tags as a query has them."""
+        return [f"{name}:{value}" for name, value in self.tags.items()]
+
+
+async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
+    """Cancel every live job that meets the conditions, and what waits for one of them."""
+    filter = filter_of(call.principal, call.body)
+    scripts.check_selective(filter)
+    if call.body.dry_run:
+        live = scripts.live_part(filter)
+        count = 0
+        if live is not None:
+            count = await call.session.run_async(count_script(call.session, live))
+        return Reply(Cancelled(count, dry_run=True))
+    count = await call.session.run_async(cancel_script(call.session, None, filter))
+    call.detail["count"] = count
+    return Reply(Cancelled(count))
+
+
+class RetryBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """How to run a job again."""
+
+    reset_attempts: bool = True
+    """Whether it has all of its attempts again."""
+    delay: Duration = 0.0
+    priority: PriorityNumber | PriorityName | None = None
+
+
+async def retry_job(call: Call[RetryBody, Nothing]) -> Reply:
+    """Run a failed or cancelled job again, under the same id."""
+    job, body = await look(call), call.body
+    async with naming_existing_async(call.session):
+        await call.session.run_async(
+            scripts.retry(call.session, job.id, body.reset_attempts, body.delay, body.priority)
+        )
+    return Reply(summary_of(await look(call)))
+
+
+class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What may be changed of a job; what is left out stays as it is."""
+
+    priority: PriorityNumber | PriorityName | None = None
+    tags: Tags | None = None
+    """All that it is to have: these take the place of those it has."""
+
+
+async def edit_job(call: Call[EditBody, Nothing]) -> Reply:
+    """Change the priority of a waiting job, or the tags of any."""
+    job, body = await look(call), call.body
+    edited = await call.session.run_async(
+        scripts.edit(call.session, job.id, body.priority, body.tags)
+    )
+    return Reply(summary_of(edited))

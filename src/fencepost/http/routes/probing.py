@@ -1,0 +1,38 @@
+"""Routes for whoever watches over the process."""
+
+from __future__ import annotations
+
+from fencepost.http.operations import document, probes
+from fencepost.http.route import Route
+from fencepost.http.routes.roles import ANYBODY
+
+ROUTES = [
+    Route(
+        method="GET",
+        path="/health/live",
+        operation=probes.live,
+        summary="Does the process run?",
+        tag="health",
+        roles=ANYBODY,
+        replies={200: probes.Health},
+    ),
+    Route(
+        method="GET",
+        path="/health/ready",
+        operation=probes.ready,
+        summary="Can it serve requests now?",
+        tag="health",
+        roles=ANYBODY,
+        replies={200: probes.Health},
+        errors=("not_ready",),
+    ),
+    Route(
+        method="GET",
+        path="/openapi.json",
+        operation=document.get_document,
+        summary="Read what this API is",
+        tag="health",
+        roles=ANYBODY,
+        replies={200: dict},
+    ),
+]

@@ -1,0 +1,117 @@
+"""The schemas of what is sent and answered, from the structs that read and write it.
+
+msgspec makes them of types and constraints. Added here: what is written below each field, and that
+a text is a time.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import cache
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from fencepost.wire.terms import REF
+
+Schema = dict[str, Any]
+
+
+class Schemas:
+    """The components of the document, and where to find each type among them."""
+
+    def __init__(self, kinds: Iterable[Any]) -> None:
+        structs = list(dict.fromkeys(each for kind in kinds for each in _reachable(kind)))
+        _, self.components = msgspec.json.schema_components(structs, ref_template=REF)
+        refs, _ = msgspec.json.schema_components(structs, ref_template="{name}")
+        self._names = {kind: ref["$ref"] for kind, ref in zip(structs, refs, strict=True)}
+        for kind, name in self._names.items():
+            _annotate(kind, self.components[name])
+
+    def ref(self, kind: Any) -> Schema:
+        """Return the schema of *kind*: a struct's by reference; of a union, any one."""
+        if kind in self._names:
+            return {"$ref": REF.format(name=self._names[kind])}
+        return {"anyOf": [self.ref(each) for each in get_args(kind)]}
+
+    def pop(self, kind: Any) -> Schema:
+        """Return the schema of a struct that nothing refers to, and leave it out."""
+        schema: Schema = self.components.pop(self._names[kind])
+        return schema
+
+
+def _reachable(kind: Any) -> Iterator[Any]:
+    """Yield the structs in a type, each with those in its fields."""
+    if _is_struct(get_origin(kind) or kind):
+        yield kind
+        for field in msgspec.structs.fields(kind):
+            yield from _reachable(field.type)
+        return
+    for each in (*get_args(kind), *_named_kinds(kind)):
+        yield from _reachable(each)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _named_kinds(kind: Any) -> Iterator[Any]:
+    """Yield the types that ``either`` has named."""
+    for meta in getattr(kind, "__metadata__", ()):
+        yield from (meta.extra or {}).get("kinds", ())
+
+
+def _annotate(kind: Any, schema: Schema) -> None:
+    schema["description"] = _paragraph(inspect.getdoc(get_origin(kind) or kind) or "")
+    texts = descriptions(get_origin(kind) or kind)
+    for field in msgspec.structs.fields(kind):
+        about = schema["properties"][field.encode_name]
+        _date(field.type, about)
+        if field.name in texts:
+            about["description"] = texts[field.name]
+
+
+def _date(kind: Any, schema: Schema) -> None:
+    """Say of a text that it is a time, where it is one."""
+    if kind is datetime:
+        schema["format"] = "date-time"
+    elif get_origin(kind) is list and "items" in schema:
+        _date(get_args(kind)[0], schema["items"])
+    elif datetime in get_args(kind):
+        for part in schema.get("anyOf", [schema]):
+            if part == {"type": "string"}:
+                part["format"] = "date-time"
+
+
+@cache
+def descriptions(kind: type) -> dict[str, str]:
+    """Return what is written below each field of a class, its own and those it inherits."""
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        if _is_struct(each) and each is not msgspec.Struct:
+            found.update(_below_fields(each))
+    return found
+
+
+def _below_fields(kind: type) -> Iterator[tuple[str, str]]:
+    try:
+        source = textwrap.dedent(inspect.getsource(kind))
+    except OSError:  # installed without its source: the document is the poorer, not broken
+        return
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.ClassDef)
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, _paragraph(text)
+
+
+def _paragraph(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`")

@@ -1,0 +1,73 @@
+"""From a submission on the wire to a job that can be enqueued."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from fencepost.app.options import Options, UsingOptions, merge, new_job
+from fencepost.app.session import Session
+from fencepost.core.job import Body, NewJob
+from fencepost.core.names import check_own_type
+from fencepost.core.payload import check_size
+from fencepost.core.retry import Retry
+from fencepost.core.task import ForeignTask, Task
+from fencepost.core.token import Principal
+from fencepost.errors import ForbiddenError
+from fencepost.wire.bodies import body_of, check_json
+from fencepost.wire.jobs import RetryOptions, Submission
+
+_PLAIN = tuple(
+    name for name in Submission.__struct_fields__ if name in UsingOptions.__annotations__
+)
+_NO_OPTIONS = Options()
+
+
+def prepare(session: Session, submission: Submission, principal: Principal) -> NewJob:
+    """Return the job that *submission* asks for, or raise InvalidJobError or ForbiddenError."""
+    task = task_for(session, submission.type)
+    payload = body_of("payload", submission.payload, submission.payload_base64)
+    check_size(payload, session.max_payload)
+    job = new_job(task, _checked(task, payload), _options(session, submission))
+    check_queue_allowed(principal, job.queue)
+    return job
+
+
+def task_for(session: Session, type: str) -> Task | ForeignTask:
+    """Return the task of this name; one that the app does not know, its workers may."""
+    known = session.tasks.get(type)
+    if known is not None and check_own_type(type):
+        return known
+    return ForeignTask(type=check_own_type(type), policy=session.policy)
+
+
+def _checked(task: Task | ForeignTask, payload: Body) -> Body:
+    """Return *payload* if the handler can read it; what it says is stored as it was written."""
+    if isinstance(task, Task):
+        task.signature.decode(payload)
+        return payload
+    return check_json(payload)
+
+
+def check_queue_allowed(principal: Principal, queue: str) -> None:
+    """Raise ForbiddenError if the token is not for jobs of this queue."""
+    if not principal.may_use(queue):
+        raise ForbiddenError(f"the token {principal.name!r} is not for the queue {queue!r}")
+
+
+def _options(session: Session, submission: Submission) -> Options:
+    given = {name: value for name in _PLAIN if (value := getattr(submission, name)) is not None}
+    if not given:
+        return _NO_OPTIONS
+    if "retry" in given:
+        given["retry"] = _retry(given["retry"])
+    options = cast(UsingOptions, given)
+    return merge(_NO_OPTIONS, options, session.timeouts, webhooks=session.webhooks)
+
+
+def _retry(options: RetryOptions) -> Retry:
+    given: dict[str, Any] = {
+        name: value
+        for name in RetryOptions.__struct_fields__
+        if (value := getattr(options, name)) is not None
+    }
+    return Retry(**given)

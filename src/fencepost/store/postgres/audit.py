@@ -1,0 +1,78 @@
+"""The audit log: appended to, read, and cut off at its old end. Workers cannot change it."""
+
+from __future__ import annotations
+
+from fencepost.core.audit import Action, decode_detail, encode_detail
+from fencepost.core.filter import PageRequest
+from fencepost.core.instants import seconds_to_us
+from fencepost.store.pages import cut
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.rows import utc
+from fencepost.store.replies import ActionPage
+
+RECORD = """
+insert into fencepost.action(
+  id, at, principal_id, principal, action, target, detail, request_id, status)
+values (%s, coalesce(%s::timestamptz, clock_timestamp()), %s, %s, %s, %s, %s, %s, %s)
+on conflict (id) do nothing
+"""
+PAGE = """
+select seq, id::text, at, principal_id, principal, action, target, detail, request_id, status
+from fencepost.action where seq < coalesce(%s::bigint, 9223372036854775807)
+order by seq desc limit %s
+"""
+# Rows are not locked first: that would need the right to change them, which workers lack.
+PRUNE = """
+delete from fencepost.action where seq in (
+  select seq from fencepost.action
+  where at <= (
+    select coalesce(%s::timestamptz, clock_timestamp()) - %s::bigint * interval '1 microsecond'
+  )
+  order by at, seq limit %s
+) returning seq
+"""
+
+
+def record(env: Env, action: Action) -> Plan[None]:
+    """Append an action, unless it is there."""
+    params = (
+        action.id,
+        env.now,
+        action.principal_id,
+        action.principal,
+        action.action,
+        action.target,
+        encode_detail(action.detail),
+        action.request_id,
+        action.status,
+    )
+    yield Statement(RECORD, params, alone=True)
+
+
+def actions(page: PageRequest) -> Plan[ActionPage]:
+    """Return one page of the log, newest first."""
+    asked = Statement(PAGE, (page.after, page.limit + 1), alone=True)
+    rows, position = cut((yield asked), page.limit)
+    return ActionPage([_decode(row) for row in rows], position)
+
+
+def prune(env: Env, keep: float, limit: int) -> Plan[int]:
+    """Delete the oldest that were kept long enough."""
+    rows = yield Statement(PRUNE, (env.now, seconds_to_us(keep), max(limit, 0)), alone=True)
+    return len(rows)
+
+
+def _decode(row: Row) -> Action:
+    _seq, id_, at, principal_id, principal, action, target, detail, request_id, status = row
+    return Action(
+        id=id_,
+        at=utc(at),
+        principal_id=principal_id,
+        principal=principal,
+        action=action,
+        target=target,
+        detail=decode_detail(detail),
+        request_id=request_id,
+        status=status,
+    )
