@@ -30,6 +30,7 @@ from fencepost.app.lanes import (
 )
 from fencepost.app.options import Options, retry_fields
 from fencepost.app.session import accepted
+from fencepost.app.stats import stats
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.app.tokens import AsyncTokens, Tokens
 from fencepost.app.tracing import TracingMode, open_session
@@ -40,7 +41,12 @@ from fencepost.core.events import check_pattern
 from fencepost.core.flow import Graph, Nodes
 from fencepost.core.job import NewJob
 from fencepost.core.keyring import KeyRing, Keys, parse_keys
-from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
+from fencepost.core.limits import (
+    CONCURRENCY_DEFAULT,
+    GRACE_DEFAULT,
+    PAYLOAD_BYTES_DEFAULT,
+    STATS_WINDOW_DEFAULT,
+)
 from fencepost.core.names import DEFAULT_QUEUE, check_own_type, check_queue
 from fencepost.core.payload import parse_max_payload
 from fencepost.core.policy import Policy
@@ -50,6 +56,7 @@ from fencepost.core.retention import Retention, check_retention
 from fencepost.core.retry import Retry
 from fencepost.core.shown import shown_url
 from fencepost.core.signature import Signature
+from fencepost.core.statistics import Statistics
 from fencepost.core.task import Task, isolation_of
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
 from fencepost.core.webhook_settings import VARIABLE, Webhooks, parse_variable
@@ -360,6 +367,10 @@ class App:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
         self.store.run(self.store.limit(Scope.APP, "", max_running))
 
+    def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
+        """Return counts, and rates and times of wait and run of the last *window*."""
+        return self.session.run(stats(self.session, window))
+
     def migrate(self) -> list[str]:
         """Bring the store's schema up to date; return what was applied."""
         return self.store.migrate()
@@ -416,6 +427,10 @@ class AsyncApp:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
         store = self._app.store
         await store.run_async(store.limit(Scope.APP, "", max_running))
+
+    async def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
+        """Return counts, and rates and times of wait and run of the last *window*."""
+        return await self._app.session.run_async(stats(self._app.session, window))
 
     async def migrate(self) -> list[str]:
         """Bring the store's schema up to date; return what was applied."""
