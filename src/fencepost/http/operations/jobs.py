@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -227,19 +226,20 @@ async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
     So also when the server stops, which whoever waits can see: the job has not ended.
     """
     job = await look(call)
-    seconds = seconds_of(call.query.timeout, maximum=HTTP_WAIT_MAX)
+    timeout = duration_of(call.query.timeout)
+    seconds = parse_duration(timeout, name="timeout", maximum=HTTP_WAIT_MAX)
     if not job.state.is_terminal and seconds > 0:
         call.listen()
         job = await call.session.run_async(scripts.end(call.session, job.id, seconds, call.is_off))
     return Reply(view_of(job))
 
 
-def seconds_of(text: str, *, maximum: float) -> float:
+def duration_of(text: str) -> Duration:
     """Return a duration of a query, where a bare number means seconds."""
-    given: float | str = text
-    with suppress(ValueError):
-        given = float(text)
-    return parse_duration(given, name="timeout", maximum=maximum)
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 # Steering.
