@@ -6,6 +6,7 @@ its media type and its body are held against it, and what the document forbids m
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,10 +59,23 @@ class Findings(msgspec.Struct, frozen=True):
     is_clean: bool
     text: str
 
+    @property
+    def requests(self) -> int:
+        """How many requests it says it made up."""
+        found = re.search(r"([\d,]+) generated", self.text)
+        return 0 if found is None else int(found[1].replace(",", ""))
+
+    @property
+    def headline(self) -> str:
+        """The first thing that it found."""
+        found = re.search(r"^- (.*)$", self.text, re.MULTILINE)
+        return "it could not run" if found is None else found[1]
+
 
 def make_app(url: str) -> App:
     """Return an app, and fill its store, with something of everything that the API is about."""
     app = App(url)
+    app.migrate()
 
     @app.task(queue="sums")
     def add(a: int, b: int = 0) -> int:
