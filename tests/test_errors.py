@@ -81,6 +81,7 @@ CODES = {
     "SchemaError": "schema",
     "UnknownOutcomeError": "unknown_outcome",
     "SubmissionTimeoutError": "submission_timeout",
+    "ServerError": "server_error",
 }
 
 

@@ -20,7 +20,9 @@ EVERYWHERE = {"errors"}
 EVERYWHERE_BUT_CORE = EVERYWHERE | {"clock", "observe"}
 PIPELINE = {"app", "worker", "maintenance", "delivery"}
 VIEWS = {"http", "dashboard", "cli", "testing"}
-ALL = EVERYWHERE_BUT_CORE | PIPELINE | VIEWS | {"core", "store", "webhooks", "client", FACADE}
+ALL = (
+    EVERYWHERE_BUT_CORE | PIPELINE | VIEWS | {"core", "store", "webhooks", "wire", "client", FACADE}
+)
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -30,7 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": EVERYWHERE_BUT_CORE | {"core"},
     **dict.fromkeys(PIPELINE, EVERYWHERE_BUT_CORE | {"core", "store"} | PIPELINE),
     "webhooks": EVERYWHERE_BUT_CORE | {"core"},
-    "client": EVERYWHERE_BUT_CORE | {"core"},
+    "wire": EVERYWHERE | {"core"},
+    "client": EVERYWHERE_BUT_CORE | {"core", "wire"},
     **dict.fromkeys(VIEWS, ALL),
     FACADE: ALL - VIEWS,
     "__main__": ALL,

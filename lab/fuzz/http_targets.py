@@ -17,7 +17,7 @@ from fencepost.http.problems import HttpError
 from fencepost.http.reading import BodyReader, QueryReader, request_id_of
 from fencepost.http.routes import ROUTES
 from fencepost.http.submission import prepare
-from fencepost.http.wire.jobs import Submission
+from fencepost.wire.jobs import Submission
 from lab.fuzz.inputs import bent, bent_bytes, raw_bytes
 from lab.fuzz.target import Target
 

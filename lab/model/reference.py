@@ -161,6 +161,14 @@ class Reference(Eventing, Crontab):
                         kept.job.state for kept in world.jobs.values() if kept.job.queue == name
                     )
                 ),
+                oldest_at=min(
+                    (
+                        kept.job.run_at
+                        for kept in world.jobs.values()
+                        if kept.job.queue == name and kept.job.state is State.SCHEDULED
+                    ),
+                    default=None,
+                ),
             )
             for name in sorted((world.queues | paused | world.limits.keys()) - {""})
         ]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fencepost.app import App, EventHandle, FlowHandle, JobHandle, TaskHandle
+    from fencepost.client import Client
     from fencepost.core.events import SentEvent
     from fencepost.core.flow import Graph, chain, fan_in, fan_out
     from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
@@ -62,6 +63,7 @@ __all__ = [
     "App",
     "Attempt",
     "Category",
+    "Client",
     "ConfigurationError",
     "Context",
     "DeadLetter",
@@ -112,6 +114,7 @@ __all__ = [
 # Loaded when first asked for: `fencepost --help` needs none of them.
 _HOMES = {
     "fencepost.app": "App EventHandle FlowHandle JobHandle TaskHandle",
+    "fencepost.client": "Client",
     "fencepost.core.events": "SentEvent",
     "fencepost.core.flow": "Graph chain fan_in fan_out",
     "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",

@@ -42,8 +42,9 @@
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
         │   └── SchemaError        the schema is older or newer than this code
-        └── UnknownOutcomeError    may have been done: repeat with the same key or token
-            └── SubmissionTimeoutError
+        ├── UnknownOutcomeError    may have been done: repeat with the same key or token
+        │   └── SubmissionTimeoutError
+        └── ServerError            what answers is no Fencepost, or speaks of what we do not know
 
 And three that a handler raises to say how it wants its failure treated; anything else that it
 raises counts as temporary:
@@ -451,6 +452,18 @@ class SubmissionTimeoutError(UnknownOutcomeError):
     """The store did not acknowledge a submission in time; it may still have stored it."""
 
     code = "submission_timeout"
+
+
+class ServerError(StoreError):
+    """A server has answered with what this client cannot read; refused, as far as can be told."""
+
+    code = "server_error"
+
+    def __init__(self, message: str, *, status: int, server_code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.server_code = server_code
+        """The code of the problem that it told of, if it did."""
 
 
 class HandlerSignal(Exception):

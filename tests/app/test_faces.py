@@ -33,7 +33,7 @@ from fencepost.worker import AsyncContext
 from fencepost.worker.worker import AsyncWorker, Worker
 
 PAIRS: list[tuple[type, type, set[str]]] = [
-    (App, AsyncApp, {"aio", "cron", "event", "store", "task", "worker"}),
+    (App, AsyncApp, {"aio", "asgi", "cron", "full_retention", "event", "store", "task", "worker"}),
     (TaskHandle, AsyncTaskHandle, {"aio"}),
     (EventHandle, AsyncEventHandle, {"aio", "on"}),
     (JobHandle, AsyncJobHandle, {"aio"}),

@@ -362,6 +362,7 @@ async def test_an_id_of_nobody_is_not_found(api: Caller, app: App) -> None:
 
 ALSO_IDS = {
     *((method, f"/v1/jobs/{word}") for method in ("GET", "PATCH") for word in ("batch", "cancel")),
+    ("PATCH", "/v1/jobs/count"),
     ("DELETE", "/v1/dead-letters/replay"),
 }
 """What can be read as an id is one, of nobody."""
@@ -377,7 +378,8 @@ async def test_a_wrong_method_is_refused_with_those_that_are_right(api: Caller, 
             continue
         response = await api.ask(method, path)
         assert response.status_code == 405, (method, path)
-        assert set(response.headers["allow"].split(", ")) - {"HEAD"} == right
+        allowed = set(response.headers["allow"].split(", ")) - {"HEAD"}
+        assert right <= allowed <= right | {also for also, place in ALSO_IDS if place == path}
     assert snapshot(app) == before
 
 

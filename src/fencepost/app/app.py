@@ -323,7 +323,7 @@ class App:
             self.session.tasks,
             crons=self.session.crons,
             counters=self.session.counters,
-            retention=self.retention.with_types(self._retentions()),
+            retention=self.full_retention,
             queues=queues,
             concurrency=concurrency,
             lease_ttl=self.timeouts.lease_ttl if lease_ttl is None else lease_ttl,
@@ -331,9 +331,12 @@ class App:
             prefetch=prefetch,
         )
 
-    def _retentions(self) -> dict[str, Retention]:
+    @property
+    def full_retention(self) -> Retention:
+        """How long everything is kept, with what single tasks say of theirs."""
         tasks = self.session.tasks.values()
-        return {task.type: task.retention for task in tasks if task.retention is not None}
+        own = {task.type: task.retention for task in tasks if task.retention is not None}
+        return self.retention.with_types(own)
 
     # Serving.
 

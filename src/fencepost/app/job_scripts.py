@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -53,8 +53,13 @@ def result(session: Session, job_id: str, timeout: Duration | None) -> Script[tu
     return result_of(session, job), job
 
 
-def end(session: Session, job_id: str, seconds: float | None) -> Script[Job]:
-    """Wait until the job has ended, and return it; as it is, when the time is up."""
+def end(
+    session: Session,
+    job_id: str,
+    seconds: float | None,
+    is_off: Callable[[], bool] = lambda: False,
+) -> Script[Job]:
+    """Wait until the job has ended, and return it; as it is, when the time is up or *is_off*."""
     deadline = None if seconds is None else session.clock.monotonic() + seconds
     # Listen before looking: news that comes between the two is then not missed.
     yield Pause(Topic.SETTLED, 0)
@@ -67,6 +72,8 @@ def end(session: Session, job_id: str, seconds: float | None) -> Script[Job]:
             wait = min(wait, deadline - session.clock.monotonic())
             if wait <= 0:
                 return job
+        if is_off():
+            return job
         yield Pause(Topic.SETTLED, wait)
 
 

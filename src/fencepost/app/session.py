@@ -17,7 +17,6 @@ from fencepost.core.webhook_settings import Webhooks
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,
-    SubmissionTimeoutError,
     UnknownTypeError,
 )
 from fencepost.observe.counters import Counters
@@ -147,23 +146,12 @@ class Session:
             # What cannot be waited for refuses the whole batch, and strangers share a group.
             return accepted((await self.store.run_async(self.store.enqueue([job])))[0])
         # Callers that never await must not pay for loading asyncio: half of our own import time.
-        import asyncio
-
         from fencepost.app.submitter import Submitter
 
-        if self._submitter is None or self._submitter.store is not self.store:
-            self._submitter = Submitter(self.store)
-        timeout = self.timeouts.submission
-        try:
-            # Shielded: a group commit that others share is not to be cancelled for one of them.
-            waiting = asyncio.shield(self._submitter.submit(job))
-            reply = await asyncio.wait_for(waiting, timeout)
-        except TimeoutError:
-            raise SubmissionTimeoutError(
-                f"the store did not acknowledge the submission within {timeout:g} s; it may have "
-                f"been stored: submit again with the same idempotency key to be sure"
-            ) from None
-        return accepted(reply)
+        store = self.store
+        if self._submitter is None or self._submitter.store is not store:
+            self._submitter = Submitter(store, self.timeouts.submission)
+        return accepted(await self._submitter.submit(job))
 
     def task(self, type: str) -> Task:
         """Return the task of this name, or raise UnknownTypeError."""

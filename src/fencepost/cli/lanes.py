@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fencepost.cli.output import when
+
 if TYPE_CHECKING:
     from fencepost.store.replies import QueueView, TypeView
 
@@ -35,6 +37,8 @@ def lane_rows(lanes: Sequence[QueueView] | Sequence[TypeView]) -> list[tuple[obj
         notes += [f"at most {limit}"] if limit is not None else []
         rate = getattr(lane, "rate", None)
         notes += [f"starts {rate.shown}"] if rate is not None else []
+        oldest_at = getattr(lane, "oldest_at", None)
+        notes += [f"oldest since {when(oldest_at)}"] if oldest_at is not None else []
         counts = {str(state): count for state, count in lane.counts.items()}
         rows.append((lane.name, ", ".join(notes), *(counts.get(state, 0) for state in STATES)))
     return rows

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.apps import find_app
+from fencepost.cli.monitoring import ADDRESS, Address, check_ports, monitored
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.core.limits import (
@@ -58,8 +59,16 @@ WEIGHT_DIGITS_MAX = 3
     show_default="30s",
     help="How long running jobs may finish after SIGTERM.",
 )
+@option(
+    "--metrics",
+    type=ADDRESS,
+    metavar="[HOST:]PORT",
+    help="Serve /metrics, /health/live and /health/ready here; on this machine only unless a host "
+    "is named. With --processes, each has the next port.",
+)
 @option("--burst", is_flag=True, help="Exit when nothing is claimable.")
 @click.option("--lifeline", type=int, hidden=True, help="A pipe that ends with our parent.")
+@click.option("--http-fd", type=int, hidden=True, help="A socket on which to serve the API, too.")
 @url_option
 @log_options
 @pass_settings
@@ -71,6 +80,7 @@ def worker(settings: Settings, /, app_name: str | None, processes: int, **option
     a second one stops at once.
     """
     settings.configure_logging()
+    check_ports(options["metrics"], processes)
     app = find_app(app_name, settings)
     if not app.session.tasks:
         raise ConfigurationError(f"{app!r} has no tasks; decorate a function with @app.task")
@@ -101,8 +111,10 @@ def _run(
     concurrency: int,
     lease_ttl: float | None,
     grace: float,
+    metrics: Address | None,
     burst: bool,
     lifeline: int | None,
+    http_fd: int | None,
 ) -> None:
     made = app.worker(
         parse_queues(queues), concurrency=concurrency, lease_ttl=lease_ttl, grace=grace
@@ -111,7 +123,13 @@ def _run(
         announce(settings, app, made.id, is_patient=not burst)
     else:
         _end_with_parent(made, app, lifeline, grace)
-    made.run(until_idle=burst)
+    with monitored(app, metrics):
+        if http_fd is None:
+            made.run(until_idle=burst)
+        else:
+            from fencepost.cli.beside import work_and_serve
+
+            work_and_serve(made, app, http_fd, grace=grace)
     app.close()
 
 
@@ -166,14 +184,21 @@ def _supervise(
     )
     announce(settings, app, f"supervisor of {processes} processes", is_patient=not options["burst"])
     app.close()
-    del options["lifeline"]
+    del options["lifeline"], options["http_fd"]
+    first: Address | None = options.pop("metrics")
     Supervisor(
         child_command(settings, app_name, **options),
         processes,
         clock=app.session.clock,
         stop_patience=longest_stop(options["grace"]),
         is_burst=options["burst"],
+        own_arguments=lambda place: () if first is None else _metrics_of(first, place),
     ).run()
+
+
+def _metrics_of(first: Address, place: int) -> list[str]:
+    """Return the option for the process at *place*: its port counts from the first one's."""
+    return ["--metrics", str(first._replace(port=first.port + place))]
 
 
 def child_command(

@@ -77,10 +77,21 @@ STORE_RETRY_DELAY_MAX: Final = 5.0
 WORKER_SILENCE: Final = 60.0
 """A worker not heard from for this long is not listed."""
 LEADER_TTL: Final = 5.0
+FAREWELL: Final = 2.0
+"""How long whoever has stopped waits for a store that may hang, to say so."""
 PREFETCH_HORIZON: Final = 0.05
 """A worker claims at the most this much work ahead of its slots."""
 FRESH_CLAIM: Final = 0.25
 """A prefetched job not confirmed for this long is confirmed before it starts (S3-10)."""
+
+CREATION_DISORDER: Final = 1.0
+"""By so much at the most do a store's numbers and its jobs' times of creation differ in order; what
+differs by more is written down."""
+
+ENDED_OVERLAP: Final = 5.0
+"""So long after the time of its end may a job be seen to have ended."""
+ENDED_TOLD_MAX: Final = 100_000
+"""Ends that a follower remembers to have told."""
 
 # Batches.
 CLAIM_MAX: Final = 1_000
@@ -207,10 +218,51 @@ HTTP_BODY_TIMEOUT: Final = 30.0
 HTTP_WAIT_MAX: Final = 60.0
 """The longest that a request waits for a job to end, or for one to claim."""
 HTTP_WAIT_DEFAULT: Final = 30.0
-HTTP_READY_TIMEOUT: Final = 2.0
-"""How long the store may take to answer the question whether it is there."""
+HTTP_STREAMS_MAX: Final = 200
+"""Streams that one server keeps up."""
+HTTP_STREAM_INTERVAL: Final = 0.2
+"""How often a stream tells of what is new, at the most."""
+QUEUES_INTERVAL: Final = 1.0
+"""How often a server reads the queues for its streams."""
+STREAM_SILENCE: Final = 15.0
+"""After so long a stream that has nothing to tell says so, and its token is looked at again."""
 HTTP_RETRY_AFTER: Final = 1.0
 """When to come again, if the store is away."""
+HTTP_HEAD_MAX: Final = 16_384
+"""Of a request's first line and headers."""
+HTTP_HEAD_TIMEOUT: Final = 10.0
+"""How long these may take to arrive, from the connection or from their own first byte."""
+HTTP_IDLE_TIMEOUT: Final = 75
+"""How long a connection is kept for another request; longer than proxies keep theirs."""
+HTTP_LINGER: Final = 2.0
+"""How long the rest of a refused request is read and dropped, lest a reset overtake the answer."""
+HTTP_WRITE_TIMEOUT: Final = 20.0
+HTTP_WRITE_STEP: Final = 16_384
+"""What a client must take of an answer within HTTP_WRITE_TIMEOUT, unless there is less of it."""
+HTTP_CONNECTIONS_MAX: Final = 10_000
+HTTP_DESCRIPTORS_KEPT: Final = 256
+"""File descriptors that connections leave to the store and to whatever else opens files."""
+HTTP_BACKLOG: Final = 2_048
+HTTP_SWEEP_INTERVAL: Final = 0.5
+HTTP_FAREWELL: Final = 1.0
+"""How long a server that stops waits for the request of one who has just connected, and for one
+who does not take the last answer."""
+
+# The client of the HTTP API. Times are in seconds.
+CLIENT_TIMEOUT_DEFAULT: Final = 30.0
+"""How long a server may say nothing before a request counts as lost."""
+CLIENT_CONNECT_TIMEOUT: Final = 5.0
+CLIENT_RETRIES_DEFAULT: Final = 4
+CLIENT_RETRIES_MAX: Final = 100
+CLIENT_BACKOFF_MIN: Final = 0.1
+CLIENT_BACKOFF_MAX: Final = 5.0
+CLIENT_RETRY_AFTER_MAX: Final = 60.0
+"""The longest wait that a server can ask for; beyond it, the caller is told at once."""
+CLIENT_KEEPALIVE: Final = 3.0
+"""Servers hang up on idle connections after five seconds or more: we let go of them before."""
+CLIENT_CONNECTIONS_MAX: Final = 100
+CLIENT_KEY_WINDOW: Final = 600.0
+"""How long the key of a submission that was given none is held at the least."""
 
 # Tokens and the audit log. Times are in seconds.
 TOKEN_ID_BYTES: Final = 6
@@ -239,9 +291,21 @@ REQUEST_ID_LENGTH_MAX: Final = 128
 # Metrics. Times are in seconds.
 METRIC_LABELS_MAX: Final = 100
 """Types, or pairs of a type and a queue, that have a metric of their own; the rest share one."""
-HISTOGRAM_FOLD: Final = 512
-"""Values that are noted before they are sorted into their buckets."""
 METRICS_INTERVAL: Final = 1.0
 """However often metrics are asked for, the store is asked once in this time."""
 METRICS_TIMEOUT: Final = 2.0
 """How long the store's answer is waited for; without it, the metrics come without its gauges."""
+
+# Health. Times are in seconds.
+LIVE_MAX: Final = 60.0
+"""An event loop that has not turned for so long is stuck: its leases are kept, its jobs are not."""
+READY_MAX: Final = 10.0
+"""A worker asks its store for something every few seconds; past this, it has no store."""
+READY_TIMEOUT: Final = 2.0
+"""How long a readiness probe waits for the store."""
+READY_INTERVAL: Final = 1.0
+"""For how long an answer to a probe serves other probes."""
+MONITOR_CONNECTIONS_MAX: Final = 16
+"""Probes and monitors that a worker's own server answers at once."""
+MONITOR_TIMEOUT: Final = 5.0
+"""For how long one of them may keep a connection without a word."""

@@ -113,7 +113,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def local(cls) -> Principal:
         """Return whoever is on this machine while there is no token: they may do everything."""
-        return cls(name=LOCAL, roles=frozenset(Role))
+        return _LOCAL
 
     @classmethod
     def of(cls, record: TokenRecord) -> Principal:
@@ -130,6 +130,9 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     def may_use(self, queue: str) -> bool:
         """Tell whether jobs of *queue* are within reach."""
         return self.queues is None or queue in self.queues
+
+
+_LOCAL = Principal(name=LOCAL, roles=frozenset(Role))
 
 
 class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):

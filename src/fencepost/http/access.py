@@ -8,13 +8,14 @@ on this machine would carry strangers along: a page of theirs can send requests 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import lru_cache
 
 from fencepost.core.addresses import parse_address
 from fencepost.core.shown import shown
 from fencepost.errors import ConfigurationError, ForbiddenError
 
-Headers = Iterable[tuple[bytes, bytes]]
+Headers = Sequence[tuple[bytes, bytes]]
 """As ASGI gives them: names in lower case."""
 
 LOCALHOST = "localhost"
@@ -46,15 +47,27 @@ def check_exposure(host: str, has_tokens: bool) -> None:
 
 def check_local(headers: Headers) -> None:
     """Raise ForbiddenError unless a request without a token is this machine's own."""
-    pairs = list(headers)
-    hosts = values(pairs, b"host")
-    host = _AUTHORITY.fullmatch(hosts[0]) if len(hosts) == 1 else None
+    hosts: list[bytes] = []
+    origins: list[bytes] = []
+    for name, value in headers:
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"origin":
+            origins.append(value)
+    _check_local(tuple(hosts), tuple(origins))
+
+
+@lru_cache(maxsize=64)
+def _check_local(hosts: tuple[bytes, ...], origins: tuple[bytes, ...]) -> None:
+    """Do so by the headers that tell; callers say the same with every request."""
+    host = _AUTHORITY.fullmatch(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
     if host is None or not is_loopback(host[1]):
         raise ForbiddenError(
             f"without a token, only this machine may ask, and by a name of its own such as "
             f"localhost; make one: {MAKE}"
         )
-    for origin in values(pairs, b"origin"):
+    for each in origins:
+        origin = each.decode("latin-1")
         if not _is_same(origin, host):
             raise ForbiddenError(
                 f"without a token, no page of another site may ask (origin {shown(origin)}); make "

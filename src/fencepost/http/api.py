@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -12,8 +13,10 @@ from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
 from fencepost.app.auditing import Auditor
+from fencepost.app.readiness import Readiness
 from fencepost.core.ids import id_text
-from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX
+from fencepost.core.lanes import QueueView
+from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX, QUEUES_INTERVAL
 from fencepost.core.token import Principal
 from fencepost.http.authentication import Authenticator
 from fencepost.http.endpoint import Endpoint, refusal
@@ -35,12 +38,25 @@ class Api:
         """True when only this machine can ask: then no token is needed as long as none is made."""
         self.is_stopping = False
         self.auditor = Auditor(app.session)
+        self.readiness = Readiness(app.session)
         self.roll = Roll()
+        self.streams = 0
+        self._queues: list[QueueView] = []
+        self._queues_read_at = -math.inf
         self._authenticator = Authenticator(app.session, is_local=is_local)
 
     async def identify(self, scope: Any) -> Principal:
         """Return who asks, or raise."""
         return await self._authenticator.admit(scope["headers"])
+
+    async def queues(self) -> list[QueueView]:
+        """Return the queues as they were a moment ago: many streams show them."""
+        session = self.app.session
+        now = session.clock.monotonic()
+        if now - self._queues_read_at >= QUEUES_INTERVAL:
+            self._queues_read_at = now
+            self._queues = await session.store.run_async(session.store.queues())
+        return self._queues
 
     def body_max(self, route: Route) -> int:
         """Return how large a body may be; one with a payload as large as the app allows those."""

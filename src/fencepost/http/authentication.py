@@ -34,12 +34,11 @@ class Authenticator:
         Raises UnauthenticatedError, ForbiddenError, TooManyRequestsError, or StoreUnavailableError
         when nobody can be told from anybody.
         """
-        pairs = list(headers)
-        given = values(pairs, b"authorization")
+        given = values(headers, b"authorization")
         try:
             principal = await self.identify(given[0] if len(given) == 1 else None)
             if principal.token_id is None:
-                check_local(pairs)
+                check_local(headers)
         except (UnauthenticatedError, ForbiddenError, TooManyRequestsError) as error:
             self._counters.add(names.ACCESS_REFUSED, code=error.code)
             raise

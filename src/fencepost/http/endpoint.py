@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import math
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -66,14 +67,13 @@ class Endpoint:
             reply = refusal(error, request_id)
         except Exception as error:  # noqa: BLE001 - the edge: a bug of ours must not hang a caller
             reply = self._bug(error, request_id)
-        finally:
-            inbox.close()
         try:
             if call is not None and action is not None:
                 ended = replace(action, detail=bounded(call.detail))
                 await self._api.auditor.end(ended, _status(reply))
             await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
         finally:
+            inbox.close()
             self._note(scope, principal, reply, request_id, clock.monotonic() - start)
 
     async def _allowed(self, scope: Any) -> Principal:
@@ -118,6 +118,7 @@ class Endpoint:
             body=await self._read_body(scope, inbox),
             is_gone=inbox.is_gone,
             listen=inbox.listen,
+            recheck=lambda: self._allowed(scope),
             headers={name: header(scope, name.encode()) or "" for name in self.route.headers},
         )
 
@@ -201,7 +202,7 @@ def refusal(error: FencepostError, request_id: str) -> Reply:
         headers["www-authenticate"] = error.challenge
     wait = retry_after_of(error)
     if wait is not None:
-        headers["retry-after"] = str(max(1, round(wait)))
+        headers["retry-after"] = str(max(1, math.ceil(wait)))
     return Reply(problem, problem.status, headers, problems.MEDIA_TYPE)
 
 
@@ -222,13 +223,14 @@ async def respond(
     headers = [
         (b"content-length", str(len(data)).encode()),
         *_headers(reply.media_type if reply.body is not None else None, request_id),
-        *(
-            (name.encode(), value.encode("latin-1", "replace"))
-            for name, value in reply.headers.items()
-        ),
+        *_named(reply.headers),
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if is_head else data})
+
+
+def _named(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
 def _headers(media_type: str | None, request_id: str) -> list[tuple[bytes, bytes]]:
@@ -237,11 +239,9 @@ def _headers(media_type: str | None, request_id: str) -> list[tuple[bytes, bytes
 
 
 async def _stream(send: Any, reply: Streamed, request_id: str) -> None:
-    headers = _headers(reply.media_type, request_id)
+    headers = [*_headers(reply.media_type, request_id), *_named(reply.headers)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    try:
-        async for part in reply.parts:
+    async with aclosing(reply.parts) as parts:
+        async for part in parts:
             await send({"type": "http.response.body", "body": part, "more_body": True})
-    except asyncio.CancelledError:
-        return  # whoever listened has gone
     await send({"type": "http.response.body", "body": b""})

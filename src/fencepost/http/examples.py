@@ -29,10 +29,11 @@ from fencepost.core.why import Reason
 from fencepost.http.codes import Code
 from fencepost.http.operations import audit, crons, dead_letters, events, flows, jobs, lanes, probes
 from fencepost.http.problems import TITLES, Problem
-from fencepost.http.wire import jobs as job_wire
-from fencepost.http.wire import leases as lease_wire
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import WorkerInfo
+from fencepost.wire import jobs as job_wire
+from fencepost.wire import leases as lease_wire
+from fencepost.wire.crons import CronView
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=30)
@@ -271,8 +272,8 @@ def _action() -> Action:
     )
 
 
-def _cron() -> crons.CronView:
-    return crons.CronView(
+def _cron() -> CronView:
+    return CronView(
         name="nightly",
         expression="0 3 * * *",
         tz="UTC",

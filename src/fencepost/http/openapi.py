@@ -21,7 +21,7 @@ from fencepost.http.examples import example_of, path_example, problem_example
 from fencepost.http.problems import MEDIA_TYPE, TITLES, Problem
 from fencepost.http.route import OneOrMany, Route
 from fencepost.http.schemas import Schema, Schemas
-from fencepost.http.wire.terms import REF, name_rules
+from fencepost.wire.terms import REF, name_rules
 
 _JSON = "application/json"
 _DESCRIPTION = """\

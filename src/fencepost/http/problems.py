@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, UnsetType
-
 from fencepost.core.limits import HTTP_RETRY_AFTER
 from fencepost.core.shown import shortened
 from fencepost.errors import (
@@ -30,26 +27,8 @@ from fencepost.errors import (
     UnknownTypeError,
     WaitTimeoutError,
 )
-
-MEDIA_TYPE = "application/problem+json"
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong, for programs (``code``) and for people (``detail``)."""
-
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str
-    request_id: str
-    job_id: str | UnsetType = UNSET
-    state: str | UnsetType = UNSET
-    """The state of the job that forbade it."""
-    existing: str | UnsetType = UNSET
-    """The job that holds the idempotency key."""
-    retry_after: float | UnsetType = UNSET
-    """In so many seconds it is worth asking again."""
+from fencepost.wire.problem import MEDIA_TYPE as MEDIA_TYPE
+from fencepost.wire.problem import Problem as Problem
 
 
 class HttpError(FencepostError):
@@ -117,8 +96,9 @@ TITLES = {
     415: "Wrong media type",
     422: "Not valid",
     429: "Too many requests",
+    431: "Headers too large",
     500: "An error of ours",
-    503: "The store is away",
+    503: "Not now",
     504: "The outcome is unknown",
 }
 
@@ -142,6 +122,8 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
     extras: dict[str, Any] = {}
     if isinstance(error, DuplicateJobError):
         extras["existing"] = error.existing_id
+    if isinstance(error, PayloadTooLargeError):
+        extras |= {"size": error.size, "limit": error.limit}
     for name in ("job_id", "state"):
         value = getattr(error, name, None)
         if value is not None:

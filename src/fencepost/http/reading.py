@@ -13,7 +13,8 @@ from fencepost.core.limits import HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
 from fencepost.core.shown import shortened, shown
 from fencepost.http.problems import HttpError
 from fencepost.http.route import OneOrMany, Route
-from fencepost.http.wire.bodies import check_depth
+from fencepost.wire.bodies import check_depth
+from fencepost.worker.stepping import rest_of
 
 Scope = Any
 Receive = Any
@@ -48,9 +49,17 @@ class Inbox:
 
     async def body(self, limit: int) -> bytes:
         """Return the body, or raise: too large, too slow, or broken off."""
+        reading = self._read(limit)
+        try:
+            # A small body came with its head: then there is nothing to wait for, and no timer.
+            waits_for = reading.send(None)
+        except StopIteration as stop:
+            data: bytes = stop.value
+            return data
         try:
             async with asyncio.timeout(HTTP_BODY_TIMEOUT):
-                return await self._read(limit)
+                rest: bytes = await rest_of(reading, waits_for)
+                return rest
         except TimeoutError:
             raise HttpError(
                 f"the body did not arrive within {HTTP_BODY_TIMEOUT:g} s",
@@ -177,6 +186,7 @@ class QueryReader:
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
+        self._empty: Any = None
         fields = msgspec.structs.fields(kind)
         self._names = {field.encode_name for field in fields}
         self._lists = {field.encode_name for field in fields if _is_list(field.type)}
@@ -185,7 +195,9 @@ class QueryReader:
     def read(self, query: bytes) -> Any:
         """Return what the query says, or raise HttpError."""
         if not query:
-            return self._convert({})
+            if self._empty is None:
+                self._empty = self._convert({})
+            return self._empty
         try:
             pairs = parse_qsl(
                 str(query, "ascii"),

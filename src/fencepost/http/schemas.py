@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from fencepost.http.wire.terms import REF
+from fencepost.wire.terms import REF
 
 Schema = dict[str, Any]
 

@@ -13,8 +13,8 @@ from fencepost.core.retry import Retry
 from fencepost.core.task import ForeignTask, Task
 from fencepost.core.token import Principal
 from fencepost.errors import ForbiddenError
-from fencepost.http.wire.bodies import body_of, check_json
-from fencepost.http.wire.jobs import RetryOptions, Submission
+from fencepost.wire.bodies import body_of, check_json
+from fencepost.wire.jobs import RetryOptions, Submission
 
 _PLAIN = tuple(
     name for name in Submission.__struct_fields__ if name in UsingOptions.__annotations__

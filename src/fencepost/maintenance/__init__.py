@@ -5,12 +5,13 @@ Correctness does not depend on the chores.
 
 from typing import TYPE_CHECKING, Any
 
+from fencepost.maintenance.caretaker import Caretaker
 from fencepost.maintenance.maintenance import Maintenance
 
 if TYPE_CHECKING:
     from fencepost.maintenance.ticker import Ticker
 
-__all__ = ["Maintenance", "Ticker"]
+__all__ = ["Caretaker", "Maintenance", "Ticker"]
 
 
 def __getattr__(name: str) -> Any:

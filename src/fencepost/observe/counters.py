@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from fencepost.observe.histograms import Timing
 from fencepost.observe.labels import OTHER, Bounded
+from fencepost.observe.pulse import Pulse
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -19,6 +20,7 @@ class Counters:
         """For how long jobs had been claimable when they were claimed."""
         self.runs = Timing()
         """For how long attempts ran in this process."""
+        self.pulse = Pulse()
         self.types: Bounded[str] = Bounded(OTHER)
         """Types of jobs as labels: not all of a thousand types have a counter of their own."""
         self._mutex = threading.Lock()

@@ -140,6 +140,22 @@ COUNTERS = (
         "during",
         of=names.STORE_UNAVAILABLE,
     ),
+    _counter(
+        "http_requests",
+        "Requests answered by the HTTP API.",
+        "route",
+        "status",
+        of=names.HTTP_REQUEST,
+    ),
+    _counter(
+        "http_request_seconds",
+        "Time spent on them.",
+        "route",
+        of=names.HTTP_REQUEST_SECONDS,
+    ),
+    _counter("access_refused", "Requests refused to a caller.", "code", of=names.ACCESS_REFUSED),
+    _counter("audits_pruned", "Records of the audit log deleted.", of=names.AUDIT_PRUNED),
+    _counter("audits_failed", "Actions missing from the audit log.", of=names.AUDIT_FAILED),
 )
 
 WAIT = Family(

@@ -1,21 +1,19 @@
-"""How long things took, by type and queue: noted from any thread, sorted into buckets in batches.
+"""How long things took, by type and queue: noted in batches, sorted into buckets at once.
 
-To note a value costs one append: a worker that ends tens of thousands of jobs a second cannot
-search a bucket for each. Every few hundred values, and whenever somebody reads, they are sorted
-once, and the buckets' bounds are looked up in them.
+A worker that ends tens of thousands of jobs a second cannot search a bucket for each: a batch is
+sorted, and the buckets' bounds are looked up in it.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from operator import itemgetter
 
 import msgspec
 
-from fencepost.core.limits import HISTOGRAM_FOLD
 from fencepost.observe.labels import OTHER, Bounded
 
 BOUNDS = (
@@ -54,43 +52,20 @@ class Timing:
     """One name's histograms."""
 
     def __init__(self) -> None:
-        self._fresh: deque[tuple[str, str, float]] = deque()
         self._mutex = threading.Lock()
         self._lanes: Bounded[Lane] = Bounded((OTHER, OTHER))
         self._histograms: defaultdict[Lane, Histogram] = defaultdict(Histogram)
 
-    def note(self, type: str, queue: str, seconds: float) -> None:
-        """Note one value; it is sorted in later."""
-        self._fresh.append((type, queue, seconds))
-        if len(self._fresh) >= HISTOGRAM_FOLD:
-            self._fold()
-
-    def note_many(self, lane: Lane, seconds: list[float]) -> None:
-        """Sort in many values of one lane at once; the list is the callee's from now on."""
+    def note(self, lane: Lane, seconds: list[float]) -> None:
+        """Sort in values of one lane, from any thread; the list is the callee's from now on."""
         with self._mutex:
             self._histograms[self._lanes.fold(lane)].add(seconds)
 
     def read(self) -> list[tuple[Lane, Histogram]]:
         """Return a copy of every histogram, by type and queue."""
-        self._fold()
         with self._mutex:
             held = sorted(self._histograms.items(), key=itemgetter(0))
             return [(lane, Histogram(list(each.counts), each.sum)) for lane, each in held]
-
-    def _fold(self) -> None:
-        """Sort in what was noted. One thread at a time takes; others may append meanwhile."""
-        with self._mutex:
-            taken = [self._fresh.popleft() for _ in range(len(self._fresh))]
-            for lane, values in by_lane(taken).items():
-                self._histograms[self._lanes.fold(lane)].add(values)
-
-
-def by_lane(noted: Iterable[tuple[str, str, float]]) -> dict[Lane, list[float]]:
-    """Return the values of each type and queue."""
-    lanes: defaultdict[Lane, list[float]] = defaultdict(list)
-    for type_, queue, seconds in noted:
-        lanes[type_, queue].append(seconds)
-    return lanes
 
 
 def cumulated(counts: Sequence[int]) -> list[int]:

@@ -60,6 +60,11 @@ CHILD_STARTED: Final = "child.started"
 CHILD_DIED: Final = "child.died"
 HANDLER_LOG: Final = "handler.log"
 
+METRICS_SERVED: Final = "metrics.served"
+"""Where a worker's own metrics and health are to be had."""
+METRICS_FAILED: Final = "metrics.failed"
+"""A page of a worker's own server that could not be made."""
+
 # The store.
 STORE_OPENED: Final = "store.opened"
 STORE_UNAVAILABLE: Final = "store.unavailable"

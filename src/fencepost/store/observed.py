@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
-from fencepost.core.lifecycle import Event, State
+from fencepost.core.job import ClaimedJob
+from fencepost.core.lifecycle import TRANSITIONS, Event, State
+from fencepost.core.outcome import Settlement
+from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.observe.histograms import by_lane
+from fencepost.observe.histograms import Lane
 from fencepost.observe.log import log, logger
 from fencepost.store.counting import EVENT_NAMES, SUBMIT, Happening, count, count_moves
 from fencepost.store.crons import Fired
@@ -74,11 +78,18 @@ class ObservedStore:
         return result
 
     def _note_failure(self, operation: Operation[Any], error: Exception) -> None:
+        pulse, now = self._counters.pulse, self._store.clock.monotonic()
+        if isinstance(error, (StoreUnavailableError, UnknownOutcomeError)):
+            pulse.refused_at = now
+        else:
+            pulse.answered_at = now
         code = getattr(error, "code", type(error).__name__)
         self._counters.add(names.STORE_OPERATION_FAILED, operation=operation.name, code=code)
 
     def _note(self, operation: Operation[Any], result: Any, start: float) -> None:
-        seconds = self._store.clock.monotonic() - start
+        now = self._store.clock.monotonic()
+        seconds = now - start
+        self._counters.pulse.answered_at = now
         self._counters.add(names.STORE_OPERATION, operation=operation.name)
         self._counters.add(names.STORE_OPERATION_SECONDS, seconds, operation=operation.name)
         note = _NOTES.get(operation.name)
@@ -87,11 +98,17 @@ class ObservedStore:
 
 
 def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
-    enqueued = [reply for reply in result if not isinstance(reply, Duplicate)]
-    if len(enqueued) < len(result):
-        counters.add(names.JOB_DUPLICATE, len(result) - len(enqueued))
-    count(counters, names.JOB_ENQUEUED, [(SUBMIT, each.state, each.type) for each in enqueued])
+    enqueued: dict[Happening, int] = {}
+    for (kind, state, type_), times in Counter(map(_REPLY, result)).items():
+        if kind is Duplicate:
+            counters.add(names.JOB_DUPLICATE, times)
+        else:
+            enqueued[SUBMIT, state, type_] = times
+    count(counters, names.JOB_ENQUEUED, enqueued)
     _log_each(names.JOB_ENQUEUED, result, Enqueued)
+
+
+_REPLY = attrgetter("__class__", "state", "type")
 
 
 def _note_send(counters: Counters, operation: Operation[Any], result: EventReply) -> None:
@@ -134,14 +151,29 @@ def _log_each(name: str, replies: Any, kind: type) -> None:
 
 def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
     claimed = Counter((_CLAIM, State.RUNNING, move.type) for move in result.corrupt)
-    for lane, waits in by_lane([(job.type, job.queue, job.waited) for job in result.jobs]).items():
+    for lane, waits in _waits(result.jobs).items():
         claimed[_CLAIM, State.RUNNING, lane[0]] += len(waits)
-        counters.waits.note_many(lane, waits)
+        counters.waits.note(lane, waits)
     count(counters, names.JOB_CLAIMED, claimed)
     _note_promoted(counters, result)
     _note_recovered(counters, result.recovered)
     _note_moves(counters, names.JOB_EXPIRED, result.expired, Event.EXPIRE)
     _note_moves(counters, names.JOB_CORRUPT, result.corrupt)
+
+
+def _waits(jobs: list[ClaimedJob]) -> dict[Lane, list[float]]:
+    """Return how long the jobs of each type and queue have waited; mostly they are of one."""
+    lanes = set(map(_LANE, jobs))
+    if len(lanes) == 1:
+        return {lanes.pop(): list(map(_WAITED, jobs))}
+    waits: dict[Lane, list[float]] = {lane: [] for lane in lanes}
+    for job in jobs:
+        waits[job.type, job.queue].append(job.waited)
+    return waits
+
+
+_LANE = attrgetter("type", "queue")
+_WAITED = attrgetter("waited")
 
 
 def _note_promoted(counters: Counters, result: Claim) -> None:
@@ -157,15 +189,15 @@ def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) ->
     _note_recovered(counters, result)
 
 
-def _note_followed(counters: Counters, reply: Settled | Moved | Spawned) -> None:
+def _note_followed(counters: Counters, followed: Sequence[Moved]) -> None:
     """Count what became of those that waited for a job that has ended."""
-    count_moves(counters, names.JOB_FOLLOWED, reply.followed)
-    _log_each(names.JOB_FOLLOWED, reply.followed, Moved)
+    count_moves(counters, names.JOB_FOLLOWED, followed)
+    _log_each(names.JOB_FOLLOWED, followed, Moved)
 
 
 def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
     for move in moves:
-        _note_followed(counters, move)
+        _note_followed(counters, move.followed)
         name = names.LEASE_EXHAUSTED if move.state.is_terminal else names.LEASE_RECOVERED
         count_moves(counters, name, [move])
         log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
@@ -176,7 +208,7 @@ def _note_moves(
 ) -> None:
     count_moves(counters, name, moves, event)
     for move in moves:
-        _note_followed(counters, move)
+        _note_followed(counters, move.followed)
         log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
 
 
@@ -185,20 +217,45 @@ _STALE = {Event.SUCCEED: names.STALE_ACK, Event.RELEASE: names.STALE_RELEASE}
 
 
 def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    settled: list[Happening] = []
-    for settlement, reply in zip(operation.given[0], result, strict=True):
+    try:
+        # Nearly always all are settled; this is twice as fast as to look at them one by one.
+        replies = Counter(map(_SETTLED, result))
+    except AttributeError:
+        settled = _note_refused(counters, operation.given[0], result)
+        replies = Counter(map(_SETTLED, settled))
+    happened: Counter[Happening] = Counter()
+    for (state, type_, followed), times in replies.items():
+        happened[_EVENTS[state], state, type_] += times
+        if followed:
+            _note_followed(counters, followed)
+    count(counters, names.JOB_SETTLED, happened)
+    _log_each(names.JOB_SETTLED, result, Settled)
+
+
+_SETTLED = attrgetter("state", "type", "followed")
+_EVENTS = {
+    **{state: EVENT_NAMES[event] for event, state in TRANSITIONS[State.RUNNING].items()},
+    State.DEAD_LETTER: EVENT_NAMES[Event.EXHAUST],
+    State.PENDING: EVENT_NAMES[Event.RELEASE],  # and held up by its key
+}
+"""What a settlement that led to a state was: each leads to one of its own."""
+
+
+def _note_refused(
+    counters: Counters, settlements: Sequence[Settlement], result: Any
+) -> list[Settled]:
+    """Count and tell what was settled before or by somebody else; return the rest."""
+    settled: list[Settled] = []
+    for settlement, reply in zip(settlements, result, strict=True):
         if isinstance(reply, Settled):
-            settled.append((EVENT_NAMES[settlement.decision.event], reply.state, reply.type))
-            if reply.followed:
-                _note_followed(counters, reply)
+            settled.append(reply)
         elif isinstance(reply, AlreadySettled):
             counters.add(names.REPEATED_SETTLE)
         else:
             name = _STALE.get(settlement.decision.event, names.STALE_NACK)
             counters.add(name)
             log(name, level=logging.WARNING, id=reply.job_id, state=reply.state)
-    count(counters, names.JOB_SETTLED, settled)
-    _log_each(names.JOB_SETTLED, result, Settled)
+    return settled
 
 
 def _note_heartbeat(counters: Counters, _: Operation[Any], result: Any) -> None:
@@ -213,7 +270,7 @@ def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> N
     _note_lost(counters, names.STALE_SPAWN, result)
     spawned = [reply for reply in result if isinstance(reply, Spawned)]
     for reply in spawned:
-        _note_followed(counters, reply)
+        _note_followed(counters, reply.followed)
     stored = [each for reply in spawned for each in reply.replies]
     _note_enqueue(counters, operation, stored)
 
@@ -228,7 +285,7 @@ def _note_lost(counters: Counters, name: str, result: Any) -> None:
 def _note_promote(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
     count_moves(counters, names.JOB_PROMOTED, result)
     for move in result:
-        _note_followed(counters, move)
+        _note_followed(counters, move.followed)
 
 
 def _note_expire(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
@@ -249,7 +306,7 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
             log(name, id=getattr(reply, "job_id", None))
             if isinstance(reply, Moved):
                 count_moves(counters, name, [reply])
-                _note_followed(counters, reply)
+                _note_followed(counters, reply.followed)
             elif isinstance(reply, Replayed):
                 count(counters, name, [(SUBMIT, reply.state, reply.type)])
             else:

@@ -35,6 +35,7 @@ from fencepost.store.replies import (
     DiscardReply,
     Dump,
     EditReply,
+    EndedPage,
     EnqueueReply,
     EventPage,
     EventReply,
@@ -380,6 +381,15 @@ class Store(ABC):
 
     @abstractmethod
     def dead_letters(self, type: str | None, page: PageRequest) -> Operation[DeadLetterPage]: ...
+
+    @abstractmethod
+    def ended(
+        self, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
+    ) -> Operation[EndedPage]:
+        """Return jobs that ended at *since* or later, in the order of their end, beyond *after*.
+
+        One may be seen late, at a place that was read before: see ``core.ended``.
+        """
 
     @abstractmethod
     def queues(self) -> Operation[list[QueueView]]: ...

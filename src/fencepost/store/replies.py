@@ -8,10 +8,12 @@ from enum import StrEnum
 import msgspec
 
 from fencepost.core.audit import Action
+from fencepost.core.ended import Ended
 from fencepost.core.events import SentEvent
 from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
+from fencepost.core.lanes import QueueView as QueueView
+from fencepost.core.lanes import TypeView as TypeView
 from fencepost.core.lifecycle import State
-from fencepost.core.rate import Rate
 
 
 class Enqueued(msgspec.Struct, gc=False, frozen=True):
@@ -205,22 +207,11 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
     next: int | None = None
 
 
-class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue and how many of its jobs are in which state."""
+class EndedPage(msgspec.Struct, frozen=True):
+    """Jobs in the order of their end, and the position of the last; None when there are no more."""
 
-    name: str
-    is_paused: bool = False
-    max_running: int | None = None
-    counts: dict[State, int] = {}
-
-
-class TypeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A type and how many of its jobs are in which state."""
-
-    name: str
-    is_paused: bool = False
-    rate: Rate | None = None
-    counts: dict[State, int] = {}
+    jobs: list[Ended]
+    next: int | None = None
 
 
 class EventReply(msgspec.Struct, frozen=True):

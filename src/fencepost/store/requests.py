@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
 from fencepost.core.job import Body, NewJob, Progress
+from fencepost.core.lanes import WorkerInfo as WorkerInfo
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import LEASE_TTL_DEFAULT
 from fencepost.core.priority import Priority
@@ -121,18 +121,3 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The shortest that any job is kept; None if all are kept."""
         kept = [self.keep, *self.keep_by_type.values()]
         return min((seconds for keep in kept for seconds in keep.values()), default=None)
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself. Nothing depends on it being true (S2-16)."""
-
-    id: str
-    host: str
-    pid: int
-    queues: dict[str, int] | None
-    types: tuple[str, ...]
-    concurrency: int
-    started_at: datetime
-    running: int = 0
-    seen_at: datetime | None = None
-    """By the store's clock, when it last said so."""

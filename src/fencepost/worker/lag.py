@@ -12,9 +12,9 @@ from fencepost.observe.log import log
 
 
 async def measure_lag(clock: Clock, counters: Counters) -> None:
-    """Count by how much the loop oversleeps, forever; warn when that is long."""
+    """Leave a sign that the loop turns, and count by how much it oversleeps, forever."""
     while True:
-        before = clock.monotonic()
+        before = counters.pulse.turned_at = clock.monotonic()
         await clock.sleep_async(LAG_INTERVAL)
         lag = clock.monotonic() - before - LAG_INTERVAL
         counters.add(names.LOOP_LAG, max(lag, 0.0))

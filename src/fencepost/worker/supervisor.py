@@ -10,7 +10,7 @@ import logging
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -37,10 +37,13 @@ class Supervisor:
         clock: Clock,
         stop_patience: float,
         is_burst: bool = False,
+        own_arguments: Callable[[int], Sequence[str]] = lambda _: (),
     ) -> None:
+        """*own_arguments* are for the child in each place, behind those of all."""
         self._clock = clock
         self._lifeline = Lifeline()
-        self._slots = [Slot(command, self._lifeline, clock, is_burst) for _ in range(count)]
+        commands = [[*command, *own_arguments(place)] for place in range(count)]
+        self._slots = [Slot(each, self._lifeline, clock, is_burst) for each in commands]
         self._stop_patience = stop_patience
         self._signals: list[int] = []
         self._passed_on = 0

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,6 +19,7 @@ from fencepost.core.lifecycle import Event
 from fencepost.core.limits import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
+    FAREWELL,
     FRESH_CLAIM,
     GRACE_DEFAULT,
     INTERRUPT_GRACE,
@@ -55,9 +57,6 @@ from fencepost.worker.settler import Settler
 if TYPE_CHECKING:
     from fencepost.core.cron import Cron
     from fencepost.maintenance import Ticker
-
-FAREWELL = 2.0
-"""Seconds for which a worker that has stopped waits for a store that may hang."""
 
 
 class Worker:
@@ -164,11 +163,12 @@ class Worker:
         self._owns_loop = owns_loop
         self._started_at = self._clock.now()
         self._wake = asyncio.Event()
-        self._is_stopping = False
+        self._is_stopping = self.counters.pulse.is_stopping = False
         self._is_verbose = False
         self._quiet = asyncio.Event()
         self._running: dict[str, Attempt] = {}
         self._occupied = 0
+        self._ran: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self._confirming: asyncio.Task[None] | None = None
         self._hand = Hand()
         self._settler = Settler(
@@ -234,7 +234,7 @@ class Worker:
                     self._loop.add_signal_handler(number, self.stop)
 
     def _heed_stop(self) -> None:
-        self._is_stopping = True
+        self._is_stopping = self.counters.pulse.is_stopping = True
         self._wake.set()
         self._quiet.set()
 
@@ -390,8 +390,9 @@ class Worker:
             self._quiet.set()  # a handler that never comes back is not waited for
         seconds = self._clock.monotonic() - attempt.started_at
         self._fetcher.note_duration(seconds)
-        self.counters.runs.note(job.type, job.queue, seconds)
+        self._ran[job.type, job.queue].append(seconds)
         if outcome is None:
+            self._note_runs()  # nothing will be written that would have it noted
             self._hand.drop(job.id, job.lease.token)
             self.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(attempt.context.cancel_reason))
         elif attempt.context.has_joined:
@@ -424,6 +425,7 @@ class Worker:
 
     def _settlements_written(self, settlements: Sequence[Settlement]) -> None:
         """Look again if a claim waited for this, if a job will come back, or if all is done."""
+        self._note_runs()
         if (
             self._fetcher.is_held_up
             or (self._until_idle and not self._hand)
@@ -433,6 +435,12 @@ class Worker:
             )
         ):
             self._wake.set()
+
+    def _note_runs(self) -> None:
+        """Pass on how long attempts took: by the batch, since each by itself would cost more."""
+        ran, self._ran = self._ran, defaultdict(list)
+        for lane, seconds in ran.items():
+            self.counters.runs.note(lane, seconds)
 
     def _lost_elsewhere(self, held: Held, reason: CancelReason) -> None:
         """The heartbeat thread says that a job is lost; pass it on to the loop."""

@@ -155,6 +155,8 @@ def drive(explainer: Explainer, plan: Plan[Any]) -> Any:
         ({"tags": {"common": "1"}}, {("job", "job_pkey")}),
         ({"tags": {"rare": "500"}}, {("job", "job_tags")}),
         ({"tags": {"rare": "500"}, "states": (State.FAILED,)}, {("job", "job_tags")}),
+        ({"type": "rare"}, {("job", "job_lane")}),
+        ({"type": "rare", "states": (State.COMPLETED,)}, {("job", "job_lane")}),
         ({"correlation_id": "c5"}, {("job", "job_correlation")}),
         ({"correlation_id": "c5", "states": (State.FAILED,)}, {("job", "job_correlation")}),
     ],

@@ -8,7 +8,7 @@ from fencepost.app.audit import list_page
 from fencepost.core.audit import Action
 from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.wire.terms import PageLimit
+from fencepost.wire.terms import PageLimit
 
 
 class ActionQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -29,10 +29,10 @@ from fencepost.core.weights import parse_weights
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import check_queue_allowed
-from fencepost.http.wire.leases import ClaimBody, ClaimReply, claimed_of
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest, WorkerInfo
+from fencepost.wire.leases import ClaimBody, ClaimReply, claimed_of
 
 
 async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
@@ -42,9 +42,7 @@ async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
     request = await _request(session, body, call.principal)
     call.listen()
     await call.api.roll.announce(session, request)
-    claim = await session.run_async(
-        _claim(session, request, timeout, lambda: call.api.is_stopping or call.is_gone())
-    )
+    claim = await session.run_async(_claim(session, request, timeout, call.is_off))
     if claim.jobs and call.is_gone():
         await _give_back(session, claim.jobs)
         raise HttpError("nobody is there to take the jobs; they were released")

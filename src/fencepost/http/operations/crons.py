@@ -9,30 +9,11 @@ import msgspec
 from fencepost.app import crons as scripts
 from fencepost.core.limits import CRON_NEXT_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.wire.jobs import Accepted
-from fencepost.http.wire.terms import TickCount
 from fencepost.store.crons import CronView as StoredCron
 from fencepost.store.replies import Duplicate
-
-
-class CronView(msgspec.Struct, frozen=True, kw_only=True):
-    """A cron: its times, its pause, its last tick and its next."""
-
-    name: str
-    expression: str
-    tz: str
-    description: str
-    """When it ticks, in English."""
-    type: str | None
-    """What it submits; null if what is stored cannot be read."""
-    queue: str | None
-    missed: str
-    catch_up: int
-    is_paused: bool
-    last_tick: datetime | None
-    next_tick: datetime | None
-    declared_at: datetime | None
-    changed_at: datetime | None
+from fencepost.wire.crons import CronView
+from fencepost.wire.jobs import Accepted
+from fencepost.wire.terms import TickCount
 
 
 class Crons(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.core.readable import readable
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import look
-from fencepost.http.wire.jobs import Accepted
-from fencepost.http.wire.terms import PageLimit, TypeName
+from fencepost.wire.jobs import Accepted
+from fencepost.wire.terms import PageLimit, TypeName
 
 
 class DeadLetterQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

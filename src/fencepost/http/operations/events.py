@@ -14,10 +14,10 @@ from fencepost.core.idempotency import check_key
 from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.submission import check_queue_allowed
-from fencepost.http.wire.bodies import Base64, Json, show
-from fencepost.http.wire.jobs import Accepted
-from fencepost.http.wire.terms import IdempotencyKey, PageLimit
 from fencepost.store.replies import Duplicate
+from fencepost.wire.bodies import Base64, Json, show
+from fencepost.wire.jobs import Accepted
+from fencepost.wire.terms import IdempotencyKey, PageLimit
 
 UNSET = msgspec.UNSET
 

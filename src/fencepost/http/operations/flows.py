@@ -15,9 +15,9 @@ from fencepost.core.job import Job
 from fencepost.errors import FlowNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.submission import prepare as prepare_job
-from fencepost.http.wire.jobs import Accepted, JobSummary, Submission, summary_of
-from fencepost.http.wire.terms import NodeName
 from fencepost.store.replies import Duplicate
+from fencepost.wire.jobs import Accepted, JobSummary, Submission, summary_of
+from fencepost.wire.terms import NodeName
 
 
 class FlowBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -27,9 +27,9 @@ from fencepost.errors import ForbiddenError, JobNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import check_queue_allowed
-from fencepost.http.wire.bodies import Base64, Json, show
-from fencepost.http.wire.jobs import JobPage, summary_of, view_of
-from fencepost.http.wire.terms import (
+from fencepost.wire.bodies import Base64, Json, show
+from fencepost.wire.jobs import JobPage, summary_of, view_of
+from fencepost.wire.terms import (
     CorrelationId,
     Duration,
     PageLimit,
@@ -73,6 +73,28 @@ async def find_jobs(call: Call[Nothing, Search]) -> Reply:
     filter = filter_of(call.principal, query)
     page = await call.session.run_async(find_script(call.session, filter, query.after, query.limit))
     return Reply(JobPage(jobs=[summary_of(job) for job in page], next=page.next))
+
+
+class CountQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Conditions by which jobs are counted anyway."""
+
+    state: list[str] = []
+    type: str | None = None
+    queue: str | None = None
+
+
+class JobCount(msgspec.Struct, frozen=True):
+    """How many jobs meet the conditions."""
+
+    count: int
+
+
+async def count_jobs(call: Call[Nothing, CountQuery]) -> Reply:
+    """Return how many jobs there are, from counters: no job is looked at."""
+    query = call.query
+    queue = queue_for(call.principal, query.queue)
+    filter = make_filter(state=query.state or None, type=query.type, queue=queue)
+    return Reply(JobCount(await call.session.run_async(count_script(call.session, filter))))
 
 
 def filter_of(principal: Principal, query: Any) -> JobFilter:
@@ -194,11 +216,15 @@ class Wait(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
-    """Answer when the job has ended, or with the job as it is when the time is up."""
+    """Answer when the job has ended, or with the job as it is when the time is up.
+
+    So also when the server stops, which whoever waits can see: the job has not ended.
+    """
     job = await look(call)
     seconds = seconds_of(call.query.timeout, maximum=HTTP_WAIT_MAX)
     if not job.state.is_terminal and seconds > 0:
-        job = await call.session.run_async(scripts.end(call.session, job.id, seconds))
+        call.listen()
+        job = await call.session.run_async(scripts.end(call.session, job.id, seconds, call.is_off))
     return Reply(view_of(job))
 
 

@@ -9,9 +9,9 @@ import msgspec
 from fencepost.core.names import check_queue, check_type
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.submission import check_queue_allowed
-from fencepost.http.wire.terms import RunningLimit
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.wire.terms import RunningLimit
 
 
 class Queues(msgspec.Struct, frozen=True):

@@ -29,8 +29,11 @@ from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.errors import FencepostError, InvalidJobError, StaleLeaseError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError, status_of
-from fencepost.http.wire.bodies import body_of, check_json
-from fencepost.http.wire.leases import (
+from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Settled
+from fencepost.store.requests import Beat as StoreBeat
+from fencepost.store.requests import Save
+from fencepost.wire.bodies import body_of, check_json
+from fencepost.wire.leases import (
     Ack,
     Beat,
     Checkpoint,
@@ -41,9 +44,6 @@ from fencepost.http.wire.leases import (
     ProgressBody,
     Release,
 )
-from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Settled
-from fencepost.store.requests import Beat as StoreBeat
-from fencepost.store.requests import Save
 
 T = TypeVar("T")
 

@@ -17,7 +17,8 @@ from fencepost.errors import (
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import prepare
-from fencepost.http.wire.jobs import (
+from fencepost.store.replies import Duplicate, EnqueueReply
+from fencepost.wire.jobs import (
     Accepted,
     Batch,
     BatchReply,
@@ -25,7 +26,6 @@ from fencepost.http.wire.jobs import (
     Submission,
     existing_of,
 )
-from fencepost.store.replies import Duplicate, EnqueueReply
 
 
 async def submit_job(call: Call[Submission, Nothing]) -> Reply:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fencepost.http.operations import audit, crons, dead_letters, events, flows, jobs, lanes
+from fencepost.http.operations import audit, crons, dead_letters, events, flows, jobs, lanes, stream
 from fencepost.http.route import Route
 from fencepost.http.routes.roles import ADMIN, FOLLOW, READ
-from fencepost.http.wire.jobs import JobPage, JobView
+from fencepost.wire.jobs import JobPage, JobView
 
 ROUTES = [
     Route(
@@ -18,6 +18,16 @@ ROUTES = [
         query=jobs.Search,
         replies={200: JobPage},
         errors=("invalid_job",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/count",
+        operation=jobs.count_jobs,
+        summary="Count jobs",
+        tag="jobs",
+        roles=READ,
+        query=jobs.CountQuery,
+        replies={200: jobs.JobCount},
     ),
     Route(
         method="GET",
@@ -163,6 +173,19 @@ ROUTES = [
         query=crons.TicksQuery,
         replies={200: crons.Ticks},
         errors=("cron_not_found", "invalid_cron"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/stream",
+        operation=stream.stream,
+        summary="Hear of jobs as they end",
+        tag="jobs",
+        roles=READ,
+        query=stream.StreamQuery,
+        headers=(stream.LAST_EVENT_ID,),
+        replies={200: str},
+        errors=("too_many_streams",),
+        media_type=stream.MEDIA_TYPE,
     ),
     Route(
         method="GET",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fencepost.http.operations import crons, dead_letters, flows, jobs, lanes
 from fencepost.http.route import Route
 from fencepost.http.routes.roles import OPERATE
-from fencepost.http.wire.jobs import Accepted, JobSummary
 from fencepost.store.replies import QueueView, TypeView
+from fencepost.wire.jobs import Accepted, JobSummary
 
 ROUTES = [
     Route(

@@ -6,8 +6,8 @@ from fencepost.core.limits import HTTP_BATCH_BYTES_MAX
 from fencepost.http.operations import events, flows, submitting
 from fencepost.http.route import Route
 from fencepost.http.routes.roles import SUBMIT
-from fencepost.http.wire import jobs as job_wire
-from fencepost.http.wire.jobs import Accepted
+from fencepost.wire import jobs as job_wire
+from fencepost.wire.jobs import Accepted
 
 REFUSALS = (
     "duplicate_key",

@@ -6,7 +6,7 @@ from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, RESULT_BYTES_MAX
 from fencepost.http.operations import claims, leases
 from fencepost.http.route import OneOrMany, Route
 from fencepost.http.routes.roles import WORK
-from fencepost.http.wire import leases as lease_wire
+from fencepost.wire import leases as lease_wire
 
 REPLIES = {200: lease_wire.LeaseReply | lease_wire.LeaseReplies}
 

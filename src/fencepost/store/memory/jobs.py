@@ -71,6 +71,11 @@ class Jobs:
         """Return who waits for *record* or waited for it, oldest first."""
         return sorted(self._children.get(record.seq, []), key=lambda child: child.seq)
 
+    def oldest(self, queue: str) -> int | None:
+        """Return since when the claimable job of *queue* has been due that has been for longest."""
+        lanes = self.lanes.open(queue, None, ()).values()
+        return min((self.roll[seq].run_at for lane in lanes for seq in lane), default=None)
+
     def next_seq(self) -> int:
         """Return a higher number than any before; an undone operation leaves a gap."""
         self._last_seq += 1

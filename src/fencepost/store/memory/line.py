@@ -43,6 +43,10 @@ class Line:
             self._heap = list(self._entries.values())
             heapify(self._heap)
 
+    def __iter__(self) -> Iterator[int]:
+        """Yield the sequence number of each job in line, in no useful order."""
+        return iter(self._entries)
+
     def first(self) -> Entry | None:
         """Return the entry at the head of the line, or None."""
         heap = self._heap

@@ -139,6 +139,7 @@ def queue_views(jobs: Jobs, settings: Settings) -> list[QueueView]:
             is_paused=settings.is_queue_paused(name),
             max_running=settings.queue_limit(name),
             counts=counts.get(name, {}),
+            oldest_at=from_us_or_none(jobs.oldest(name)),
         )
         for name in sorted(names)
     ]

@@ -30,6 +30,7 @@ from fencepost.store.memory import (
     spawning,
     submission,
 )
+from fencepost.store.memory import ended as ended_
 from fencepost.store.memory.access import Actions, Tokens
 from fencepost.store.memory.admission import admit
 from fencepost.store.memory.bells import Bells
@@ -51,6 +52,7 @@ from fencepost.store.replies import (
     DiscardReply,
     Dump,
     EditReply,
+    EndedPage,
     EnqueueReply,
     EventPage,
     EventReply,
@@ -431,6 +433,13 @@ class MemoryStore(Store):
     def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
         yield from ()
         return search.dead_letters(self._jobs, type, page)
+
+    @operation(Effect.READ)
+    def ended(
+        self, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
+    ) -> Plan[EndedPage]:
+        yield from ()
+        return ended_.ended(self._jobs, since, limit=limit, after=after, newest_first=newest_first)
 
     @operation(Effect.READ)
     def queues(self) -> Plan[list[QueueView]]:

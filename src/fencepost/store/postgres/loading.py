@@ -124,6 +124,8 @@ where exists (select 1 from fencepost.done where done.seq = held.seq)
     or held.window_ends_at <= coalesce(%s::timestamptz, clock_timestamp()))
 returning seq
 """
+# Their numbers say when they came here, not when they were created.
+NOTE_DISORDER = "select fencepost.note_disorder(greatest(%s::timestamptz, %s))"
 
 _encoder = msgspec.json.Encoder()
 
@@ -141,6 +143,9 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         rows = yield Statement(LOAD, (_json(fields),))
         fresh |= {job_id: seq for job_id, seq, _ in rows}
     loaded = {fresh[job_id]: record for job_id, record in wanted.items() if job_id in fresh}
+    if loaded:
+        latest = max(record.job.created_at for record in loaded.values())
+        yield Statement(NOTE_DISORDER, (latest, env.now))
     attempts = [row for seq, record in loaded.items() for row in _attempts(record, seq)]
     if attempts:
         yield Statement(LOAD_ATTEMPTS, (_json(attempts),))

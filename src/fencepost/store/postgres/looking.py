@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from fencepost.core.filter import JobFilter, PageRequest
@@ -24,6 +25,7 @@ from fencepost.store.postgres.rows import (
     decode_dead_letter,
     decode_job,
     utc,
+    utc_or_none,
 )
 from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.requests import Scope
@@ -108,6 +110,13 @@ select p.id::text, c.id::text from fencepost.job p
 join fencepost.dependency on dependency.parent = p.seq
 join fencepost.job c on c.seq = dependency.child
 where p.id = any (%s::uuid[]) order by c.seq
+"""
+# One look into the index for each lane, however many are in line.
+OLDEST = """
+select l.queue, min(first.run_at) from fencepost.lane l cross join lateral (
+  select r.run_at from fencepost.ready r where r.lane = l.lane and r.run_at >= l.low
+  order by r.run_at, r.seq limit 1
+) as first group by l.queue
 """
 PAUSED = "select name from fencepost.pause where scope = %s"
 QUEUE_LIMITS = "select name, max_running from fencepost.max_running where scope = 'queue'"
@@ -279,12 +288,14 @@ def queues() -> Plan[list[QueueView]]:
     counts = yield from _counts_by("queue")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.QUEUE.value,)))}
     limits: dict[str, int] = dict((yield Statement(QUEUE_LIMITS)))
+    oldest: dict[str, datetime] = dict((yield Statement(OLDEST)))
     return [
         QueueView(
             name=name,
             is_paused=name in paused,
             max_running=limits.get(name),
             counts=counts.get(name, {}),
+            oldest_at=utc_or_none(oldest.get(name)),
         )
         for name in sorted(counts.keys() | paused | limits.keys())
     ]

@@ -10,29 +10,43 @@ call rare goes there at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.lifecycle import TERMINAL, State
+from fencepost.core.limits import CREATION_DISORDER
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.states import NUMBER
 from fencepost.store.texts import encode_json
 
 WALK = 5_000
+WALK_DATED = 25_000
+"""Further, past what a second in which many were submitted may have put in between."""
 FEW = 5_000
 """So many jobs are sorted sooner than as many are walked."""
 SEQ_END = (1 << 63) - 1
+SLACK = timedelta(seconds=CREATION_DISORDER)
+
+DISORDER = "select coalesce(max(seq), 0), max(created_at) from fencepost.disorder"
+FIRST_SINCE = "select fencepost.first_since(%s, %s)"
 
 LANES = "select lane from fencepost.lane where {conditions}"
-COUNT = "select coalesce(sum(count), 0)::bigint from fencepost.tally where {conditions}"
+TOTALS = """
+select
+  coalesce(sum(count) filter (where {lane} and {state}), 0)::bigint,
+  coalesce(sum(count) filter (where {lane}), 0)::bigint,
+  coalesce(sum(count) filter (where {state}), 0)::bigint
+from fencepost.tally
+"""
 COUNT_JOBS = "select count(*) from fencepost.job j where {conditions}"
 
-RECENT = f"""
+RECENT = """
 select j.seq from (
   select seq, lane, run_at, created_at, correlation_id, tags, flow from fencepost.job
-  where seq < %s order by seq desc limit {WALK}
+  where seq >= %s and seq < %s order by seq desc limit {walk}
 ) as j
-where {{conditions}} order by j.seq desc limit %s
+where {conditions} order by j.seq desc limit %s
 """
 
 NEWEST = """
@@ -48,6 +62,17 @@ select j.seq from (select * from matched order by seq desc) as j
 where {state} order by j.seq desc limit %s
 """
 
+# What a lane has is in order; so is a page of several, read side by side. Compared and sorted by
+# lane and number, as if a lane were not one: no other index has them so, and the planner takes the
+# primary key for as good, on which what is rare is far.
+LANED = """
+select x.seq from unnest(%s::integer[]) as l(lane) cross join lateral (
+  select j.seq from fencepost.job j
+  where (j.lane, j.seq) >= (l.lane, %s::bigint) and (j.lane, j.seq) < (l.lane, %s::bigint)
+    and {conditions} order by j.lane desc, j.seq desc limit %s
+) as x order by x.seq desc limit %s
+"""
+
 MERGED = "select x.seq from ({branches}) as x order by x.seq desc limit %s"
 
 # What stands in one state; {lane} and {lane_of_job} are conditions on its lane, or true.
@@ -60,12 +85,12 @@ select x.seq from (select lane, unnest(seqs) as seq from fencepost.lease) as x w
 """,
     "done": "select x.seq from fencepost.done x where x.state = {number} and {lane_of_job}",
 }
-BRANCH = "({source} and {dates} and x.seq < %s order by x.seq desc limit %s)"
+BRANCH = "({source} and {rest} and x.seq < %s order by x.seq desc limit %s)"
 LANE = "x.lane = any (%s)"
 LANE_OF_JOB = """
 exists (select 1 from fencepost.job j where j.seq = x.seq and j.lane = any (%s))
 """
-DATES_OF_JOB = "exists (select 1 from fencepost.job j where j.seq = x.seq and {dates})"
+OF_JOB = "exists (select 1 from fencepost.job j where j.seq = x.seq and {conditions})"
 
 # Whether job j stands in one of the states of a table. Not by `exists`, which the planner may turn
 # into reading all of a table at once: a walk asks of few jobs, and stops when its page is full.
@@ -109,6 +134,14 @@ class Condition(NamedTuple):
 ALWAYS = Condition("true")
 
 
+class Totals(NamedTuple):
+    """How many jobs are in some lanes and states, in those lanes, and in those states."""
+
+    both: int
+    of_lane: int
+    of_state: int
+
+
 class Search(NamedTuple):
     """A filter whose names have been looked up."""
 
@@ -119,6 +152,11 @@ class Search(NamedTuple):
     """What indexes of ``job`` know: tags, the correlation id and the flow."""
     dates: Condition
     """When job j was created."""
+    low: int
+    high: int
+    """All of them have numbers from ``low`` on and below ``high``."""
+    is_tagged: bool
+    """Whether tags are all that marks them: a tag may be common, an id is not."""
 
     @property
     def is_marked(self) -> bool:
@@ -140,6 +178,14 @@ class Search(NamedTuple):
         return Condition(f"({' or '.join(probes)})")
 
     @property
+    def of_job(self) -> Condition:
+        """The condition that the job of row x has the marks and the dates."""
+        if self.marks is ALWAYS and self.dates is ALWAYS:
+            return ALWAYS
+        every = _all_of(self.marks, self.dates)
+        return Condition(OF_JOB.format(conditions=every.sql), every.params)
+
+    @property
     def is_in_order(self) -> bool:
         """Whether an index has them in order: what is claimable is in that of its lane only."""
         is_any = not self.is_marked and self.lanes is None and self.dates is ALWAYS
@@ -150,7 +196,7 @@ def count(filter: JobFilter) -> Plan[int]:
     """Count jobs: from the counts where they can tell, else through an index."""
     search = yield from _prepared(filter)
     if filter.is_countable:
-        return (yield from _tallied(search))
+        return (yield from _tallied(search)).both
     every = _all_of(search.marks, search.dates, search.of_lane, search.of_state)
     yield PLAN_FOR_THIS
     ((total,),) = yield Statement(COUNT_JOBS.format(conditions=every.sql), every.params)
@@ -170,17 +216,18 @@ def find(filter: JobFilter, page: PageRequest) -> Plan[list[int]]:
 
 
 def _find(search: Search, page: PageRequest) -> Plan[list[int]]:
-    after = SEQ_END if page.after is None else min(page.after, SEQ_END)
+    after = search.high if page.after is None else min(page.after, search.high)
     limit = page.limit + 1
-    if not search.is_in_order:
-        total = yield from _tallied(search)
-        if total == 0:
-            return []
-        if total > FEW:
-            found = _numbers((yield _recent(search, after, limit)))
-            if len(found) == limit:
-                return found
-    return _numbers((yield _exact(search, after, limit)))
+    if search.is_in_order:
+        return _numbers((yield _exact(search, after, limit)))
+    totals = yield from _tallied(search)
+    if totals.both == 0:
+        return []
+    if totals.both > FEW:
+        found = _numbers((yield _recent(search, after, limit)))
+        if len(found) == limit:
+            return found
+    return _numbers((yield _rare(search, totals, after, limit)))
 
 
 def _numbers(rows: Sequence[tuple[int, ...]]) -> list[int]:
@@ -198,7 +245,33 @@ def _prepared(filter: JobFilter) -> Plan[Search]:
         every = _all_of(*named)
         rows = yield Statement(LANES.format(conditions=every.sql), every.params)
         lanes = _numbers(rows)
-    return Search(filter.states, lanes, _marks(filter), _dates(filter))
+    dates, low, high = yield from _dated(filter)
+    is_tagged = filter.correlation_id is None and filter.flow is None
+    return Search(filter.states, lanes, _marks(filter), dates, low, high, is_tagged)
+
+
+def _dated(filter: JobFilter) -> Plan[tuple[Condition, int, int]]:
+    """Return what the times ask of job j, and between which numbers it is."""
+    if not filter.is_dated:
+        return ALWAYS, 0, SEQ_END
+    dates, low, high = [_dates(filter)], 0, SEQ_END
+    ((until, latest),) = yield Statement(DISORDER)
+    after, before = filter.created_after, filter.created_before
+    if after is not None and (latest is None or after > latest):
+        ((low,),) = yield Statement(FIRST_SINCE, (_moved(after, -SLACK), until))
+        dates.append(Condition("j.seq >= %s", (low,)))
+    if before is not None:
+        ((high,),) = yield Statement(FIRST_SINCE, (_moved(before, SLACK), until))
+        dates.append(Condition("j.seq < %s", (high,)))
+    return _all_of(*dates), low, high
+
+
+def _moved(at: datetime, by: timedelta) -> datetime:
+    """Return *at* moved on, to the end of the calendar at the most."""
+    try:
+        return at + by
+    except OverflowError:
+        return at
 
 
 def _dates(filter: JobFilter) -> Condition:
@@ -207,7 +280,7 @@ def _dates(filter: JobFilter) -> Condition:
         dates.append(Condition("j.created_at >= %s", (filter.created_after,)))
     if filter.created_before is not None:
         dates.append(Condition("j.created_at < %s", (filter.created_before,)))
-    return _all_of(*dates) if dates else ALWAYS
+    return _all_of(*dates)
 
 
 def _marks(filter: JobFilter) -> Condition:
@@ -228,16 +301,14 @@ def _all_of(*conditions: Condition) -> Condition:
     )
 
 
-def _tallied(search: Search) -> Plan[int]:
-    """Return how many jobs are in these lanes and states, whatever their marks."""
-    every = _all_of(
-        ALWAYS if search.lanes is None else Condition("lane = any (%s)", (search.lanes,)),
-        Condition("state = any (%s)", ([NUMBER[state] for state in search.states],))
-        if search.states
-        else ALWAYS,
-    )
-    ((total,),) = yield Statement(COUNT.format(conditions=every.sql), every.params)
-    return int(total)
+def _tallied(search: Search) -> Plan[Totals]:
+    """Return how many jobs are in these lanes and states, whatever their marks and dates."""
+    lane = ALWAYS if search.lanes is None else Condition("lane = any (%s)", (search.lanes,))
+    numbers = ",".join(str(NUMBER[state]) for state in search.states)
+    state = Condition(f"state in ({numbers})") if numbers else ALWAYS
+    sql = TOTALS.format(lane=lane.sql, state=state.sql)
+    (totals,) = yield Statement(sql, (*lane.params, *lane.params))
+    return Totals(*totals)
 
 
 def _newest(search: Search, after: int, limit: int) -> Statement:
@@ -245,16 +316,36 @@ def _newest(search: Search, after: int, limit: int) -> Statement:
     return Statement(NEWEST.format(conditions=sql), (*params, after, limit))
 
 
+def _laned(search: Search, after: int, limit: int) -> Statement:
+    every = _all_of(search.marks, search.dates, search.of_state)
+    sql = LANED.format(conditions=every.sql)
+    return Statement(sql, (search.lanes, search.low, after, *every.params, limit, limit))
+
+
 def _recent(search: Search, after: int, limit: int) -> Statement:
     every = _all_of(search.marks, search.dates, search.of_lane, search.of_state)
-    return Statement(RECENT.format(conditions=every.sql), (after, *every.params, limit))
+    walk = WALK if search.dates is ALWAYS else WALK_DATED
+    sql = RECENT.format(walk=walk, conditions=every.sql)
+    return Statement(sql, (search.low, after, *every.params, limit))
+
+
+def _rare(search: Search, totals: Totals, after: int, limit: int) -> Statement:
+    """Look where the fewest are: what has the marks, the lanes or the states."""
+    is_named = bool(search.states) or search.lanes is not None
+    if search.is_marked and not (is_named and search.is_tagged and totals.both <= FEW):
+        return _matched(search, after, limit)
+    if search.lanes is not None and (not search.states or totals.of_lane <= totals.of_state):
+        return _laned(search, after, limit)
+    return _exact(search, after, limit)
+
+
+def _matched(search: Search, after: int, limit: int) -> Statement:
+    every = _all_of(search.marks, search.dates, search.of_lane)
+    sql = MATCHED.format(conditions=every.sql, state=search.of_state.sql)
+    return Statement(sql, (*every.params, after, limit))
 
 
 def _exact(search: Search, after: int, limit: int) -> Statement:
-    if search.is_marked:
-        every = _all_of(search.marks, search.dates, search.of_lane)
-        sql = MATCHED.format(conditions=every.sql, state=search.of_state.sql)
-        return Statement(sql, (*every.params, after, limit))
     if not search.states:
         return _newest(search, after, limit)
     branches = [_branch(state, search, after, limit) for state in search.states]
@@ -266,13 +357,13 @@ def _exact(search: Search, after: int, limit: int) -> Statement:
 
 
 def _branch(state: State, search: Search, after: int, limit: int) -> Condition:
-    lanes, dates = search.lanes, search.dates
+    lanes = search.lanes
     source = BRANCHES[TABLES[state]].format(
         number=NUMBER[state],
         lane="true" if lanes is None else LANE,
         lane_of_job="true" if lanes is None else LANE_OF_JOB,
     )
     given = [] if lanes is None else [lanes]
-    dated = dates.sql if dates is ALWAYS else DATES_OF_JOB.format(dates=dates.sql)
-    sql = BRANCH.format(source=source, dates=dated)
-    return Condition(sql, [*given, *dates.params, after, limit])
+    rest = search.of_job
+    sql = BRANCH.format(source=source, rest=rest.sql)
+    return Condition(sql, [*given, *rest.params, after, limit])

@@ -42,6 +42,7 @@ from fencepost.store.postgres import (
     spawning,
     upkeep,
 )
+from fencepost.store.postgres import ended as ended_
 from fencepost.store.postgres import events as events_
 from fencepost.store.postgres import rates as rates_
 from fencepost.store.postgres.bell import Bell
@@ -62,6 +63,7 @@ from fencepost.store.replies import (
     DiscardReply,
     Dump,
     EditReply,
+    EndedPage,
     EnqueueReply,
     EventPage,
     EventReply,
@@ -432,6 +434,12 @@ class PostgresStore(Store):
     @operation(Effect.READ)
     def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
         return looking.dead_letters(self._env, type, page)
+
+    @operation(Effect.READ)
+    def ended(
+        self, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
+    ) -> Plan[EndedPage]:
+        return ended_.ended(self._env, since, limit=limit, after=after, newest_first=newest_first)
 
     @operation(Effect.READ)
     def queues(self) -> Plan[list[QueueView]]:

@@ -53,6 +53,8 @@ class Catalog:
         self._lanes: dict[int, Lane] = {}
         self._policy_numbers: dict[Policy, int] = {}
         self._policies: dict[int, Policy] = {}
+        self.latest: int | None = None
+        """When the newest job was created, as far as this process knows."""
 
     def lane_number(self, queue: str, type: str) -> Plan[int]:
         """Return the number of a lane, making it if it is new."""

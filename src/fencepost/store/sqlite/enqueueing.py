@@ -14,6 +14,7 @@ from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.sqlite.catalog import Env, Tally
+from fencepost.store.sqlite.chronology import note_clock
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, NUMBER
 from fencepost.store.texts import encode_json
@@ -52,6 +53,7 @@ def enqueue(
     tally = Tally()
     replies: list[EnqueueReply] = []
     plain: list[tuple[Any, ...]] = []
+    yield from note_clock(env, now)
     for job in jobs:
         lane = yield from env.catalog.lane_number(job.queue, job.type)
         policy = yield from env.catalog.policy_number(job.policy)

@@ -50,7 +50,7 @@ where seq in (select value from json_each(?))
 LEASED = f"""
 select cast(json_group_array(json_array(
   seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
-  expires_at, scheduled_at, payload_encoding,
+  expires_at, ? - scheduled_at, payload_encoding,
   case when typeof(payload) = 'blob' and length(payload) <= {INLINE_PAYLOAD_MAX} then
     case payload_encoding when 0 then cast(payload as text) else hex(payload) end
   end,
@@ -59,7 +59,7 @@ select cast(json_group_array(json_array(
 """
 LEASED_PLAIN = """
 select seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
-  expires_at, scheduled_at, payload_encoding, null, cast(key as blob), cast(tags as blob),
+  expires_at, ? - scheduled_at, payload_encoding, null, cast(key as blob), cast(tags as blob),
   cast(correlation_id as blob), cast(flow as blob), mode, hex(checkpoint), checkpoint_encoding
 from jobs where seq in (select value from json_each(?))
 """
@@ -85,7 +85,8 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     lease_version: int
     run_at: int
     expires_at: int
-    scheduled_at: int | None
+    waited: int
+    """Since it became claimable, in microseconds."""
     payload_encoding: int
     payload: Any
     """As text, or in hexadecimal if it is binary; as bytes when it was fetched by itself."""
@@ -111,7 +112,7 @@ def lease(
     expires_at = now + seconds_to_us(request.lease_ttl)
     numbers = numbers_json(seqs)
     yield Statement(CLAIM, (secret, expires_at, request.worker, now, now, numbers))
-    leased = yield from _fetch(numbers)
+    leased = yield from _fetch(numbers, now)
     assert len(leased) == len(seqs), "a claimable row vanished inside the transaction"
     lanes = yield from env.catalog.lanes({row.lane for row in leased.values()})
     policies = yield from env.catalog.policies({row.policy for row in leased.values()})
@@ -139,13 +140,13 @@ def lease(
     return jobs, corrupt, lease_ends
 
 
-def _fetch(numbers: str) -> Plan[dict[int, _Leased]]:
+def _fetch(numbers: str, now: int) -> Plan[dict[int, _Leased]]:
     """Return the rows that were just leased."""
-    ((text,),) = yield Statement(LEASED, (numbers,))
+    ((text,),) = yield Statement(LEASED, (now, numbers))
     try:
         rows = {row.seq: row for row in _leased.decode(text)}
     except (msgspec.DecodeError, UnicodeDecodeError):  # a damaged row: take them one by one
-        plain = yield Statement(LEASED_PLAIN, (numbers,))
+        plain = yield Statement(LEASED_PLAIN, (now, numbers))
         rows = {row[0]: _from_plain(row) for row in plain}
     apart = [seq for seq, row in rows.items() if row.payload is None]
     if apart:
@@ -213,7 +214,7 @@ class _Reader:
                 tags=decode_tags(row.tags) if row.tags else {},
                 correlation_id=row.correlation_id,
                 checkpoint=_checkpoint(row),
-                waited=max(self._now - (row.scheduled_at or self._now), 0) / 1e6,
+                waited=row.waited / 1e6 if row.waited > 0 else 0.0,
             )
         except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
             return None

@@ -18,6 +18,7 @@ from fencepost.store.sqlite.admission import Arriving, note
 from fencepost.store.sqlite.arrivals import arriving
 from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally
+from fencepost.store.sqlite.chronology import note_disorder
 from fencepost.store.sqlite.endings import RECORD
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, find_holder
 from fencepost.store.sqlite.parents import link
@@ -58,6 +59,9 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     now = env.clock.now_us()
     arrivals = yield from arriving(fresh, now)
     yield from _insert(env, arrivals.records)
+    if fresh:
+        created = [to_us(record.job.created_at) for record in fresh.values()]
+        yield from note_disorder(max(fresh), max(now, *created))
     yield from link(arrivals.edges)
     yield from _take_keys(fresh, now)
     yield from call_back(env, arrivals.ended, now)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import from_us, from_us_or_none, to_us
+from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.why import Situation
@@ -14,8 +13,9 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.positions import pack, unpack
 from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.requests import Scope
+from fencepost.store.sqlite import searching
 from fencepost.store.sqlite.admission import active
-from fencepost.store.sqlite.catalog import Env
+from fencepost.store.sqlite.catalog import Env, numbers_json
 from fencepost.store.sqlite.graph import dependencies
 from fencepost.store.sqlite.rates import rate_of, rates_by_type
 from fencepost.store.sqlite.roster import workers
@@ -26,11 +26,13 @@ from fencepost.store.sqlite.rows import (
     decode_job,
 )
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.states import BY_NUMBER
 from fencepost.store.wanted import wanted_ids
 
 GET = f"select {JOB_COLUMNS} from jobs where id in ({{values}})"
-FIND = f"select {JOB_COLUMNS} from jobs"
+SHOW = f"""
+select {JOB_COLUMNS} from jobs where seq in (select value from json_each(?)) order by seq desc
+"""
 PAST_ATTEMPTS = """
 select lease_version, number, worker, outcome, started_at, ended_at, failure
 from attempts where seq = ? order by lease_version
@@ -67,6 +69,19 @@ select lanes.{column}, counters.state, sum(counters.count)
 from lanes join counters on counters.lane = lanes.lane
 group by 1, 2
 """
+# One look into the index for each lane and priority, however many are in line.
+OLDEST = """
+select queue, min(run_at) from (
+  select lanes.queue, (
+      select min(run_at) from jobs indexed by jobs_ready
+      where state = 1 and lane = lanes.lane and priority = of.priority
+    ) as run_at
+  from counters join lanes on lanes.lane = counters.lane cross join (
+    select column1 as priority from (values (0), (1), (2), (3), (4))
+  ) as of
+  where counters.state = 1 and counters.count > 0
+) where run_at is not null group by queue
+"""
 PAUSED = "select name from pauses where scope = ?"
 QUEUE_LIMITS = "select name, max_running from limits where scope = 'queue'"
 
@@ -89,56 +104,16 @@ def _decode(env: Env, rows: Sequence[Row]) -> Plan[list[Job]]:
 
 def find(env: Env, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
     """Return one page of the jobs that meet *filter*, newest first."""
-    conditions, params = _conditions(filter)
-    if page.after is not None:
-        conditions.append("seq < ?")
-        params.append(page.after)
-    where = f" where {' and '.join(conditions)}" if conditions else ""
-    # One more than wanted tells whether there is a next page.
-    rows = yield Statement(f"{FIND}{where} order by seq desc limit ?", (*params, page.limit + 1))
-    has_more = len(rows) > page.limit
-    jobs = yield from _decode(env, rows[: page.limit])
-    return JobPage(jobs, rows[page.limit - 1][0] if has_more else None)
-
-
-def _conditions(filter: JobFilter) -> tuple[list[str], list[Any]]:
-    conditions: list[str] = []
-    params: list[Any] = []
-    if filter.states:
-        conditions.append(f"state in ({','.join('?' * len(filter.states))})")
-        params += [NUMBER[state] for state in filter.states]
-    for column, name in (("type", filter.type), ("queue", filter.queue)):
-        if name is not None:
-            conditions.append(f"lane in (select lane from lanes where {column} = ?)")
-            params.append(name)
-    for item in filter.tags.items():
-        conditions.append("seq in (select seq from tags where name = ? and value = ?)")
-        params += item
-    if filter.correlation_id is not None:
-        conditions.append("correlation_id = ?")
-        params.append(filter.correlation_id)
-    if filter.flow is not None:
-        conditions.append("flow = ?")
-        params.append(filter.flow)
-    if filter.created_after is not None:
-        conditions.append("created_at >= ?")
-        params.append(to_us(filter.created_after))
-    if filter.created_before is not None:
-        conditions.append("created_at < ?")
-        params.append(to_us(filter.created_before))
-    return conditions, params
+    seqs = yield from searching.find(filter, page)
+    shown = seqs[: page.limit]
+    rows = (yield Statement(SHOW, (numbers_json(shown),))) if shown else []
+    jobs = yield from _decode(env, rows)
+    return JobPage(jobs, shown[-1] if len(seqs) > page.limit else None)
 
 
 def count(filter: JobFilter) -> Plan[int]:
     """Count jobs: from the counters where they can tell, else through an index."""
-    conditions, params = _conditions(filter)
-    if not filter.is_countable:
-        sql = f"select count(*) from jobs where {' and '.join(conditions)}"
-    else:
-        where = f" where {' and '.join(conditions)}" if conditions else ""
-        sql = f"select coalesce(sum(count), 0) from counters{where}"
-    ((total,),) = yield Statement(sql, params)
-    return int(total)
+    return searching.count(filter)
 
 
 def attempts(job_id: str) -> Plan[list[Attempt] | None]:
@@ -242,12 +217,14 @@ def queues() -> Plan[list[QueueView]]:
     counts = yield from _counts_by("queue")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.QUEUE.value,)))}
     limits: dict[str, int] = dict((yield Statement(QUEUE_LIMITS)))
+    oldest: dict[str, int] = dict((yield Statement(OLDEST)))
     return [
         QueueView(
             name=name,
             is_paused=name in paused,
             max_running=limits.get(name),
             counts=counts.get(name, {}),
+            oldest_at=from_us_or_none(oldest.get(name)),
         )
         for name in sorted(counts.keys() | paused | limits.keys())
     ]

@@ -29,6 +29,7 @@ from fencepost.store.replies import (
     DiscardReply,
     Dump,
     EditReply,
+    EndedPage,
     EnqueueReply,
     EventPage,
     EventReply,
@@ -77,6 +78,7 @@ from fencepost.store.sqlite import (
     submission,
     upkeep,
 )
+from fencepost.store.sqlite import ended as ended_
 from fencepost.store.sqlite import events as events_
 from fencepost.store.sqlite import rates as rates_
 from fencepost.store.sqlite.bell import Bell
@@ -343,6 +345,14 @@ class SqliteStore(Store):
     @operation(Effect.READ)
     def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
         return looking.dead_letters(self._reading, type, page)
+
+    @operation(Effect.READ)
+    def ended(
+        self, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
+    ) -> Plan[EndedPage]:
+        return ended_.ended(
+            self._reading, since, limit=limit, after=after, newest_first=newest_first
+        )
 
     @operation(Effect.READ)
     def queues(self) -> Plan[list[QueueView]]:

@@ -26,6 +26,7 @@ from fencepost.store.sqlite import enqueueing
 from fencepost.store.sqlite.admission import admit, slot_number
 from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally
+from fencepost.store.sqlite.chronology import note_clock
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, initial_state, new_row
 from fencepost.store.sqlite.holders import Holders, find_holders
 from fencepost.store.sqlite.parents import Stored, find_parents, link
@@ -71,6 +72,7 @@ def _is_particular(job: NewJob) -> bool:
 
 def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[Accepted]]:
     """Store *jobs* of any kind; return also the job for which each place stands."""
+    yield from note_clock(env, now)
     ((last,),) = yield Statement(LAST)
     named = {on for job in jobs if job.after for on in job.after.on if isinstance(on, str)}
     batch = _Batch(

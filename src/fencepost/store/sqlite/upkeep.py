@@ -24,6 +24,7 @@ from fencepost.store.replies import Moved, Pruned
 from fencepost.store.requests import PruneRequest
 from fencepost.store.sqlite.admission import admit, admit_noted
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
+from fencepost.store.sqlite.chronology import note_deletion
 from fencepost.store.sqlite.dependents import end_all, moved
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, standing
 from fencepost.store.states import BY_NUMBER, NUMBER, PENDING
@@ -221,6 +222,7 @@ def _delete(rows: Sequence[Row]) -> Plan[None]:
     seqs = _seqs(rows)
     for sql in PRUNES:
         yield Statement(sql, (seqs,))
+    yield from note_deletion()
     tally = Tally()
     for (lane, number), count in Counter((row[1], row[2]) for row in rows).items():
         tally.move(lane, BY_NUMBER[number], None, count)

@@ -47,6 +47,7 @@ pytest.register_assert_rewrite(
             "dependencies",
             "durability",
             "editing",
+            "ended",
             "enqueueing",
             "events",
             "fencing",
@@ -96,6 +97,7 @@ from fencepost.testing.conformance.deadletters import TestDeadLetters, TestRepla
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
 from fencepost.testing.conformance.editing import TestEditing
+from fencepost.testing.conformance.ended import TestEnded
 from fencepost.testing.conformance.enqueueing import TestEnqueueing, TestPayloads
 from fencepost.testing.conformance.events import TestEvents
 from fencepost.testing.conformance.fencing import TestFencing, TestZombies
@@ -147,6 +149,7 @@ __all__ = [
     "TestDependencies",
     "TestDurability",
     "TestEditing",
+    "TestEnded",
     "TestEnqueueing",
     "TestEvents",
     "TestExpiring",

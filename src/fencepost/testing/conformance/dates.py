@@ -38,7 +38,7 @@ class TestDates:
         """S1-107: whatever the states, and however close the jobs are to each other."""
         job_ids, times = self._populate(h, 40, step)
         for start, end in ((0, 40), (10, 30), (0, 1), (39, 40), (20, 20), (35, 5)):
-            stretch = {
+            stretch: dict[str, Any] = {
                 "created_after": times[start] if start < 40 else None,
                 "created_before": times[end] if end < 40 else None,
             }
@@ -66,7 +66,7 @@ class TestDates:
         """S1-105, S1-107, S1-108."""
         _, times = self._populate(h, 40, LONG)
         everything = h.find(**conditions)
-        stretch = {"created_after": times[10], "created_before": times[30]}
+        stretch: dict[str, Any] = {"created_after": times[10], "created_before": times[30]}
         expected = [each.id for each in everything if times[10] <= each.created_at < times[30]]
         assert 0 < len(expected) < len(everything)
         filter = JobFilter(**conditions, **stretch)

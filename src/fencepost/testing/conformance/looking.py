@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest, parse_states
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.priority import Priority
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
 from fencepost.testing.conformance.harness import (
@@ -159,8 +160,8 @@ class TestViews:
             h.job_in(state, type=f"t-{state}", queue="b")
         h.submit_many(2, "z", queue="a")
         assert h.run(h.store.queues()) == [
-            QueueView(name="a", counts={State.SCHEDULED: 2}),
-            QueueView(name="b", counts=dict.fromkeys(REACHABLE, 1)),
+            QueueView(name="a", counts={State.SCHEDULED: 2}, oldest_at=h.now),
+            QueueView(name="b", counts=dict.fromkeys(REACHABLE, 1), oldest_at=h.now),
         ]
         assert h.run(h.store.types()) == [
             *(
@@ -207,6 +208,33 @@ class TestViews:
         }
         assert counts() == Counter(each.state for each in h.find())
 
+    def test_a_queue_knows_since_when_its_oldest_claimable_job_is_due(self, h: Harness) -> None:
+        """S1-99: over all types and priorities, paused ones too; not of what waits or runs."""
+
+        def oldest() -> list[datetime | None]:
+            return [queue.oldest_at for queue in h.run(h.store.queues())]
+
+        h.submit(queue="a", delay=5.0)
+        assert oldest() == [None]
+        h.advance(2.0)
+        first = h.now
+        h.submit("report", queue="a", priority=Priority.LOW)
+        h.advance(1.0)
+        h.submit("mail", queue="a", priority=Priority.CRITICAL)
+        h.submit("mail", queue="b")
+        assert oldest() == [first, h.now]
+        h.run(h.store.pause(Scope.TYPE, "report"))
+        assert oldest() == [first, h.now]
+        h.run(h.store.resume(Scope.TYPE, "report"))
+        h.claim(types=frozenset({"report"}))
+        assert oldest() == [h.now, h.now]
+        second = h.now
+        h.advance(60.0)
+        h.run(h.store.promote(10))
+        assert oldest() == [second, second]
+        h.claim(10)
+        assert oldest() == [None, None]
+
     def test_an_empty_store_has_neither(self, h: Harness) -> None:
         """S0-8."""
         assert h.run(h.store.queues()) == []
@@ -218,7 +246,8 @@ class TestViews:
         h.run(h.store.pause(Scope.TYPE, "mail"))
         h.run(h.store.limit(Scope.QUEUE, "default", 5))
         counts = {State.SCHEDULED: 1}
-        assert h.run(h.store.queues()) == [QueueView(name="default", max_running=5, counts=counts)]
+        queue = QueueView(name="default", max_running=5, counts=counts, oldest_at=h.now)
+        assert h.run(h.store.queues()) == [queue]
         assert h.run(h.store.types()) == [TypeView(name="mail", is_paused=True, counts=counts)]
 
 

@@ -66,6 +66,9 @@ create index jobs_lease on jobs(lease_expires_at) where state = 3;
 create index jobs_lifetime on jobs(expires_at) where completed_at is null;
 create index jobs_dead on jobs(completed_at) where is_dead_letter = 1;
 create index jobs_correlation on jobs(correlation_id) where correlation_id is not null;
+create index jobs_lane on jobs(lane);
+create index jobs_ended on jobs(completed_at) where completed_at is not null;
+create index jobs_unsuccessful on jobs(state) where state > 5;
 -- Asked for every job that ends, so it holds no others.
 create index jobs_callback on jobs(seq) where callback_url is not null;
 create index jobs_flow on jobs(flow) where flow is not null;
@@ -94,6 +97,13 @@ create table dependencies(
 ) without rowid;
 
 create index dependencies_parent on dependencies(parent, child);
+
+-- Up to seq, jobs may not be numbered in the order of their creation; none of them was created after
+-- created_at.
+create table disorder(
+  seq integer not null,
+  created_at integer not null
+);
 
 -- Attempts that ended otherwise than by success; the successful one stands in the job's own row.
 create table attempts(

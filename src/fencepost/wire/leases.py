@@ -11,9 +11,9 @@ from msgspec import UNSET, Meta, UnsetType
 from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import CLAIM_MAX, LEASE_TTL_DEFAULT
-from fencepost.http.wire.bodies import Base64, Json, show
-from fencepost.http.wire.jobs import PolicyView, policy_of
-from fencepost.http.wire.terms import (
+from fencepost.wire.bodies import Base64, Json, show
+from fencepost.wire.jobs import PolicyView, policy_of
+from fencepost.wire.terms import (
     ClaimLimit,
     ClaimTimeout,
     Duration,

@@ -11,10 +11,12 @@ from msgspec import UNSET, Meta, UnsetType
 from fencepost.core.job import Failure, Job, Ownership, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import HTTP_BATCH_MAX
+from fencepost.core.payload import NULL
 from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
 from fencepost.core.readable import readable
-from fencepost.http.wire.bodies import Base64, Json, show
-from fencepost.http.wire.terms import (
+from fencepost.wire.bodies import Base64, Json, Shown, body_shown, show
+from fencepost.wire.terms import (
     AttemptCount,
     CallbackUrl,
     ConcurrencyKey,
@@ -36,7 +38,9 @@ from fencepost.http.wire.terms import (
 )
 
 
-class RetryOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class RetryOptions(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True
+):
     """How often and how patiently a job is tried again."""
 
     max_attempts: AttemptCount | None = None
@@ -55,7 +59,9 @@ class RetryOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
     """Whether one that its worker was lost with is."""
 
 
-class Submission(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class Submission(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True
+):
     """A job to be stored. ``payload`` as an object is the handler's keyword arguments."""
 
     type: TypeName
@@ -260,3 +266,27 @@ def policy_of(policy: Policy) -> PolicyView:
     fields = msgspec.structs.asdict(policy)
     fields["backoff"] = BackoffView(**msgspec.structs.asdict(policy.backoff))
     return PolicyView(**fields)
+
+
+def job_of(view: JobView) -> Job:
+    """Return the job that a view shows; what it waits for is not on the wire."""
+    fields = {name: getattr(view, name) for name in _SUMMARY}
+    bodies = {
+        name: body_shown(
+            Shown(
+                json=getattr(view, name),
+                base64=getattr(view, f"{name}_base64"),
+                encrypted=getattr(view, f"{name}_encrypted"),
+            )
+        )
+        for name in _BODIES
+    }
+    # A payload there always is; of the others, null says that there is none.
+    is_done = view.state is State.COMPLETED
+    return Job(
+        **{**fields, "priority": Priority(view.priority)},
+        policy=msgspec.convert(view.policy, Policy, from_attributes=True),
+        payload=bodies["payload"],
+        result=bodies["result"] if is_done else None,
+        checkpoint=None if bodies["checkpoint"] == NULL else bodies["checkpoint"],
+    )

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from fencepost.core.envelope import shown_body
 from fencepost.core.job import EMPTY, Body, Encoding
 from fencepost.core.limits import JSON_DEPTH_MAX
-from fencepost.core.payload import decode
+from fencepost.core.payload import NULL, decode
 from fencepost.errors import InvalidPayloadError
 
 Json = msgspec.Raw | UnsetType
@@ -108,3 +108,12 @@ def is_readable(data: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
+
+
+def body_shown(shown: Shown) -> Body:
+    """Return the body that the wire shows; of one that is encrypted, the note that it is."""
+    if not isinstance(shown.encrypted, UnsetType):
+        return Body(shown.encrypted.encode(), Encoding.ENCRYPTED)
+    if not isinstance(shown.base64, UnsetType):
+        return Body(_decode_base64("body", shown.base64), Encoding.BINARY)
+    return NULL if isinstance(shown.json, UnsetType) else Body(bytes(shown.json))

@@ -1,0 +1,142 @@
+"""Requests and what comes of them; scripts that make requests, written once for both faces.
+
+A script is a generator that yields requests and rests, and is sent what came of them. The sync
+face drives it in the calling thread, the async face on the event loop; neither contains logic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from fencepost.clock import Clock
+
+T = TypeVar("T")
+
+FOREVER = math.inf
+"""However often it is repeated, the same holds afterwards."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request, but for the server and the token."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    wait: float = 0.0
+    """How many seconds the server may take on purpose."""
+    repeat_for: float = 0.0
+    """For so many seconds a repeat is harmless, should the answer be lost; 0: never repeat it."""
+
+    @property
+    def is_look(self) -> bool:
+        """Whether it only looks: there is nothing that may have been done."""
+        return self.method == "GET"
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a server answered, good or bad."""
+
+    status: int
+    data: bytes
+    retry_after: str | None = None
+    """As the header has it."""
+
+
+class Unreached(msgspec.Struct, frozen=True):
+    """Nobody was reached: nothing was sent, and surely nothing done."""
+
+    reason: str
+
+
+class Unheard(msgspec.Struct, frozen=True):
+    """The request was sent, at least in part, and nothing was heard: it may have been done."""
+
+    reason: str
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """Wait before the next request."""
+
+    seconds: float
+
+
+Outcome = Reply | Unreached | Unheard
+Script = Generator[Request | Rest, Any, T]
+
+
+class Line(Protocol):
+    """A way to a server."""
+
+    def send(self, request: Request) -> Outcome: ...
+
+    async def send_async(self, request: Request) -> Outcome: ...
+
+
+def drive(script: Script[T], line: Line, clock: Clock) -> T:
+    """Run *script* to its end in this thread."""
+    try:
+        step = next(script)
+        while True:
+            outcome: Outcome | None = None
+            if isinstance(step, Rest):
+                clock.sleep(step.seconds)
+            else:
+                outcome = line.send(step)
+            step = script.send(outcome)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def drive_async(script: Script[T], line: Line, clock: Clock) -> T:
+    """Run *script* to its end without blocking the event loop."""
+    try:
+        step = next(script)
+        while True:
+            outcome: Outcome | None = None
+            if isinstance(step, Rest):
+                await clock.sleep_async(step.seconds)
+            else:
+                outcome = await line.send_async(step)
+            step = script.send(outcome)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def path(*parts: str) -> str:
+    """Return the path of a route: the first part as it is, the others as one segment each."""
+    first, *rest = parts
+    return "/".join((first, *(_segment(part) for part in rest)))
+
+
+def _segment(text: str) -> str:
+    # What is nothing but dots would be taken for a way up.
+    return quote(text, safe="").replace(".", "%2E") if not text.strip(".") else quote(text, safe="")
+
+
+def get(*parts: str, query: tuple[tuple[str, str], ...] = (), wait: float = 0.0) -> Request:
+    """Return a request that only looks."""
+    return Request("GET", path(*parts), query, wait=wait, repeat_for=FOREVER)
+
+
+def post(*parts: str, body: Any = None, repeat_for: float = 0.0) -> Request:
+    """Return a request that does something."""
+    data = None if body is None else msgspec.json.encode(body)
+    return Request("POST", path(*parts), body=data, repeat_for=repeat_for)
+
+
+def put(*parts: str, body: Any) -> Request:
+    """Return a request that sets something."""
+    return Request("PUT", path(*parts), body=msgspec.json.encode(body), repeat_for=FOREVER)
+
+
+def query_of(**given: Any) -> tuple[tuple[str, str], ...]:
+    """Return the parameters that are given, in the order of their names in the call."""
+    return tuple((name, str(value)) for name, value in given.items() if value is not None)

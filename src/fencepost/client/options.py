@@ -1,0 +1,177 @@
+"""What a submission can say beyond its payload, as users write it and as the wire has it.
+
+Values are turned into what JSON can say; whether they make sense, the server decides.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.instants import check_instant
+from fencepost.core.job import Encoding
+from fencepost.core.limits import KEY_WINDOW_DEFAULT
+from fencepost.core.payload import encode
+from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.retry import FULL_JITTER, Retry
+from fencepost.core.shown import shown
+from fencepost.errors import ConfigurationError, InvalidJobError, InvalidPayloadError
+from fencepost.wire.jobs import RetryOptions, Submission
+
+Awaited = Any
+"""A handle of a job, an id, the name of a node of the same flow; or several of them."""
+Payload = Mapping[str, Any] | bytes | None
+"""The handler's keyword arguments; or the bytes of a handler that takes those alone."""
+
+
+class SubmitOptions(TypedDict, total=False):
+    """The options of a submission, as ``TaskHandle.using`` of an app has them."""
+
+    delay: Duration
+    run_at: datetime
+    priority: Priority | int | str
+    queue: str
+    key: str
+    on_duplicate: Literal["return", "reject"]
+    key_window: Duration | Literal["active"]
+    tags: Mapping[str, str]
+    correlation_id: str
+    callback_url: str
+    concurrency_key: str
+    timeout: Duration
+    lease_ttl: Duration
+    lifetime: Duration
+    retry: Retry
+    after: Awaited
+    after_any: Awaited
+    accept_failures: bool
+
+
+Fields = Mapping[str, Any]
+"""Of a ``Submission``."""
+
+
+def merge(fields: Fields, given: SubmitOptions) -> dict[str, Any]:
+    """Return *fields* with what was *given* in its place."""
+    unknown = sorted(given.keys() - SubmitOptions.__annotations__.keys())
+    if unknown:
+        raise ConfigurationError(f"a submission has no option {shown(unknown[0])}")
+    named = {name: value for name, value in given.items() if value is not None}
+    if "delay" in named and "run_at" in named:
+        raise InvalidJobError("give delay or run_at, not both")
+    merged = {name: value for name, value in fields.items() if name not in _replaced(named)}
+    for name, value in named.items():
+        merged[name] = _WRITTEN[name](value) if name in _WRITTEN else value
+    if "tags" in named:
+        merged["tags"] = {**(fields.get("tags") or {}), **named["tags"]}  # type: ignore[dict-item]
+    return merged
+
+
+def _replaced(named: Mapping[str, Any]) -> set[str]:
+    """Return the fields that say otherwise what *named* says now."""
+    pairs = (("delay", "run_at"), ("after", "after_any"))
+    return {other for a, b in pairs for one, other in ((a, b), (b, a)) if one in named}
+
+
+def submission(type: str, payload: Payload, fields: Fields) -> Submission:
+    """Return what is sent to have a job stored."""
+    if not isinstance(type, str):
+        raise InvalidJobError(f"type must be text, got {shown(type)}")
+    if payload is None:
+        return Submission(type=type, **fields)
+    body = encode(payload)
+    if body.encoding is Encoding.BINARY:
+        encoded = base64.b64encode(body.data).decode()
+        return Submission(type=type, payload_base64=encoded, **fields)
+    return Submission(type=type, payload=msgspec.Raw(body.data), **fields)
+
+
+def payload_of(data: object, arguments: dict[str, Any]) -> Payload:
+    """Return the payload of a call with either bytes or keyword arguments."""
+    if data is None:
+        return arguments
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise InvalidPayloadError(
+            f"give arguments by name, for the task's signature is not known here; got {shown(data)}"
+        )
+    if arguments:
+        raise InvalidPayloadError("give bytes alone, or arguments by name")
+    return bytes(data)
+
+
+def repeat_for(job: Submission) -> float:
+    """Return for how many seconds a repeat of *job* would return what the first has stored."""
+    if job.key is None or job.on_duplicate == "reject" or job.key_window == "active":
+        # A key that is held while its job is live is free again when the job was quick.
+        return 0.0
+    window = KEY_WINDOW_DEFAULT if job.key_window is None else job.key_window
+    return parse_duration(window, name="key_window")
+
+
+def _seconds(name: str) -> Any:
+    return lambda value: parse_duration(value, name=name)
+
+
+def _window(value: Duration | Literal["active"]) -> float | str:
+    return "active" if value == "active" else parse_duration(value, name="key_window")
+
+
+def _retry(retry: Retry) -> RetryOptions:
+    if not isinstance(retry, Retry):
+        raise ConfigurationError(f"retry must be a Retry(…), got {shown(retry)}")
+    backoff = retry.backoff
+    if backoff.strategy == "custom":
+        raise ConfigurationError(
+            "a backoff that is a function cannot be sent to a server; name exponential, linear or "
+            "constant, or give it to the task where it is declared"
+        )
+    return RetryOptions(
+        max_attempts=retry.max_attempts,
+        backoff=backoff.strategy,
+        initial_delay=backoff.initial_delay,
+        max_delay=backoff.max_delay,
+        multiplier=backoff.multiplier,
+        jitter="full" if backoff.jitter == FULL_JITTER else backoff.jitter,
+        on_timeout=retry.on_timeout,
+        on_system=retry.on_system,
+    )
+
+
+def _ids(awaited: Awaited) -> list[str]:
+    several = [awaited] if isinstance(awaited, str) or hasattr(awaited, "id") else awaited
+    if not isinstance(several, Iterable):
+        raise _no_job(awaited)
+    return [_id(each) for each in several]
+
+
+def _id(each: object) -> str:
+    found = each if isinstance(each, str) else getattr(each, "id", None)
+    if not isinstance(found, str):
+        raise _no_job(each)
+    return found
+
+
+def _no_job(value: object) -> InvalidJobError:
+    return InvalidJobError(
+        f"a job waits for handles, ids, or nodes of its flow by name, not for {shown(value)}"
+    )
+
+
+_WRITTEN: dict[str, Any] = {
+    "delay": _seconds("delay"),
+    "run_at": lambda value: check_instant(value, name="run_at"),
+    "priority": lambda value: int(parse_priority(value)),
+    "key_window": _window,
+    "tags": dict,
+    "timeout": _seconds("timeout"),
+    "lease_ttl": _seconds("lease_ttl"),
+    "lifetime": _seconds("lifetime"),
+    "retry": _retry,
+    "after": _ids,
+    "after_any": _ids,
+}

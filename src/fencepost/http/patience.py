@@ -1,0 +1,31 @@
+"""How long, and for how much, a server bears with a connection."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fencepost.core.limits import (
+    HTTP_CONNECTIONS_MAX,
+    HTTP_FAREWELL,
+    HTTP_HEAD_MAX,
+    HTTP_HEAD_TIMEOUT,
+    HTTP_IDLE_TIMEOUT,
+    HTTP_LINGER,
+    HTTP_SWEEP_INTERVAL,
+    HTTP_WRITE_STEP,
+    HTTP_WRITE_TIMEOUT,
+)
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of one connection, and of how many there are; see core/limits.py."""
+
+    head_max: int = HTTP_HEAD_MAX
+    head_timeout: float = HTTP_HEAD_TIMEOUT
+    idle_timeout: int = HTTP_IDLE_TIMEOUT
+    linger: float = HTTP_LINGER
+    write_timeout: float = HTTP_WRITE_TIMEOUT
+    write_step: int = HTTP_WRITE_STEP
+    farewell: float = HTTP_FAREWELL
+    connections_max: int = HTTP_CONNECTIONS_MAX
+    sweep_interval: float = HTTP_SWEEP_INTERVAL

@@ -1,0 +1,27 @@
+"""Crons on the wire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class CronView(msgspec.Struct, frozen=True, kw_only=True):
+    """A cron: its times, its pause, its last tick and its next."""
+
+    name: str
+    expression: str
+    tz: str
+    description: str
+    """When it ticks, in English."""
+    type: str | None
+    """What it submits; null if what is stored cannot be read."""
+    queue: str | None
+    missed: str
+    catch_up: int
+    is_paused: bool
+    last_tick: datetime | None
+    next_tick: datetime | None
+    declared_at: datetime | None
+    changed_at: datetime | None
