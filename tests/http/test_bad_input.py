@@ -361,7 +361,11 @@ async def test_an_id_of_nobody_is_not_found(api: Caller, app: App) -> None:
 
 
 ALSO_IDS = {
-    *((method, f"/v1/jobs/{word}") for method in ("GET", "PATCH") for word in ("batch", "cancel")),
+    *(
+        (method, f"/v1/jobs/{word}")
+        for method in ("GET", "PATCH")
+        for word in ("batch", "cancel", "count")
+    ),
     ("PATCH", "/v1/jobs/count"),
     ("DELETE", "/v1/dead-letters/replay"),
 }

@@ -186,6 +186,7 @@ def _replies() -> list[Any]:
         jobs.Result(id=JOB_ID, state=State.COMPLETED, result=Raw(b'{"sent":true}')),
         jobs.Reasons([Reason("next", "claimable; it is next in line for its type")]),
         jobs.Cancelled(12, dry_run=True),
+        jobs.JobCount(42),
         QueueView(name="mail", max_running=10, counts=counts),
         TypeView(name="send_mail", is_paused=True, counts=counts),
         lanes.Queues([QueueView(name="mail", counts=counts)]),

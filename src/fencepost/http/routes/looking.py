@@ -28,6 +28,7 @@ ROUTES = [
         roles=READ,
         query=jobs.CountQuery,
         replies={200: jobs.JobCount},
+        errors=("invalid_job",),
     ),
     Route(
         method="GET",
