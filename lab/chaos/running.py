@@ -56,6 +56,8 @@ def run(
             f"{store} with {fleet} knows no fault {unknown}; "
             f"there are {', '.join(STORES)} and {', '.join(FLEETS)}"
         )
+    if fleet == "node" and shutil.which("node") is None:
+        raise ValueError("workers in JavaScript need node on the path: install Node 20 or newer")
     place = Path(tempfile.mkdtemp(prefix="fencepost-chaos-"))
     place.chmod(0o711)  # a server that does not run as root has to pass
     settings = Settings(

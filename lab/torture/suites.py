@@ -65,14 +65,17 @@ def _fuzz(part: Slice) -> Sequence[str]:
     return "--seconds", half, "--http", half, "--seed", str(part.number * 1_000)
 
 
-def _chaos(store: str) -> Callable[[Slice], Sequence[str]]:
+def _chaos(store: str, *more: str) -> Callable[[Slice], Sequence[str]]:
     def arguments(part: Slice) -> Sequence[str]:
         # The rest goes to starting, to letting the last jobs end, and to checking.
         faults = min(max(part.seconds * 0.8, CHAOS_SECONDS_MIN), CHAOS_SECONDS_MAX)
-        return "--store", store, "--seconds", f"{faults:.0f}", "--seed", str(part.number)
+        return "--store", store, "--seconds", f"{faults:.0f}", "--seed", str(part.number), *more
 
     return arguments
 
+
+NODE = ("--fleet", "node", "--rate", "120")
+"""Workers in JavaScript: all that they do passes through one server."""
 
 SUITES = (
     Suite("formal", "lab.formal", FormalReport),
@@ -83,4 +86,10 @@ SUITES = (
     Suite("fuzz", "lab.fuzz", FuzzReport, _fuzz, weight=1),
     Suite("chaos-sqlite", "lab.chaos", ChaosReport, _chaos("sqlite"), weight=4, is_timed=True),
     Suite("chaos-postgres", "lab.chaos", ChaosReport, _chaos("postgres"), 5, is_timed=True),
+    *(
+        Suite(
+            f"chaos-{store}-node", "lab.chaos", ChaosReport, _chaos(store, *NODE), 3, is_timed=True
+        )
+        for store in ("sqlite", "postgres")
+    ),
 )

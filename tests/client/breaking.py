@@ -11,7 +11,7 @@ import http.client
 import json
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -53,7 +53,7 @@ class Proxy:
 
             do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names of http.server
 
-            def log_message(self, format: str, *args: Any) -> None: ...
+            def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002 - its name there
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
@@ -121,9 +121,12 @@ class RestlessClock(SystemClock):
     def __init__(self) -> None:
         super().__init__()
         self.rests: list[float] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens while it rests."""
 
     def sleep(self, seconds: float) -> None:
         self.rests.append(seconds)
+        self.meanwhile()
 
     async def sleep_async(self, seconds: float) -> None:
         self.rests.append(seconds)

@@ -65,7 +65,7 @@ SAME: list[tuple[type, type, set[str]]] = [
 NAMES: list[tuple[type, type, set[str]]] = [
     (app.TaskHandle, client.TaskHandle, set()),
     (app.EventHandle, client.EventHandle, {"on", "using", "pattern"}),
-    (App, Client, {"cron", "worker", "store", "migrate", "asgi"}),
+    (App, Client, {"cron", "worker", "store", "migrate", "asgi", "full_retention"}),
 ]
 
 
@@ -82,7 +82,8 @@ def test_both_faces_have_the_same_names_and_arguments(sync: type, asynchronous: 
         assert ours == theirs, name
         assert inspect.iscoroutinefunction(member) == (name not in PLAIN), name
         assert not inspect.iscoroutinefunction(other), name
-        assert member.__doc__ and other.__doc__, name
+        assert member.__doc__, name
+        assert other.__doc__, name
 
 
 @pytest.mark.parametrize(

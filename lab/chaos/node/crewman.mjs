@@ -17,7 +17,7 @@ Object.assign(process.env, {
   FENCEPOST_GRACE: "1",
   FENCEPOST_POLL: "1",
 });
-const path = process.env.CHAOS_WORKER ?? "../../../examples/node-worker/worker.mjs";
+const path = "../../../examples/node-worker/worker.mjs";
 const { PermanentError, WORKER, work } = await import(path); // it reads what was set above
 
 const CHECKPOINTS = 4;

@@ -50,6 +50,8 @@ class HttpError(FencepostError):
         if code is not None:
             self.code = code  # type: ignore[misc]  # of this one alone
         self.headers = headers or {}
+        self.limit: int | None = None
+        """How large a body may be that was too large."""
 
 
 # The first class that an error is an instance of decides.
@@ -122,8 +124,9 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
     extras: dict[str, Any] = {}
     if isinstance(error, DuplicateJobError):
         extras["existing"] = error.existing_id
-    if isinstance(error, PayloadTooLargeError):
-        extras |= {"size": error.size, "limit": error.limit}
+    for name in ("size", "limit"):
+        if isinstance(value := getattr(error, name, None), int):
+            extras[name] = value
     for name in ("job_id", "state"):
         value = getattr(error, name, None)
         if value is not None:

@@ -116,9 +116,11 @@ def _bounded(data: bytes, limit: int) -> bytes:
 
 def too_large(limit: int) -> HttpError:
     """Return the error of a body over *limit* bytes."""
-    return HttpError(
+    error = HttpError(
         f"the body is over the limit of {limit:,} bytes", status=413, code="payload_too_large"
     )
+    error.limit = limit
+    return error
 
 
 def check_announced(scope: Scope, limit: int) -> None:
