@@ -111,6 +111,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> str:
     """Return what can be done at a path, by all of its routes: Starlette knows of one at a time."""
     routes = [route for route in request.app.routes if isinstance(route, StarletteRoute)]
-    path = next(route.path for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    paths = [r.path for r in routes if r.matches(request.scope)[0] is not Match.NONE]
+    path = min(paths, key=lambda path: path.count("{"))  # /v1/jobs/count is not the job `count`
     methods = {each for route in routes if route.path == path for each in route.methods or ()}
     return ", ".join(sorted(methods))
