@@ -242,7 +242,7 @@ INVALID_BODIES = [
     ("POST", f"/v1/queues/{'q' * 101}/pause", None),
     ("POST", "/v1/queues/a%00b/pause", None),
     ("POST", "/v1/queues/a%0Ab/pause", None),
-    ("POST", "/v1/queues/mail/pause", {}),
+    ("POST", "/v1/queues/mail/pause", {"a": 1}),
     ("POST", f"/v1/types/{'t' * 201}/pause", None),
     ("POST", "/v1/dead-letters/replay", {"limit": -1}),
     ("POST", "/v1/dead-letters/replay", {"limit": 0}),
