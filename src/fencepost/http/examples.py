@@ -25,9 +25,20 @@ from fencepost.core.job import (
 )
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import DEFAULT_POLICY
+from fencepost.core.statistics import Figures, Percentiles, Statistics
 from fencepost.core.why import Reason
 from fencepost.http.codes import Code
-from fencepost.http.operations import audit, crons, dead_letters, events, flows, jobs, lanes, probes
+from fencepost.http.operations import (
+    audit,
+    crons,
+    dead_letters,
+    events,
+    flows,
+    jobs,
+    lanes,
+    probes,
+    stats,
+)
 from fencepost.http.problems import TITLES, Problem
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import WorkerInfo
@@ -203,6 +214,8 @@ def _replies() -> list[Any]:
         flows.SubmittedFlow(id=OTHER_ID, jobs={"fetch": accepted}),
         flows.FlowView(id=OTHER_ID, jobs={"fetch": summary}),
         flows.Count(2),
+        _statistics(),
+        _scale(),
         probes.Health("live"),
     ]
 
@@ -257,6 +270,45 @@ def _event() -> events.EventView:
         key=None,
         jobs=[job],
         payload=Raw(b'{"user_id":42}'),
+    )
+
+
+def _statistics() -> Statistics:
+    times = Percentiles(0.02, 0.1, 0.8)
+    counts = {State.SCHEDULED: 12, State.RUNNING: 3}
+    figures = Figures(
+        name="mail",
+        counts=counts,
+        ended={State.COMPLETED: 299, State.FAILED: 1},
+        ended_rate=5.0,
+        wait=times,
+        run=times,
+    )
+    return Statistics(
+        at=NOW,
+        window=60.0,
+        counts=counts,
+        submitted_rate=5.2,
+        ended_rate=5.0,
+        wait=times,
+        run=times,
+        queues=[figures],
+        types=[msgspec.structs.replace(figures, name="send_mail")],
+        sample=300,
+        is_sampled=False,
+    )
+
+
+def _scale() -> stats.ScaleReply:
+    return stats.ScaleReply(
+        queue="mail",
+        depth=1_200,
+        running=20,
+        slots=20,
+        wanted_slots=44,
+        drain_seconds=90.0,
+        oldest_age=12.5,
+        wanted_workers=3,
     )
 
 
