@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -10,16 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
 from tests.cli.support import wait_until
 
 from fencepost import App
 from fencepost.http.listening import listen
 from fencepost.http.patience import Patience
-from fencepost.http.server import Server, ServerOptions
+from fencepost.http.server import Server, ServerOptions, loop_factory
 
 SECONDS = 20.0
-QUICK = Patience(head_timeout=0.3, linger=0.3, write_timeout=0.5, farewell=0.2, sweep_interval=0.05)
-"""Bounds that are met within a test."""
+SWEPT = Patience(sweep_interval=0.05)
+"""The bounds that a server has, looked at often."""
+HASTY = replace(SWEPT, head_timeout=1.0, linger=0.3, write_timeout=1.0, farewell=0.2)
+"""Bounds that are met within a test, for those that wait for it."""
 
 
 @dataclass(frozen=True)
@@ -118,16 +122,19 @@ class Serving:
         assert not self.thread.is_alive()
 
 
-@contextmanager
-def serving(app: App, patience: Patience = QUICK, **options: Any) -> Iterator[Serving]:
-    """Serve *app* on a free port of this machine."""
-    import asyncio
+def _run(server: Server) -> None:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(server.run_async())
 
+
+@contextmanager
+def serving(app: App, patience: Patience = SWEPT, **options: Any) -> Iterator[Serving]:
+    """Serve *app* on a free port of this machine."""
     listening = listen("127.0.0.1", 0)
     address = listening.getsockname()[:2]
     chosen = ServerOptions(**{"is_local": True, "grace": 5.0, **options})
     server = Server(app, listening, chosen, patience=patience)
-    thread = threading.Thread(target=lambda: asyncio.run(server.run_async()))
+    thread = threading.Thread(target=_run, args=(server,))
     thread.start()
     made = Serving(server, address, thread)
     try:

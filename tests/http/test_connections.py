@@ -7,14 +7,18 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.http.sockets import QUICK, Serving, request, serving
+from tests.http.sockets import HASTY, SWEPT, Serving, request, serving
 
 from fencepost import App
+from fencepost.core.limits import HTTP_WRITE_STEP, HTTP_WRITE_TIMEOUT
 from fencepost.http import reading
+from fencepost.http.connection import Connection
 from fencepost.http.patience import Patience
+from fencepost.testing import FakeClock
 
 LIVE = request("GET", "/health/live")
 HEAD = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n"
@@ -23,10 +27,11 @@ BIG = b"a" * 1_000_000
 
 @pytest.fixture(params=["httptools", "h11"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two parsers that a server may have."""
+    """Each of the two parsers that a server may have, with the event loop that goes with it."""
     if request.param == "h11":
-        # As if the quicker one were not installed.
+        # As if the quicker ones were not installed.
         monkeypatch.setitem(sys.modules, "fencepost.http.quick_connection", None)
+        monkeypatch.setitem(sys.modules, "uvloop", None)
     name: str = request.param
     return name
 
@@ -49,23 +54,30 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 @pytest.fixture
 def served(app: App, parser: str) -> Iterator[Serving]:
-    """A server with little patience."""
+    """A server as it is."""
     with serving(app) as made:
         yield made
 
 
-def test_a_head_that_never_ends_is_answered_and_hung_up(served: Serving) -> None:
-    with served.connect() as client:
+@pytest.fixture
+def hasty(app: App, parser: str) -> Iterator[Serving]:
+    """A server with little patience."""
+    with serving(app, HASTY) as made:
+        yield made
+
+
+def test_a_head_that_never_ends_is_answered_and_hung_up(hasty: Serving) -> None:
+    with hasty.connect() as client:
         client.send(HEAD)
         answer = client.answer()
         assert (answer.status, answer.code) == (408, "request_timeout")
         assert answer.headers["connection"] == "close"
         assert client.is_closed()
-    served.until_quiet()
+    hasty.until_quiet()
 
 
-def test_bytes_that_drip_buy_no_time(served: Serving) -> None:
-    with served.connect() as client:
+def test_bytes_that_drip_buy_no_time(hasty: Serving) -> None:
+    with hasty.connect() as client:
         client.socket.settimeout(0.02)
         came = b""
         for byte in HEAD + b"x: " + b"y" * 1_000:
@@ -78,21 +90,21 @@ def test_bytes_that_drip_buy_no_time(served: Serving) -> None:
                 break
             break
         assert came.startswith(b"HTTP/1.1 408")
-    served.until_quiet()
+    hasty.until_quiet()
 
 
-def test_who_says_nothing_is_told_nothing(served: Serving) -> None:
-    with served.connect() as client:
+def test_who_says_nothing_is_told_nothing(hasty: Serving) -> None:
+    with hasty.connect() as client:
         assert client.is_closed()
-    served.until_quiet()
+    hasty.until_quiet()
 
 
-def test_the_second_request_has_its_own_time(served: Serving) -> None:
-    with served.connect() as client:
+def test_the_second_request_has_its_own_time(hasty: Serving) -> None:
+    with hasty.connect() as client:
         assert client.ask("GET", "/health/live").status == 200
         client.send(b"GET /health/li")
         assert client.answer().status == 408
-    served.until_quiet()
+    hasty.until_quiet()
 
 
 @pytest.mark.parametrize("end", [b"", b"\r\n\r\n"], ids=["endless", "whole"])
@@ -139,16 +151,16 @@ def test_what_is_no_http_is_refused_with_a_problem(served: Serving) -> None:
 
 
 def test_a_body_that_never_comes_is_answered_and_hung_up(
-    served: Serving, monkeypatch: pytest.MonkeyPatch, app: App
+    hasty: Serving, monkeypatch: pytest.MonkeyPatch, app: App
 ) -> None:
     monkeypatch.setattr(reading, "HTTP_BODY_TIMEOUT", 0.3)
-    with served.connect() as client:
+    with hasty.connect() as client:
         job = {"type": "add", "payload": {"a": 1}}
         client.send(request("POST", "/v1/jobs", job)[:-5])
         answer = client.answer()
         assert (answer.status, answer.code) == (408, "request_timeout")
         assert client.is_closed()
-    served.until_quiet()
+    hasty.until_quiet()
     assert app.jobs.count() == 0
 
 
@@ -163,13 +175,13 @@ def test_a_body_that_is_refused_early_still_lets_the_answer_through(served: Serv
     served.until_quiet()
 
 
-def test_a_body_that_drips_after_its_refusal_is_cut_off(served: Serving) -> None:
-    with served.connect() as client:
+def test_a_body_that_drips_after_its_refusal_is_cut_off(hasty: Serving) -> None:
+    with hasty.connect() as client:
         start = b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         client.send(start + b"content-length: 800000000\r\n\r\n{")
         assert client.answer().status == 413
         assert client.is_closed()
-    served.until_quiet()
+    hasty.until_quiet()
 
 
 def test_requests_one_behind_the_other_are_answered_in_order(served: Serving, app: App) -> None:
@@ -238,28 +250,67 @@ def test_one_who_waits_behind_another_request_and_goes_is_noticed(
         assert (job["id"], job["attempt"]) == (job_id, 1)
 
 
-def test_an_answer_that_nobody_takes_is_thrown_away(served: Serving) -> None:
-    with served.connect() as client:
+def test_an_answer_that_nobody_takes_is_thrown_away(hasty: Serving) -> None:
+    with hasty.connect() as client:
         text = {"text": "a" * 900_000}
         job = client.ask("POST", "/v1/jobs", {"type": "echo", "payload": text}).json["id"]
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         for _ in range(20):
             client.send(request("GET", f"/v1/jobs/{job}"))
-        served.until_quiet()
+        hasty.until_quiet()
 
 
-def test_a_slow_reader_that_goes_on_reading_gets_all_of_it(served: Serving) -> None:
-    with served.connect() as client:
-        text = {"text": "a" * 900_000}
-        job = client.ask("POST", "/v1/jobs", {"type": "echo", "payload": text}).json["id"]
-        for _ in range(5):
-            client.send(request("GET", f"/v1/jobs/{job}"))
-        for _ in range(5):
-            assert client.answer().json["payload"] == text
+class Untaken:
+    """A transport of which only the size of its buffer is asked."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.is_cut = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.size
+
+    def is_closing(self) -> bool:
+        return True  # a response was written, and the connection is to close behind it
+
+    def abort(self) -> None:
+        self.is_cut = True
+
+
+def watched() -> tuple[Any, Untaken]:
+    """Return a connection without a socket, and its transport."""
+    bare: Any = type("Bare", (Connection,), {"patience": Patience()})
+    connection = bare()
+    transport = Untaken()
+    connection.transport = transport
+    connection._untaken, connection._untaken_at = 0, None
+    return connection, transport
+
+
+def test_a_slow_reader_is_borne_with_as_long_as_it_reads() -> None:
+    clock = FakeClock()
+    connection, transport = watched()
+    for size in range(1_000_000, 0, -HTTP_WRITE_STEP):
+        transport.size = size
+        connection.look(clock.monotonic(), is_stopping=False)
+        clock.advance(HTTP_WRITE_TIMEOUT)
+    assert not transport.is_cut
+
+
+def test_a_reader_that_takes_too_little_is_cut_off() -> None:
+    clock = FakeClock()
+    connection, transport = watched()
+    for size in (1_000_000, 1_000_000 - HTTP_WRITE_STEP + 1):
+        transport.size = size
+        connection.look(clock.monotonic(), is_stopping=False)
+        assert not transport.is_cut
+        clock.advance(HTTP_WRITE_TIMEOUT)
+    connection.look(clock.monotonic(), is_stopping=False)
+    assert transport.is_cut
 
 
 def test_a_thousand_idle_connections_are_held_and_served(app: App, parser: str) -> None:
-    with serving(app, replace(QUICK, head_timeout=60.0)) as served:
+    with serving(app, replace(SWEPT, head_timeout=60.0)) as served:
         clients = [served.connect() for _ in range(1_000)]
         try:
             assert clients[500].ask("GET", "/health/live").status == 200

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from tests.cli.conftest import command
 from tests.cli.support import Command, end, wait_until
-from tests.http.sockets import QUICK, Answer, Client, request, serving
+from tests.http.sockets import SWEPT, Answer, Client, request, serving
 
 from fencepost import App
 from fencepost.http.operations import probes
@@ -127,7 +127,7 @@ def test_a_client_that_takes_no_answer_does_not_hold_up_the_stop(tmp_path: Path)
 
 
 def test_one_who_has_just_connected_is_served_before_the_server_goes(tmp_path: Path) -> None:
-    patience = replace(QUICK, farewell=20.0, head_timeout=20.0)
+    patience = replace(SWEPT, farewell=20.0, head_timeout=20.0)
     with App(f"sqlite:///{tmp_path}/jobs.db") as app, serving(app, patience) as served:
         with served.connect() as client:
             [connection] = wait_until(lambda: list(served.server.connections), "the connection")
@@ -145,15 +145,15 @@ def test_what_outlasts_the_grace_is_told_that_nobody_knows(
 ) -> None:
     entered = threading.Event()
 
-    async def stuck(_: object) -> None:
+    async def stuck(*_: object) -> bytes:
         entered.set()
         await asyncio.Event().wait()
+        return b""
 
-    monkeypatch.setattr(probes, "_look", stuck)
-    monkeypatch.setattr(probes, "HTTP_READY_TIMEOUT", 60.0)
+    monkeypatch.setattr(probes, "metrics_text", stuck)
     with App(f"sqlite:///{tmp_path}/jobs.db") as app, serving(app, grace=0.3) as served:
         with served.connect() as client:
-            client.send(request("GET", "/health/ready"))
+            client.send(request("GET", "/metrics"))
             assert entered.wait(10)
             served.server.stop()
             answer = client.answer()

@@ -29,10 +29,11 @@ from fencepost.app.lanes import (
     Workers,
 )
 from fencepost.app.options import Options, retry_fields
-from fencepost.app.session import Session, accepted
+from fencepost.app.session import accepted
 from fencepost.app.stats import stats
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.app.tokens import AsyncTokens, Tokens
+from fencepost.app.tracing import TracingMode, open_session
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.concurrency import KeyRule, check_rule, parse_max_running_per_key
 from fencepost.core.duration import Duration
@@ -82,7 +83,8 @@ class App:
     """A store, the tasks that run on it, and the ways to look and to steer.
 
     Without a URL: ``FENCEPOST_URL``, else ``DATABASE_URL``, else ``sqlite:///fencepost.db``.
-    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted.
+    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted; with *tracing*,
+    or ``FENCEPOST_TRACING``, submissions and attempts are OpenTelemetry spans.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class App:
         retention: Retention | None = None,
         webhooks: Webhooks | None = None,
         keys: Keys | None = None,
+        tracing: bool | TracingMode | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
@@ -104,7 +107,8 @@ class App:
         self.timeouts = timeouts or Timeouts()
         self.retention = retention or Retention()
         self._default_retry = retry or Retry()
-        self.session = Session(
+        self.session = open_session(
+            tracing,
             self.url,
             clock=clock or (store.clock if store is not None else SystemClock()),
             timeouts=self.timeouts,
@@ -330,6 +334,7 @@ class App:
             self.session.tasks,
             crons=self.session.crons,
             counters=self.session.counters,
+            tracing=self.session.tracing,
             retention=self.full_retention,
             queues=queues,
             concurrency=concurrency,

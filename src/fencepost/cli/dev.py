@@ -1,9 +1,14 @@
-"""``fencepost dev``: a worker that is restarted, gently, whenever the code changes."""
+"""``fencepost dev``: a worker and the HTTP API, restarted, gently, whenever the code changes.
+
+We watch, and hold the socket that the API listens on: whoever connects during a restart waits for
+the next process in the socket's backlog, and is not refused.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,14 +16,17 @@ from typing import TYPE_CHECKING
 import click
 
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
+from fencepost.cli.server import PORT_DEFAULT, PORT_MAX
 from fencepost.cli.settings import Settings
 from fencepost.cli.worker import child_command, longest_stop
 from fencepost.core.limits import CONCURRENCY_MAX
+from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.clock import Clock
     from fencepost.worker.lifeline import Lifeline
 
+HOST = "127.0.0.1"
 LOOK_INTERVAL = 0.5
 STEP_INTERVAL = 0.1
 FILES_MAX = 20_000
@@ -41,11 +49,26 @@ SKIPPED = {"__pycache__", "node_modules", "site-packages"}
     show_default="2s",
     help="How long running jobs may finish before a restart gives them back.",
 )
+@option(
+    "--port",
+    type=click.IntRange(0, PORT_MAX),
+    default=PORT_DEFAULT,
+    show_default=True,
+    help="Of the HTTP API on 127.0.0.1; a free one if it is taken.",
+)
+@option("--no-server", is_flag=True, help="Run the worker alone.")
 @url_option
 @log_options
 @pass_settings
-def dev(settings: Settings, app_name: str | None, concurrency: int, grace: float) -> None:
-    """Run a worker for APP and restart it whenever a .py file here changes.
+def dev(
+    settings: Settings,
+    app_name: str | None,
+    concurrency: int,
+    grace: float,
+    port: int,
+    no_server: bool,
+) -> None:
+    """Run a worker and the HTTP API for APP, and restart both whenever a .py file here changes.
 
     APP is `module:attribute` (environment: FENCEPOST_APP); an `app` in app.py need not be named.
     """
@@ -54,19 +77,42 @@ def dev(settings: Settings, app_name: str | None, concurrency: int, grace: float
 
     command = child_command(settings, app_name, concurrency=concurrency, grace=grace)
     lifeline = Lifeline()
+    listening = None if no_server else _listen(port)
     try:
-        Reloader(command, lifeline, SystemClock(), longest_stop(grace)).run()
+        Reloader(command, lifeline, SystemClock(), longest_stop(grace), listening).run()
     finally:
         lifeline.close()
+        if listening is not None:
+            listening.close()
+
+
+def _listen(port: int) -> socket.socket:
+    """Return a socket at *port* of this machine, or at any that is free; say where."""
+    from fencepost.http.listening import listen, url_of
+
+    try:
+        listening = listen(HOST, port)
+    except ConfigurationError:
+        listening = listen(HOST, 0)
+        click.echo(f"port {port} is taken", err=True)
+    url = url_of(listening)
+    click.echo(f"the HTTP API is at {url}, its routes at {url}/openapi.json", err=True)
+    return listening
 
 
 class Reloader:
     """One worker process, and the files whose change ends it."""
 
     def __init__(
-        self, command: list[str], lifeline: Lifeline, clock: Clock, patience: float
+        self,
+        command: list[str],
+        lifeline: Lifeline,
+        clock: Clock,
+        patience: float,
+        listening: socket.socket | None = None,
     ) -> None:
-        self._command = command
+        self._fds = [] if listening is None else [listening.fileno()]
+        self._command = [*command, *(f"--http-fd={fd}" for fd in self._fds)]
         self._lifeline = lifeline
         self._clock = clock
         self._patience = patience
@@ -109,7 +155,7 @@ class Reloader:
             self._start()
 
     def _start(self) -> None:
-        self._child = self._lifeline.spawn(self._command)
+        self._child = self._lifeline.spawn(self._command, fds=self._fds)
 
     def _end(self) -> None:
         """Let the worker finish or give back what it runs; kill it if it hangs."""

@@ -19,7 +19,7 @@ from fencepost.cli.settings import DEFAULT_URL, Settings
 
 COMMANDS = {
     "demo": ("fencepost.cli.demo:demo", "Watch jobs run, crash, recover and finish."),
-    "dev": ("fencepost.cli.dev:dev", "Run a worker that restarts when code changes."),
+    "dev": ("fencepost.cli.dev:dev", "Run a worker and the API, anew when code changes."),
     "worker": ("fencepost.cli.worker:worker", "Run jobs."),
     "server": ("fencepost.cli.server:server", "Serve the HTTP API."),
     "submit": ("fencepost.cli.submit:submit", "Submit a job."),

@@ -68,6 +68,7 @@ WEIGHT_DIGITS_MAX = 3
 )
 @option("--burst", is_flag=True, help="Exit when nothing is claimable.")
 @click.option("--lifeline", type=int, hidden=True, help="A pipe that ends with our parent.")
+@click.option("--http-fd", type=int, hidden=True, help="A socket on which to serve the API, too.")
 @url_option
 @log_options
 @pass_settings
@@ -113,6 +114,7 @@ def _run(
     metrics: Address | None,
     burst: bool,
     lifeline: int | None,
+    http_fd: int | None,
 ) -> None:
     made = app.worker(
         parse_queues(queues), concurrency=concurrency, lease_ttl=lease_ttl, grace=grace
@@ -122,7 +124,12 @@ def _run(
     else:
         _end_with_parent(made, app, lifeline, grace)
     with monitored(app, metrics):
-        made.run(until_idle=burst)
+        if http_fd is None:
+            made.run(until_idle=burst)
+        else:
+            from fencepost.cli.beside import work_and_serve
+
+            work_and_serve(made, app, http_fd, grace=grace)
     app.close()
 
 
@@ -177,7 +184,7 @@ def _supervise(
     )
     announce(settings, app, f"supervisor of {processes} processes", is_patient=not options["burst"])
     app.close()
-    del options["lifeline"]
+    del options["lifeline"], options["http_fd"]
     first: Address | None = options.pop("metrics")
     Supervisor(
         child_command(settings, app_name, **options),

@@ -63,6 +63,8 @@ JOBS = Listing(b"j1:", 18)
 DEAD_LETTERS = Listing(b"d1:", 37)
 EVENTS = Listing(b"e1:", 18)
 ACTIONS = Listing(b"a1:", 18)
+ENDS = Listing(b"s1:", 17)
+"""Of jobs, by the time of their end in microseconds."""
 
 
 class PageRequest(msgspec.Struct, frozen=True):

@@ -230,8 +230,14 @@ HTTP_BODY_TIMEOUT: Final = 30.0
 HTTP_WAIT_MAX: Final = 60.0
 """The longest that a request waits for a job to end, or for one to claim."""
 HTTP_WAIT_DEFAULT: Final = 30.0
-HTTP_READY_TIMEOUT: Final = 2.0
-"""How long the store may take to answer the question whether it is there."""
+HTTP_STREAMS_MAX: Final = 200
+"""Streams that one server keeps up."""
+HTTP_STREAM_INTERVAL: Final = 0.2
+"""How often a stream tells of what is new, at the most."""
+QUEUES_INTERVAL: Final = 1.0
+"""How often a server reads the queues for its streams."""
+STREAM_SILENCE: Final = 15.0
+"""After so long a stream that has nothing to tell says so, and its token is looked at again."""
 HTTP_RETRY_AFTER: Final = 1.0
 """When to come again, if the store is away."""
 HTTP_HEAD_MAX: Final = 16_384

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -32,6 +32,8 @@ class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
     is_gone: Callable[[], bool]
     """Tells whether whoever asked has hung up; after ``listen`` was called."""
     listen: Callable[[], None]
+    recheck: Callable[[], Awaitable[Principal]]
+    """Raises if whoever asked may no longer."""
     headers: dict[str, str] = {}
     """Those that the route says it reads."""
     detail: dict[str, Any] = {}
@@ -59,8 +61,9 @@ class Reply(msgspec.Struct, frozen=True):
 class Streamed(msgspec.Struct, frozen=True):
     """An answer that goes on until one side has had enough."""
 
-    parts: AsyncIterator[bytes]
+    parts: AsyncGenerator[bytes, None]
     media_type: str
+    headers: dict[str, str] = {}
 
 
 Operation = Callable[[Call[Any, Any]], Awaitable[Reply | Streamed]]

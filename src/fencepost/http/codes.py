@@ -26,21 +26,31 @@ OWN = (
     Code(400, "invalid_request", "The request makes no sense as it is."),
     Code(400, "invalid_json", "The body is not JSON."),
     Code(400, "incomplete_request", "The request broke off."),
+    Code(400, "invalid_http", "What was sent is not HTTP/1.1."),
     Code(404, "not_found", "There is nothing at this path."),
     Code(405, "method_not_allowed", "The path has no such method; Allow says which it has."),
-    Code(408, "request_timeout", "The body took too long to arrive."),
+    Code(408, "request_timeout", "The headers or the body took too long to arrive."),
     Code(413, "payload_too_large", "The body is larger than this route takes."),
     Code(415, "unsupported_media_type", "The body is not called JSON, or is compressed."),
     Code(422, "invalid_request", "A parameter or the body is not as this document says."),
+    Code(431, "headers_too_large", "The first line and the headers are too long."),
     Code(500, "internal_error", "An error of ours; the server's log has it by request id."),
+    Code(503, "too_many_streams", "This server keeps up as many streams as it can."),
     Code(503, "not_ready", "The store does not answer, or the server is stopping."),
+    Code(503, "too_many_connections", "The server has as many connections as it can hold."),
 )
 
-_ANYWHERE = ("invalid_request", "incomplete_request", "payload_too_large", "internal_error")
+_ANYWHERE = (
+    "invalid_request",
+    "incomplete_request",
+    "payload_too_large",
+    "headers_too_large",
+    "internal_error",
+)
 _WITH_BODY = ("invalid_json", "request_timeout", "unsupported_media_type", "invalid_payload")
 _WITH_TOKEN = ("unauthenticated", "forbidden", "rate_limited")
-_OF_STORE = ("store_unavailable", "unknown_outcome")
-_FAMILIES = {"dependency", "encryption", "state_conflict", *_OF_STORE}
+_OF_STORE = ("store_error", "store_unavailable", "unknown_outcome")
+_FAMILIES = {"dependency", "encryption", "state_conflict", *_OF_STORE[1:]}
 """Codes that stand for those of their kinds too."""
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fencepost.core.audit import Action, bounded
 from fencepost.core.ids import id_text
 from fencepost.core.token import Principal
-from fencepost.errors import FencepostError, ForbiddenError, UnauthenticatedError
+from fencepost.errors import FencepostError, ForbiddenError, StoreError, UnauthenticatedError
 from fencepost.http import problems
 from fencepost.http.call import Call, Nothing, Reply, Streamed
 from fencepost.http.problems import HttpError, problem_of, retry_after_of
@@ -63,17 +63,17 @@ class Endpoint:
             action = self._begin(call)
             reply = await self.route.operation(call)
         except FencepostError as error:
+            self._trouble(error, request_id)
             reply = refusal(error, request_id)
         except Exception as error:  # noqa: BLE001 - the edge: a bug of ours must not hang a caller
             reply = self._bug(error, request_id)
-        finally:
-            inbox.close()
         try:
             if call is not None and action is not None:
                 ended = replace(action, detail=bounded(call.detail))
                 await self._api.auditor.end(ended, _status(reply))
             await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
         finally:
+            inbox.close()
             self._note(scope, principal, reply, request_id, clock.monotonic() - start)
 
     async def _allowed(self, scope: Any) -> Principal:
@@ -118,6 +118,7 @@ class Endpoint:
             body=await self._read_body(scope, inbox),
             is_gone=inbox.is_gone,
             listen=inbox.listen,
+            recheck=lambda: self._allowed(scope),
             headers={name: header(scope, name.encode()) or "" for name in self.route.headers},
         )
 
@@ -126,13 +127,24 @@ class Endpoint:
         check_announced(scope, limit)
         data = await inbox.body(limit)
         if self._body is None:
-            if data.strip():
+            if data.strip() not in (b"", b"{}"):  # an empty object, many clients send by themselves
                 raise HttpError("this takes no body", status=422)
             return _NOTHING
         if not data and self.route.is_body_optional:
             return self._body.read(b"{}")
         check_media_type(scope)
         return self._body.read(data)
+
+    def _trouble(self, error: FencepostError, request_id: str) -> None:
+        """Log what a store says of itself, which whoever asked is not told."""
+        if isinstance(error, StoreError):
+            log(
+                names.STORE_UNAVAILABLE,
+                level=logging.WARNING,
+                during=self.route.name,
+                request_id=request_id,
+                error=str(error),
+            )
 
     def _bug(self, error: Exception, request_id: str) -> Reply:
         log(
@@ -211,13 +223,14 @@ async def respond(
     headers = [
         (b"content-length", str(len(data)).encode()),
         *_headers(reply.media_type if reply.body is not None else None, request_id),
-        *(
-            (name.encode(), value.encode("latin-1", "replace"))
-            for name, value in reply.headers.items()
-        ),
+        *_named(reply.headers),
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if is_head else data})
+
+
+def _named(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
 def _headers(media_type: str | None, request_id: str) -> list[tuple[bytes, bytes]]:
@@ -226,11 +239,9 @@ def _headers(media_type: str | None, request_id: str) -> list[tuple[bytes, bytes
 
 
 async def _stream(send: Any, reply: Streamed, request_id: str) -> None:
-    headers = _headers(reply.media_type, request_id)
+    headers = [*_headers(reply.media_type, request_id), *_named(reply.headers)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    try:
-        async for part in reply.parts:
+    async with aclosing(reply.parts) as parts:
+        async for part in parts:
             await send({"type": "http.response.body", "body": part, "more_body": True})
-    except asyncio.CancelledError:
-        return  # whoever listened has gone
     await send({"type": "http.response.body", "body": b""})

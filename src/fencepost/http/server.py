@@ -120,7 +120,7 @@ class Server:
 
     def run(self) -> None:
         """Serve until stopped, by ``stop`` or by a signal."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(self.run_async(heeds_signals=True))
 
     async def run_async(self, *, heeds_signals: bool = False) -> None:
@@ -251,7 +251,7 @@ def check_tls(cert: str | None, key: str | None) -> None:
         ) from error
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return what makes the quicker event loop, if there is one."""
     try:
         import uvloop

@@ -20,11 +20,16 @@ class Lifeline:
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe()
 
-    def spawn(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-        """Start a worker process of its own group, so that Ctrl-C reaches it only through us."""
+    def spawn(
+        self, command: Sequence[str], *, fds: Sequence[int] = (), **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker process of its own group, so that Ctrl-C reaches it only through us.
+
+        It inherits *fds*.
+        """
         return subprocess.Popen(
             [*command, "--lifeline", str(self._reading)],
-            pass_fds=[self._reading],
+            pass_fds=[self._reading, *fds],
             stdin=subprocess.DEVNULL,
             process_group=0,
             **options,

@@ -1,16 +1,14 @@
-"""Health: is the process alive, and can it serve?"""
+"""For whoever watches over the process: is it alive, can it serve, and what does it count?"""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import msgspec
 
-from fencepost.core.limits import HTTP_READY_TIMEOUT
-from fencepost.errors import FencepostError
+from fencepost.app.metrics import metrics_text
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
+from fencepost.observe import families
+from fencepost.observe.exposition import CONTENT_TYPE, gauge
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -26,22 +24,15 @@ async def live(_: Call[Nothing, Nothing]) -> Reply:
 
 async def ready(call: Call[Nothing, Nothing]) -> Reply:
     """Tell whether requests can be served: the store answers, and we are not about to stop."""
-    if call.api.is_stopping:
-        raise _not_ready("this server is stopping")
-    try:
-        async with asyncio.timeout(HTTP_READY_TIMEOUT):
-            await _look(call)
-    except TimeoutError:
-        raise _not_ready(f"the store did not answer within {HTTP_READY_TIMEOUT:g} s") from None
-    except FencepostError as error:
-        raise _not_ready(f"the store is away: {error.code}") from None
+    verdict = await call.api.readiness.check(is_stopping=call.api.is_stopping)
+    if not verdict.is_ok:
+        why = "; ".join(verdict.reasons)
+        raise HttpError(why, status=503, code="not_ready", headers={"retry-after": "1"})
     return Reply(Health("ready"))
 
 
-async def _look(call: Call[Any, Any]) -> None:
-    store = call.session.store
-    await store.run_async(store.app_limit())
-
-
-def _not_ready(why: str) -> HttpError:
-    return HttpError(why, status=503, code="not_ready", headers={"retry-after": "1"})
+async def get_metrics(call: Call[Nothing, Nothing]) -> Reply:
+    """Return what this process has counted and what the store holds, for Prometheus."""
+    verdict = await call.api.readiness.check(is_stopping=call.api.is_stopping)
+    health = [gauge(families.LIVE, {(): 1}), gauge(families.READY, {(): verdict.is_ok})]
+    return Reply(await metrics_text(call.session, health), media_type=CONTENT_TYPE)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fencepost.http.operations import document, probes
 from fencepost.http.route import Route
-from fencepost.http.routes.roles import ANYBODY
+from fencepost.http.routes.roles import ANYBODY, READ
+from fencepost.observe.exposition import CONTENT_TYPE
 
 ROUTES = [
     Route(
@@ -25,6 +26,17 @@ ROUTES = [
         roles=ANYBODY,
         replies={200: probes.Health},
         errors=("not_ready",),
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        operation=probes.get_metrics,
+        summary="Read metrics, as Prometheus does",
+        tag="health",
+        roles=READ,
+        is_store_wide=True,
+        replies={200: str},
+        media_type=CONTENT_TYPE,
     ),
     Route(
         method="GET",

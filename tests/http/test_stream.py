@@ -1,0 +1,226 @@
+"""``GET /v1/stream`` on a real socket: told once, in order, and nothing missed after a cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.cli.support import wait_until
+from tests.http.serving import Served, serving
+
+from fencepost import App
+from fencepost.http.operations import stream as module
+from fencepost.testing import drain
+
+
+class Event(dict[str, Any]):
+    """One event of a stream."""
+
+    kind: str
+    id: str | None
+
+
+class Listening:
+    """A client of a stream, event by event."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._lines = response.iter_lines()
+        self.last_id: str | None = None
+
+    def next(self, kind: str) -> Event:
+        """Return the next event of a kind, whatever comes before it."""
+        fields: dict[str, str] = {}
+        for line in self._lines:
+            if not line:
+                self.last_id = fields.get("id", self.last_id)
+                if fields.get("event") == kind:
+                    event = Event(json.loads(fields["data"]))
+                    event.kind, event.id = kind, fields.get("id")
+                    return event
+                fields = {}
+            elif not line.startswith(":"):
+                name, _, value = line.partition(": ")
+                fields[name] = value
+        raise AssertionError("the stream has ended")
+
+    def is_over(self) -> bool:
+        """Read to the end, which must come."""
+        return [line for line in self._lines if line.startswith("event: job")] == []
+
+
+@contextmanager
+def listening(served: Served, path: str = "", **headers: str) -> Iterator[Listening]:
+    with (
+        httpx.Client(base_url=served.url, timeout=20, headers=headers) as client,
+        client.stream("GET", f"/v1/stream{path}") as response,
+    ):
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield Listening(response)
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    with App(f"sqlite:///{tmp_path}/jobs.db") as app:
+
+        @app.task
+        def add(a: int) -> int:
+            return a
+
+        @app.task(queue="mail")
+        def letter(a: int) -> int:
+            return a
+
+        yield app
+
+
+@pytest.fixture
+def served(app: App) -> Iterator[Served]:
+    with serving(app) as served:
+        yield served
+
+
+def run(app: App, type: str, *numbers: int) -> list[str]:
+    """Submit and run jobs, one after the other; return their ids."""
+    ids = []
+    for number in numbers:
+        job = app.session.tasks[type]
+        from fencepost.app import TaskHandle
+        from fencepost.app.options import Options
+
+        handle: TaskHandle[..., Any] = TaskHandle(app.session, job, Options())
+        ids.append(handle.submit(number).id)
+        drain(app)
+    return ids
+
+
+def test_jobs_are_told_of_as_they_end_once_and_in_order(app: App, served: Served) -> None:
+    run(app, "add", 0)  # before anybody listens: not told
+    with listening(served) as client:
+        client.next("queues")
+        ids = run(app, "add", 1, 2)
+        ids += run(app, "letter", 3)
+        told = [client.next("job") for _ in ids]
+    assert [job["id"] for job in told] == ids
+    assert [job["state"] for job in told] == ["completed"] * 3
+    assert "payload" not in told[0]
+    assert "result" not in told[0]
+
+
+def test_a_client_that_was_cut_off_misses_nothing(app: App, served: Served) -> None:
+    with listening(served) as client:
+        client.next("queues")
+        before = run(app, "add", 1)
+        client.next("job")
+    last = client.last_id
+    assert last is not None
+    meanwhile = run(app, "add", 2, 3)
+    with listening(served, **{"last-event-id": last}) as client:
+        told = [client.next("job")["id"] for _ in range(3)]
+        after = run(app, "add", 4)
+        told.append(client.next("job")["id"])
+    # What ended just before the cut may be told again; nothing else is.
+    assert told == before + meanwhile + after
+
+
+def test_a_client_is_told_from_a_time_on(app: App, served: Served) -> None:
+    ids = run(app, "add", 1, 2)
+    since = app.jobs.get(ids[0]).refresh().created_at.isoformat().replace("+00:00", "Z")
+    with listening(served, f"?since={since}") as client:
+        assert [client.next("job")["id"] for _ in ids] == ids
+
+
+def test_conditions_choose_what_is_told(app: App, served: Served) -> None:
+    with listening(served, "?type=letter&queue=mail&state=completed") as client:
+        client.next("queues")
+        run(app, "add", 1)
+        (mine,) = run(app, "letter", 2)
+        job = client.next("job")
+        assert job["id"] == mine
+    # An id was sent for what it was not told of, too, so that it need not be read again.
+    assert client.last_id is not None
+
+
+def test_queues_are_told_when_they_change(
+    app: App, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.http.api.QUEUES_INTERVAL", 0.0)
+    with listening(served) as client:
+        assert client.next("queues") == {"queues": []}
+        app.queues.pause("mail")
+        run(app, "add", 1)
+        while True:
+            queues = client.next("queues")["queues"]
+            if [queue["name"] for queue in queues] == ["default", "mail"]:
+                break
+    assert queues[1]["is_paused"] is True
+
+
+def test_a_token_for_one_queue_hears_of_that_one_only(app: App) -> None:
+    token = app.tokens.create("mail", roles=["read"], queues=["mail"]).text
+    with (
+        serving(app, is_local=False) as served,
+        listening(served, authorization=f"Bearer {token}") as client,
+    ):
+        client.next("queues")
+        run(app, "add", 1)
+        (mine,) = run(app, "letter", 2)
+        assert client.next("job")["id"] == mine
+        assert [queue["name"] for queue in client.next("queues")["queues"]] in (["mail"], [])
+
+
+def test_a_revoked_token_hears_no_more(
+    app: App, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STREAM_SILENCE", 0.0)
+    monkeypatch.setattr("fencepost.http.authentication.TOKEN_CACHE_SECONDS", 0.0)
+    token = app.tokens.create("reader", roles=["read"])
+    with listening(served, authorization=f"Bearer {token.text}") as client:
+        client.next("queues")
+        app.tokens.revoke(token.record.id)
+        assert client.is_over()
+
+
+def test_streams_are_bounded_and_let_go_when_their_client_leaves(
+    app: App, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HTTP_STREAMS_MAX", 1)
+    with listening(served) as client:
+        client.next("queues")
+        assert served.api.streams == 1
+        refused = httpx.get(f"{served.url}/v1/stream")
+        assert (refused.status_code, refused.json()["code"]) == (503, "too_many_streams")
+        assert refused.headers["retry-after"]
+    wait_until(lambda: served.api.streams == 0, "the stream is let go of")
+
+
+def test_a_stopping_server_ends_its_streams(app: App) -> None:
+    with serving(app) as served, listening(served) as client:
+        client.next("queues")
+        served.api.is_stopping = True
+        assert client.is_over()
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("?state=nonsense", {}),
+        ("?since=2030-01-01T00:00:00", {}),
+        ("?nonsense=1", {}),
+        ("", {"last-event-id": "nonsense"}),
+        ("", {"last-event-id": "ajE6MTIz"}),  # a cursor of another list
+        ("", {"last-event-id": "czE6OTk5OTk5OTk5OTk5OTk5OTk5OTk5"}),
+        ("", {"last-event-id": "czE6OTk5OTk5OTk5OTk5OTk5OTk5"}),
+    ],
+)
+def test_a_stream_that_makes_no_sense_is_refused(
+    served: Served, path: str, headers: dict[str, str]
+) -> None:
+    response = httpx.get(f"{served.url}/v1/stream{path}", headers=headers)
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
