@@ -6,6 +6,8 @@ from a terminal. How the parts stand to each other:
 
     run ── nemesis ─┬─ stage: a SQLite file, or PostgreSQL, a standby and a bad network
                     ├─ crew: callers, workers, zombies, each a process that writes a ledger
+                    ├─ with fleet="node", workers in JavaScript, and between them and the store
+                    │  the HTTP API, a process that is hurt too, behind a bad network
                     └─ faults, one after another, by a seed
     ledgers + a dump of the store ── evidence ── checker ── Report
 """

@@ -7,23 +7,28 @@ import sys
 
 import msgspec
 
-from lab.chaos.faults import STORES, kinds_for
+from lab.chaos.faults import FLEETS, STORES, kinds_for
 from lab.chaos.report import render
 from lab.chaos.running import ChaosFailedError, run
 
 
 def _arguments() -> argparse.Namespace:
     kinds = "; ".join(f"{store}: {', '.join(kinds_for(store))}" for store in STORES)
+    by_http = set(kinds_for(STORES[0], "node")) - set(kinds_for(STORES[0]))
     parser = argparse.ArgumentParser(
         prog="python -m lab.chaos",
         description="Hurt real processes and real servers, and check that every promise holds.",
-        epilog=f"Kinds of fault: {kinds}. Ends with 1 if a promise was broken.",
+        epilog=f"Kinds of fault: {kinds}; "
+        f"and for node: {', '.join(sorted(by_http))}. Ends with 1 if a promise was broken.",
     )
     parser.add_argument("--store", choices=STORES, default="sqlite")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults are injected")
     parser.add_argument("--kinds", help="names of faults, separated by commas; default: all")
     parser.add_argument("--seed", type=int, default=0, help="which faults, when and to whom")
     parser.add_argument("--rate", type=float, default=240.0, help="jobs a second")
+    parser.add_argument(
+        "--fleet", choices=FLEETS, default="python", help="what the workers are written in"
+    )
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between two faults")
     parser.add_argument("--source", choices=("machine", "wheel"), help="which PostgreSQL")
@@ -41,6 +46,7 @@ def main() -> int:
             kinds=given.kinds.split(",") if given.kinds else None,
             seed=given.seed,
             rate=given.rate,
+            fleet=given.fleet,
             workers=given.workers,
             pause=given.pause,
             source=given.source,

@@ -14,12 +14,14 @@ from random import Random
 
 from lab.chaos.caller import NAMES
 from lab.chaos.entries import Entry, Killed, Stopped
+from lab.chaos.gate import Gate
 from lab.chaos.ledger import Ledger
 from lab.chaos.roster import enrol
 from lab.chaos.settings import ROOT, Settings
 from lab.chaos.tasks import ORDERED_QUEUE
 
-CALLER, WORKER, ZOMBIE = "caller", "worker", "zombie"
+CALLER, WORKER, ZOMBIE, API = "caller", "worker", "zombie", "api"
+NODE_WORKER = Path(__file__).parent / "node" / "crewman.mjs"
 RESTART_DELAY = 0.1
 END_TIMEOUT = 30.0
 
@@ -52,9 +54,12 @@ class Member:
 class Crew:
     """All members. Faults and the keeper of the numbers use it from different threads."""
 
-    def __init__(self, settings: Settings, url: str, ledger: Ledger) -> None:
+    def __init__(
+        self, settings: Settings, url: str, ledger: Ledger, gate: Gate | None = None
+    ) -> None:
         self._settings = settings
         self._url = url
+        self._gate = gate
         self._ledger = ledger
         self._mutex = threading.RLock()
         self._members: list[Member] = []
@@ -62,12 +67,14 @@ class Crew:
 
     def fill(self) -> None:
         """Start everybody who is there from the beginning."""
+        if self._gate is not None:
+            self.add(Member(API, API, (str(self._gate.port),)))
         for number in range(self._settings.workers):
             self.add(Member(WORKER, f"{WORKER}-{number}"))
         self.add(Member(WORKER, "ordered", (ORDERED_QUEUE, "1")))
         for name in NAMES:
             self.add(Member(CALLER, name))
-        self.add(Member(ZOMBIE, ZOMBIE))
+        self.add(Member(ZOMBIE, ZOMBIE, () if self._gate is None else (self._gate.url,)))
 
     def add(self, member: Member) -> Member:
         """Add a member and start its process."""
@@ -92,13 +99,11 @@ class Crew:
                     self._start(member)
 
     def _start(self, member: Member) -> None:
-        module = f"lab.chaos.{member.role}"
-        place = (str(self._settings.path), self._url, member.name)
         environment = dict(os.environ)
         if member.code is not None:
             environment["PYTHONPATH"] = str(member.code)
         member.process = subprocess.Popen(
-            [sys.executable, "-m", module, *place, *member.arguments],
+            self._command(member),
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,
@@ -108,6 +113,12 @@ class Crew:
         )
         member.started_at = self._ledger.now()
         enrol(self._settings.place, member.pid)
+
+    def _command(self, member: Member) -> list[str]:
+        program, url = [sys.executable, "-m", f"lab.chaos.{member.role}"], self._url
+        if self._gate is not None and member.role == WORKER and member.code is None:
+            program, url = ["node", str(NODE_WORKER)], self._gate.url
+        return [*program, str(self._settings.path), url, member.name, *member.arguments]
 
     def pids(self) -> list[int]:
         """Return the processes that run."""

@@ -53,6 +53,12 @@ class Up(Line, frozen=True, tag=True):
     """The folder of the code that it runs."""
 
 
+class Served(Line, frozen=True, tag=True):
+    """The HTTP API listens, in this process."""
+
+    pid: int
+
+
 class Started(Line, frozen=True, tag=True):
     """A handler began, under this lease."""
 
@@ -160,6 +166,7 @@ Entry = (
     | Acknowledged
     | Doubted
     | Up
+    | Served
     | Started
     | Effected
     | Kept

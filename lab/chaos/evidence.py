@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lab.chaos.entries import (
     Entry,
     Kept,
     Killed,
+    Served,
     Stalled,
     Started,
     Stopped,
@@ -63,6 +65,8 @@ class Evidence:
     """When the store kept a caller waiting for longer than a heartbeat can wait."""
     is_server: bool = False
     """Whether the store is a server that can die by itself."""
+    served: list[Served] = field(default_factory=list)
+    """When the HTTP API began to listen, each time."""
     calm_at: float | None = None
     codes: set[str] = field(default_factory=set)
     """The folders of the code that workers ran."""
@@ -104,6 +108,8 @@ class Evidence:
             case Up(worker=worker, pid=pid, code=code):
                 self.pids[worker] = pid
                 self.codes.add(code)
+            case Served():
+                self.served.append(entry)
             case Killed(at=at, pid=pid):
                 self.counted["killed"] += 1
                 self.killed[pid] = at
@@ -121,8 +127,18 @@ class Evidence:
 
     def wide(self, aftershock: float) -> Windows:
         """Return when everybody had reason to lose a lease; faults are felt a little longer."""
-        hurt = [(each.at, each.until + aftershock) for each in self.struck if each.is_wide]
-        return Windows(hurt + [(began, until + aftershock) for began, until in self.slow])
+        hurt = [(each.at, each.until) for each in self.struck if each.is_wide]
+        spans = [*hurt, *self.slow, *self._api_away()]
+        return Windows((began, until + aftershock) for began, until in spans)
+
+    def _api_away(self) -> Iterator[tuple[float, float]]:
+        """Return when nobody answered for the API, by whom workers hear from the store."""
+        for pid in {each.pid for each in self.served}:
+            yield from ((each.at - each.seconds, each.at) for each in self.stalled.get(pid, ()))
+            yield from ((each.at, each.until) for each in self.stopped.get(pid, ()))
+            if pid in self.killed:
+                at = self.killed[pid]
+                yield at, min((each.at for each in self.served if each.at > at), default=at)
 
     def forgetful(self) -> Windows:
         """Return when the store may have forgotten claims of the moment before."""

@@ -22,11 +22,12 @@ from fencepost.core.lifecycle import LIVE
 from fencepost.errors import StoreError
 from fencepost.store.protocol import Store
 from lab.chaos import dump
-from lab.chaos.crew import CALLER, WORKER, ZOMBIE, Crew, Member
+from lab.chaos.crew import API, CALLER, WORKER, ZOMBIE, Crew, Member
 from lab.chaos.dump import Closing
 from lab.chaos.entries import Calm, Struck
 from lab.chaos.faults import FAULTS, Fault, NotNow
 from lab.chaos.faults.fault import Scene
+from lab.chaos.gate import Gate
 from lab.chaos.ledger import Ledger
 from lab.chaos.settings import Settings
 from lab.chaos.stage import SqliteStage, Stage
@@ -96,6 +97,11 @@ def make_stage(settings: Settings) -> Stage:
     return PostgresStage(settings, has_standby="failover" in settings.kinds)
 
 
+def make_gate(settings: Settings, ledger: Ledger) -> Gate | None:
+    """Return the way to the API, if workers come by that."""
+    return None if settings.fleet == "python" else Gate(ledger.clock, settings.seed)
+
+
 def tend(crew: Crew, clock_sleep: float, is_over: threading.Event) -> None:
     """Keep the crew in number until it is over."""
     while not is_over.wait(clock_sleep):
@@ -132,9 +138,12 @@ def conduct(settings: Settings) -> Closing:
     ledger = Ledger(settings.place, "nemesis")
     with ExitStack() as stack:
         stage = stack.enter_context(closing(make_stage(settings)))
-        crew = stack.enter_context(closing(Crew(settings, stage.url, ledger)))
+        gate = make_gate(settings, ledger)
+        if gate is not None:
+            stack.callback(gate.close)
+        crew = stack.enter_context(closing(Crew(settings, stage.url, ledger, gate)))
         rng = Random(f"{settings.seed} nemesis")
-        scene = Scene(settings, stage, crew, ledger.clock, rng)
+        scene = Scene(settings, stage, crew, ledger.clock, rng, gate)
         nemesis = Nemesis(scene, ledger)
         crew.fill()
         is_over = threading.Event()
@@ -144,6 +153,8 @@ def conduct(settings: Settings) -> Closing:
             await_first_jobs(store, scene)
         nemesis.inject()
         stage.mend()
+        if gate is not None:
+            gate.mend()
         crew.dismiss(ZOMBIE)
         ledger.note(Calm(ledger.now()))
         crew.add(Member(WORKER, "sweeper", (BAIT_QUEUE, "8")))
@@ -151,6 +162,7 @@ def conduct(settings: Settings) -> Closing:
         with closing(stage.open()) as store:
             drained_after = await_last_jobs(store, scene)
             crew.dismiss(WORKER)
+            crew.dismiss(API)
             dump.write(store, settings.place)
             counted = dump.counts(store)
         return Closing(

@@ -16,7 +16,7 @@ from fencepost.clock import SystemClock
 from lab.chaos.disk import unmount
 from lab.chaos.dump import Closing
 from lab.chaos.evidence import gather
-from lab.chaos.faults import STORES, kinds_for
+from lab.chaos.faults import FLEETS, STORES, kinds_for
 from lab.chaos.nemesis import CLOSING
 from lab.chaos.report import Report, report
 from lab.chaos.roster import end_survivors
@@ -36,6 +36,8 @@ def run(
     kinds: Sequence[str] | None = None,
     seed: int = 0,
     rate: float = 240.0,
+    fleet: str = "python",
+    mutant: str | None = None,
     workers: int = 3,
     pause: float = 1.0,
     source: str | None = None,
@@ -46,10 +48,16 @@ def run(
     Every kind has its turn once, also if that takes longer. The ledgers are kept if something is
     wrong, or with *keep*. Nothing that was started outlives this call, however it ends.
     """
-    chosen = tuple(kinds) if kinds else kinds_for(store) if store in STORES else ()
-    unknown = [kind for kind in chosen if store not in STORES or kind not in kinds_for(store)]
+    known = kinds_for(store, fleet)
+    chosen = tuple(kinds) if kinds else known
+    unknown = [kind for kind in chosen if kind not in known]
     if unknown or not chosen:
-        raise ValueError(f"{store} knows no fault {unknown}; there are {', '.join(STORES)}")
+        raise ValueError(
+            f"{store} with {fleet} knows no fault {unknown}; "
+            f"there are {', '.join(STORES)} and {', '.join(FLEETS)}"
+        )
+    if fleet == "node" and shutil.which("node") is None:
+        raise ValueError("workers in JavaScript need node on the path: install Node 20 or newer")
     place = Path(tempfile.mkdtemp(prefix="fencepost-chaos-"))
     place.chmod(0o711)  # a server that does not run as root has to pass
     settings = Settings(
@@ -59,6 +67,8 @@ def run(
         seconds=seconds,
         seed=seed,
         rate=rate,
+        fleet=fleet,
+        mutant=mutant,
         workers=workers,
         pause=pause,
         source=source,

@@ -26,6 +26,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ttl: float = TTL
     rate: float = 240.0
     """Jobs a second, over all callers."""
+    fleet: str = "python"
+    """The language of the workers; ``node`` has them come by HTTP."""
+    mutant: str | None = None
+    """The defect that the HTTP API is to have, to show that it is found; see sabotage.py."""
     workers: int = 3
     concurrency: int = 48
     """Slots of a worker: so many that a recovered job never waits for one."""

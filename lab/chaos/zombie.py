@@ -1,4 +1,4 @@
-"""Somebody who writes under leases that have ended, on purpose and by the thousand.
+"""Somebody who writes under leases that have ended, by the thousand: ``SETTINGS URL NAME [API]``.
 
 It claims jobs of a queue of its own, and at times of everybody's, and lets their leases run out; it
 reads every token from the workers' ledgers; and it tries to settle, heartbeat and save with those
@@ -11,26 +11,25 @@ from __future__ import annotations
 import logging
 import math
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from random import Random
-from typing import NamedTuple
 
-from fencepost.core.job import Body
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.job import Job
+from fencepost.core.lifecycle import State
 from fencepost.errors import StoreError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
-from fencepost.store.requests import Beat, ClaimRequest, Save
+from fencepost.store.requests import ClaimRequest
 from lab.chaos.entries import Acknowledged, Asked, Started, Taken, Tried
 from lab.chaos.ledger import Follower, Ledger
 from lab.chaos.process import begin
 from lab.chaos.settings import Settings
 from lab.chaos.tasks import BAIT_QUEUE, QUEUE, QUICK, declare, make_app
+from lab.chaos.writes import HttpWrites, StoreWrites, Token, Writes
 
-MARK = Body(b'"zombie"')
 NAME = "zombie"
 TTL = 1.0
 BITE = 4
@@ -48,28 +47,14 @@ PAUSE = 0.03
 HOT = 0.003
 
 
-class Token(NamedTuple):
-    job: str
-    version: int
-    token: str
-
-
-class _Standing(NamedTuple):
-    """What ``decide`` asks of a job; a success does not depend on it."""
-
-    attempt: int = 1
-    max_attempts: int = 1
-    policy: Policy = DEFAULT_POLICY
-
-
-SUCCESS = decide(_Standing(), Succeeded(MARK), Random(0))
-
-
 class Zombie:
     """Keeps every token that it has ever seen."""
 
-    def __init__(self, url: str, settings: Settings, ledger: Ledger) -> None:
+    def __init__(
+        self, url: str, settings: Settings, ledger: Ledger, api: str | None = None
+    ) -> None:
         self._app = make_app(url, settings)
+        self._writes: Writes = StoreWrites(self._app.store) if api is None else HttpWrites(api)
         self._quick = declare(self._app, settings, ledger)[QUICK]
         self._ledger = ledger
         self._bait = 0
@@ -116,7 +101,11 @@ class Zombie:
             for line in self._workers.news()
             if isinstance(line, Started)
         ]
-        self._try(self._surely_stale(), self._dice, is_own=False)
+        stale = self._surely_stale()
+        passed_by = [token for token, job in stale if is_passed_by(token, job)]
+        self._try(passed_by, self._dice, has_settled=False)
+        others = [token for token, _ in stale if token not in passed_by]
+        self._try(others, self._dice, has_settled=True)
 
     def _rest(self) -> None:
         """Wait a little, but not past the end of the next lease.
@@ -137,7 +126,7 @@ class Zombie:
         if own:
             self._own = [each for each in self._own if not each.is_over(now)]
             self._seen += own
-            self._try(own, self._rng, is_own=True)
+            self._try(own, self._rng, has_settled=False)
         elif len(self._own) < HELD_MAX:
             self._take()
 
@@ -171,34 +160,34 @@ class Zombie:
         self._ledger.note(Acknowledged(now, keys, ids, now - asked_at))
         self._bait += BAIT
 
-    def _surely_stale(self) -> list[Token]:
-        """Return some old tokens whose job has ended, or is under a later lease."""
+    def _surely_stale(self) -> list[tuple[Token, Job | None]]:
+        """Return some old tokens whose job has ended, or is under a later lease; and that job."""
         sample = self._dice.sample(self._seen, min(SAMPLE, len(self._seen)))
         jobs = self._store.run(self._store.get([token.job for token in sample]))
         return [
-            token
+            (token, job)
             for token, job in zip(sample, jobs, strict=True)
             if job is None or job.state.is_terminal or job.lease_version > token.version
         ]
 
-    def _try(self, tokens: Sequence[Token], rng: Random, *, is_own: bool) -> None:
+    def _try(self, tokens: Sequence[Token], rng: Random, *, has_settled: bool) -> None:
         """Write what must not be written, and note the answers."""
         if not tokens:
             return
-        store = self._store
-        writes: list[Callable[[], Iterable[object]]] = [
-            lambda: store.run(store.heartbeat([Beat(t.job, t.token, 60.0) for t in tokens])),
-            lambda: store.run(store.save([Save(t.job, t.token, MARK) for t in tokens])),
-            lambda: store.run(store.settle([Settlement(t.job, t.token, SUCCESS) for t in tokens])),
-        ]
+        writes = [self._writes.heartbeat, self._writes.save, self._writes.settle]
         rng.shuffle(writes)  # the first has the best chances
-        answers = [reply for write in writes for reply in write()]
+        answers = [reply for write in writes for reply in write(tokens)]
         replies = zip((*tokens, *tokens, *tokens), answers, strict=True)
-        self._ledger.note(tally(self._ledger.now(), replies, is_own=is_own))
+        self._ledger.note(tally(self._ledger.now(), replies, has_settled=has_settled))
 
 
-def tally(now: float, replies: Iterable[tuple[Token, object]], *, is_own: bool) -> Tried:
-    """Count the answers. A token of our own has settled nothing that could be repeated."""
+def is_passed_by(token: Token, job: Job | None) -> bool:
+    """Tell whether a later lease has completed the job: then no other has settled it last."""
+    return job is not None and job.state is State.COMPLETED and job.lease_version > token.version
+
+
+def tally(now: float, replies: Iterable[tuple[Token, object]], *, has_settled: bool) -> Tried:
+    """Count the answers. A token that cannot have settled its job has nothing to repeat."""
     count = refused = repeated = 0
     accepted: list[str] = []
     for token, reply in replies:
@@ -206,7 +195,7 @@ def tally(now: float, replies: Iterable[tuple[Token, object]], *, is_own: bool) 
         match reply:
             case LeaseLost():
                 refused += 1
-            case AlreadySettled() if not is_own:
+            case AlreadySettled() if has_settled:
                 repeated += 1
             case Settled() | Extended() | Saved() | AlreadySettled():
                 accepted.append(f"{type(reply).__name__} for {token}")
@@ -218,7 +207,8 @@ def tally(now: float, replies: Iterable[tuple[Token, object]], *, is_own: bool) 
 def main() -> None:
     settings, url, name = begin()
     logging.getLogger("fencepost").setLevel(logging.CRITICAL)  # each refusal would be a line
-    with closing(Zombie(url, settings, Ledger(settings.place, name))) as zombie:
+    api = sys.argv[4] if len(sys.argv) > 4 else None
+    with closing(Zombie(url, settings, Ledger(settings.place, name), api)) as zombie:
         zombie.walk()
 
 

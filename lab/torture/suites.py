@@ -59,18 +59,23 @@ def _model(part: Slice) -> Sequence[str]:
 
 
 def _fuzz(part: Slice) -> Sequence[str]:
-    seconds = min(max(part.seconds, 1.0), FUZZ_SECONDS)
-    return "--seconds", f"{seconds:.0f}", "--seed", str(part.number * 1_000)
+    seconds = min(max(part.seconds, 2.0), FUZZ_SECONDS)
+    # Half of it for the parsers, half for the HTTP API.
+    half = f"{seconds / 2:.0f}"
+    return "--seconds", half, "--http", half, "--seed", str(part.number * 1_000)
 
 
-def _chaos(store: str) -> Callable[[Slice], Sequence[str]]:
+def _chaos(store: str, *more: str) -> Callable[[Slice], Sequence[str]]:
     def arguments(part: Slice) -> Sequence[str]:
         # The rest goes to starting, to letting the last jobs end, and to checking.
         faults = min(max(part.seconds * 0.8, CHAOS_SECONDS_MIN), CHAOS_SECONDS_MAX)
-        return "--store", store, "--seconds", f"{faults:.0f}", "--seed", str(part.number)
+        return "--store", store, "--seconds", f"{faults:.0f}", "--seed", str(part.number), *more
 
     return arguments
 
+
+NODE = ("--fleet", "node", "--rate", "120")
+"""Workers in JavaScript: all that they do passes through one server."""
 
 SUITES = (
     Suite("formal", "lab.formal", FormalReport),
@@ -81,4 +86,10 @@ SUITES = (
     Suite("fuzz", "lab.fuzz", FuzzReport, _fuzz, weight=1),
     Suite("chaos-sqlite", "lab.chaos", ChaosReport, _chaos("sqlite"), weight=4, is_timed=True),
     Suite("chaos-postgres", "lab.chaos", ChaosReport, _chaos("postgres"), 5, is_timed=True),
+    *(
+        Suite(
+            f"chaos-{store}-node", "lab.chaos", ChaosReport, _chaos(store, *NODE), 3, is_timed=True
+        )
+        for store in ("sqlite", "postgres")
+    ),
 )

@@ -22,6 +22,8 @@ from lab.simulation.report import Report as SimulationReport
 T = TypeVar("T")
 
 FINDINGS_MAX = 50
+CHAOS = ("sqlite", "postgres", "sqlite-node", "postgres-node")
+"""The runs of chaos: on which store, and with workers in another language than ours."""
 
 
 class Chaos(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,9 +157,7 @@ def summarise(
         version=version,
         seconds=seconds,
         chaos={
-            store: _chaos(reports[f"chaos-{store}"])
-            for store in ("sqlite", "postgres")
-            if reports.get(f"chaos-{store}")
+            name: _chaos(reports[f"chaos-{name}"]) for name in CHAOS if reports.get(f"chaos-{name}")
         },
         simulation=_simulated(reports["simulation"]) if reports.get("simulation") else None,
         model=_compared(reports["model"]) if reports.get("model") else None,
@@ -268,7 +268,7 @@ def _formal(found: FormalReport) -> Formal:
 def _findings(reports: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return what every suite found wrong, as one line each."""
     found: list[str] = []
-    for name in ("chaos-sqlite", "chaos-postgres"):
+    for name in [f"chaos-{each}" for each in CHAOS]:
         for run in _typed(reports, name, ChaosReport):
             found += [f"{name}, seed {run.seed}: {v.rule}: {v.detail}" for v in run.violations]
     for simulated in _typed(reports, "simulation", SimulationReport):

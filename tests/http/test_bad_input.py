@@ -5,20 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.http.conftest import Caller
 
 from fencepost import App
 from fencepost.core.filter import DEAD_LETTERS, EVENTS, encode_cursor
 from fencepost.core.limits import HTTP_BATCH_MAX, JSON_DEPTH_MAX, KEY_LENGTH_MAX, PAGE_MAX
+from fencepost.core.shown import shown
 from fencepost.http import asgi
+from fencepost.http.route import Route
 from fencepost.http.routes import ROUTES
-
-from .conftest import Caller
 
 JSON = {"content-type": "application/json"}
 NOBODY = "5f0c3b0e-6a51-4b7e-9d0a-2f6f3c1d8e47"
@@ -40,6 +42,12 @@ def snapshot(app: App) -> Any:
         len(app.dead_letters.list()),
         [(cron.name, cron.is_paused) for cron in app.crons.list()],
     ]
+
+
+def path_of(route: Route) -> str:
+    """Return the path of a route as somebody asks for it."""
+    path = route.path.replace("{id}", NOBODY)
+    return path.replace("{name}", "x").replace("{queue}", "x")
 
 
 def submission(**fields: Any) -> bytes:
@@ -81,11 +89,11 @@ INVALID_JSON = {
 }
 
 
-@pytest.mark.parametrize("body", INVALID_JSON.values(), ids=INVALID_JSON.keys())
-async def test_what_is_not_json_is_refused(api: Caller, app: App, body: bytes) -> None:
+async def test_what_is_not_json_is_refused(api: Caller, app: App) -> None:
     before = snapshot(app)
-    status, code = await api.refused("POST", "/v1/jobs", content=body, headers=JSON)
-    assert (status, code) in [(400, "invalid_json"), (422, "invalid_payload")]
+    for case, body in INVALID_JSON.items():
+        refused = await api.refused("POST", "/v1/jobs", content=body, headers=JSON)
+        assert refused in [(400, "invalid_json"), (422, "invalid_payload")], case
     assert snapshot(app) == before
 
 
@@ -135,7 +143,7 @@ INVALID_SUBMISSIONS = {
     "a tag without a value": submission(tags={"a": ""}),
     "too many tags": submission(tags={f"t{n}": "x" for n in range(33)}),
     "a long correlation id": submission(correlation_id="c" * 257),
-    "a callback to a file": submission(callback_url="file:///etc/passwd"),
+    "a callback by another protocol": submission(callback_url="ftp://a.example/"),
     "a callback to ourselves": submission(callback_url="https://127.0.0.1/"),
     "a long timeout": submission(timeout="10d"),
     "a short lease": submission(lease_ttl=0.1),
@@ -168,13 +176,11 @@ INVALID_SUBMISSIONS = {
 }
 
 
-@pytest.mark.parametrize("body", INVALID_SUBMISSIONS.values(), ids=INVALID_SUBMISSIONS.keys())
-async def test_a_submission_that_makes_no_sense_is_refused(
-    api: Caller, app: App, body: bytes
-) -> None:
+async def test_a_submission_that_makes_no_sense_is_refused(api: Caller, app: App) -> None:
     before = snapshot(app)
-    status, code = await api.refused("POST", "/v1/jobs", content=body, headers=JSON)
-    assert status == 422, code
+    for case, body in INVALID_SUBMISSIONS.items():
+        status, _ = await api.refused("POST", "/v1/jobs", content=body, headers=JSON)
+        assert status == 422, case
     assert snapshot(app) == before
 
 
@@ -236,7 +242,7 @@ INVALID_BODIES = [
     ("POST", f"/v1/queues/{'q' * 101}/pause", None),
     ("POST", "/v1/queues/a%00b/pause", None),
     ("POST", "/v1/queues/a%0Ab/pause", None),
-    ("POST", "/v1/queues/mail/pause", {}),
+    ("POST", "/v1/queues/mail/pause", {"a": 1}),
     ("POST", f"/v1/types/{'t' * 201}/pause", None),
     ("POST", "/v1/dead-letters/replay", {"limit": -1}),
     ("POST", "/v1/dead-letters/replay", {"limit": 0}),
@@ -244,13 +250,11 @@ INVALID_BODIES = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body"), INVALID_BODIES)
-async def test_a_body_that_makes_no_sense_is_refused(
-    api: Caller, app: App, method: str, path: str, body: Any
-) -> None:
+async def test_a_body_that_makes_no_sense_is_refused(api: Caller, app: App) -> None:
     before = snapshot(app)
-    status, code = await api.refused(method, path, body)
-    assert status == 422, code
+    for method, path, body in INVALID_BODIES:
+        status, _ = await api.refused(method, path, body)
+        assert status == 422, (path, shown(body))
     assert snapshot(app) == before
 
 
@@ -312,21 +316,18 @@ INVALID_QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("path", INVALID_QUERIES, ids=lambda path: path[:60])
-async def test_a_query_that_makes_no_sense_is_refused(api: Caller, path: str) -> None:
-    status, code = await api.refused("GET", path)
-    assert (status, code) in [
-        (422, "invalid_request"),
-        (422, "invalid_job"),
-        (422, "invalid_event"),
-    ]
+async def test_a_query_that_makes_no_sense_is_refused(api: Caller) -> None:
+    for path in INVALID_QUERIES:
+        status, code = await api.refused("GET", path)
+        assert status == 422, path
+        assert code in ("invalid_request", "invalid_job", "invalid_event"), path
 
 
-@pytest.mark.parametrize("timeout", ["-1", "-1s", "nan", "inf", "1e999", "never", "3600", ""])
-async def test_a_wait_that_makes_no_sense_is_refused(api: Caller, timeout: str) -> None:
+async def test_a_wait_that_makes_no_sense_is_refused(api: Caller) -> None:
     job_id = await api.submit("add", {"a": 1})
-    refused = await api.refused("GET", f"/v1/jobs/{job_id}/wait", params={"timeout": timeout})
-    assert refused == (422, "invalid_duration")
+    for timeout in ("-1", "-1s", "nan", "inf", "1e999", "never", "3600", ""):
+        refused = await api.refused("GET", f"/v1/jobs/{job_id}/wait", params={"timeout": timeout})
+        assert refused == (422, "invalid_duration"), timeout
 
 
 FOREIGN_IDS = [
@@ -349,66 +350,68 @@ FOREIGN_IDS = [
 WITH_ID = [route for route in ROUTES if "{id}" in route.path]
 
 
-@pytest.mark.parametrize("route", WITH_ID, ids=lambda route: f"{route.method} {route.path}")
-async def test_an_id_of_nobody_is_not_found(api: Caller, app: App, route: Any) -> None:
+async def test_an_id_of_nobody_is_not_found(api: Caller, app: App) -> None:
     before = snapshot(app)
-    for each in FOREIGN_IDS:
+    for route, each in product(WITH_ID, FOREIGN_IDS):
         path = route.path.replace("{id}", each)
         body: Any = {} if route.body is not None else None
         status, code = await api.refused(route.method, path, body)
-        assert status in (404, 422), (each, code)
+        assert status in (404, 422), (route.path, each, code)
     assert snapshot(app) == before
 
 
 ALSO_IDS = {
-    *((method, f"/v1/jobs/{word}") for method in ("GET", "PATCH") for word in ("batch", "cancel")),
+    *(
+        (method, f"/v1/jobs/{word}")
+        for method in ("GET", "PATCH")
+        for word in ("batch", "cancel", "count")
+    ),
     ("PATCH", "/v1/jobs/count"),
     ("DELETE", "/v1/dead-letters/replay"),
 }
 """What can be read as an id is one, of nobody."""
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-async def test_a_wrong_method_is_refused_with_those_that_are_right(
-    api: Caller, app: App, route: Any
-) -> None:
+async def test_a_wrong_method_is_refused_with_those_that_are_right(api: Caller, app: App) -> None:
     before = snapshot(app)
-    path = route.path.replace("{id}", NOBODY).replace("{name}", "x").replace("{queue}", "x")
-    right = {each.method for each in ROUTES if each.path == route.path}
-    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} - right:
-        if (method, path) in ALSO_IDS:
+    methods = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+    for route, method in product(ROUTES, methods):
+        path = path_of(route)
+        right = {each.method for each in ROUTES if each.path == route.path}
+        if method in right or (method, path) in ALSO_IDS:
             continue
         response = await api.ask(method, path)
-        assert response.status_code == 405
+        assert response.status_code == 405, (method, path)
         allowed = set(response.headers["allow"].split(", ")) - {"HEAD"}
         assert right <= allowed <= right | {also for also, place in ALSO_IDS if place == path}
     assert snapshot(app) == before
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/", "/v1/jobs/", "/v2/jobs", "/v1//jobs", "/v1/jobs/a/b/c", "/%00"]
-)
-async def test_nothing_is_at_other_paths(api: Caller, path: str) -> None:
-    assert await api.refused("GET", path) == (404, "not_found")
+async def test_nothing_is_at_other_paths(api: Caller) -> None:
+    for path in (
+        "/",
+        "/v1",
+        "/v1/",
+        "/v1/jobs/",
+        "/v2/jobs",
+        "/v1//jobs",
+        "/v1/jobs/a/b/c",
+        "/%00",
+    ):
+        assert await api.refused("GET", path) == (404, "not_found"), path
 
 
 WITH_BODY = [route for route in ROUTES if route.body is not None]
 
 
-@pytest.mark.parametrize("route", WITH_BODY, ids=lambda route: f"{route.method} {route.path}")
-@pytest.mark.parametrize(
-    "media_type",
-    [None, "", "text/plain", "text/json", "application/x-www-form-urlencoded", "application/jsonx"],
-)
-async def test_a_body_that_is_not_called_json_is_refused(
-    api: Caller, app: App, route: Any, media_type: str | None
-) -> None:
+async def test_a_body_that_is_not_called_json_is_refused(api: Caller, app: App) -> None:
     """A browser sends these from any page without asking."""
     before = snapshot(app)
-    path = route.path.replace("{id}", NOBODY).replace("{name}", "x")
-    headers = {} if media_type is None else {"content-type": media_type}
-    refused = await api.refused(route.method, path, content=b"{}", headers=headers)
-    assert refused == (415, "unsupported_media_type")
+    types = ("", "text/plain", "text/json", "application/x-www-form-urlencoded", "application/jso")
+    for route, media_type in product(WITH_BODY, (None, *types)):
+        headers = {} if media_type is None else {"content-type": media_type}
+        refused = await api.refused(route.method, path_of(route), content=b"{}", headers=headers)
+        assert refused == (415, "unsupported_media_type"), (route.path, media_type)
     assert snapshot(app) == before
 
 
@@ -432,13 +435,13 @@ async def _chunks(total: int) -> AsyncIterator[bytes]:
     yield b'"}'
 
 
-@pytest.mark.parametrize("route", WITH_BODY, ids=lambda route: f"{route.method} {route.path}")
-async def test_a_body_of_forty_megabytes_is_refused(api: Caller, app: App, route: Any) -> None:
+async def test_a_body_of_forty_megabytes_is_refused(api: Caller, app: App) -> None:
     before = snapshot(app)
-    path = route.path.replace("{id}", NOBODY).replace("{name}", "x")
-    for content in (b"[" + b" " * 40_000_000 + b"]", _chunks(40_000_000)):
-        refused = await api.refused(route.method, path, content=content, headers=JSON)
-        assert refused == (413, "payload_too_large")
+    huge = b"[" + b" " * 40_000_000 + b"]"
+    for route in WITH_BODY:
+        for content in (huge, _chunks(40_000_000)):
+            refused = await api.refused(route.method, path_of(route), content=content, headers=JSON)
+            assert refused == (413, "payload_too_large"), route.path
     assert snapshot(app) == before
 
 
@@ -475,17 +478,11 @@ async def test_a_body_that_announces_to_be_too_large_is_not_read(app: App, annou
     assert sent[0]["status"] == 413
 
 
-@pytest.mark.parametrize(
-    "request_id", ["", " ", "a b", "a\tb", "ü", "x" * 129, "<script>", 'a"b', "{}", "$(reboot)"]
-)
-async def test_a_request_id_that_is_unfit_for_a_log_is_replaced(
-    api: Caller, request_id: str
-) -> None:
-    headers = {"x-request-id": request_id.encode()}
-    response = await api.ask("GET", "/v1/nowhere", headers=headers)
-    assert response.headers["x-request-id"] not in ("", request_id)
-    response = await api.ask("GET", "/health/live", headers=headers)
-    assert response.headers["x-request-id"] not in ("", request_id)
+async def test_a_request_id_that_is_unfit_for_a_log_is_replaced(api: Caller) -> None:
+    for sent in ("", " ", "a b", "a\tb", "ü", "x" * 129, "<script>", 'a"b', "{}", "$(reboot)"):
+        for path in ("/v1/nowhere", "/health/live"):
+            response = await api.ask("GET", path, headers={"x-request-id": sent.encode()})
+            assert response.headers["x-request-id"] not in ("", sent)
 
 
 async def test_no_answer_repeats_much_of_what_was_sent(api: Caller) -> None:
@@ -498,8 +495,9 @@ async def test_no_answer_repeats_much_of_what_was_sent(api: Caller) -> None:
         assert len(response.content) < 2_000
     response = await api.ask("GET", f"/v1/jobs/{'x' * 60_000}")
     assert len(response.content) < 2_000
-    response = await api.ask("GET", f"/v1/jobs?{'x' * 60_000}=1")
-    assert len(response.content) < 2_000
+    for query in ("x" * 60_000, f"{'x' * 60_000}=1", f"limit={'9' * 60_000}"):
+        response = await api.ask("GET", f"/v1/jobs?{query}")
+        assert len(response.content) < 2_000
 
 
 POSTING = [route for route in ROUTES if route.method != "GET"]

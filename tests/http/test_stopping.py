@@ -145,7 +145,7 @@ def test_what_outlasts_the_grace_is_told_that_nobody_knows(
 ) -> None:
     entered = threading.Event()
 
-    async def stuck(_: object) -> bytes:
+    async def stuck(*_: object) -> bytes:
         entered.set()
         await asyncio.Event().wait()
         return b""

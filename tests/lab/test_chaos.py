@@ -27,7 +27,8 @@ from lab.chaos.faults import FAULTS, STORES, kinds_for
 from lab.chaos.nemesis import rounds
 from lab.chaos.running import run
 from lab.chaos.settings import ROOT
-from lab.chaos.zombie import Token, tally
+from lab.chaos.writes import Token
+from lab.chaos.zombie import tally
 
 LOCKS = Path("/proc/locks")
 """Where Linux says who holds a lock; elsewhere nobody can be caught in a write."""
@@ -70,10 +71,10 @@ def test_a_zombie_counts_whatever_is_not_a_refusal_as_accepted() -> None:
         Extended("job", datetime.now(UTC)),
         "nonsense",
     ]
-    counted = tally(1.0, [(token, reply) for reply in replies], is_own=False)
+    counted = tally(1.0, [(token, reply) for reply in replies], has_settled=True)
     assert (counted.count, counted.refused, counted.repeated) == (6, 1, 1)
     assert len(counted.accepted) == 4
-    own = tally(1.0, [(token, reply) for reply in replies], is_own=True)
+    own = tally(1.0, [(token, reply) for reply in replies], has_settled=False)
     assert (own.repeated, len(own.accepted)) == (0, 5), "it has settled nothing to repeat"
 
 

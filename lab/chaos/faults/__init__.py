@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from lab.chaos.faults.fault import Fault, NotNow
+from lab.chaos.faults.api import API_FAULTS
+from lab.chaos.faults.fault import FLEETS, Fault, NotNow
 from lab.chaos.faults.files import FILE_FAULTS
 from lab.chaos.faults.network import NETWORK_FAULTS
 from lab.chaos.faults.processes import PROCESS_FAULTS
 from lab.chaos.faults.servers import SERVER_FAULTS
 
 FAULTS = {
-    fault.name: fault for fault in (*PROCESS_FAULTS, *FILE_FAULTS, *SERVER_FAULTS, *NETWORK_FAULTS)
+    fault.name: fault
+    for faults in (PROCESS_FAULTS, FILE_FAULTS, SERVER_FAULTS, NETWORK_FAULTS, API_FAULTS)
+    for fault in faults
 }
 
 STORES = ("sqlite", "postgres")
 
-__all__ = ["FAULTS", "STORES", "Fault", "NotNow", "kinds_for"]
+__all__ = ["FAULTS", "FLEETS", "STORES", "Fault", "NotNow", "kinds_for"]
 
 
-def kinds_for(store: str) -> tuple[str, ...]:
-    """Return the names of the faults that *store* can suffer."""
-    return tuple(name for name, fault in FAULTS.items() if store in fault.stores)
+def kinds_for(store: str, fleet: str = "python") -> tuple[str, ...]:
+    """Return the names of the faults that *store* and the workers of *fleet* can suffer."""
+    return tuple(
+        name for name, fault in FAULTS.items() if store in fault.stores and fleet in fault.fleets
+    )

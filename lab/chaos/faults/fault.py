@@ -8,10 +8,13 @@ from random import Random
 
 from fencepost.clock import Clock
 from lab.chaos.crew import Crew
+from lab.chaos.gate import Gate
 from lab.chaos.settings import Settings
 from lab.chaos.stage import Stage
 
 BOTH = ("sqlite", "postgres")
+FLEETS = ("python", "node")
+"""The languages of workers; those in another than ours come by HTTP."""
 
 
 class NotNow(Exception):
@@ -27,6 +30,8 @@ class Scene:
     crew: Crew
     clock: Clock
     rng: Random
+    gate: Gate | None = None
+    """The way to the HTTP API, if workers come by that."""
 
     def wait(self, shortest: float, longest: float) -> None:
         """Wait for some time between the two."""
@@ -44,3 +49,4 @@ class Fault:
     """Whether it hurts the store itself, and so everybody; else single processes only."""
     weight: int = 1
     """How often it comes in a round."""
+    fleets: tuple[str, ...] = FLEETS

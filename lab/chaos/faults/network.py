@@ -1,4 +1,4 @@
-"""What happens between a process and a PostgreSQL server."""
+"""What happens between a process and a server."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ CUT_TIMEOUT = 5.0
 DELAY = (0.02, 0.25)
 
 
-def _proxy(scene: Scene) -> Proxy:
-    """Return the way to the server that is written to."""
+Way = Callable[[Scene], Proxy]
+
+
+def _to_store(scene: Scene) -> Proxy:
+    """Return the way to the PostgreSQL server that is written to."""
     assert isinstance(scene.stage, PostgresStage)
     port = scene.stage.primary.port
     return next(proxy for proxy in scene.stage.proxies if proxy.target == port)
 
 
-def cutting(where: Cut) -> Callable[[Scene], None]:
+def cutting(where: Cut, way: Way = _to_store) -> Callable[[Scene], None]:
     """Return the fault that cuts some connections there."""
 
     def strike(scene: Scene) -> None:
-        proxy = _proxy(scene)
+        proxy = way(scene)
         asked = scene.rng.randint(*CUTS)
         proxy.cut, proxy.left = where, asked
         deadline = scene.clock.monotonic() + CUT_TIMEOUT
@@ -41,23 +44,28 @@ def cutting(where: Cut) -> Callable[[Scene], None]:
 
 def delay(scene: Scene) -> None:
     """Let everything be late for a while."""
-    proxy = _proxy(scene)
+    proxy = _to_store(scene)
     proxy.delay = scene.rng.uniform(*DELAY)
     scene.wait(1.0, 2.0)
     proxy.heal()
 
 
-def black_hole(scene: Scene) -> None:
-    """Swallow everything, and tell nobody."""
-    proxy = _proxy(scene)
-    proxy.is_black_hole = True
-    scene.wait(0.5, scene.settings.ttl * 1.6)
-    proxy.heal()
+def blackening(way: Way = _to_store) -> Callable[[Scene], None]:
+    """Return the fault that swallows everything on this way."""
+
+    def strike(scene: Scene) -> None:
+        """Swallow everything, and tell nobody."""
+        proxy = way(scene)
+        proxy.is_black_hole = True
+        scene.wait(0.5, scene.settings.ttl * 1.6)
+        proxy.heal()
+
+    return strike
 
 
 POSTGRES = ("postgres",)
 NETWORK_FAULTS = (
     *(Fault(f"cut_{where.value}", cutting(where), POSTGRES, is_wide=True) for where in Cut),
     Fault("delay", delay, POSTGRES, is_wide=True),
-    Fault("black_hole", black_hole, POSTGRES, is_wide=True),
+    Fault("black_hole", blackening(), POSTGRES, is_wide=True),
 )

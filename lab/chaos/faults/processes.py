@@ -22,7 +22,8 @@ WATCHED_SHARE = 0.4
 """How many of the kills are followed by a calm in which the recovery can be measured."""
 
 
-def _choose(scene: Scene, role: str) -> Member:
+def choose(scene: Scene, role: str) -> Member:
+    """Return somebody of this role who runs, or raise NotNow."""
     member = scene.crew.choose(role, scene.rng)
     if member is None:
         raise NotNow(f"no {role} is running")
@@ -31,26 +32,26 @@ def _choose(scene: Scene, role: str) -> Member:
 
 def kill_worker(scene: Scene) -> None:
     """Kill a worker, whatever it has in its hands; at times, leave the others alone then."""
-    scene.crew.kill(_choose(scene, WORKER))
+    scene.crew.kill(choose(scene, WORKER))
     if scene.rng.random() < WATCHED_SHARE:
         scene.clock.sleep(scene.settings.ttl + CALM)
 
 
 def kill_caller(scene: Scene) -> None:
     """Kill a caller; its successor repeats what had no answer."""
-    scene.crew.kill(_choose(scene, CALLER))
+    scene.crew.kill(choose(scene, CALLER))
 
 
 def kill_together(scene: Scene) -> None:
     """Kill a worker, and another while the first one's leases run out."""
-    scene.crew.kill(_choose(scene, WORKER))
+    scene.crew.kill(choose(scene, WORKER))
     scene.wait(0.0, scene.settings.ttl)
-    scene.crew.kill(_choose(scene, WORKER))
+    scene.crew.kill(choose(scene, WORKER))
 
 
 def stop_worker(scene: Scene) -> None:
     """Stop a worker until its leases have run out, and let it go on."""
-    member = _choose(scene, WORKER)
+    member = choose(scene, WORKER)
     scene.crew.stop(member)
     try:
         scene.wait(scene.settings.ttl * 1.1, scene.settings.ttl * 1.8)
@@ -60,7 +61,7 @@ def stop_worker(scene: Scene) -> None:
 
 def terminate_worker(scene: Scene) -> None:
     """Ask a worker to end, as a rolling deploy does; another takes its place."""
-    scene.crew.terminate(_choose(scene, WORKER))
+    scene.crew.terminate(choose(scene, WORKER))
 
 
 def fork_storm(scene: Scene) -> None:

@@ -29,9 +29,11 @@ from fencepost.app.lanes import (
     Workers,
 )
 from fencepost.app.options import Options, retry_fields
-from fencepost.app.session import Session, accepted
+from fencepost.app.session import accepted
+from fencepost.app.stats import stats
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.app.tokens import AsyncTokens, Tokens
+from fencepost.app.tracing import TracingMode, open_session
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.concurrency import KeyRule, check_rule, parse_max_running_per_key
 from fencepost.core.duration import Duration
@@ -39,7 +41,12 @@ from fencepost.core.events import check_pattern
 from fencepost.core.flow import Graph, Nodes
 from fencepost.core.job import NewJob
 from fencepost.core.keyring import KeyRing, Keys, parse_keys
-from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
+from fencepost.core.limits import (
+    CONCURRENCY_DEFAULT,
+    GRACE_DEFAULT,
+    PAYLOAD_BYTES_DEFAULT,
+    STATS_WINDOW_DEFAULT,
+)
 from fencepost.core.names import DEFAULT_QUEUE, check_own_type, check_queue
 from fencepost.core.payload import parse_max_payload
 from fencepost.core.policy import Policy
@@ -49,6 +56,7 @@ from fencepost.core.retention import Retention, check_retention
 from fencepost.core.retry import Retry
 from fencepost.core.shown import shown_url
 from fencepost.core.signature import Signature
+from fencepost.core.statistics import Statistics
 from fencepost.core.task import Task, isolation_of
 from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
 from fencepost.core.webhook_settings import VARIABLE, Webhooks, parse_variable
@@ -75,7 +83,8 @@ class App:
     """A store, the tasks that run on it, and the ways to look and to steer.
 
     Without a URL: ``FENCEPOST_URL``, else ``DATABASE_URL``, else ``sqlite:///fencepost.db``.
-    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted.
+    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted; with *tracing*,
+    or ``FENCEPOST_TRACING``, submissions and attempts are OpenTelemetry spans.
     """
 
     def __init__(
@@ -89,6 +98,7 @@ class App:
         retention: Retention | None = None,
         webhooks: Webhooks | None = None,
         keys: Keys | None = None,
+        tracing: bool | TracingMode | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
@@ -97,7 +107,8 @@ class App:
         self.timeouts = timeouts or Timeouts()
         self.retention = retention or Retention()
         self._default_retry = retry or Retry()
-        self.session = Session(
+        self.session = open_session(
+            tracing,
             self.url,
             clock=clock or (store.clock if store is not None else SystemClock()),
             timeouts=self.timeouts,
@@ -323,6 +334,7 @@ class App:
             self.session.tasks,
             crons=self.session.crons,
             counters=self.session.counters,
+            tracing=self.session.tracing,
             retention=self.full_retention,
             queues=queues,
             concurrency=concurrency,
@@ -354,6 +366,10 @@ class App:
     def limit(self, *, max_running: int | None) -> None:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
         self.store.run(self.store.limit(Scope.APP, "", max_running))
+
+    def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
+        """Return counts, and rates and times of wait and run of the last *window*."""
+        return self.session.run(stats(self.session, window))
 
     def migrate(self) -> list[str]:
         """Bring the store's schema up to date; return what was applied."""
@@ -411,6 +427,10 @@ class AsyncApp:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
         store = self._app.store
         await store.run_async(store.limit(Scope.APP, "", max_running))
+
+    async def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
+        """Return counts, and rates and times of wait and run of the last *window*."""
+        return await self._app.session.run_async(stats(self._app.session, window))
 
     async def migrate(self) -> list[str]:
         """Bring the store's schema up to date; return what was applied."""

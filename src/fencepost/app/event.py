@@ -96,7 +96,7 @@ def prepare_event(
         if task.event is not None and matches(task.event, name)
     ]
     jobs = check_bulk([_job_for(session, task, name, data, options) for task in handlers])
-    return NewEvent(name, payload, key), jobs
+    return NewEvent(name, payload, key), session.carrying(jobs)
 
 
 def note_unhandled(session: Session, reply: EventReply) -> EventReply:

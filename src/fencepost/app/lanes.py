@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from fencepost.app.session import Session
+from fencepost.app.stats import scale
+from fencepost.core.duration import Duration
+from fencepost.core.limits import SCALE_TARGET_DEFAULT
 from fencepost.core.names import check_queue, check_type
+from fencepost.core.scale import Scale
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
 
@@ -31,6 +35,10 @@ class Queues:
         self._session.store.run(
             self._session.store.limit(Scope.QUEUE, check_queue(name), max_running)
         )
+
+    def scale(self, name: str, *, target: Duration = SCALE_TARGET_DEFAULT) -> Scale:
+        """Return how many slots a queue has, and how many would drain it within *target*."""
+        return self._session.run(scale(self._session, name, target))
 
 
 class AsyncQueues:
@@ -60,6 +68,10 @@ class AsyncQueues:
         await self._session.store.run_async(
             self._session.store.limit(Scope.QUEUE, check_queue(name), max_running)
         )
+
+    async def scale(self, name: str, *, target: Duration = SCALE_TARGET_DEFAULT) -> Scale:
+        """Return how many slots a queue has, and how many would drain it within *target*."""
+        return await self._session.run_async(scale(self._session, name, target))
 
 
 class Types:

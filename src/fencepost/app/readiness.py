@@ -34,11 +34,14 @@ class Readiness:
         return verdict(self._reason)
 
     async def _ask(self) -> None:
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().create_task(self._question())
+        loop = asyncio.get_running_loop()
+        asking = self._asking
+        if asking is None or asking.done() or asking.get_loop() is not loop:
+            asking = self._asking = loop.create_task(self._question())
         try:
             # Shielded: others wait for the answer too, and a store that hangs is asked once.
-            reason = await asyncio.wait_for(asyncio.shield(self._asking), READY_TIMEOUT)
+            async with asyncio.timeout(READY_TIMEOUT):
+                reason = await asyncio.shield(asking)
         except TimeoutError:
             reason = store_away(f"it has not answered for {READY_TIMEOUT:g} s")
         self._reason = reason

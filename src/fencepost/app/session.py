@@ -28,6 +28,7 @@ from fencepost.store.replies import Duplicate, EnqueueReply
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
     from fencepost.core.cron import Cron
+    from fencepost.observe.tracing import Tracing
     from fencepost.store.gauges import Gauges
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class Session:
         self.keys = keys
         self.policy = policy
         """What a job is given whose type this app does not register."""
+        self.tracing: Tracing | None = None
         self.counters = Counters()
         self._gauges: Gauges | None = None
         self.tasks: dict[str, Task] = {}
@@ -152,6 +154,10 @@ class Session:
         if self._submitter is None or self._submitter.store is not store:
             self._submitter = Submitter(store, self.timeouts.submission)
         return accepted(await self._submitter.submit(job))
+
+    def carrying(self, jobs: list[NewJob]) -> list[NewJob]:
+        """Return *jobs* as they are to be stored: with the present trace, if there is one."""
+        return jobs
 
     def task(self, type: str) -> Task:
         """Return the task of this name, or raise UnknownTypeError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypedDict
+from urllib.parse import quote
 
 import msgspec
 
@@ -125,7 +126,11 @@ def _query(conditions: Conditions) -> tuple[tuple[str, str], ...]:
     """Return the conditions as a query has them."""
     fields = selection(conditions)
     states = tuple(("state", state) for state in fields.pop("state", ()))
-    tags = tuple(("tag", f"{name}:{value}") for name, value in fields.pop("tags", {}).items())
+    tags = tuple(
+        # The first colon ends the name.
+        ("tag", f"{quote(name, safe=' /')}:{value}")
+        for name, value in fields.pop("tags", {}).items()
+    )
     return states + tags + query_of(**fields)
 
 

@@ -6,7 +6,7 @@ Values are turned into what JSON can say; whether they make sense, the server de
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -16,7 +16,7 @@ from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.instants import check_instant
 from fencepost.core.job import Encoding
 from fencepost.core.limits import KEY_WINDOW_DEFAULT
-from fencepost.core.payload import encode
+from fencepost.core.payload import BYTES_LIKE, encode
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.retry import FULL_JITTER, Retry
 from fencepost.core.shown import shown
@@ -91,17 +91,17 @@ def submission(type: str, payload: Payload, fields: Fields) -> Submission:
     return Submission(type=type, payload=msgspec.Raw(body.data), **fields)
 
 
-def payload_of(data: object, arguments: dict[str, Any]) -> Payload:
+def payload_of(data: Sequence[bytes], arguments: dict[str, Any]) -> Payload:
     """Return the payload of a call with either bytes or keyword arguments."""
-    if data is None:
+    if not data:
         return arguments
-    if not isinstance(data, (bytes, bytearray, memoryview)):
+    if len(data) > 1 or not isinstance(data[0], BYTES_LIKE):
         raise InvalidPayloadError(
             f"give arguments by name, for the task's signature is not known here; got {shown(data)}"
         )
     if arguments:
         raise InvalidPayloadError("give bytes alone, or arguments by name")
-    return bytes(data)
+    return bytes(data[0])
 
 
 def repeat_for(job: Submission) -> float:

@@ -26,6 +26,7 @@ ALIASES: dict[str, type[FencepostError]] = {
     "invalid_request": ConfigurationError,
     "not_ready": StoreUnavailableError,
 }
+TOO_MANY = 429
 UNKNOWN = "it may have been done all the same"
 
 
@@ -58,18 +59,21 @@ def error_of(outcome: Outcome, request: Request) -> FencepostError | None:
 
 
 def _refusal(reply: Reply, request: Request) -> FencepostError:
+    wait = _seconds(reply.retry_after)
     try:
         problem = _decode(reply.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if reply.status == TOO_MANY:
+            return TooManyRequestsError(wait)  # whoever stands in between has let nothing through
         error = _unread(reply.status, None, "which is no answer of a Fencepost server")
-        vars(error)["retry_after"] = _seconds(reply.retry_after)
+        vars(error)["retry_after"] = wait
         return error
     kind = kinds().get(problem.code)
     if kind is None:
         error = _unread(reply.status, problem.code, shortened(problem.detail))
     else:
         error = _made(kind, problem, request)
-    vars(error)["retry_after"] = problem.retry_after or _seconds(reply.retry_after)
+    vars(error)["retry_after"] = problem.retry_after or wait
     error.add_note(f"request id {problem.request_id}")
     return error
 

@@ -7,7 +7,7 @@ was lost and a repeat is harmless; never otherwise. All of it is bounded.
 from __future__ import annotations
 
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -132,13 +132,8 @@ def _part(reply: Reply, name: str) -> Any:
 
 def check_url(url: object) -> str:
     """Return where the API is, without a slash at the end, or raise ConfigurationError."""
-    try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port
-    except ValueError:
-        is_good = False
-    if not is_good:
+    parts = _split(url)
+    if parts is None:
         shown_ = shown_url(url) if isinstance(url, str) else shown(url)
         raise ConfigurationError(f"write the server's URL as https://host:port, got {shown_}")
     if parts.username or parts.password or parts.query or parts.fragment:
@@ -147,6 +142,16 @@ def check_url(url: object) -> str:
             "Client(url, token)"
         )
     return str(url).rstrip("/")
+
+
+def _split(url: object) -> SplitResult | None:
+    """Return the parts of a URL that a client can ask; None if it is none."""
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that is none, too
+        return None
+    return parts if is_good else None
 
 
 def check_token(token: object) -> str | None:

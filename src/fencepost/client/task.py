@@ -44,14 +44,14 @@ class _Handle:
         """The name under which the server knows the task."""
         return self._type
 
-    def _prepare(self, data: bytes | None, arguments: dict[str, Any]) -> Submission:
+    def _prepare(self, data: tuple[bytes, ...], arguments: dict[str, Any]) -> Submission:
         return self._submission(payload_of(data, arguments))
 
     def _submission(self, payload: Payload) -> Submission:
         return submission(self._type, payload, self._fields)
 
     def _prepare_idempotent(
-        self, key: str, data: bytes | None, arguments: dict[str, Any]
+        self, key: str, data: tuple[bytes, ...], arguments: dict[str, Any]
     ) -> Submission:
         """Return a job whose key is held while it is live and refuses a second one (C15)."""
         options = SubmitOptions(key=key, key_window="active", on_duplicate="reject")
@@ -73,25 +73,21 @@ class TaskHandle(_Handle):
         """Return this task with other options for what is submitted through it."""
         return TaskHandle(self._session, self._type, merge(self._fields, options))
 
-    def prepare(self, data: bytes | None = None, /, **arguments: Any) -> Submission:
+    def prepare(self, /, *data: bytes, **arguments: Any) -> Submission:
         """Return an encoded job, for ``client.submit_many`` and flows."""
         return self._prepare(data, arguments)
 
-    def submit(self, data: bytes | None = None, /, **arguments: Any) -> JobHandle:
+    def submit(self, /, *data: bytes, **arguments: Any) -> JobHandle:
         """Store a job and return its handle; when this returns, the job cannot be lost."""
         with naming_existing(self._session):
             script = scripts.submit(self._session, self._prepare(data, arguments))
             return handle(self._session, self._session.run(script))
 
-    def wait(
-        self, data: bytes | None = None, /, *, timeout: Duration | None = None, **arguments: Any
-    ) -> Any:
+    def wait(self, /, *data: bytes, timeout: Duration | None = None, **arguments: Any) -> Any:
         """Submit a job and return its result."""
-        return self.submit(data, **arguments).result(timeout)
+        return self.submit(*data, **arguments).result(timeout)
 
-    def submit_idempotent(
-        self, key: str, data: bytes | None = None, /, **arguments: Any
-    ) -> JobHandle:
+    def submit_idempotent(self, key: str, /, *data: bytes, **arguments: Any) -> JobHandle:
         """Store a job unless one with this key is live; then raise DuplicateJobError."""
         with naming_existing(self._session):
             job = self._prepare_idempotent(key, data, arguments)
@@ -100,14 +96,13 @@ class TaskHandle(_Handle):
     def wait_idempotent(
         self,
         key: str,
-        data: bytes | None = None,
         /,
-        *,
+        *data: bytes,
         timeout: Duration | None = None,
         **arguments: Any,
     ) -> Any:
         """Submit unless a job with this key is live, and return the result."""
-        return self.submit_idempotent(key, data, **arguments).result(timeout)
+        return self.submit_idempotent(key, *data, **arguments).result(timeout)
 
     def submit_many(self, arguments: Iterable[Arguments]) -> list[JobHandle]:
         """Store many jobs, all or none, in one transaction."""
@@ -132,24 +127,22 @@ class AsyncTaskHandle(_Handle):
         """Return this task with other options for what is submitted through it."""
         return AsyncTaskHandle(self._session, self._type, merge(self._fields, options))
 
-    def prepare(self, data: bytes | None = None, /, **arguments: Any) -> Submission:
+    def prepare(self, /, *data: bytes, **arguments: Any) -> Submission:
         """Return an encoded job, for ``client.aio.submit_many`` and flows."""
         return self._prepare(data, arguments)
 
-    async def submit(self, data: bytes | None = None, /, **arguments: Any) -> AsyncJobHandle:
+    async def submit(self, /, *data: bytes, **arguments: Any) -> AsyncJobHandle:
         """Store a job and return its handle; when this returns, the job cannot be lost."""
         async with naming_existing_async(self._session):
             script = scripts.submit(self._session, self._prepare(data, arguments))
             return async_handle(self._session, await self._session.run_async(script))
 
-    async def wait(
-        self, data: bytes | None = None, /, *, timeout: Duration | None = None, **arguments: Any
-    ) -> Any:
+    async def wait(self, /, *data: bytes, timeout: Duration | None = None, **arguments: Any) -> Any:
         """Submit a job and return its result."""
-        return await (await self.submit(data, **arguments)).result(timeout)
+        return await (await self.submit(*data, **arguments)).result(timeout)
 
     async def submit_idempotent(
-        self, key: str, data: bytes | None = None, /, **arguments: Any
+        self, key: str, /, *data: bytes, **arguments: Any
     ) -> AsyncJobHandle:
         """Store a job unless one with this key is live; then raise DuplicateJobError."""
         async with naming_existing_async(self._session):
@@ -159,14 +152,13 @@ class AsyncTaskHandle(_Handle):
     async def wait_idempotent(
         self,
         key: str,
-        data: bytes | None = None,
         /,
-        *,
+        *data: bytes,
         timeout: Duration | None = None,
         **arguments: Any,
     ) -> Any:
         """Submit unless a job with this key is live, and return the result."""
-        return await (await self.submit_idempotent(key, data, **arguments)).result(timeout)
+        return await (await self.submit_idempotent(key, *data, **arguments)).result(timeout)
 
     async def submit_many(self, arguments: Iterable[Arguments]) -> list[AsyncJobHandle]:
         """Store many jobs, all or none, in one transaction."""

@@ -115,6 +115,18 @@ DUMP_BYTES: Final = 16_000_000
 GROUP_MAX: Final = 1_000
 """Operations that share one commit."""
 
+# Statistics. Windows are in seconds.
+STATS_WINDOW_MIN: Final = 1.0
+STATS_WINDOW_DEFAULT: Final = 300.0
+STATS_WINDOW_MAX: Final = 86_400.0
+STATS_SAMPLE_MAX: Final = 2_000
+"""Jobs that ended from which rates and times are worked out: the newest of the window."""
+SCALE_TARGET_DEFAULT: Final = 60.0
+"""Seconds within which a backlog is to be gone."""
+SCALE_RUN_DEFAULT: Final = 1.0
+"""How long a job is taken to run while none has completed."""
+SCALE_SLOTS_MAX: Final = 100_000
+
 # A worker.
 CONCURRENCY_DEFAULT: Final = 20
 CONCURRENCY_MAX: Final = 10_000

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fencepost.core.audit import Action, bounded
 from fencepost.core.ids import id_text
 from fencepost.core.token import Principal
-from fencepost.errors import FencepostError, ForbiddenError, UnauthenticatedError
+from fencepost.errors import FencepostError, ForbiddenError, StoreError, UnauthenticatedError
 from fencepost.http import problems
 from fencepost.http.call import Call, Nothing, Reply, Streamed
 from fencepost.http.problems import HttpError, problem_of, retry_after_of
@@ -63,6 +63,7 @@ class Endpoint:
             action = self._begin(call)
             reply = await self.route.operation(call)
         except FencepostError as error:
+            self._trouble(error, request_id)
             reply = refusal(error, request_id)
         except Exception as error:  # noqa: BLE001 - the edge: a bug of ours must not hang a caller
             reply = self._bug(error, request_id)
@@ -126,13 +127,24 @@ class Endpoint:
         check_announced(scope, limit)
         data = await inbox.body(limit)
         if self._body is None:
-            if data.strip():
+            if data.strip() not in (b"", b"{}"):  # an empty object, many clients send by themselves
                 raise HttpError("this takes no body", status=422)
             return _NOTHING
         if not data and self.route.is_body_optional:
             return self._body.read(b"{}")
         check_media_type(scope)
         return self._body.read(data)
+
+    def _trouble(self, error: FencepostError, request_id: str) -> None:
+        """Log what a store says of itself, which whoever asked is not told."""
+        if isinstance(error, StoreError):
+            log(
+                names.STORE_UNAVAILABLE,
+                level=logging.WARNING,
+                during=self.route.name,
+                request_id=request_id,
+                error=str(error),
+            )
 
     def _bug(self, error: Exception, request_id: str) -> Reply:
         log(

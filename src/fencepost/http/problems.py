@@ -18,6 +18,7 @@ from fencepost.errors import (
     PayloadTooLargeError,
     StaleLeaseError,
     StateConflictError,
+    StoreError,
     StoreUnavailableError,
     TokenNotFoundError,
     TooManyRequestsError,
@@ -49,6 +50,8 @@ class HttpError(FencepostError):
         if code is not None:
             self.code = code  # type: ignore[misc]  # of this one alone
         self.headers = headers or {}
+        self.limit: int | None = None
+        """How large a body may be that was too large."""
 
 
 # The first class that an error is an instance of decides.
@@ -71,6 +74,16 @@ STATUSES: dict[type[FencepostError], int] = {
     StoreUnavailableError: 503,
     # Neither done nor not done: whoever is asked to wait for us says so with this.
     UnknownOutcomeError: 504,
+}
+
+# What a store says of itself names hosts and users, and is for the log.
+DETAILS: dict[type[StoreError], str] = {
+    StoreUnavailableError: "the store cannot be reached at the moment; nothing was done: ask again",
+    UnknownOutcomeError: (
+        "nobody can tell what became of it: it may have been done. Ask again with the same "
+        "idempotency key or lease token, and it is done once; without one, look first"
+    ),
+    StoreError: "the store cannot do this; the server's log says why, by request id",
 }
 
 TITLES = {
@@ -111,8 +124,9 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
     extras: dict[str, Any] = {}
     if isinstance(error, DuplicateJobError):
         extras["existing"] = error.existing_id
-    if isinstance(error, PayloadTooLargeError):
-        extras |= {"size": error.size, "limit": error.limit}
+    for name in ("size", "limit"):
+        if isinstance(value := getattr(error, name, None), int):
+            extras[name] = value
     for name in ("job_id", "state"):
         value = getattr(error, name, None)
         if value is not None:
@@ -127,10 +141,16 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
         title=TITLES.get(status, "Refused"),
         status=status,
         code=code,
-        detail=str(error),
+        detail=detail_of(error),
         request_id=request_id,
         **extras,
     )
+
+
+def detail_of(error: FencepostError) -> str:
+    """Return what to tell whoever asked."""
+    own = (text for kind, text in DETAILS.items() if isinstance(error, kind))
+    return next(own, str(error))
 
 
 def retry_after_of(error: FencepostError) -> float | None:

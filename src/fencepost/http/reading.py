@@ -116,9 +116,11 @@ def _bounded(data: bytes, limit: int) -> bytes:
 
 def too_large(limit: int) -> HttpError:
     """Return the error of a body over *limit* bytes."""
-    return HttpError(
+    error = HttpError(
         f"the body is over the limit of {limit:,} bytes", status=413, code="payload_too_large"
     )
+    error.limit = limit
+    return error
 
 
 def check_announced(scope: Scope, limit: int) -> None:
@@ -207,7 +209,8 @@ class QueryReader:
                 max_num_fields=_QUERY_PARTS_MAX,
             )
         except ValueError as error:
-            raise HttpError(f"the query cannot be read: {error}", status=422) from None
+            why = shortened(str(error))
+            raise HttpError(f"the query cannot be read: {why}", status=422) from None
         given: dict[str, Any] = {}
         for name, value in pairs:
             if name not in self._names:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.clock import Clock
 from fencepost.core.failure import classify
@@ -26,6 +26,9 @@ from fencepost.worker.children import Children
 from fencepost.worker.context import CancelReason, Context
 from fencepost.worker.stepping import rest_of
 from fencepost.worker.threads import Threads
+
+if TYPE_CHECKING:
+    from fencepost.observe.tracing import Tracing
 
 TURN = 0.005
 """Seconds for which handlers run in each other's tasks before the loop gets its turn: what it has
@@ -45,6 +48,7 @@ class Executor:
         tasks: Mapping[str, Task],
         *,
         counters: Counters,
+        tracing: Tracing | None = None,
         on_end: OnEnd,
         on_return: Callable[[], None],
     ) -> None:
@@ -53,6 +57,7 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         self._tasks = tasks
         self._counters = counters
+        self._tracing = tracing
         self._on_end = on_end
         self._on_return = on_return
         self._threads = Threads()
@@ -77,8 +82,11 @@ class Executor:
     def start(self, job: ClaimedJob, dependencies: Sequence[Dependency] = ()) -> Attempt:
         """Start the attempt for which *job* was claimed; *dependencies* are for its handler."""
         started_at = self._clock.monotonic()
+        task = self._tasks[job.type]
+        if self._tracing is not None:
+            task = self._tracing.around(task, job)
         attempt = Attempt(
-            self._tasks[job.type],
+            task,
             job,
             Context(job, self._store, started_at, dependencies, self._tasks),
             started_at,
@@ -110,9 +118,14 @@ class Executor:
         if isolation is Isolation.THREAD:
             future = self._threads.call(partial(_call_sync, attempt))
         else:
-            future = loop.create_task(self._children.run(attempt))
+            future = loop.create_task(self._run_child(attempt))
         future.add_done_callback(partial(self._returned, attempt))
         return future
+
+    async def _run_child(self, attempt: Attempt) -> Outcome:
+        if self._tracing is None:
+            return await self._children.run(attempt)
+        return await self._tracing.watch(attempt.job, partial(self._children.run, attempt))
 
     async def _run_coroutine(self, attempt: Attempt) -> None:
         """Run an attempt and, in the same task, those that take its slot afterwards.

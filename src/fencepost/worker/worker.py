@@ -57,6 +57,7 @@ from fencepost.worker.settler import Settler
 if TYPE_CHECKING:
     from fencepost.core.cron import Cron
     from fencepost.maintenance import Ticker
+    from fencepost.observe.tracing import Tracing
 
 
 class Worker:
@@ -72,6 +73,7 @@ class Worker:
         *,
         crons: Mapping[str, Cron] | None = None,
         counters: Counters | None = None,
+        tracing: Tracing | None = None,
         retention: Retention | None = None,
         queues: Mapping[str, int] | Sequence[str] | None = None,
         concurrency: int = CONCURRENCY_DEFAULT,
@@ -88,6 +90,7 @@ class Worker:
         self._tasks = tasks
         self._crons = crons or {}
         self.counters = counters or Counters()
+        self._tracing = tracing
         self._retention = retention or Retention()
         self._queues = None if queues is None else parse_weights(queues)
         self._concurrency = concurrency
@@ -192,6 +195,7 @@ class Worker:
             self._store,
             self._tasks,
             counters=self.counters,
+            tracing=self._tracing,
             on_end=self._attempt_ended,
             on_return=self._attempt_returned,
         )

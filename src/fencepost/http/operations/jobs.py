@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Meta
@@ -54,7 +54,7 @@ class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     type: TypeName | None = None
     queue: QueueName | None = None
     tag: list[TagText] = []
-    """``name:value`` each; the first colon divides them."""
+    """``name:value`` each; the first colon divides them, and one in the name is ``%3A``."""
     correlation_id: CorrelationId | None = None
     flow: CorrelationId | None = None
     """The id of a flow."""
@@ -65,6 +65,11 @@ class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     after: str | None = None
     """The ``next`` of the page before."""
     limit: PageLimit = PAGE_DEFAULT
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags as a body has them."""
+        return dict(_tag(text) for text in self.tag)
 
 
 async def find_jobs(call: Call[Nothing, Search]) -> Reply:
@@ -78,9 +83,10 @@ async def find_jobs(call: Call[Nothing, Search]) -> Reply:
 class CountQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Conditions by which jobs are counted anyway."""
 
-    state: list[str] = []
-    type: str | None = None
-    queue: str | None = None
+    state: list[StateName] = []
+    """Any of these; ``in_flight`` and ``succeeded`` are other words for states."""
+    type: TypeName | None = None
+    queue: QueueName | None = None
 
 
 class JobCount(msgspec.Struct, frozen=True):
@@ -103,7 +109,7 @@ def filter_of(principal: Principal, query: Any) -> JobFilter:
         state=query.state or None,
         type=query.type,
         queue=queue_for(principal, query.queue),
-        tags=dict(_tag(text) for text in query.tag),
+        tags=query.tags,
         correlation_id=query.correlation_id,
         flow=query.flow,
         created_after=query.created_after,
@@ -115,7 +121,7 @@ def _tag(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
         raise HttpError(f"write tag=name:value, got {text[:100]!r}", status=422)
-    return name, value
+    return unquote(name), value
 
 
 def queue_for(principal: Principal, queue: str | None) -> str | None:
@@ -221,19 +227,20 @@ async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
     So also when the server stops, which whoever waits can see: the job has not ended.
     """
     job = await look(call)
-    seconds = seconds_of(call.query.timeout, maximum=HTTP_WAIT_MAX)
+    timeout = duration_of(call.query.timeout)
+    seconds = parse_duration(timeout, name="timeout", maximum=HTTP_WAIT_MAX)
     if not job.state.is_terminal and seconds > 0:
         call.listen()
         job = await call.session.run_async(scripts.end(call.session, job.id, seconds, call.is_off))
     return Reply(view_of(job))
 
 
-def seconds_of(text: str, *, maximum: float) -> float:
+def duration_of(text: str) -> Duration:
     """Return a duration of a query, where a bare number means seconds."""
-    given: float | str = text
-    with suppress(ValueError):
-        given = float(text)
-    return parse_duration(given, name="timeout", maximum=maximum)
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 # Steering.
@@ -269,11 +276,6 @@ class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     """Submitted earlier than this."""
     dry_run: bool = False
     """Only count them."""
-
-    @property
-    def tag(self) -> list[str]:
-        """The tags as a query has them."""
-        return [f"{name}:{value}" for name, value in self.tags.items()]
 
 
 async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:

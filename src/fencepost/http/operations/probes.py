@@ -7,7 +7,8 @@ import msgspec
 from fencepost.app.metrics import metrics_text
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
-from fencepost.observe.exposition import CONTENT_TYPE
+from fencepost.observe import families
+from fencepost.observe.exposition import CONTENT_TYPE, gauge
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -32,4 +33,6 @@ async def ready(call: Call[Nothing, Nothing]) -> Reply:
 
 async def get_metrics(call: Call[Nothing, Nothing]) -> Reply:
     """Return what this process has counted and what the store holds, for Prometheus."""
-    return Reply(await metrics_text(call.session), media_type=CONTENT_TYPE)
+    verdict = await call.api.readiness.check(is_stopping=call.api.is_stopping)
+    health = [gauge(families.LIVE, {(): 1}), gauge(families.READY, {(): verdict.is_ok})]
+    return Reply(await metrics_text(call.session, health), media_type=CONTENT_TYPE)

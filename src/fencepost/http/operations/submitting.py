@@ -73,7 +73,8 @@ async def _store(session: Session, jobs: list[NewJob], *, atomic: bool) -> list[
     if not jobs:
         return []
     try:
-        replies = await store.run_async(store.enqueue(jobs, atomic=atomic))
+        carrying = session.carrying(jobs)
+        replies = await store.run_async(store.enqueue(carrying, atomic=atomic))
     except DependencyError:
         if atomic or len(jobs) == 1:
             raise

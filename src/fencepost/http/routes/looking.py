@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from fencepost.http.operations import audit, crons, dead_letters, events, flows, jobs, lanes, stream
+from fencepost.core.statistics import Statistics
+from fencepost.http.operations import (
+    audit,
+    crons,
+    dead_letters,
+    events,
+    flows,
+    jobs,
+    lanes,
+    stats,
+    stream,
+)
 from fencepost.http.route import Route
 from fencepost.http.routes.roles import ADMIN, FOLLOW, READ
 from fencepost.wire.jobs import JobPage, JobView
@@ -28,6 +39,7 @@ ROUTES = [
         roles=READ,
         query=jobs.CountQuery,
         replies={200: jobs.JobCount},
+        errors=("invalid_job",),
     ),
     Route(
         method="GET",
@@ -173,6 +185,29 @@ ROUTES = [
         query=crons.TicksQuery,
         replies={200: crons.Ticks},
         errors=("cron_not_found", "invalid_cron"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/stats",
+        operation=stats.get_stats,
+        summary="See counts, rates and times of late",
+        tag="stats",
+        roles=READ,
+        is_store_wide=True,
+        query=stats.StatsQuery,
+        replies={200: Statistics},
+        errors=("invalid_duration",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/scale/{queue}",
+        operation=stats.get_scale,
+        summary="See how many workers a queue could use",
+        tag="stats",
+        roles=READ,
+        query=stats.ScaleQuery,
+        replies={200: stats.ScaleReply},
+        errors=("invalid_duration", "invalid_job"),
     ),
     Route(
         method="GET",

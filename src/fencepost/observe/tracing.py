@@ -1,0 +1,186 @@
+"""OpenTelemetry spans from submit to handler, by the conventions for messaging; off unless asked.
+
+A submission is a span of kind producer, whose context travels with the job in a tag of ours; each
+attempt is a span of kind consumer that links to it, or is its child. A span ends after the store
+has answered, and nothing waits for whoever collects spans.
+
+Imported only by an app that has asked for traces: what is off costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace as replace_fields
+from functools import wraps
+from typing import Any, Protocol, TypeVar
+
+from msgspec.structs import replace
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from fencepost.core.job import ClaimedJob, NewJob
+from fencepost.core.limits import TAG_VALUE_LENGTH_MAX
+from fencepost.core.names import RESERVED_TAGS
+from fencepost.core.outcome import Failed, Outcome
+from fencepost.core.task import Isolation, Task
+from fencepost.errors import Snooze
+
+SYSTEM = "fencepost"
+_propagator = TraceContextTextMapPropagator()
+_FIELDS = ("traceparent", "tracestate")
+
+
+class Reply(Protocol):
+    """What a store says of a submitted job."""
+
+    @property
+    def job_id(self) -> str: ...
+
+
+R = TypeVar("R", bound=Reply)
+
+
+class Sending:
+    """A submission under way: its jobs, which carry its context, and its span."""
+
+    def __init__(self, jobs: list[NewJob], span: Span) -> None:
+        self.jobs = jobs
+        self._span = span
+
+    def note_one(self, reply: R) -> R:
+        """Say which job it was, and return *reply*."""
+        self._span.set_attribute("messaging.message.id", reply.job_id)
+        return reply
+
+
+class Tracing:
+    """Makes the spans of one app."""
+
+    def __init__(self, *, is_parent: bool = False) -> None:
+        self._tracer = trace.get_tracer(SYSTEM)
+        self._is_parent = is_parent
+
+    # Submitting.
+
+    @contextmanager
+    def submitting(self, jobs: Sequence[NewJob]) -> Iterator[Sending]:
+        """Make a span around a submission."""
+        queues = {job.queue for job in jobs}
+        attributes: dict[str, Any] = {
+            "messaging.system": SYSTEM,
+            "messaging.operation.name": "submit",
+            "messaging.operation.type": "send",
+        }
+        if len(queues) == 1:
+            attributes["messaging.destination.name"] = jobs[0].queue
+        if len(jobs) == 1:
+            attributes |= _particulars(jobs[0])
+        else:
+            attributes["messaging.batch.message_count"] = len(jobs)
+        name = f"submit {jobs[0].queue}" if len(queues) == 1 else "submit"
+        with self._tracer.start_as_current_span(
+            name, kind=SpanKind.PRODUCER, attributes=attributes
+        ) as span:
+            yield Sending(self.carrying(jobs), span)
+
+    def carrying(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """Return *jobs* with the present context in their tags; as they are if there is none."""
+        carrier: dict[str, str] = {}
+        _propagator.inject(carrier)
+        tags = {
+            f"{RESERVED_TAGS}{name}": text
+            for name, text in carrier.items()
+            if len(text) <= TAG_VALUE_LENGTH_MAX
+        }
+        return [replace(job, tags={**job.tags, **tags}) for job in jobs] if tags else list(jobs)
+
+    # Running.
+
+    def around(self, task: Task, job: ClaimedJob) -> Task:
+        """Return *task* with a function that makes a span around this job's attempt.
+
+        A child process runs the function itself; see ``watch``.
+        """
+        function = task.function
+        if task.isolation is Isolation.LOOP:
+
+            @wraps(function)
+            async def traced_async(*args: Any, **kwargs: Any) -> Any:
+                with self._processing(job):
+                    return await function(*args, **kwargs)
+
+            return replace_fields(task, function=traced_async)
+        if task.isolation is Isolation.THREAD:
+
+            @wraps(function)
+            def traced(*args: Any, **kwargs: Any) -> Any:
+                with self._processing(job):
+                    return function(*args, **kwargs)
+
+            return replace_fields(task, function=traced)
+        return task
+
+    async def watch(self, job: ClaimedJob, run: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        """Make a span around an attempt in a child process, which is told of by its outcome."""
+        with self._processing(job) as span:
+            outcome = await run()
+            if isinstance(outcome, Failed):
+                failure = outcome.failure
+                _fail(span, failure.exception or str(failure.category))
+            return outcome
+
+    @contextmanager
+    def _processing(self, job: ClaimedJob) -> Iterator[Span]:
+        origin = _origin(job)
+        is_child = self._is_parent and origin.is_valid
+        context = contexts.Context()
+        if is_child:
+            context = trace.set_span_in_context(trace.NonRecordingSpan(origin), context)
+        span = self._tracer.start_span(
+            f"process {job.queue}",
+            context=context,
+            kind=SpanKind.CONSUMER,
+            links=[Link(origin)] if origin.is_valid and not is_child else [],
+            attributes={
+                "messaging.system": SYSTEM,
+                "messaging.destination.name": job.queue,
+                "messaging.operation.name": "process",
+                "messaging.operation.type": "process",
+                "messaging.message.id": job.id,
+                "fencepost.job.attempt": job.attempt,
+                **_particulars(job),
+            },
+        )
+        with trace.use_span(
+            span, end_on_exit=True, record_exception=False, set_status_on_exception=False
+        ):
+            try:
+                yield span
+            except Snooze:
+                raise  # the handler's own wish
+            except BaseException as error:
+                _fail(span, type(error).__qualname__)
+                raise
+
+
+def _fail(span: Span, kind: str) -> None:
+    """Mark a span as failed, without the message: it may hold what was in the payload (S1-95)."""
+    span.set_status(Status(StatusCode.ERROR))
+    span.set_attribute("error.type", kind)
+
+
+def _particulars(job: NewJob | ClaimedJob) -> dict[str, str]:
+    attributes = {"fencepost.job.type": job.type}
+    if job.correlation_id is not None:
+        attributes["messaging.message.conversation_id"] = job.correlation_id
+    return attributes
+
+
+def _origin(job: ClaimedJob) -> trace.SpanContext:
+    """Return the context under which a job was submitted; without one, what is not valid."""
+    carrier = {name: job.tags.get(f"{RESERVED_TAGS}{name}", "") for name in _FIELDS}
+    context = _propagator.extract(carrier, contexts.Context())
+    return trace.get_current_span(context).get_span_context()
