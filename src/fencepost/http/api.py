@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -74,7 +76,7 @@ def asgi(app: App, *, is_local: bool = False) -> Starlette:
     api = Api(app, is_local=is_local)
     served = Starlette(
         routes=[
-            StarletteRoute(route.path, Endpoint(route, api), methods=[route.method])
+            StarletteRoute(_pattern(route.path), Endpoint(route, api), methods=[route.method])
             for route in ROUTES
         ],
         exception_handlers={HTTPException: _refused},
@@ -82,6 +84,21 @@ def asgi(app: App, *, is_local: bool = False) -> Starlette:
     served.state.api = api
     served.router.redirect_slashes = False
     return served
+
+
+class _Name(PathConvertor):
+    """A name of anything, slashes included; what is no name is refused with a reason later."""
+
+    regex = "(?s:.+)"
+
+
+register_url_convertor("fencepost_name", _Name())
+
+
+def _pattern(path: str) -> str:
+    """Return a path as Starlette reads it: names may have slashes in them where that is clear."""
+    named = r"{(name|queue)}(?=/)|{(queue)}$"
+    return re.sub(named, lambda found: f"{{{found[1] or found[2]}:fencepost_name}}", path)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
