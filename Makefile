@@ -138,8 +138,8 @@ formal: setup ## Check the model of the lease protocol, if spin is installed
 	$(PY) -m lab.formal $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup ## Feed every parser with wild input for SECONDS=60
-	$(PY) -m lab.fuzz --seconds $(SECONDS) $(ARGS)
+fuzz: setup ## Feed every parser, then the HTTP API, with wild input for SECONDS=60 each
+	$(PY) -m lab.fuzz --seconds $(SECONDS) --http $(SECONDS) $(ARGS)
 
 # --- upkeep ---------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ function stop() {
 async function claim(handlers) {
   const wish = { worker: WORKER, queues: QUEUES, types: Object.keys(handlers) };
   for (let failures = 0; !isStopping; ) {
-    if (hand.size >= CONCURRENCY) await once(news, "free");
+    if (hand.size >= CONCURRENCY) { await once(news, "free"); continue; }
     Object.assign(wish, { limit: CONCURRENCY - hand.size, lease_ttl: LEASE_TTL, timeout: POLL });
     // Never hang up, not even to stop: jobs of an answer that nobody reads would be held in vain.
     const reply = await post("/v1/claims", JSON.stringify(wish), POLL + PATIENCE);
@@ -64,7 +64,8 @@ async function run(job, handler) {
   try {
     if (isStopping) throw new Stopping(); // it came with the last claim
     const aborted = once(end.signal, "abort").then(() => end.signal.throwIfAborted());
-    const result = await Promise.race([handler(bodyOf(job, "payload"), context(held)), aborted]);
+    const running = (async () => handler(bodyOf(job, "payload"), context(held)))();
+    const result = await Promise.race([running, aborted]);
     await write(held, "ack", { result });
   } catch (thrown) {
     const error = end.signal.aborted ? end.signal.reason : thrown;
@@ -132,9 +133,8 @@ async function share(kind, text) {
 async function post(path, body, seconds = PATIENCE) {
   const signal = AbortSignal.timeout(seconds * 1000);
   try {
-    const reply = await fetch(SERVER + path, { method: "POST", headers: HEADERS, body, signal });
-    const wait = Number(reply.headers.get("retry-after"));
-    return { status: reply.status, wait, body: await reply.json() };
+    const got = await fetch(SERVER + path, { method: "POST", headers: HEADERS, body, signal });
+    return { status: got.status, wait: got.headers.get("retry-after"), body: await got.json() };
   } catch {
     return { status: 0 };
   }
@@ -144,6 +144,6 @@ const lose = (held) => hand.delete(held) && held.end.abort(new LeaseLost());
 const now = () => performance.now() / 1000;
 const isRefused = ({ status }) => status >= 400 && status < 500 && status !== 408 && status !== 429;
 const backOff = ({ wait }, tries) =>
-  sleep((wait || Math.min(0.1 * 2 ** tries, 5)) * (750 + 500 * Math.random()));
+  sleep((Number(wait) || Math.min(0.1 * 2 ** tries, 5)) * (750 + 500 * Math.random()));
 const bodyOf = (job, name) =>
   job[`${name}_base64`] ? Buffer.from(job[`${name}_base64`], "base64") : job[name];

@@ -6,6 +6,7 @@ its media type and its body are held against it, and what the document forbids m
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from pathlib import Path
 from unittest import mock
 
 import msgspec
-from tests.http.serving import serving
+from tests.http.sockets import serving
 
 from fencepost import App
 from fencepost.http.operations import claims, jobs
+from fencepost.http.patience import Patience
 
 WAIT_MAX = 0.05
 """A fuzzer that asks to wait for a job is not to be waited for."""
@@ -58,10 +60,23 @@ class Findings(msgspec.Struct, frozen=True):
     is_clean: bool
     text: str
 
+    @property
+    def requests(self) -> int:
+        """How many requests it says it made up."""
+        found = re.search(r"([\d,]+) generated", self.text)
+        return 0 if found is None else int(found[1].replace(",", ""))
+
+    @property
+    def headline(self) -> str:
+        """The first thing that it found."""
+        found = re.search(r"^- (.*)$", self.text, re.MULTILINE)
+        return "it could not run" if found is None else found[1]
+
 
 def make_app(url: str) -> App:
     """Return an app, and fill its store, with something of everything that the API is about."""
     app = App(url)
+    app.migrate()
 
     @app.task(queue="sums")
     def add(a: int, b: int = 0) -> int:
@@ -90,10 +105,10 @@ def fuzzed_server(url: str) -> Iterator[Target]:
         mock.patch.object(claims, "HTTP_WAIT_MAX", WAIT_MAX),
         mock.patch.object(jobs, "HTTP_WAIT_MAX", WAIT_MAX),
         make_app(url) as app,
-        serving(app, is_local=False) as server,
+        serving(app, Patience(), is_local=False) as served,
     ):
         token = app.tokens.create("fuzzer", roles="admin").text
-        yield Target(server.url, token)
+        yield Target(served.server.url, token)
 
 
 def fuzz(
@@ -119,6 +134,9 @@ def fuzz(
         *("--no-color", "--url", target.url, "--phases", phases),
         *("--seed", str(seed), "--max-examples", str(examples)),
         *("--generation-database", "none", "--continue-on-failure", "--warnings", "off"),
+        # To cancel all jobs of two batches of ten thousand takes its time.
+        *("--request-timeout", f"{PATIENCE:g}"),
+        *("--exclude-path", "/v1/stream"),  # it goes on for as long as anybody listens
         *("--suppress-health-check", "all", "--header", f"Authorization: Bearer {target.token}"),
     ]
     if seconds is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.fuzz.cli_targets import CLI_TARGETS
 from lab.fuzz.core_targets import CORE_TARGETS
 from lab.fuzz.encryption_targets import ENCRYPTION_TARGETS
+from lab.fuzz.http_targets import HTTP_TARGETS
 from lab.fuzz.payload_targets import PAYLOAD_TARGETS
 from lab.fuzz.store_targets import STORE_TARGETS
 from lab.fuzz.target import Target
@@ -17,4 +18,5 @@ TARGETS: tuple[Target, ...] = (
     *STORE_TARGETS,
     *CLI_TARGETS,
     *WEBHOOK_TARGETS,
+    *HTTP_TARGETS,
 )

@@ -23,6 +23,7 @@ from fencepost.store.requests import Scope, WorkerInfo
 from fencepost.testing.clock import START
 
 INSTANT = timedelta(microseconds=1)
+SECOND = timedelta(seconds=1)
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -214,6 +215,8 @@ filters = st.builds(
     tags=tags,
     correlation_id=st.sampled_from((None, "c1")),
     flow=st.sampled_from((None, None, "f1")),
+    created_after=st.sampled_from((None, None, START, START + INSTANT, START + 5 * SECOND)),
+    created_before=st.sampled_from((None, None, START + 3 * SECOND, START + 60 * SECOND)),
 )
 worker_infos = st.builds(
     WorkerInfo,

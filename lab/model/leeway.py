@@ -40,7 +40,8 @@ def settled(call: Call, answer: Any) -> Any:
         case Claim():
             recovered = _told(sorted(answer.recovered, key=attrgetter("job_id")))
             expired = _told(apart(answer.expired))
-            quiet = replace(answer, recovered=recovered.answer, expired=expired.answer)
+            # Of the jobs whose time had come, one may be held up first and get its slot at once.
+            quiet = replace(answer, recovered=recovered.answer, expired=expired.answer, held=0)
             return Told(quiet, recovered.followed + expired.followed)
         case list() if call.name == "recover":
             return _told(sorted(answer, key=attrgetter("job_id")))

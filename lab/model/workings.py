@@ -167,6 +167,7 @@ class Workings(Waiting, Rating):
             recovered=recovered,
             expired=expired,
             promoted=len(promoted),
+            held=sum(move.state is State.PENDING for move in promoted),
             wait=self._wait(request),
         )
 
@@ -259,6 +260,7 @@ class Workings(Waiting, Rating):
             checkpoint=running.job.checkpoint,
             flow=job.flow,
             has_dependencies=job.waits is not None,
+            waited=(self.now - (job.scheduled_at or self.now)).total_seconds(),
         )
 
     def _wait(self, request: ClaimRequest) -> float | None:

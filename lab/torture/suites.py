@@ -59,8 +59,10 @@ def _model(part: Slice) -> Sequence[str]:
 
 
 def _fuzz(part: Slice) -> Sequence[str]:
-    seconds = min(max(part.seconds, 1.0), FUZZ_SECONDS)
-    return "--seconds", f"{seconds:.0f}", "--seed", str(part.number * 1_000)
+    seconds = min(max(part.seconds, 2.0), FUZZ_SECONDS)
+    # Half of it for the parsers, half for the HTTP API.
+    half = f"{seconds / 2:.0f}"
+    return "--seconds", half, "--http", half, "--seed", str(part.number * 1_000)
 
 
 def _chaos(store: str, *more: str) -> Callable[[Slice], Sequence[str]]:

@@ -266,6 +266,8 @@ def test_lanes_are_listed_paused_and_limited(client: Client, app: App) -> None:
     assert client.queues.list() == app.queues.list()
     assert client.types.list() == app.types.list()
     assert client.queues.list()[0].max_running == 2
+    assert client.queues.scale("default") == app.queues.scale("default")
+    assert client.stats(window="10m").window == 600.0
     client.queues.resume("default")
     client.task("add").resume()
     assert not client.types.list()[0].is_paused

@@ -47,6 +47,7 @@ await work({
     throw Object.assign(error, { code, retryAfter });
   },
   nothing: async () => { throw undefined; },
+  sync: () => { throw new Error("at once"); },
   keep: async (_, ctx) => {
     await ctx.checkpoint((ctx.lastCheckpoint ?? 0) + 1);
     await ctx.progress(0.5, "half");
@@ -222,6 +223,17 @@ def check_stale_ack(bench: Bench) -> None:
     assert bench.script.count("nack") == 0
 
 
+def check_stale_nack(bench: Bench) -> None:
+    """A handler that throws before it has begun to wait is a failure like any other."""
+    bench.script.answers["nack"] = stale
+    bench.script.give(type="sync")
+    bench.start()
+    bench.wait(lambda: bench.script.count("nack"))
+    bench.wait_for_claims()
+    assert bench.script.count("nack") == 1
+    assert bench.child.poll() is None
+
+
 def writes_of(bench: Bench, job: dict[str, Any]) -> set[str]:
     """Return what kinds of writes were made of a job."""
     kinds = {kind for kind, _ in bench.script.asked} - {"claims"}
@@ -296,6 +308,15 @@ def check_stop(bench: Bench) -> None:
     assert writes_of(bench, job) == {"release"}
 
 
+def check_busy_stop(bench: Bench) -> None:
+    bench.script.give(type="forever")
+    bench.start(grace=0.3)
+    assert bench.said() == "started"
+    bench.child.send_signal(signal.SIGTERM)
+    assert bench.wait_for_end() == 0
+    assert bench.script.count("claims") == 1, "a full hand claims nothing, nor one that is to stop"
+
+
 def check_last_claim(bench: Bench) -> None:
     """Jobs that come with a claim that was under way at the stop are given back unrun."""
 
@@ -360,13 +381,18 @@ MUTANTS = {
     ),
     "names no token": ("results", "token: held.job.lease.token", 'token: ""'),
     "sends no heartbeats": ("heartbeats", "if (!isDue) continue;", "continue;"),
-    "never waits as long as it is told": ("retry_after", "(wait || ", "("),
+    "never waits as long as it is told": ("retry_after", "(Number(wait) || ", "("),
     "knows no timeout": ("timeout", "() => end.abort(late)", "() => {}"),
     "counts what it gives back": ("stop", '? ["release"]', '? ["nack", {}]'),
     "runs what came with the last claim": (
         "last_claim",
         "if (isStopping) throw new Stopping();",
         "",
+    ),
+    "claims once more after it was told to stop": (
+        "busy_stop",
+        'await once(news, "free"); continue;',
+        'await once(news, "free");',
     ),
     "heeds no second signal": ("second_signal", "if (isStopping) process.exit(1);", ""),
     "forgets checkpoints": ("checkpoints", '"checkpoint", { checkpoint }', '"checkpoint", {}'),

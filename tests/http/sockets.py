@@ -62,13 +62,23 @@ class Client:
         return self.answer()
 
     def answer(self) -> Answer:
-        """Return the next answer."""
-        status = int(self._file.readline().split()[1])
+        """Return the next answer, or raise ConnectionError if it is cut off."""
+        status = int(self._line().split()[1])
         headers: dict[str, str] = {}
-        while line := self._file.readline().strip():
+        while line := self._line().strip():
             name, _, value = line.partition(b": ")
             headers[name.decode().lower()] = value.decode()
-        return Answer(status, headers, self._file.read(int(headers.get("content-length", 0))))
+        length = int(headers.get("content-length", 0))
+        body = self._file.read(length)
+        if len(body) < length:
+            raise ConnectionError("the body broke off")
+        return Answer(status, headers, body)
+
+    def _line(self) -> bytes:
+        line = self._file.readline()
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the head broke off")
+        return line
 
     def is_closed(self) -> bool:
         """Wait for the other side to close, which it must; a reset counts."""

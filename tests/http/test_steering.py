@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import quote
 
 import pytest
 from tests.http.conftest import Caller
@@ -48,6 +49,17 @@ async def test_types_are_listed_paused_and_resumed(api: Caller) -> None:
     assert await api.claim() == []
     assert (await api.post("/v1/types/other/resume"))["is_paused"] is False
     assert len(await api.claim()) == 1
+
+
+@pytest.mark.parametrize("name", ["team/mail", "a b", "ä", "50%", "a?b#c", "pause"])
+async def test_a_name_may_have_any_printable_letter(api: Caller, name: str) -> None:
+    await api.submit(name, queue=name)
+    quoted = quote(name, safe="")
+    assert (await api.post(f"/v1/queues/{quoted}/pause"))["name"] == name
+    assert (await api.post(f"/v1/types/{quoted}/pause"))["name"] == name
+    response = await api.ask("PUT", f"/v1/queues/{quoted}/limit", {"max_running": 1})
+    assert response.json()["name"] == name
+    assert (await api.get(f"/v1/scale/{quoted}"))["queue"] == name
 
 
 async def test_the_whole_store_is_limited(api: Caller) -> None:

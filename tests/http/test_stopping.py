@@ -43,7 +43,7 @@ def submit_until_refused(address: tuple[str, int], ids: list[str]) -> None:
                     ids.append(answer.json["id"])
                 if answer.headers.get("connection") == "close":
                     return
-    except (ConnectionError, IndexError):
+    except ConnectionError:
         return  # in mid-answer
 
 

@@ -62,6 +62,7 @@ FOUND: list[tuple[str, Any, str]] = [
     ("URLs of move", ("sqlite:///%00", "memory"), "ValueError: embedded null byte"),
     ("URL of migrate --roles", "http://[", "ValueError: Invalid IPv6 URL"),
     ("command line", ("submit --raw work", None, NESTED), "an internal error"),
+    ("HTTP query", DIGITS, "the whole text was repeated"),
 ]
 
 

@@ -27,6 +27,7 @@ from fencepost.client.lanes import (
     Types,
     Workers,
     limit_all,
+    stats,
 )
 from fencepost.client.line import HttpLine
 from fencepost.client.options import Payload, SubmitOptions, merge, submission
@@ -34,7 +35,12 @@ from fencepost.client.session import Session, check_token, check_url
 from fencepost.client.task import AsyncTaskHandle, TaskHandle
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.limits import CLIENT_RETRIES_DEFAULT, CLIENT_TIMEOUT_DEFAULT
+from fencepost.core.limits import (
+    CLIENT_RETRIES_DEFAULT,
+    CLIENT_TIMEOUT_DEFAULT,
+    STATS_WINDOW_DEFAULT,
+)
+from fencepost.core.statistics import Statistics
 from fencepost.wire.jobs import Submission
 
 
@@ -111,6 +117,10 @@ class Client:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
         self._session.run(limit_all(self._session, max_running))
 
+    def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
+        """Return counts, and rates and times of wait and run of the last *window*."""
+        return self._session.run(stats(self._session, window))
+
     def close(self) -> None:
         """Let go of the server."""
         self._line.close()
@@ -183,6 +193,10 @@ class AsyncClient:
     async def limit(self, *, max_running: int | None) -> None:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
         await self._session.run_async(limit_all(self._session, max_running))
+
+    async def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
+        """Return counts, and rates and times of wait and run of the last *window*."""
+        return await self._session.run_async(stats(self._session, window))
 
     async def close(self) -> None:
         """Let go of the server."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from fencepost.client.exchange import FOREVER, Script, get, post, put
+from fencepost.client.exchange import FOREVER, Script, get, post, put, query_of
 from fencepost.client.session import Session
+from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.lanes import QueueView, TypeView, WorkerInfo
+from fencepost.core.limits import SCALE_TARGET_DEFAULT
 from fencepost.core.names import check_queue, check_type
+from fencepost.core.scale import Scale
+from fencepost.core.statistics import Statistics
 
 QUEUES = "/v1/queues"
 TYPES = "/v1/types"
@@ -47,6 +51,18 @@ def list_workers(session: Session) -> Script[list[WorkerInfo]]:
     return (yield from session.read(get("/v1/workers"), list[WorkerInfo], "workers"))
 
 
+def stats(session: Session, window: Duration) -> Script[Statistics]:
+    """Return how things stand, and how they went of late."""
+    query = query_of(window=parse_duration(window, name="window"))
+    return (yield from session.read(get("/v1/stats", query=query), Statistics))
+
+
+def scale(session: Session, queue: str, target: Duration) -> Script[Scale]:
+    """Return how many slots a queue could use."""
+    query = query_of(target=parse_duration(target, name="target"))
+    return (yield from session.read(get("/v1/scale", check_queue(queue), query=query), Scale))
+
+
 def _checked(lane: str, name: str) -> str:
     """Return *name* if a lane can be called so: a path has no room for anything else."""
     return check_queue(name) if lane == QUEUES else check_type(name)
@@ -74,6 +90,10 @@ class Queues:
         """Run at most so many jobs of a queue at once, over all workers; None lifts the limit."""
         self._session.run(limit_queue(self._session, name, max_running))
 
+    def scale(self, name: str, *, target: Duration = SCALE_TARGET_DEFAULT) -> Scale:
+        """Return how many slots a queue has, and how many would drain it within *target*."""
+        return self._session.run(scale(self._session, name, target))
+
 
 class AsyncQueues:
     """The awaited face of Queues."""
@@ -96,6 +116,10 @@ class AsyncQueues:
     async def limit(self, name: str, *, max_running: int | None) -> None:
         """Run at most so many jobs of a queue at once, over all workers; None lifts the limit."""
         await self._session.run_async(limit_queue(self._session, name, max_running))
+
+    async def scale(self, name: str, *, target: Duration = SCALE_TARGET_DEFAULT) -> Scale:
+        """Return how many slots a queue has, and how many would drain it within *target*."""
+        return await self._session.run_async(scale(self._session, name, target))
 
 
 class Types:

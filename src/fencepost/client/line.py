@@ -90,9 +90,11 @@ class HttpLine:
         """Return the pool of this process: two that shared a connection would mix their bytes."""
         with self._mutex:
             self._check_open()
-            if self._pool is None:
-                self._pool = self._httpx.Client(headers=self._headers, limits=self._limits())
-            return self._pool
+            pool = self._pool
+            if pool is None:
+                pool = self._httpx.Client(headers=self._headers, limits=self._limits())
+                self._pool = pool
+            return pool
 
     def _async_client(self) -> httpx.AsyncClient:
         import asyncio  # callers that never await must not pay for loading it

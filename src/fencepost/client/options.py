@@ -6,7 +6,7 @@ Values are turned into what JSON can say; whether they make sense, the server de
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -91,7 +91,7 @@ def submission(type: str, payload: Payload, fields: Fields) -> Submission:
     return Submission(type=type, payload=msgspec.Raw(body.data), **fields)
 
 
-def payload_of(data: tuple[bytes, ...], arguments: dict[str, Any]) -> Payload:
+def payload_of(data: Sequence[bytes], arguments: dict[str, Any]) -> Payload:
     """Return the payload of a call with either bytes or keyword arguments."""
     if not data:
         return arguments

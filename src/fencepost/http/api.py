@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +21,8 @@ from fencepost.core.lanes import QueueView
 from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX, QUEUES_INTERVAL
 from fencepost.core.token import Principal
 from fencepost.http.authentication import Authenticator
-from fencepost.http.endpoint import Endpoint, refusal
+from fencepost.http.call import Reply
+from fencepost.http.endpoint import Endpoint, refusal, respond
 from fencepost.http.operations.claims import Roll
 from fencepost.http.problems import HttpError
 from fencepost.http.reading import headers_of, request_id_of
@@ -85,7 +88,8 @@ def asgi(app: App, *, is_local: bool = False) -> Starlette:
     endpoints = [Endpoint(route, api) for route in ROUTES]
     served = Starlette(
         routes=[
-            StarletteRoute(each.route.path, each, methods=[each.route.method]) for each in endpoints
+            StarletteRoute(_pattern(each.route.path), each, methods=[each.route.method])
+            for each in endpoints
         ],
         exception_handlers={HTTPException: _refused},
     )
@@ -97,6 +101,21 @@ def asgi(app: App, *, is_local: bool = False) -> Starlette:
     }
     served.router.redirect_slashes = False
     return served
+
+
+class _Name(PathConvertor):
+    """A name of anything, slashes included; what is no name is refused with a reason later."""
+
+    regex = "(?s:.+)"
+
+
+register_url_convertor("fencepost_name", _Name())
+
+
+def _pattern(path: str) -> str:
+    """Return a path as Starlette reads it: names may have slashes in them where that is clear."""
+    named = r"{(name|queue)}(?=/)|{(queue)}$"
+    return re.sub(named, lambda found: f"{{{found[1] or found[2]}:fencepost_name}}", path)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -113,19 +132,26 @@ async def _refused(request: Request, error: Exception) -> Response:
     api: Api = request.app.state.api
     request_id = request_id_of(headers_of(request.scope)) or api.new_request_id()
     reply = refusal(problem, request_id)
-    from fencepost.http.endpoint import _encode
+    return Refusal(reply, request_id)
 
-    return Response(
-        _encode(reply.body),
-        reply.status,
-        {**reply.headers, "x-request-id": request_id},
-        reply.media_type,
-    )
+
+class Refusal(Response):
+    """An answer as the endpoints give them, for what never reaches one."""
+
+    def __init__(self, reply: Reply, request_id: str) -> None:
+        super().__init__(status_code=reply.status)
+        self._reply = reply
+        self._request_id = request_id
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        is_head = scope["method"] == "HEAD"
+        await respond(send, self._reply, self._request_id, is_head=is_head)
 
 
 def _methods(request: Request) -> str:
     """Return what can be done at a path, by all of its routes: Starlette knows of one at a time."""
     routes = [route for route in request.app.routes if isinstance(route, StarletteRoute)]
-    path = next(route.path for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    paths = [r.path for r in routes if r.matches(request.scope)[0] is not Match.NONE]
+    path = min(paths, key=lambda path: path.count("{"))  # /v1/jobs/count is not the job `count`
     methods = {each for route in routes if route.path == path for each in route.methods or ()}
     return ", ".join(sorted(methods))

@@ -49,8 +49,8 @@ _ANYWHERE = (
 )
 _WITH_BODY = ("invalid_json", "request_timeout", "unsupported_media_type", "invalid_payload")
 _WITH_TOKEN = ("unauthenticated", "forbidden", "rate_limited")
-_OF_STORE = ("store_error",)
-_FAMILIES = {"dependency", "encryption", "state_conflict", "store_error"}
+_OF_STORE = ("store_error", "store_unavailable", "unknown_outcome")
+_FAMILIES = {"dependency", "encryption", "state_conflict", *_OF_STORE[1:]}
 """Codes that stand for those of their kinds too."""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from fencepost.core.audit import Action
 from fencepost.core.history import Change
 from fencepost.core.job import (
     Attempt,
@@ -24,9 +25,20 @@ from fencepost.core.job import (
 )
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import DEFAULT_POLICY
+from fencepost.core.statistics import Figures, Percentiles, Statistics
 from fencepost.core.why import Reason
 from fencepost.http.codes import Code
-from fencepost.http.operations import crons, dead_letters, events, flows, jobs, lanes, probes
+from fencepost.http.operations import (
+    audit,
+    crons,
+    dead_letters,
+    events,
+    flows,
+    jobs,
+    lanes,
+    probes,
+    stats,
+)
 from fencepost.http.problems import TITLES, Problem
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import WorkerInfo
@@ -72,9 +84,9 @@ def example_of(kind: Any) -> Any:
 def _examples() -> dict[Any, Any]:
     given = [*_bodies(), *_replies(), *_leases()]
     found = {type(each): _plain(each) for each in given}
+    many: Any = lease_wire.Items
     for kind in _LEASED:
-        many: Any = lease_wire.Items[kind]  # type: ignore[valid-type]  # made at run time
-        found[many] = {"items": [found[kind]]}
+        found[many[kind]] = {"items": [found[kind]]}
     return found
 
 
@@ -185,6 +197,7 @@ def _replies() -> list[Any]:
         jobs.Result(id=JOB_ID, state=State.COMPLETED, result=Raw(b'{"sent":true}')),
         jobs.Reasons([Reason("next", "claimable; it is next in line for its type")]),
         jobs.Cancelled(12, dry_run=True),
+        jobs.JobCount(42),
         QueueView(name="mail", max_running=10, counts=counts),
         TypeView(name="send_mail", is_paused=True, counts=counts),
         lanes.Queues([QueueView(name="mail", counts=counts)]),
@@ -195,11 +208,14 @@ def _replies() -> list[Any]:
         dead_letters.Replayed(12),
         events.Sent(id=OTHER_ID, name="user.created", sent_at=NOW, jobs=[accepted]),
         events.EventPage(events=[_event()], next=None),
+        audit.ActionPage(actions=[_action()], next=None),
         crons.Crons([_cron()]),
         crons.Ticks([NOW, NOW + timedelta(days=1)]),
         flows.SubmittedFlow(id=OTHER_ID, jobs={"fetch": accepted}),
         flows.FlowView(id=OTHER_ID, jobs={"fetch": summary}),
         flows.Count(2),
+        _statistics(),
+        _scale(),
         probes.Health("live"),
     ]
 
@@ -254,6 +270,58 @@ def _event() -> events.EventView:
         key=None,
         jobs=[job],
         payload=Raw(b'{"user_id":42}'),
+    )
+
+
+def _statistics() -> Statistics:
+    times = Percentiles(0.02, 0.1, 0.8)
+    counts = {State.SCHEDULED: 12, State.RUNNING: 3}
+    figures = Figures(
+        name="mail",
+        counts=counts,
+        ended={State.COMPLETED: 299, State.FAILED: 1},
+        ended_rate=5.0,
+        wait=times,
+        run=times,
+    )
+    return Statistics(
+        at=NOW,
+        window=60.0,
+        counts=counts,
+        submitted_rate=5.2,
+        ended_rate=5.0,
+        wait=times,
+        run=times,
+        queues=[figures],
+        types=[msgspec.structs.replace(figures, name="send_mail")],
+        sample=300,
+        is_sampled=False,
+    )
+
+
+def _scale() -> stats.ScaleReply:
+    return stats.ScaleReply(
+        queue="mail",
+        depth=1_200,
+        running=20,
+        slots=20,
+        wanted_slots=44,
+        drain_seconds=90.0,
+        oldest_age=12.5,
+        wanted_workers=3,
+    )
+
+
+def _action() -> Action:
+    return Action(
+        id=OTHER_ID,
+        at=NOW,
+        principal_id="0f8d6c1a5f43",
+        principal="ci",
+        action="job.cancel",
+        target=JOB_ID,
+        request_id=OTHER_ID,
+        status=200,
     )
 
 

@@ -80,7 +80,7 @@ STATUSES: dict[type[FencepostError], int] = {
 DETAILS: dict[type[StoreError], str] = {
     StoreUnavailableError: "the store cannot be reached at the moment; nothing was done: ask again",
     UnknownOutcomeError: (
-        "the store did not say what became of it: it may have been done. Ask again with the same "
+        "nobody can tell what became of it: it may have been done. Ask again with the same "
         "idempotency key or lease token, and it is done once; without one, look first"
     ),
     StoreError: "the store cannot do this; the server's log says why, by request id",

@@ -217,7 +217,8 @@ class QueryReader:
                 max_num_fields=_QUERY_PARTS_MAX,
             )
         except ValueError as error:
-            raise HttpError(f"the query cannot be read: {error}", status=422) from None
+            why = shortened(str(error))
+            raise HttpError(f"the query cannot be read: {why}", status=422) from None
         given: dict[str, Any] = {}
         for name, value in pairs:
             if name not in self._names:

@@ -8,13 +8,15 @@ from fencepost.app.audit import list_page
 from fencepost.core.audit import Action
 from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
+from fencepost.wire.terms import PageLimit
 
 
 class ActionQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """From where on."""
 
     after: str | None = None
-    limit: int = PAGE_DEFAULT
+    """The ``next`` of the page before."""
+    limit: PageLimit = PAGE_DEFAULT
 
 
 class ActionPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -148,8 +148,9 @@ class Roll:
             pid=0,
             queues=request.queues,
             types=tuple(sorted(request.types or ())),
-            concurrency=request.limit,
-            started_at=known.started_at if known is not None else session.clock.now(),
+            # It asks for what it has free: the most that it ever had is all that is known.
+            concurrency=max(request.limit, 0 if known is None else known.concurrency),
+            started_at=session.clock.now() if known is None else known.started_at,
         )
         self._announced = {n: i for n, i in self._announced.items() if n in self._due}
         self._announced[request.worker] = info

@@ -83,9 +83,10 @@ async def find_jobs(call: Call[Nothing, Search]) -> Reply:
 class CountQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Conditions by which jobs are counted anyway."""
 
-    state: list[str] = []
-    type: str | None = None
-    queue: str | None = None
+    state: list[StateName] = []
+    """Any of these; ``in_flight`` and ``succeeded`` are other words for states."""
+    type: TypeName | None = None
+    queue: QueueName | None = None
 
 
 class JobCount(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ ROUTES = [
         roles=READ,
         query=jobs.CountQuery,
         replies={200: jobs.JobCount},
+        errors=("invalid_job",),
     ),
     Route(
         method="GET",

@@ -54,7 +54,8 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     max_attempts: int
     attempt: int
     version: int
-    waited: float
+    waited: int
+    """Since it became claimable, in microseconds."""
     payload: msgspec.Raw
     particulars: _Particulars | None = None
     flow: str | None = None
@@ -212,7 +213,7 @@ class _Reader:
                 policy=policy,
                 flow=row.flow,
                 has_dependencies=row.has_dependencies,
-                waited=row.waited,
+                waited=row.waited / 1e6,
             )
         payload = bytes(row.payload)
         return ClaimedJob(
@@ -238,7 +239,7 @@ class _Reader:
             else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
             flow=row.flow,
             has_dependencies=row.has_dependencies,
-            waited=row.waited,
+            waited=row.waited / 1e6,
         )
 
     def _expires_at(self, lease_ttl: float) -> datetime:

@@ -133,7 +133,7 @@ class TestConcurrencyKeys:
         first, second = h.submit_all(keyed(delay=5.0), keyed(delay=5.0))
         h.advance(5)
         claim = h.claim()
-        assert (ids(claim.jobs), claim.promoted) == ([first], 2)
+        assert (ids(claim.jobs), claim.promoted, claim.held) == ([first], 2, 1)
         assert h.state(second) is State.PENDING
 
     def test_a_job_that_is_tried_again_has_given_its_slot_away(self, h: Harness) -> None:

@@ -929,7 +929,7 @@ begin
   select coalesce(string_agg(
     '[' || seq || ',"' || id || '",' || policy || ',' || max_attempts || ',' || attempt || ','
     || version || ','
-    || greatest(date_part('epoch', t - coalesce(scheduled_at, created_at)), 0) || ','
+    || greatest(date_part('epoch', t - coalesce(scheduled_at, created_at)) * 1e6, 0)::bigint || ','
     || coalesce(payload, 'null')
     || case when version = 1 and payload is not null and key is null and tags is null
          and correlation_id is null then case when flow is null and mode is null then '' else ',null' end
