@@ -6,7 +6,9 @@ import httpx
 import pytest
 
 from fencepost import App
+from fencepost.core.ids import is_id
 from fencepost.http import asgi
+from fencepost.http.api import REQUEST_IDS
 from fencepost.http.gate import Gate
 from fencepost.http.route import Route
 from fencepost.http.routes import ROUTES
@@ -48,3 +50,11 @@ def test_only_what_has_no_parameter_is_found_directly(app: App) -> None:
     paths = {(route.method, route.path) for route in ROUTES if "{" not in route.path}
     assert direct.keys() == paths
     assert ("POST", "/v1/jobs") in direct
+
+
+def test_requests_without_an_id_are_given_one_each(app: App) -> None:
+    """They are drawn by the hundred, and no two are the same."""
+    api = asgi(app).state.api
+    drawn = [api.new_request_id() for _ in range(3 * REQUEST_IDS)]
+    assert len({*drawn}) == len(drawn)
+    assert all(is_id(each) for each in drawn)
