@@ -134,6 +134,8 @@ def fuzz(
         *("--no-color", "--url", target.url, "--phases", phases),
         *("--seed", str(seed), "--max-examples", str(examples)),
         *("--generation-database", "none", "--continue-on-failure", "--warnings", "off"),
+        # To cancel all jobs of two batches of ten thousand takes its time.
+        *("--request-timeout", f"{PATIENCE:g}"),
         *("--exclude-path", "/v1/stream"),  # it goes on for as long as anybody listens
         *("--suppress-health-check", "all", "--header", f"Authorization: Bearer {target.token}"),
     ]

@@ -21,7 +21,8 @@ from fencepost.core.lanes import QueueView
 from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX, QUEUES_INTERVAL
 from fencepost.core.token import Principal
 from fencepost.http.authentication import Authenticator
-from fencepost.http.endpoint import Endpoint, refusal
+from fencepost.http.call import Reply
+from fencepost.http.endpoint import Endpoint, refusal, respond
 from fencepost.http.operations.claims import Roll
 from fencepost.http.problems import HttpError
 from fencepost.http.reading import request_id_of
@@ -115,14 +116,20 @@ async def _refused(request: Request, error: Exception) -> Response:
     clock = request.app.state.api.app.session.clock
     request_id = request_id_of(request.scope) or id_text(clock.new_id())
     reply = refusal(problem, request_id)
-    from fencepost.http.endpoint import _encode
+    return Refusal(reply, request_id)
 
-    return Response(
-        _encode(reply.body),
-        reply.status,
-        {**reply.headers, "x-request-id": request_id},
-        reply.media_type,
-    )
+
+class Refusal(Response):
+    """An answer as the endpoints give them, for what never reaches one."""
+
+    def __init__(self, reply: Reply, request_id: str) -> None:
+        super().__init__(status_code=reply.status)
+        self._reply = reply
+        self._request_id = request_id
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        is_head = scope["method"] == "HEAD"
+        await respond(send, self._reply, self._request_id, is_head=is_head)
 
 
 def _methods(request: Request) -> str:

@@ -61,7 +61,7 @@ class Endpoint:
             principal = await self._allowed(scope)
             call = await self._read(scope, inbox, principal, request_id)
             action = self._begin(call)
-            reply = await self.route.operation(call)
+            reply = _from(scope, await self.route.operation(call))
         except FencepostError as error:
             self._trouble(error, request_id)
             reply = refusal(error, request_id)
@@ -185,6 +185,14 @@ class Endpoint:
             token=None if principal is None else principal.token_id,
             request_id=request_id,
         )
+
+
+def _from(scope: Any, reply: Reply | Streamed) -> Reply | Streamed:
+    """Return *reply*; where the API is mounted below a path, so is what it points to."""
+    root: str = scope.get("root_path", "")
+    if not root or "location" not in reply.headers:
+        return reply
+    return replace(reply, headers={**reply.headers, "location": root + reply.headers["location"]})
 
 
 _ANYBODY = Principal(name="anybody", roles=frozenset())

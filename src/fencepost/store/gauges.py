@@ -113,7 +113,7 @@ def _of_queues(views: Sequence[QueueView], now: datetime) -> list[Metric]:
     kept = views[:METRIC_LABELS_MAX]
     ages: defaultdict[tuple[str, ...], float] = defaultdict(float)
     for name, view in _labelled(views):
-        since: datetime | None = getattr(view, "oldest_at", None)
+        since = view.oldest_at
         age = 0.0 if since is None else (now - since).total_seconds()
         ages[(name,)] = max(ages[(name,)], age)
     limits: dict[tuple[str, ...], float] = {

@@ -84,7 +84,8 @@ def translate(
     if state in _HINTS_BY_STATE or state in RETRIED or state in STALE_SESSION:
         return _unavailable(error, text, state)
     if isinstance(error, psycopg.DataError):
-        return InvalidJobError(f"{text}; PostgreSQL cannot hold this value")
+        # Told to whoever submitted, who need not know where the store is.
+        return InvalidJobError(f"PostgreSQL cannot hold this value: {headline(error)}")
     if isinstance(error, psycopg.OperationalError):
         return _unavailable(error, text, state)
     return StoreError(text)
