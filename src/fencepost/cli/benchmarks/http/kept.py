@@ -37,6 +37,7 @@ def fill(bench: Bench, url: str, count: int) -> datetime:
             bench.tell(f"storing {count:,} ended jobs: {start:,}")
             ids = bench.clock.new_ids(min(STEP, count - start))
             store.run(store.load(list(_records(ids, start, count, first))))
+        store.run(store.tidy())  # as a leader would have done all along
     finally:
         store.close()
     bench.tell("putting them in order")
