@@ -62,7 +62,7 @@ def _read_query(text: Any) -> Any:
 
 
 def _read_request_id(data: bytes) -> str | None:
-    return request_id_of({"headers": [(b"x-request-id", data)]})
+    return request_id_of({b"x-request-id": data})
 
 
 def _check_request_id(_: bytes, request_id: str | None) -> None:

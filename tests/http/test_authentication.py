@@ -281,3 +281,22 @@ async def test_the_first_token_closes_the_door_and_to_revoke_it_opens_nothing(
         clock.advance(TOKEN_CACHE_SECONDS)
         with pytest.raises(UnauthenticatedError):
             await local.admit([HOST])
+
+
+async def test_a_token_that_was_good_is_looked_at_again_whenever_tokens_were_read(
+    app: App, authenticator: Authenticator, clock: FakeClock
+) -> None:
+    """What was verified is remembered, and no longer than what it was verified by."""
+    first = app.tokens.create("ci", roles="read")
+    other = app.tokens.create("other", roles="submit")
+    for token, role in ((first, Role.READ), (other, Role.SUBMIT), (first, Role.READ)):
+        assert (await authenticator.identify(bearer(token.text))).roles == {role}
+    forged = f"{first.text[:-1]}{'0' if first.text[-1] != '0' else '1'}"
+    with pytest.raises(UnauthenticatedError):
+        await authenticator.identify(bearer(forged))
+    app.tokens.revoke("ci")
+    late = app.tokens.create("late", roles="admin")
+    clock.advance(TOKEN_LOOK_SECONDS)
+    assert (await authenticator.identify(bearer(late.text))).name == "late", "reads them anew"
+    with pytest.raises(UnauthenticatedError):
+        await authenticator.identify(bearer(first.text))

@@ -16,7 +16,7 @@ from tests.worker.support import drain, working
 from fencepost import App, Context, PermanentError, Retry
 from fencepost.observe import log as log_module
 from fencepost.observe import names
-from fencepost.observe.counters import Counters
+from fencepost.observe.counters import Counters, key_of
 from fencepost.observe.log import ConsoleFormatter, JsonFormatter, configure, log
 
 SECRET = "hunter2-hunter2"
@@ -54,6 +54,13 @@ def test_counters_add_up_by_name_and_labels() -> None:
     assert counters.get("a", kind="k", state="x") == 0.5
     assert counters.get("b") == counters.get("a", state="y") == 0
     assert counters.snapshot() == {"a": 1, "a{state=x}": 2, "a{kind=k,state=x}": 0.5}
+
+
+def test_keys_that_were_made_before_count_as_names_and_labels_do() -> None:
+    counters = Counters()
+    counters.add("a", state="x", kind="k")
+    counters.add_all(((key_of("a", kind="k", state="x"), 2), (key_of("b"), 0.5)))
+    assert counters.snapshot() == {"a{kind=k,state=x}": 3, "b": 0.5}
 
 
 def test_looking_at_a_counter_does_not_make_one() -> None:

@@ -147,11 +147,11 @@ class Session:
         if job.after is not None:
             # What cannot be waited for refuses the whole batch, and strangers share a group.
             return accepted((await self.store.run_async(self.store.enqueue([job])))[0])
-        # Callers that never await must not pay for loading asyncio: half of our own import time.
-        from fencepost.app.submitter import Submitter
-
         store = self.store
         if self._submitter is None or self._submitter.store is not store:
+            # Callers that never await must not pay for loading asyncio: half of our import time.
+            from fencepost.app.submitter import Submitter
+
             self._submitter = Submitter(store, self.timeouts.submission)
         return accepted(await self._submitter.submit(job))
 

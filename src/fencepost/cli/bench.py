@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from fencepost.cli.benchmarks import machine, postgres, report, suite
-from fencepost.cli.benchmarks.bench import Sizes
+from fencepost.cli.benchmarks import http, machine, postgres, report, suite
+from fencepost.cli.benchmarks.bench import Bench, Sizes
+from fencepost.cli.benchmarks.figures import Failed, Figure
 from fencepost.cli.benchmarks.progress import StatusLine
 from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
 from fencepost.cli.options import json_option, option
@@ -48,6 +50,9 @@ QUICK = Sizes(
     starts=3,
     rounds=1,
 )
+HTTP_FULL = msgspec.structs.replace(FULL, jobs=2_000, rounds=9)
+"""Requests come in short rounds: echo and submission take turns every second."""
+HTTP_QUICK = msgspec.structs.replace(QUICK, jobs=500, rounds=3)
 PASSING, PASSING_QUICK = 300_000, 50_000
 """Jobs that pass while an old snapshot is held."""
 
@@ -59,23 +64,25 @@ PASSING, PASSING_QUICK = 300_000, 50_000
     help="Measure PostgreSQL, in this database, which must be empty and is left empty; "
     "SQLite unless given.",
 )
+@option("--http", "is_http", is_flag=True, help="Measure the HTTP API on that store instead.")
 @option(
     "--only",
     multiple=True,
-    type=click.Choice(list(dict.fromkeys([*NAMES, *postgres.NAMES]))),
+    type=click.Choice(list(dict.fromkeys([*NAMES, *postgres.NAMES, *http.NAMES]))),
     help="Measure this (repeatable).",
 )
 @option("--quick", is_flag=True, help="Smaller sizes, one round: seconds instead of minutes.")
 @option(
     "--jobs",
     type=click.IntRange(1, BULK_MAX),
-    help="Jobs of a drain and of a bulk; a small number makes all else small as well.",
+    help="Jobs of a drain and of a bulk, requests of a round; a small number makes all else small "
+    "as well.",
 )
 @option(
     "--backlog",
     type=click.IntRange(1),
     help="Jobs in line in the big drain. On PostgreSQL a larger one than usual is measured "
-    "beside the usual one.",
+    "beside the usual one. With --http, ended jobs that are kept.",
 )
 @option("--repeat", type=click.IntRange(1, ROUNDS_MAX), help="Rounds; the median is shown.")
 @option(
@@ -96,6 +103,7 @@ PASSING, PASSING_QUICK = 300_000, 50_000
 def bench(
     ctx: click.Context,
     store: str | None,
+    is_http: bool,
     only: tuple[str, ...],
     quick: bool,
     jobs: int | None,
@@ -112,9 +120,10 @@ def bench(
     of the same server. Targets are reported, not enforced: the exit code is 1 only if a
     measurement failed.
     """
-    sizes = _sizes(QUICK if quick else FULL, jobs=jobs, backlog=backlog, rounds=repeat)
-    _check(ctx, store, only)
-    if (not only or "backlog" in only) and sizes.backlog < sizes.jobs * sizes.rounds:
+    sizes = _sizes(_preset(quick, is_http), jobs=jobs, backlog=backlog, rounds=repeat)
+    _check(ctx, store, only, is_http=is_http)
+    has_backlog = not is_http and (not only or "backlog" in only)
+    if has_backlog and sizes.backlog < sizes.jobs * sizes.rounds:
         raise click.UsageError(
             f"a backlog of {sizes.backlog:,} is not enough for {sizes.rounds} rounds of "
             f"{sizes.jobs:,} jobs; give a larger --backlog or fewer --jobs"
@@ -124,9 +133,17 @@ def bench(
         StatusLine() as progress,
     ):
         if store is None:
-            result = _on_sqlite(Path(folder), progress, sizes, only, durability)
+            workbench = SqliteBench(
+                Path(folder),
+                sizes=sizes,
+                durability=durability,
+                clock=SystemClock(),
+                progress=progress,
+            )
+            result = _on_sqlite(workbench, only, is_http=is_http)
         else:
-            result = _on_postgres(Path(folder), progress, sizes, only, store, quick=quick)
+            grown = _server_sizes(sizes, quick=quick)
+            result = _on_postgres(Path(folder), progress, grown, only, store, is_http=is_http)
     if as_json:
         echo_json(report.plain(result))
     else:
@@ -135,28 +152,43 @@ def bench(
         sys.exit(1)
 
 
+def _preset(quick: bool, is_http: bool) -> Sizes:
+    if is_http:
+        return HTTP_QUICK if quick else HTTP_FULL
+    return QUICK if quick else FULL
+
+
 def _on_sqlite(
-    folder: Path, progress: StatusLine, sizes: Sizes, only: tuple[str, ...], durability: str
+    workbench: SqliteBench, only: tuple[str, ...], *, is_http: bool
 ) -> report.BenchReport:
-    clock = SystemClock()
-    workbench = SqliteBench(
-        folder, sizes=sizes, durability=durability, clock=clock, progress=progress
-    )
-    found = machine.look(folder, clock)
-    figures, failed = suite.run(workbench, suite.GROUPS, only)
+    found = machine.look(workbench.folder, workbench.clock)
+    if is_http:
+        figures, failed = _over_http(workbench, only)
+    else:
+        figures, failed = suite.run(workbench, suite.GROUPS, only)
     return report.BenchReport(
-        machine=found, durability=durability, sizes=sizes, figures=figures, failed=failed
+        machine=found,
+        durability=workbench.durability,
+        sizes=workbench.sizes,
+        figures=figures,
+        failed=failed,
     )
+
+
+def _over_http(workbench: Bench, only: tuple[str, ...]) -> tuple[list[Figure], list[Failed]]:
+    from fencepost.cli.benchmarks.http.suite import GROUPS  # imports a server
+
+    return suite.run(workbench, GROUPS, only)
 
 
 def _on_postgres(
     folder: Path,
     progress: StatusLine,
-    sizes: Sizes,
+    sizes: ServerSizes,
     only: tuple[str, ...],
     url: str,
     *,
-    quick: bool,
+    is_http: bool,
 ) -> report.BenchReport:
     try:
         from fencepost.cli.benchmarks.postgres import machine as server
@@ -166,20 +198,25 @@ def _on_postgres(
         raise ConfigurationError(
             f"the driver of PostgreSQL is missing ({error}); install fencepost[postgres]"
         ) from None
-    grown = _server_sizes(sizes, quick=quick)
     with PostgresBench(
-        folder, url=url, sizes=grown, clock=SystemClock(), progress=progress
+        folder, url=url, sizes=sizes, clock=SystemClock(), progress=progress
     ) as workbench:
         found = server.look(workbench)
-        figures, failed = suite.run(workbench, server_suite.GROUPS, only)
+        if is_http:
+            figures, failed = _over_http(workbench, only)
+        else:
+            figures, failed = suite.run(workbench, server_suite.GROUPS, only)
     return report.BenchReport(
-        machine=found, durability=found.durability, sizes=grown, figures=figures, failed=failed
+        machine=found, durability=found.durability, sizes=sizes, figures=figures, failed=failed
     )
 
 
-def _check(ctx: click.Context, url: str | None, only: tuple[str, ...]) -> None:
+def _check(ctx: click.Context, url: str | None, only: tuple[str, ...], *, is_http: bool) -> None:
     """Refuse what does not go together."""
+    known: Sequence[str]
     known, place = (NAMES, "SQLite") if url is None else (postgres.NAMES, "PostgreSQL")
+    if is_http:
+        known, place = http.NAMES, "HTTP"
     unknown = [name for name in only if name not in known]
     if unknown:
         raise click.UsageError(f"{unknown[0]!r} is not measured on {place}; {', '.join(known)} are")

@@ -56,6 +56,9 @@ class Role(StrEnum):
     ADMIN = "admin"
     """All of these, and what concerns tokens and the audit log."""
 
+    # Asked for with every request; that of an enum is written in Python.
+    __hash__ = str.__hash__
+
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a store keeps of a token. Nothing in it lets anybody in."""

@@ -11,23 +11,25 @@ import msgspec
 from msgspec.structs import replace
 
 from fencepost.core.audit import Action, bounded
-from fencepost.core.ids import id_text
-from fencepost.core.token import Principal
+from fencepost.core.token import Principal, Role
 from fencepost.errors import FencepostError, ForbiddenError, StoreError, UnauthenticatedError
 from fencepost.http import problems
 from fencepost.http.call import Call, Nothing, Reply, Streamed
 from fencepost.http.problems import HttpError, problem_of, retry_after_of
 from fencepost.http.reading import (
+    Headers,
     Inbox,
     check_announced,
     check_media_type,
-    header,
+    headers_of,
     readers,
     request_id_of,
+    text_of,
 )
 from fencepost.http.route import Route
 from fencepost.observe import names
-from fencepost.observe.log import log
+from fencepost.observe.counters import Key, key_of
+from fencepost.observe.log import log, logger
 
 if TYPE_CHECKING:
     from fencepost.http.api import Api
@@ -48,18 +50,22 @@ class Endpoint:
         self.route = route
         self._api = api
         self._query, self._body = readers(route)
+        self._body_max = api.body_max(route)
+        self._roles = frozenset((*route.roles, Role.ADMIN))
+        self._counted: dict[int, tuple[Key, Key]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         clock = self._api.app.session.clock
         start = clock.monotonic()
-        request_id = request_id_of(scope) or id_text(clock.new_id())
+        headers = headers_of(scope)
+        request_id = request_id_of(headers) or self._api.new_request_id()
         inbox = Inbox(receive)
         principal: Principal | None = None
         call: Call[Any, Any] | None = None
         action: Action | None = None
         try:
             principal = await self._allowed(scope)
-            call = await self._read(scope, inbox, principal, request_id)
+            call = await self._read(scope, headers, inbox, principal, request_id)
             action = self._begin(call)
             reply = _from(scope, await self.route.operation(call))
         except FencepostError as error:
@@ -82,7 +88,7 @@ class Endpoint:
         if not route.roles:
             return _ANYBODY
         principal = await self._api.identify(scope)
-        if not any(principal.may(role) for role in route.roles):
+        if principal.roles.isdisjoint(self._roles):
             wanted = " or ".join(route.roles)
             raise ForbiddenError(
                 f"this needs the role {wanted}, which the token {principal.name!r} has not; "
@@ -107,7 +113,7 @@ class Endpoint:
         )
 
     async def _read(
-        self, scope: Any, inbox: Inbox, principal: Principal, request_id: str
+        self, scope: Any, headers: Headers, inbox: Inbox, principal: Principal, request_id: str
     ) -> Call[Any, Any]:
         return Call(
             api=self._api,
@@ -115,16 +121,16 @@ class Endpoint:
             request_id=request_id,
             path=scope.get("path_params", {}),
             query=self._query.read(scope["query_string"]),
-            body=await self._read_body(scope, inbox),
+            body=await self._read_body(headers, inbox),
             is_gone=inbox.is_gone,
             listen=inbox.listen,
             recheck=lambda: self._allowed(scope),
-            headers={name: header(scope, name.encode()) or "" for name in self.route.headers},
+            headers={name: text_of(headers, name.encode()) for name in self.route.headers},
         )
 
-    async def _read_body(self, scope: Any, inbox: Inbox) -> Any:
-        limit = self._api.body_max(self.route)
-        check_announced(scope, limit)
+    async def _read_body(self, headers: Headers, inbox: Inbox) -> Any:
+        limit = self._body_max
+        check_announced(headers, limit)
         data = await inbox.body(limit)
         if self._body is None:
             if data.strip() not in (b"", b"{}"):  # an empty object, many clients send by themselves
@@ -132,7 +138,7 @@ class Endpoint:
             return _NOTHING
         if not data and self.route.is_body_optional:
             return self._body.read(b"{}")
-        check_media_type(scope)
+        check_media_type(headers)
         return self._body.read(data)
 
     def _trouble(self, error: FencepostError, request_id: str) -> None:
@@ -172,12 +178,14 @@ class Endpoint:
         seconds: float,
     ) -> None:
         status = _status(reply)
-        counters = self._api.app.session.counters
-        counters.add(names.HTTP_REQUEST, route=self.route.path, status=str(status))
-        counters.add(names.HTTP_REQUEST_SECONDS, seconds, route=self.route.path)
+        count, duration = self._counted.get(status) or self._keys(status)
+        self._api.app.session.counters.add_all(((count, 1), (duration, seconds)))
+        level = logging.WARNING if status >= 500 else logging.DEBUG
+        if not logger.isEnabledFor(level):
+            return
         log(
             names.HTTP_REQUEST,
-            level=logging.WARNING if status >= 500 else logging.DEBUG,
+            level=level,
             method=scope["method"],
             route=self.route.path,
             status=status,
@@ -185,6 +193,16 @@ class Endpoint:
             token=None if principal is None else principal.token_id,
             request_id=request_id,
         )
+
+    def _keys(self, status: int) -> tuple[Key, Key]:
+        """Return what requests that were answered so are counted under, and their seconds."""
+        path = self.route.path
+        keys = (
+            key_of(names.HTTP_REQUEST, route=path, status=str(status)),
+            key_of(names.HTTP_REQUEST_SECONDS, route=path),
+        )
+        self._counted[status] = keys
+        return keys
 
 
 def _from(scope: Any, reply: Reply | Streamed) -> Reply | Streamed:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from fencepost.clock import Clock
@@ -11,7 +13,7 @@ from fencepost.core.ids import id_text
 from fencepost.errors import FencepostError, UnknownOutcomeError
 from fencepost.http.connection import head_too_large
 from fencepost.http.endpoint import refusal, respond
-from fencepost.http.reading import request_id_of
+from fencepost.http.reading import headers_of, request_id_of
 from fencepost.observe import names
 from fencepost.observe.log import log
 
@@ -20,10 +22,22 @@ LINE_OVERHEAD = 4
 
 
 class Gate:
-    """The API as a server of ours serves it."""
+    """The API as a server of ours serves it.
 
-    def __init__(self, api: Any, clock: Clock, *, head_max: int) -> None:
+    Of *direct*, paths without a parameter lead to their endpoint past Starlette: its middleware
+    catches what endpoints catch themselves, and costs a fifth of a submission.
+    """
+
+    def __init__(
+        self,
+        api: Any,
+        clock: Clock,
+        *,
+        head_max: int,
+        direct: Mapping[tuple[str, str], Any] | None = None,
+    ) -> None:
         self._api = api
+        self._direct = direct or {}
         self._clock = clock
         self._head_max = head_max
 
@@ -43,8 +57,9 @@ class Gate:
             has_started = True
             await send(message)
 
+        served = self._direct.get((scope["method"], scope["path"]), self._api)
         try:
-            await self._api(scope, receive, watched)
+            await served(scope, receive, watched)
         except asyncio.CancelledError:
             # The server stops, and this took longer than its grace.
             if not has_started:
@@ -56,14 +71,15 @@ class Gate:
             raise
 
     async def _refuse(self, scope: Any, send: Any, error: FencepostError) -> None:
-        request_id = request_id_of(scope) or id_text(self._clock.new_id())
+        request_id = request_id_of(headers_of(scope)) or id_text(self._clock.new_id())
         await respond(send, refusal(error, request_id), request_id)
 
 
 def head_size(scope: Any) -> int:
     """Return how long the first line and the headers of a request were, or nearly."""
-    lines = sum(len(name) + len(value) + LINE_OVERHEAD for name, value in scope["headers"])
-    return lines + len(scope["raw_path"]) + len(scope["query_string"])
+    headers = scope["headers"]
+    texts = sum(map(len, chain.from_iterable(headers))) + LINE_OVERHEAD * len(headers)
+    return texts + len(scope["raw_path"]) + len(scope["query_string"])
 
 
 def _cut_off() -> UnknownOutcomeError:

@@ -18,24 +18,31 @@ from fencepost.worker.stepping import rest_of
 
 Scope = Any
 Receive = Any
+Headers = dict[bytes, bytes]
 
 _REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{REQUEST_ID_LENGTH_MAX}}}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _QUERY_PARTS_MAX = 100
+_LENGTH_DIGITS_MAX = 40
+_JSON = b"application/json"
 
 
-def header(scope: Scope, name: bytes) -> str | None:
-    """Return the value of a header of which there may be one."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return str(value, "latin-1")
-    return None
+def headers_of(scope: Scope) -> Headers:
+    """Return the headers by name; of one that is there twice, the first."""
+    return dict(reversed(scope["headers"]))
 
 
-def request_id_of(scope: Scope) -> str | None:
+def text_of(headers: Headers, name: bytes) -> str:
+    """Return the value of a header; of one that is not there, nothing."""
+    return str(headers.get(name, b""), "latin-1")
+
+
+def request_id_of(headers: Headers) -> str | None:
     """Return the id that the caller gave the request, if it is fit to be logged."""
-    given = header(scope, b"x-request-id")
-    return given if given is not None and _REQUEST_ID.fullmatch(given) else None
+    if b"x-request-id" not in headers:
+        return None
+    given = text_of(headers, b"x-request-id")
+    return given if _REQUEST_ID.fullmatch(given) else None
 
 
 class Inbox:
@@ -123,18 +130,19 @@ def too_large(limit: int) -> HttpError:
     return error
 
 
-def check_announced(scope: Scope, limit: int) -> None:
+def check_announced(headers: Headers, limit: int) -> None:
     """Refuse a body that says itself that it is too large, before it is read."""
-    announced = header(scope, b"content-length") or ""
-    is_number = announced.isascii() and announced.isdigit()
+    announced = headers.get(b"content-length", b"")
     # One of many digits is refused for its length: int() of it may be refused too.
-    if is_number and (len(announced) > len(str(limit)) + 20 or int(announced) > limit):
+    if announced.isdigit() and (len(announced) > _LENGTH_DIGITS_MAX or int(announced) > limit):
         raise too_large(limit)
 
 
-def check_media_type(scope: Scope) -> None:
+def check_media_type(headers: Headers) -> None:
     """Refuse what is not called JSON: a browser sends such from any page, and asks nobody first."""
-    encoding = header(scope, b"content-encoding") or "identity"
+    if headers.get(b"content-type") == _JSON and b"content-encoding" not in headers:
+        return  # nearly always
+    encoding = text_of(headers, b"content-encoding") or "identity"
     if encoding.strip().lower() != "identity":
         # What a compressed body grows to, nobody knows before it has.
         raise HttpError(
@@ -142,7 +150,7 @@ def check_media_type(scope: Scope) -> None:
             status=415,
             code="unsupported_media_type",
         )
-    given = header(scope, b"content-type") or ""
+    given = text_of(headers, b"content-type")
     if given.partition(";")[0].strip().lower() != "application/json":
         raise HttpError(
             f"write Content-Type: application/json, got {shown(given)}",

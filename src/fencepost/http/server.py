@@ -97,7 +97,12 @@ class Server:
     def _config(self, served: Any) -> uvicorn.Config:
         options, patience = self._options, self._patience
         return uvicorn.Config(
-            Gate(served, self._clock, head_max=patience.head_max),
+            Gate(
+                served,
+                self._clock,
+                head_max=patience.head_max,
+                direct=served.state.direct,
+            ),
             http=connection_class(self._clock, patience),
             ws="none",
             lifespan="on",

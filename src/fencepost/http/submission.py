@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, cast
 
 from fencepost.app.options import Options, UsingOptions, merge, new_job
 from fencepost.app.session import Session
 from fencepost.core.job import Body, NewJob
-from fencepost.core.names import check_own_type
+from fencepost.core.names import RESERVED_TYPES, check_own_type
 from fencepost.core.payload import check_size
 from fencepost.core.retry import Retry
 from fencepost.core.task import ForeignTask, Task
@@ -19,6 +20,8 @@ from fencepost.wire.jobs import RetryOptions, Submission
 _PLAIN = tuple(
     name for name in Submission.__struct_fields__ if name in UsingOptions.__annotations__
 )
+_values = attrgetter(*_PLAIN)
+_NOTHING = (None,) * len(_PLAIN)
 _NO_OPTIONS = Options()
 
 
@@ -35,7 +38,7 @@ def prepare(session: Session, submission: Submission, principal: Principal) -> N
 def task_for(session: Session, type: str) -> Task | ForeignTask:
     """Return the task of this name; one that the app does not know, its workers may."""
     known = session.tasks.get(type)
-    if known is not None and check_own_type(type):
+    if known is not None and not type.startswith(RESERVED_TYPES):
         return known
     return ForeignTask(type=check_own_type(type), policy=session.policy)
 
@@ -55,9 +58,10 @@ def check_queue_allowed(principal: Principal, queue: str) -> None:
 
 
 def _options(session: Session, submission: Submission) -> Options:
-    given = {name: value for name in _PLAIN if (value := getattr(submission, name)) is not None}
-    if not given:
+    values = _values(submission)
+    if values == _NOTHING:
         return _NO_OPTIONS
+    given = {name: value for name, value in zip(_PLAIN, values, strict=True) if value is not None}
     if "retry" in given:
         given["retry"] = _retry(given["retry"])
     options = cast(UsingOptions, given)

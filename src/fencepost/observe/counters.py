@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Iterable
 
 from fencepost.observe.histograms import Timing
 from fencepost.observe.labels import OTHER, Bounded
 from fencepost.observe.pulse import Pulse
 
 Labels = tuple[tuple[str, str], ...]
+Key = tuple[str, Labels]
 
 
 class Counters:
@@ -24,13 +26,19 @@ class Counters:
         self.types: Bounded[str] = Bounded(OTHER)
         """Types of jobs as labels: not all of a thousand types have a counter of their own."""
         self._mutex = threading.Lock()
-        self._sums: defaultdict[tuple[str, Labels], float] = defaultdict(float)
+        self._sums: defaultdict[Key, float] = defaultdict(float)
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add *amount* to the counter of this name and these labels."""
         key = (name, _labels(labels))
         with self._mutex:
             self._sums[key] += amount
+
+    def add_all(self, amounts: Iterable[tuple[Key, float]]) -> None:
+        """Add to counters whose keys were made before: for what is counted with every request."""
+        with self._mutex:
+            for key, amount in amounts:
+                self._sums[key] += amount
 
     def get(self, name: str, **labels: str) -> float:
         """Return the sum of the counters of this name that have these labels, and any others."""
@@ -46,6 +54,11 @@ class Counters:
     def snapshot(self) -> dict[str, float]:
         """Return every counter as ``name{label=value}``."""
         return {_show(name, labels): total for name, labels, total in self.read()}
+
+
+def key_of(name: str, **labels: str) -> Key:
+    """Return the key of the counter of this name and these labels."""
+    return name, _labels(labels)
 
 
 def _labels(labels: dict[str, str]) -> Labels:

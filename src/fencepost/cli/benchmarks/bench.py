@@ -56,6 +56,13 @@ class Bench(ABC):
     def new_store(self) -> AbstractContextManager[str]:
         """Give the URL of a new and empty store, which is removed at the end of the context."""
 
+    @abstractmethod
+    def have_loaded(self, url: str) -> None:
+        """Put the store at *url* in order after jobs were loaded as they were created.
+
+        Of jobs that came from elsewhere no order is taken for granted; these have one.
+        """
+
     def tell(self, what: str) -> None:
         self._progress.step(what)
 

@@ -1,4 +1,4 @@
-"""Worker processes of a benchmark: started, told to go, listened to, and ended in any case."""
+"""Processes of a benchmark: started, told to go, listened to, and ended in any case."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ import msgspec
 from fencepost.cli.benchmarks.child import Order, Report
 from fencepost.clock import Clock
 
+WORKER = "fencepost.cli.benchmarks.child"
 START_TIMEOUT = 60.0
 WORK_TIMEOUT = 600.0
 END_TIMEOUT = 10.0
 
 
 class ChildFailedError(Exception):
-    """A worker process of a benchmark died or went silent."""
+    """A process of a benchmark died or went silent."""
 
 
 class Child:
-    """One worker process; leaving its context ends it."""
+    """One process, which runs *module* with its order; leaving its context ends it."""
 
-    def __init__(self, order: Order, *, log: Path, clock: Clock) -> None:
+    def __init__(
+        self, order: msgspec.Struct | None, *, log: Path, clock: Clock, module: str = WORKER
+    ) -> None:
         self._clock = clock
         self._log = log
         self._heard = b""
@@ -37,7 +40,7 @@ class Child:
                 [
                     sys.executable,
                     "-m",
-                    "fencepost.cli.benchmarks.child",
+                    module,
                     msgspec.json.encode(order).decode(),
                 ],
                 stdin=subprocess.PIPE,
@@ -47,13 +50,19 @@ class Child:
             )
 
     def wait_until_ready(self) -> None:
-        line = self._line(START_TIMEOUT)
+        line = self.line(START_TIMEOUT)
         if line != "ready":
-            raise ChildFailedError(f"a worker process said {line!r} instead of ready")
+            raise ChildFailedError(f"a process said {line!r} instead of ready")
 
     def go(self) -> None:
+        self.tell(b"go")
+
+    def tell(self, line: bytes) -> None:
+        """Write *line* to its standard input."""
         assert self._process.stdin is not None
-        self._process.stdin.write(b"go\n")
+        rest = memoryview(line + b"\n")
+        while rest:  # a pipe takes no more at once than it has room for
+            rest = rest[self._process.stdin.write(rest) :]
 
     def stop(self) -> None:
         """Have it finish and report."""
@@ -62,9 +71,10 @@ class Child:
 
     def report(self) -> Report:
         """Return what it did, when it has."""
-        return msgspec.json.decode(self._line(WORK_TIMEOUT), type=Report)
+        return msgspec.json.decode(self.line(WORK_TIMEOUT), type=Report)
 
-    def _line(self, timeout: float) -> str:
+    def line(self, timeout: float) -> str:
+        """Return the next line of its standard output, or raise ChildFailedError."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         deadline = self._clock.monotonic() + timeout
@@ -74,7 +84,7 @@ class Child:
             part = os.read(descriptor, 65_536) if readable else b""
             if not part:
                 what = "ended early" if readable else f"said nothing for {timeout:g} s"
-                raise ChildFailedError(f"a worker process {what}: {self._last_words()}")
+                raise ChildFailedError(f"a process {what}: {self._last_words()}")
             self._heard += part
         line, _, self._heard = self._heard.partition(b"\n")
         return line.decode()

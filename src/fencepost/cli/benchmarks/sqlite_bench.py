@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,12 +22,25 @@ class SqliteBench(Bench):
         super().__init__(folder, sizes=sizes, clock=clock, progress=progress)
         self.durability = durability
         self._made = 0
+        self._stores: dict[str, Path] = {}
 
     @contextmanager
     def new_store(self) -> Iterator[str]:
         path = self.new_path()
-        yield self.url(path)
-        self.remove(path)
+        url = self.url(path)
+        self._stores[url] = path
+        try:
+            yield url
+        finally:
+            self.remove(self._stores.pop(url))
+
+    def have_loaded(self, url: str) -> None:
+        connection = sqlite3.connect(self._stores[url], isolation_level=None)
+        try:
+            connection.execute("delete from disorder")
+            connection.execute("pragma wal_checkpoint(truncate)")
+        finally:
+            connection.close()
 
     def new_path(self) -> Path:
         """Return a path where no database has been yet."""

@@ -54,11 +54,11 @@ def enqueue(
     replies: list[EnqueueReply] = []
     plain: list[tuple[Any, ...]] = []
     yield from note_clock(env, now)
-    for job in jobs:
+    for job, fresh in zip(jobs, env.clock.new_ids(len(jobs)), strict=True):
         lane = yield from env.catalog.lane_number(job.queue, job.type)
         policy = yield from env.catalog.policy_number(job.policy)
         state = initial_state(job, now)
-        row = new_row(env, job, lane=lane, policy=policy, state=state, now=now)
+        row = new_row(job.id or fresh, job, lane=lane, policy=policy, state=state, now=now)
         if job.key is None and not job.tags:
             plain.append(row)
         else:
@@ -97,7 +97,7 @@ def initial_state(job: NewJob, now: int) -> State:
 
 
 def new_row(
-    env: Env,
+    id: bytes,
     job: NewJob,
     *,
     lane: int,
@@ -109,7 +109,7 @@ def new_row(
     """Return what COLUMNS hold of a new job; *priority* if it is not the job's own."""
     key = job.key
     return (
-        job.id or env.clock.new_id(),
+        id,
         lane,
         policy,
         int(job.priority if priority is None else priority),

@@ -168,7 +168,7 @@ class _Batch:
         seq = self._last
         priority = job.priority if entry is None else entry.priority
         row = new_row(
-            self._env,
+            job.id or self._env.clock.new_id(),
             job,
             lane=lane,
             policy=policy,

@@ -190,6 +190,10 @@ class PostgresBench(Bench):
                 app.noop.submit_many(range(start, min(start + BULK, count)))
         self.tidy(SCHEMA)
 
+    def have_loaded(self, url: str) -> None:
+        self.admin.execute("delete from fencepost.disorder")
+        self.tidy(SCHEMA)
+
     def tidy(self, schema: str) -> None:
         """Vacuum now what autovacuum would else do in the middle of a measurement."""
         tables = [name for (name,) in self.admin.execute(FIND_TABLES, (schema,))]
