@@ -8,17 +8,20 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from fencepost.core.audit import Action
 from fencepost.core.dependencies import Mode
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import Body, Category, Encoding, Failure, NewJob, Progress
 from fencepost.core.lifecycle import State
+from fencepost.core.limits import TOKEN_KEPT
 from fencepost.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.core.rate import Rate
 from fencepost.core.retry import Backoff
+from fencepost.core.token import Role
 from fencepost.store.requests import Scope, WorkerInfo
 from fencepost.testing.clock import START
 
@@ -235,3 +238,29 @@ cron_times = st.sampled_from((("@daily", "UTC"), ("@daily", "Asia/Tokyo"), ("@ho
 cron_ticks = st.sampled_from((None, -5.0, 0.0, 10.0, 3600.0))
 """Seconds from now; a store does not ask whether a tick is one."""
 cron_jobs = st.lists(new_jobs, max_size=2).map(tuple)
+
+token_ids = st.sampled_from(("00aa00aa00aa", "0bb00bb00bb0", "ffffffffffff"))
+strange_token_ids = st.sampled_from(("", "no id \x00", "0BB00BB00BB0"))
+tokens = st.fixed_dictionaries(
+    {
+        "id": token_ids,
+        "name": st.sampled_from(("ci", "größe '; %s")),
+        "digest": st.sampled_from((bytes(32), bytes(32), bytes(range(32)))),
+        "roles": st.sampled_from(((Role.WORK,), (Role.SUBMIT, Role.READ), tuple(Role))),
+        "queues": st.sampled_from((None, ("bulk",), ("default", "slow"))),
+        "rate": st.sampled_from((None, 0.5, 100.0)),
+    }
+)
+token_ends = st.sampled_from((None, None, None, 5.0, -TOKEN_KEPT, 5.0 - TOKEN_KEPT))
+"""Seconds from now; what ended long ago is forgotten, or soon will be."""
+actions = st.builds(
+    Action,
+    id=st.sampled_from([f"5eed0000-0000-4000-8000-00000000000{number}" for number in range(4)]),
+    principal_id=st.one_of(st.none(), token_ids),
+    principal=st.sampled_from(("ci", "local")),
+    action=st.sampled_from(("job.cancel", "queue.pause")),
+    target=st.sampled_from(("", "größe '; %s")),
+    detail=st.sampled_from(({}, {"limit": 3, "names": ["größe", None]})),
+    request_id=st.sampled_from((None, "r1")),
+    status=st.sampled_from((None, 200, 409)),
+)

@@ -10,10 +10,10 @@ from fencepost.core.job import NewJob
 from fencepost.core.outcome import Outcome
 from fencepost.store.requests import ClaimRequest
 from lab.model import choices
-from lab.model.ticking import Ticking
+from lab.model.inspecting import Inspecting
 
 
-class Contending(Ticking):
+class Contending(Inspecting):
     """What happens to jobs that share a key."""
 
     @rule(

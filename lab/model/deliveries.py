@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fencepost.core.ended import Ended
 from fencepost.core.job import Job, JobRecord
 from fencepost.core.webhook import DELIVERY_TYPE
 from fencepost.store.replies import Moved
@@ -14,25 +15,30 @@ from lab.model.names import Names, renamed
 
 
 def is_delivery(value: Any) -> bool:
-    """Tell whether a job, a record or a move is that of a delivery."""
+    """Tell whether a job, a record, a move or an end is that of a delivery."""
     match value:
         case JobRecord():
             return value.job.type == DELIVERY_TYPE
-        case Job() | Moved():
+        case Job() | Moved() | Ended():
             return value.type == DELIVERY_TYPE
     return False
 
 
 def apart(values: list[Any]) -> list[Any]:
-    """Put deliveries behind the others, in the order of what they say; moves say only who moved."""
+    """Put deliveries behind the others, in the order of what they say.
+
+    Moves and ends say only whose they are.
+    """
     others = [each for each in values if not is_delivery(each)]
     return [*others, *sorted(filter(is_delivery, values), key=_saying)]
 
 
-def _saying(value: JobRecord | Job | Moved) -> str:
+def _saying(value: JobRecord | Job | Moved | Ended) -> str:
     match value:
         case Moved():
             return value.job_id
+        case Ended():
+            return value.id
         case JobRecord():
             return _saying(value.job)
         case Job():

@@ -35,7 +35,7 @@ def settled(call: Call, answer: Any) -> Any:
             return _told(answer)
         case list() if call.name in ("expire", "promote"):
             return _told(apart(answer))
-        case list() if call.name in ("find", "dump"):
+        case list() if call.name in ("find", "dump", "ended"):
             return apart(answer)
         case Claim():
             recovered = _told(sorted(answer.recovered, key=attrgetter("job_id")))
@@ -53,6 +53,7 @@ def settled(call: Call, answer: Any) -> Any:
                 letters=_by_death(answer.letters),
                 records=apart(answer.records),
                 jobs=apart(answer.jobs),
+                ended=apart(answer.ended),
             )
     return answer
 

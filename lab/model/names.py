@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from fencepost.core.audit import Action
+from fencepost.core.ended import Ended
 from fencepost.core.job import (
     Attempt,
     Body,
@@ -21,6 +23,7 @@ from fencepost.core.job import (
     JobRecord,
     NewJob,
 )
+from fencepost.core.token import TokenRecord
 from fencepost.core.webhook import DELIVERY_TYPE, Delivery
 from fencepost.core.why import Situation
 from fencepost.store.crons import CronDefinition, CronView
@@ -56,6 +59,9 @@ NAMED_FIELDS: dict[type, tuple[str, ...]] = {
     WorkerInfo: (),
     CronView: (),
     CronDefinition: (),
+    Ended: ("id",),
+    TokenRecord: (),
+    Action: (),
 }
 
 

@@ -2,11 +2,11 @@
 
 Plain dictionaries and rules, written to be read: ``workings`` is the way of the data, ``steering``
 what operators do, ``admitting`` the slots of concurrency keys, ``delivering`` the webhooks,
-``eventing`` what becomes of events, ``crontab`` the crons, and this file what can be seen, and who
-works and leads. It shares no code with any store, is slow, and knows nothing of transactions: an
-operation that must leave no trace puts a copy back. Method by method it is
-``store.protocol.Store``, but that a method answers at once instead of returning an operation.
-Whoever uses it sets ``now``.
+``eventing`` what becomes of events, ``crontab`` the crons, ``guarding`` the tokens and the audit
+log, ``endings`` what has ended, and this file what else can be seen, and who works and leads. It
+shares no code with any store, is slow, and knows nothing of transactions: an operation that must
+leave no trace puts a copy back. Method by method it is ``store.protocol.Store``, but that a method
+answers at once instead of returning an operation. Whoever uses it sets ``now``.
 
 Left open, as stores may differ there: the order of jobs whose leases ran out in the same instant,
 of dead letters that died in the same instant, and of the deliveries that one call stores; the
@@ -47,7 +47,9 @@ from fencepost.store.requests import Scope, WorkerInfo
 from lab.model import rules
 from lab.model.admitting import held_up
 from lab.model.crontab import Crontab
+from lab.model.endings import Endings
 from lab.model.eventing import Eventing
+from lab.model.guarding import Guarding
 from lab.model.rules import has_come, seconds
 from lab.model.world import Held, Holding, Kept
 
@@ -55,7 +57,7 @@ AHEAD_MAX = 1_000
 """Jobs ahead of one are counted up to this many."""
 
 
-class Reference(Eventing, Crontab):
+class Reference(Eventing, Crontab, Guarding, Endings):
     """The whole store."""
 
     # Looking at jobs.

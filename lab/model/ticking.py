@@ -104,4 +104,7 @@ class Ticking(Weaving):
         self.do("resume_cron", name, self._tick(tick))
 
     def _tick(self, seconds: float | None) -> datetime | None:
-        return None if seconds is None else self.comparison.now + timedelta(seconds=seconds)
+        return None if seconds is None else self._from_now(seconds)
+
+    def _from_now(self, seconds: float) -> datetime:
+        return self.comparison.now + timedelta(seconds=seconds)

@@ -8,10 +8,12 @@ from datetime import datetime
 
 import msgspec
 
+from fencepost.core.audit import Action
 from fencepost.core.events import SentEvent
 from fencepost.core.job import Attempt, Job, Ownership
 from fencepost.core.lifecycle import State
 from fencepost.core.rate import Rate
+from fencepost.core.token import TokenRecord
 from fencepost.store.crons import CronView
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model.rules import has_come, seconds
@@ -89,6 +91,14 @@ class Sent(msgspec.Struct, frozen=True):
     event: SentEvent
 
 
+class Logged(msgspec.Struct, frozen=True):
+    """What was recorded of an action, and its place in the log."""
+
+    number: int
+    at: datetime
+    action: Action
+
+
 class Held(msgspec.Struct, frozen=True):
     """A term of leadership."""
 
@@ -129,6 +139,12 @@ class World:
     sent: int = 0
     """How many events there have been."""
     crons: dict[str, CronView] = field(default_factory=dict)
+    tokens: dict[str, TokenRecord] = field(default_factory=dict)
+    """By id."""
+    actions: dict[str, Logged] = field(default_factory=dict)
+    """By id, in the order of recording."""
+    recorded: int = 0
+    """How many actions there have been."""
     submitted: int = 0
     """How many jobs there have been."""
 

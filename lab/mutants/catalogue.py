@@ -5,13 +5,16 @@ from __future__ import annotations
 from lab.mutants import (
     catalogue_callbacks,
     catalogue_crons,
+    catalogue_ended,
     catalogue_events,
     catalogue_graphs,
     catalogue_keys,
     catalogue_memory,
     catalogue_postgres,
     catalogue_rates,
+    catalogue_server,
     catalogue_sqlite,
+    catalogue_tokens,
     catalogue_worker,
 )
 from lab.mutants.mutant import Mutant
@@ -27,6 +30,9 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_rates.MUTANTS,
     *catalogue_keys.MUTANTS,
     *catalogue_callbacks.MUTANTS,
+    *catalogue_tokens.MUTANTS,
+    *catalogue_server.MUTANTS,
+    *catalogue_ended.MUTANTS,
 )
 
 

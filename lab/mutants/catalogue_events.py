@@ -68,7 +68,7 @@ MUTANTS = (
         Place.MEMORY,
         Patch(
             "fencepost.store.memory.events",
-            "        self._add(record)\n        return EventReply",
+            "        self._ledger.add(record)\n        return EventReply",
             "        return EventReply",
         ),
     ),
@@ -77,7 +77,7 @@ MUTANTS = (
         "a record is not taken back with the operation that made it",
         Place.MEMORY,
         Patch(
-            "fencepost.store.memory.events",
+            "fencepost.store.memory.ledger",
             "        self._journal.note(partial(self._strike, self._last_number, record))\n",
             "",
         ),

@@ -230,8 +230,8 @@ KEPT_BY_POSTGRES = (
     _sql(
         "place-of-a-parent-is-not-held",
         "a job is cancelled while another comes to wait for it",
-        "where j.seq = any (v_rest) order by j.seq for share of r",
-        "where j.seq = any (v_rest) order by j.seq",
+        "limit 1 for share\n      ) as r",
+        "limit 1\n      ) as r",
         "TestRacingDependencies",
     ),
     _python(

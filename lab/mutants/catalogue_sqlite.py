@@ -352,7 +352,7 @@ GRAPHS = (
         "gathers-what-waits-for-it",
         "two jobs wait for each other",
         "spawning",
-        "return {(first, gatherer) for first, gatherer in rows}",
+        "return {first for (first,) in rows}",
         "return set()",
         "TestSpawning",
     ),

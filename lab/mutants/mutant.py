@@ -14,6 +14,8 @@ class Place(StrEnum):
     SQLITE = "sqlite"
     POSTGRES = "postgres"
     WORKER = "worker"
+    SERVER = "server"
+    """The HTTP API, and what it works out; a store or a worker alone shows nothing of it."""
 
 
 class Patch(msgspec.Struct, frozen=True):

@@ -25,6 +25,8 @@ def arguments(mutant: Mutant, suite: str) -> tuple[str, ...]:
     match suite:
         case "conformance":
             return _conformance(mutant)
+        case _ if mutant.place is Place.SERVER:
+            return ()
         case "nth":
             store = "memory" if mutant.place is Place.WORKER else mutant.place.value
             return (store, str(STRIDES[store]))

@@ -11,6 +11,7 @@ import pytest
 from openapi_spec_validator import validate
 from tests.http.conftest import Caller
 from tests.servers.fixtures import FreshPostgres, postgres_sources
+from tests.thoroughness import IS_FULL
 
 from fencepost import __version__
 from fencepost.core.token import Role
@@ -147,7 +148,12 @@ def test_the_running_server_keeps_to_it_on_sqlite(tmp_path: Path) -> None:
     """No server error, and no answer outside of the document: a walk along all of its edges."""
     with fuzzed_server(f"sqlite:///{tmp_path}/jobs.db") as target:
         findings = fuzz(
-            target, seed=1, examples=1, seconds=25, phases="examples,coverage", folder=tmp_path
+            target,
+            seed=1,
+            examples=1,
+            seconds=60 if IS_FULL else 15,
+            phases="examples,coverage",
+            folder=tmp_path,
         )
     assert findings.is_clean, findings.text
 
@@ -159,6 +165,11 @@ def test_the_running_server_keeps_to_it_on_postgres(
     """Nor to what comes to a fuzzer's mind within ten seconds."""
     with fuzzed_server(fresh_postgres(postgres_sources()[0])) as target:
         findings = fuzz(
-            target, seed=2, examples=3, seconds=10, phases="examples,fuzzing", folder=tmp_path
+            target,
+            seed=2,
+            examples=3,
+            seconds=30 if IS_FULL else 6,
+            phases="examples,fuzzing",
+            folder=tmp_path,
         )
     assert findings.is_clean, findings.text

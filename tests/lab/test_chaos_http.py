@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from tests.thoroughness import IS_FULL
 
 from fencepost.core.lifecycle import State
 from fencepost.store.replies import AlreadySettled, LeaseLost
@@ -50,7 +51,7 @@ def test_an_api_that_is_away_explains_lost_leases_until_the_next_one_listens() -
 
 @node
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", STORES if IS_FULL else ["sqlite"])
 def test_a_worker_in_javascript_loses_nothing_and_writes_nothing_stale(store: str) -> None:
     found = run(
         store=store,

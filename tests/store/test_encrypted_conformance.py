@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.thoroughness import IS_FULL
 
 from fencepost.core.keyring import EncryptionKey, KeyRing
 from fencepost.store.encrypted import encrypted
@@ -18,8 +19,11 @@ from fencepost.testing.conformance.harness import Colour, MakeStore
 KEYS = KeyRing((EncryptionKey("k2", b"2" * 32), EncryptionKey("k1", b"1" * 32)))
 
 
-# What is encrypted is so in either colour, by the same plans.
-@pytest.fixture(params=[("memory", Colour.SYNC), ("sqlite", Colour.ASYNC)], ids="-".join)
+# What is encrypted is so in either colour and around any store, by the same plans.
+SETTINGS = [("memory", Colour.SYNC), ("sqlite", Colour.ASYNC)]
+
+
+@pytest.fixture(params=SETTINGS if IS_FULL else SETTINGS[:1], ids="-".join)
 def setting(request: pytest.FixtureRequest) -> tuple[str, Colour]:
     backend, colour = request.param
     return backend, Colour(colour)

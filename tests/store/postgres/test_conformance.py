@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from itertools import cycle, islice
 
 import pytest
 from tests.servers.fixtures import FreshPostgres, postgres_sources
+from tests.thoroughness import IS_FULL
 
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.protocol import Store
@@ -18,10 +18,11 @@ from fencepost.testing.conformance.harness import Colour, MakeStore
 def settings() -> list[tuple[str, Colour]]:
     """Every server, and every colour, at least once: colours share all plans.
 
-    FENCEPOST_TEST_FULL=1 asks for each colour on each server, which takes a minute more.
+    With FENCEPOST_TEST_FULL=1, each colour on each server; without, of a second server and colour
+    every other test (conftest.py).
     """
     servers, colours = postgres_sources(), list(Colour)
-    if os.environ.get("FENCEPOST_TEST_FULL"):
+    if IS_FULL:
         return [(server, colour) for server in servers for colour in colours]
     count = max(len(servers), len(colours))
     return list(islice(zip(cycle(servers), cycle(colours), strict=False), count))

@@ -40,7 +40,7 @@ with recursive way(first, seq) as (
   select way.first, dependencies.parent
   from way join dependencies on dependencies.child = way.seq
 )
-select first, seq from way where seq in (select value from json_each(?))
+select first from way where seq = ?
 """
 GATHER = """
 with gatherer(seq, priority, missing, depth) as ({values})
@@ -80,26 +80,25 @@ def _gather(env: Env, seq: int, spawned: Sequence[Stored]) -> Plan[tuple[Moved, 
         waiting[row[0]].append(row)
     if not waiting:
         return ()
-    behind = yield from _behind(waiting, spawned)
     entries: dict[int, Entry] = {}
-    edges: list[tuple[int, int, int]] = []
     for gatherer, rows in waiting.items():
-        more = _unknown(rows, [each for each in spawned if (each.seq, gatherer) not in behind])
+        # Linked one by one: of two that were spawned and gather, the second must see the first.
+        behind = yield from _behind(gatherer, spawned)
+        more = _unknown(rows, [each for each in spawned if each.seq not in behind])
         place = rows[-1][5] + 1
-        edges += [(gatherer, place + index, each.seq) for index, each in enumerate(more)]
+        yield from link([(gatherer, place + index, each.seq) for index, each in enumerate(more)])
         if more:
             entries[gatherer] = _entry(rows[0], more)
-    yield from link(edges)
     return (yield from _write(env, entries))
 
 
-def _behind(waiting: dict[int, list[Row]], spawned: Sequence[Stored]) -> Plan[set[tuple[int, int]]]:
-    """Return who of *spawned* waits for whom of those that gather (S1-65)."""
+def _behind(gatherer: int, spawned: Sequence[Stored]) -> Plan[set[int]]:
+    """Return who of *spawned* waits for row *gatherer* (S1-65)."""
     asked = [each.seq for each in spawned if each.parent.depth > 1]
     if not asked:
         return set()
-    rows = yield Statement(WAYS, (numbers_json(asked), numbers_json(list(waiting))))
-    return {(first, gatherer) for first, gatherer in rows}
+    rows = yield Statement(WAYS, (numbers_json(asked), gatherer))
+    return {first for (first,) in rows}
 
 
 def _unknown(rows: Sequence[Row], spawned: Sequence[Stored]) -> list[Stored]:

@@ -235,6 +235,19 @@ class TestSpawning:
             h.succeed_all(claimed)
         assert {each.state for each in h.find()} == {State.COMPLETED}
 
+    def test_two_that_are_spawned_and_gather_do_not_wait_for_each_other(self, h: Harness) -> None:
+        """S1-65: the first to gather waits for the second, which then cannot wait for it."""
+        h.submit("parent")
+        parent = claim_of(h, "parent")
+        gatherers = [child(number, after=gathering(parent.id)) for number in (2, 3)]
+        replies = spawn(h, parent, child(1), *gatherers).replies
+        _, first, second = [each.job_id for each in replies]
+        assert [missing(h, each) for each in (first, second)] == [3, 2]
+        h.succeed(parent)
+        while claimed := h.claim().jobs:
+            h.succeed_all(claimed)
+        assert {each.state for each in h.find()} == {State.COMPLETED}
+
     def test_a_refused_child_leaves_nothing_behind(self, h: Harness) -> None:
         first = h.submit("parent")
         last = h.submit("last", after=gathering(first))

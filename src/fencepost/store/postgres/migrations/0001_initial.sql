@@ -1888,9 +1888,19 @@ begin
     end loop;
     v_states := array_fill(3::smallint, array[cardinality(v_found)]);
     for v_ended in
-      select r.seq from fencepost.job j join fencepost.ready r on r.seq = j.seq
-        and ((r.lane = j.lane and r.run_at = j.run_at) or r.scheduled_at is not null)
-      where j.seq = any (v_rest) order by j.seq for share of r
+      select r.seq from fencepost.job j cross join lateral (
+        select seq from fencepost.ready
+        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+        limit 1 for share
+      ) as r
+      where j.seq = any (v_rest)
+    loop
+      v_found := v_found || v_ended.seq;
+      v_states := v_states || 1::smallint;
+    end loop;
+    for v_ended in
+      select r.seq from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
+      order by r.seq for share
     loop
       v_found := v_found || v_ended.seq;
       v_states := v_states || 1::smallint;
@@ -1935,13 +1945,23 @@ begin
         and exists (select 1 from fencepost.job where job.seq = x)
     );
     exit when v_rest = '{}';
+    -- A row is found by its whole key, or by ready_again; never by looking through the line, which a
+    -- plan does that was made while the line was short.
     for s in
-      with gone as (
-        delete from fencepost.ready r using fencepost.job j
-        where j.seq = any (v_rest) and r.seq = j.seq
-          and ((r.lane = j.lane and r.run_at = j.run_at) or r.scheduled_at is not null)
+      with first as (
+        delete from fencepost.ready where ctid = any (array(
+          select r.ctid from fencepost.job j cross join lateral (
+            select ctid from fencepost.ready
+            where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+            limit 1
+          ) as r
+          where j.seq = any (v_rest)
+        ))
+        returning *
+      ), again as (
+        delete from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
         returning r.*
-      )
+      ), gone as (select * from first union all select * from again)
       select j.seq, j.id, gone.lane, j.policy, 1, gone.attempt, j.max_attempts, gone.version,
         gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at, null, null, null
       from gone join fencepost.job j on j.seq = gone.seq

@@ -1,0 +1,239 @@
+"""Mutants of tokens: what stores keep of them, who is let in, and how far they get."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+CORE = "tests/core/test_token.py"
+AUTHENTICATION = "tests/http/test_authentication.py"
+ROLES = "tests/http/test_roles.py"
+STREAM = "tests/http/test_stream.py"
+
+
+def _kept(place: Place, name: str, about: str, patch: Patch, test: str = "TestTokens") -> Mutant:
+    return Mutant(f"{place}-{name}", about, place, (patch,), (test,))
+
+
+def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    patches = (Patch(f"fencepost.{module}", old, new),)
+    return Mutant(f"server-{name}", about, Place.SERVER, patches, tests)
+
+
+STAYS = "a token that is revoked stays good"
+EACH_TIME = "a token that is revoked again was revoked just now"
+FORGED = "a token may take the id of another"
+LINGERS = "a token that ended long ago is kept an instant too long"
+
+MUTANTS = (
+    # What stores keep.
+    _kept(
+        Place.MEMORY,
+        "revoke-does-not-stick",
+        STAYS,
+        Patch(
+            "fencepost.store.memory.access",
+            "self._replace({**self._tokens, token_id: revoked})",
+            "self._replace({token_id: revoked, **self._tokens})",
+        ),
+    ),
+    _kept(
+        Place.SQLITE,
+        "revoke-does-not-stick",
+        STAYS,
+        Patch("fencepost.store.sqlite.access", "coalesce(revoked_at, ?)", "revoked_at + 0 * ?"),
+    ),
+    _kept(
+        Place.POSTGRES,
+        "revoke-does-not-stick",
+        STAYS,
+        Patch(
+            "fencepost.store.postgres.access",
+            "coalesce(revoked_at, %s::timestamptz, clock_timestamp())",
+            "least(revoked_at, nullif(revoked_at, %s::timestamptz))",
+        ),
+    ),
+    _kept(
+        Place.MEMORY,
+        "revoked-anew",
+        EACH_TIME,
+        Patch(
+            "fencepost.store.memory.access",
+            "if known is not None and known.revoked_at is None:",
+            "if known is not None:",
+        ),
+    ),
+    _kept(
+        Place.SQLITE,
+        "revoked-anew",
+        EACH_TIME,
+        Patch("fencepost.store.sqlite.access", "coalesce(revoked_at, ?)", "?"),
+    ),
+    _kept(
+        Place.POSTGRES,
+        "revoked-anew",
+        EACH_TIME,
+        Patch("fencepost.store.postgres.access", "coalesce(revoked_at, %s", "coalesce(%s"),
+    ),
+    _kept(
+        Place.SQLITE,
+        "token-takes-the-id-of-another",
+        FORGED,
+        Patch(
+            "fencepost.store.access",
+            "if not hmac.compare_digest(record.digest, digest):",
+            "if not hmac.compare_digest(digest, digest):",
+        ),
+    ),
+    _kept(
+        Place.SQLITE,
+        "token-lingers",
+        LINGERS,
+        Patch(
+            "fencepost.store.sqlite.access",
+            "revoked_at <= ? or expires_at <= ?",
+            "revoked_at < ? or expires_at < ?",
+        ),
+    ),
+    _kept(
+        Place.POSTGRES,
+        "token-lingers",
+        LINGERS,
+        Patch(
+            "fencepost.store.postgres.access",
+            "revoked_at <= given.at or expires_at <= given.at",
+            "revoked_at < given.at or expires_at < given.at",
+        ),
+    ),
+    _kept(
+        Place.MEMORY,
+        "token-comes-back-though-undone",
+        "a token stays though the operation that added it was undone",
+        Patch(
+            "fencepost.store.memory.access",
+            '        self._journal.note(lambda: setattr(self, "_tokens", before))\n',
+            "        assert before is not self\n",
+        ),
+    ),
+    _kept(
+        Place.SQLITE,
+        "action-outlives-its-retention",
+        "`<` for `<=`: an entry of the audit log is kept an instant too long",
+        Patch("fencepost.store.sqlite.audit", "where at <= ?", "where at < ?"),
+        "TestAuditLog",
+    ),
+    _kept(
+        Place.POSTGRES,
+        "action-pages-repeat-their-last",
+        "a page of the audit log begins with what the page before ended with",
+        Patch("fencepost.store.postgres.audit", "where seq < coalesce", "where seq <= coalesce"),
+        "TestAuditLog",
+    ),
+    # Who is let in.
+    _mutant(
+        "verify-ignores-expiry",
+        "a token that has expired is good until it is revoked",
+        "core.token",
+        "is_same and record.is_live(now)",
+        "is_same and record.revoked_at is None",
+        CORE,
+    ),
+    _mutant(
+        "verify-lets-in-at-expiry",
+        "`<=` for `<`: a token is good at the instant of its expiry",
+        "core.token",
+        "self.expires_at is None or now < self.expires_at",
+        "self.expires_at is None or now <= self.expires_at",
+        CORE,
+    ),
+    _mutant(
+        "verify-ignores-revocation",
+        "a token that was revoked is good until it expires",
+        "core.token",
+        "return self.revoked_at is None and (",
+        "return (",
+        CORE,
+    ),
+    _mutant(
+        "verify-compares-no-digest",
+        "whoever knows the id of a token needs no secret",
+        "core.token",
+        "is_same = hmac.compare_digest(digest_of(text), expected)",
+        "is_same = hmac.compare_digest(expected, expected)",
+        CORE,
+    ),
+    _mutant(
+        "revoked-token-stays-cached",
+        "a server that has read the tokens once reads them no more",
+        "http.authentication",
+        "self._tokens.read(TOKEN_CACHE_SECONDS)",
+        'self._tokens.read(float("inf"))',
+        AUTHENTICATION,
+    ),
+    _mutant(
+        "last-revocation-opens-the-door",
+        "when the last token is revoked, everybody on this machine is let in",
+        "http.authentication",
+        "if self._is_local and not tokens:",
+        "if self._is_local and all(each.revoked_at for each in tokens.values()):",
+        AUTHENTICATION,
+    ),
+    _mutant(
+        "refused-use-up-the-rate",
+        "whoever knows the id of a token can use up its requests",
+        "http.authentication",
+        "        if not verify(presented, record, self._clock.now()):\n",
+        "        if record is not None:\n"
+        "            self._count(record)\n"
+        "        if not verify(presented, record, self._clock.now()):\n",
+        AUTHENTICATION,
+    ),
+    # How far they get.
+    _mutant(
+        "roles-are-not-checked",
+        "any token may do everything",
+        "http.endpoint",
+        "if not any(principal.may(role) for role in route.roles):",
+        "if not principal.roles:",
+        ROLES,
+    ),
+    _mutant(
+        "scoped-token-asks-of-the-store",
+        "a token for one queue may ask about all of them",
+        "http.endpoint",
+        "if route.is_store_wide and principal.queues is not None:",
+        "if route.is_store_wide and principal.queues == frozenset():",
+        ROLES,
+    ),
+    _mutant(
+        "scope-is-not-checked-by-name",
+        "a token for one queue may name any other",
+        "http.submission",
+        "if not principal.may_use(queue):",
+        "if not principal.roles:",
+        ROLES,
+    ),
+    _mutant(
+        "scope-is-not-checked-by-id",
+        "a token for one queue may look at and steer the jobs of others, if it knows their ids",
+        "http.operations.jobs",
+        "if not call.principal.may_use(job.queue):",
+        "if not call.principal.roles:",
+        ROLES,
+    ),
+    _mutant(
+        "scope-is-not-checked-by-a-claim",
+        "a token for one queue that claims from no queue by name claims from all",
+        "http.operations.claims",
+        "        if principal.queues is None:\n            return None\n",
+        "        if principal.queues is None or body.types is not None:\n            return None\n",
+        ROLES,
+    ),
+    _mutant(
+        "revoked-token-hears-on",
+        "a stream goes on after its token was revoked",
+        "http.operations.stream",
+        "                    await call.recheck()",
+        "                    call.is_off()",
+        STREAM,
+    ),
+)
