@@ -192,7 +192,7 @@ MUTANTS = (
         "roles-are-not-checked",
         "any token may do everything",
         "http.endpoint",
-        "if not any(principal.may(role) for role in route.roles):",
+        "if principal.roles.isdisjoint(self._roles):",
         "if not principal.roles:",
         ROLES,
     ),
