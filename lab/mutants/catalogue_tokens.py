@@ -106,13 +106,14 @@ MUTANTS = (
     ),
     _kept(
         Place.MEMORY,
-        "token-comes-back-though-undone",
+        "token-stays-though-undone",
         "a token stays though the operation that added it was undone",
         Patch(
             "fencepost.store.memory.access",
             '        self._journal.note(lambda: setattr(self, "_tokens", before))\n',
             "        assert before is not self\n",
         ),
+        "tests/store/memory/test_taking_back.py",
     ),
     _kept(
         Place.SQLITE,
