@@ -106,13 +106,14 @@ MUTANTS = (
     ),
     _kept(
         Place.MEMORY,
-        "token-comes-back-though-undone",
+        "token-stays-though-undone",
         "a token stays though the operation that added it was undone",
         Patch(
             "fencepost.store.memory.access",
             '        self._journal.note(lambda: setattr(self, "_tokens", before))\n',
             "        assert before is not self\n",
         ),
+        "tests/store/memory/test_taking_back.py",
     ),
     _kept(
         Place.SQLITE,
@@ -192,7 +193,7 @@ MUTANTS = (
         "roles-are-not-checked",
         "any token may do everything",
         "http.endpoint",
-        "if not any(principal.may(role) for role in route.roles):",
+        "if principal.roles.isdisjoint(self._roles):",
         "if not principal.roles:",
         ROLES,
     ),

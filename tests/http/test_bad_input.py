@@ -13,10 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.http.conftest import Caller
+from tests.http.messages import GONE, part, post
 
 from fencepost import App
 from fencepost.core.filter import DEAD_LETTERS, EVENTS, encode_cursor
-from fencepost.core.limits import HTTP_BATCH_MAX, JSON_DEPTH_MAX, KEY_LENGTH_MAX, PAGE_MAX
+from fencepost.core.limits import (
+    HTTP_BATCH_MAX,
+    HTTP_BODY_MAX,
+    JSON_DEPTH_MAX,
+    KEY_LENGTH_MAX,
+    PAGE_MAX,
+)
 from fencepost.core.shown import shown
 from fencepost.http import asgi
 from fencepost.http.route import Route
@@ -457,25 +464,20 @@ async def test_a_payload_over_the_app_s_limit_is_refused(api: Caller, app: App) 
 @pytest.mark.parametrize("announced", ["10000000", "9" * 5_000, "1" + "0" * 30])
 async def test_a_body_that_announces_to_be_too_large_is_not_read(app: App, announced: str) -> None:
     """Not one byte of it is asked for."""
-    sent: list[Any] = []
+    assert await post(app, "/v1/jobs", headers=[("content-length", announced)]) == 413
 
-    async def receive() -> Any:
-        raise AssertionError("the body was read")
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/jobs",
-        "raw_path": b"/v1/jobs",
-        "query_string": b"",
-        "headers": [(b"host", b"localhost"), (b"content-length", announced.encode())],
-        "client": ("127.0.0.1", 1),
-    }
-    await asgi(app, is_local=True)(scope, receive, send)
-    assert sent[0]["status"] == 413
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_body_over_the_limit_is_refused_though_nothing_announced_it(
+    app: App, count: int
+) -> None:
+    """In one piece or in several, none of which is too large by itself."""
+    whole = b'{"worker":"w1"}'.ljust(HTTP_BODY_MAX)
+    for body, status in ((whole, 200), (whole + b" ", 413)):
+        step = -(-len(body) // count)
+        pieces = [body[start : start + step] for start in range(0, len(body), step)]
+        messages = [part(piece, is_last=piece is pieces[-1]) for piece in pieces]
+        assert await post(app, "/v1/claims", [*messages, GONE]) == status
 
 
 async def test_a_request_id_that_is_unfit_for_a_log_is_replaced(api: Caller) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.http.conftest import Caller
+from tests.http.messages import GONE, part, post
 
 from fencepost import App
 
@@ -193,6 +194,17 @@ async def test_a_claim_waits_for_a_job_if_it_is_asked_to(api: Caller) -> None:
     (job,) = await claiming
     assert job["id"] == job_id
     assert await api.claim(types=["late"], timeout="10ms") == []
+
+
+async def test_a_claim_whose_caller_has_hung_up_gives_its_jobs_back(api: Caller, app: App) -> None:
+    """Nobody would hear of the lease; and the attempt is not counted."""
+    job_id = await api.submit("other")
+    claim = part(b'{"worker":"ghost","types":["other"],"timeout":"10s","lease_ttl":"1h"}')
+    assert await post(app, "/v1/claims", [claim, GONE]) == 400
+    (job,) = await api.claim(types=["other"])
+    assert (job["id"], job["attempt"], job["lease"]["version"]) == (job_id, 1, 2)
+    first, _ = (await api.get(f"/v1/jobs/{job_id}/attempts"))["attempts"]
+    assert first["outcome"] == "released"
 
 
 async def test_a_claim_sees_its_queues_and_types_only(api: Caller) -> None:

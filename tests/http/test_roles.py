@@ -121,6 +121,7 @@ async def test_a_token_for_one_queue_reaches_no_other(
     assert await api.refused("POST", "/v1/queues/sums/pause") == (403, "forbidden")
     assert (await api.post("/v1/jobs/cancel", {"type": "add"}))["count"] == 0
     assert await api.refused("POST", "/v1/claims", {"queues": ["sums"]}) == (403, "forbidden")
+    assert await api.claim(types=["add"]) == []
     assert [job["id"] for job in await api.claim()] == [mine]
     assert app.jobs.get(foreign).refresh().state == "scheduled"
 

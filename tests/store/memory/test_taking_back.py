@@ -1,0 +1,52 @@
+"""Tokens and the audit log of the memory store stand or fall with their operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from fencepost.core.audit import make_action
+from fencepost.core.filter import PageRequest
+from fencepost.core.token import Principal, Role, TokenOptions, TokenRecord, make_token
+from fencepost.store.memory.store import MemoryStore
+from fencepost.store.plan import Operation, Plan
+from fencepost.testing.clock import FakeClock
+
+OPTIONS = TokenOptions(name="ci", roles=(Role.SUBMIT,))
+CANCEL = make_action(Principal.local(), "job.cancel", id="9f7a1c52-5f0e-4b8e-8f3c-6f3f2b9f7d10")
+
+
+class Fault(Exception):
+    """What goes wrong after all was done."""
+
+
+def failing(operation: Operation[Any]) -> Operation[Any]:
+    def start() -> Plan[Any]:
+        yield from operation.start()
+        raise Fault
+
+    return replace(operation, start=start)
+
+
+def token(store: MemoryStore) -> TokenRecord:
+    return make_token(OPTIONS, store.clock.new_bytes(30), store.clock.now()).record
+
+
+def test_a_fault_after_a_token_or_an_entry_was_written_takes_it_back() -> None:
+    store = MemoryStore(clock=FakeClock())
+    known = token(store)
+    store.run(store.add_token(known))
+    store.run(store.record_action(CANCEL))
+    before = store.run(store.tokens()), store.run(store.actions(PageRequest()))
+    for operation in (
+        store.add_token(token(store)),
+        store.revoke_token(known.id),
+        store.record_action(replace(CANCEL, id="9f7a1c52-5f0e-4b8e-8f3c-6f3f2b9f7d11")),
+        store.prune_actions(0.0, 10),
+    ):
+        with pytest.raises(Fault):
+            store.run(failing(operation))
+        after = store.run(store.tokens()), store.run(store.actions(PageRequest()))
+        assert after == before, operation.name
