@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from collections.abc import Iterator, Mapping
+from typing import Any, Unpack
 
 import msgspec
 
@@ -18,31 +17,19 @@ from fencepost.app.job import (
 from fencepost.app.script import Script
 from fencepost.app.session import Session
 from fencepost.core.duration import Duration
-from fencepost.core.filter import JobFilter, encode_cursor, make_filter, make_page
+from fencepost.core.filter import (
+    Conditions,
+    JobFilter,
+    encode_cursor,
+    make_filter,
+    make_page,
+)
 from fencepost.core.history import Change
 from fencepost.core.job import Attempt, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.core.priority import Priority
 from fencepost.core.why import Reason
-
-States = State | str | Iterable[State | str] | None
-
-
-class Conditions(TypedDict, total=False):
-    """What a search can ask of jobs; they meet every condition given."""
-
-    state: States
-    """A state, fine or coarse, or several."""
-    type: str | None
-    queue: str | None
-    tags: Mapping[str, str] | None
-    correlation_id: str | None
-    flow: str | None
-    created_after: datetime | None
-    """Submitted at this time or later."""
-    created_before: datetime | None
-    """Submitted earlier than this."""
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import Any, TypedDict
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from fencepost.client.exchange import Request, Script, get, path, post, query_of
 from fencepost.client.session import Session
 from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.filter import Conditions, States
 from fencepost.core.history import Change
 from fencepost.core.ids import id_bytes
 from fencepost.core.instants import check_instant
@@ -30,23 +30,6 @@ from fencepost.errors import (
 from fencepost.wire.jobs import JobSummary, JobView, job_of
 
 JOBS = "/v1/jobs"
-States = State | str | Iterable[State | str] | None
-
-
-class Conditions(TypedDict, total=False):
-    """What a search can ask of jobs; they meet every condition given."""
-
-    state: States
-    """A state, fine or coarse, or several."""
-    type: str | None
-    queue: str | None
-    tags: Mapping[str, str] | None
-    correlation_id: str | None
-    flow: str | None
-    created_after: datetime | None
-    """Submitted at this time or later."""
-    created_before: datetime | None
-    """Submitted earlier than this."""
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -14,9 +14,10 @@ from fencepost.client.job import (
     naming_existing,
     naming_existing_async,
 )
-from fencepost.client.job_scripts import Conditions, Page, States
+from fencepost.client.job_scripts import Page
 from fencepost.client.session import Session
 from fencepost.core.duration import Duration
+from fencepost.core.filter import Conditions, States
 from fencepost.core.history import Change
 from fencepost.core.job import Attempt
 from fencepost.core.lifecycle import State

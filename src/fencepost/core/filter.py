@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import msgspec
 
@@ -49,6 +49,25 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Whether counts by queue, type and state know how many jobs are meant."""
         is_marked = self.tags or self.correlation_id is not None or self.flow is not None
         return not is_marked and not self.is_dated
+
+
+States = State | str | Iterable[State | str] | None
+
+
+class Conditions(TypedDict, total=False):
+    """What a search can ask of jobs; they meet every condition given."""
+
+    state: States
+    """A state, fine or coarse, or several."""
+    type: str | None
+    queue: str | None
+    tags: Mapping[str, str] | None
+    correlation_id: str | None
+    flow: str | None
+    created_after: datetime | None
+    """Submitted at this time or later."""
+    created_before: datetime | None
+    """Submitted earlier than this."""
 
 
 class Listing(NamedTuple):
