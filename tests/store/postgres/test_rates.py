@@ -21,7 +21,11 @@ from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 
 CROWD = 8
-WAITERS = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+WAITERS = """
+select count(*) from pg_locks
+where locktype = 'advisory' and not granted
+  and database = (select oid from pg_database where datname = current_database())
+"""
 USES = "select count(*) from fencepost.rate_use"
 PATIENCE = 30.0
 

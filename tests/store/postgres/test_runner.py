@@ -521,7 +521,10 @@ def test_what_comes_while_one_thread_waits_is_taken_by_the_other(
     read = operation(Statement("select 1", alone=True), effect=Effect.READ)
 
     async def until_waiting(count: int) -> None:
-        sql = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        sql = """
+        select count(*) from pg_locks where locktype = 'advisory' and not granted
+          and database = (select oid from pg_database where datname = current_database())
+        """
         while admin.execute(sql).fetchone() != (count,):
             await asyncio.sleep(0)
 

@@ -134,7 +134,11 @@ def test_a_migration_that_fails_leaves_nothing_of_itself(
         schema.apply(admin)
     assert "half" not in tables(admin)
     assert schema.current_version(admin) == newest
-    locks = admin.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone()
+    # Of this database: other tests have others on the same server.
+    locks = admin.execute(
+        "select count(*) from pg_locks where locktype = 'advisory' and database = "
+        "(select oid from pg_database where datname = current_database())"
+    ).fetchone()
     assert locks == (0,)
     with_more()
     schema.apply(admin)
