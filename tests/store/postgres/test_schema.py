@@ -17,8 +17,8 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from psycopg import sql
-from tests.servers.fixtures import Databases, postgres_sources
-from tests.servers.postgres import Postgres
+from tests.servers.places import sources
+from tests.servers.postgres import Postgres, PostgresServer
 
 from fencepost.cli.main import cli
 from fencepost.core.audit import make_action
@@ -227,17 +227,16 @@ def test_roles_are_printed_for_postgresql_only() -> None:
     assert refused.exit_code == 2
 
 
-@pytest.mark.parametrize("source", postgres_sources())
-def test_four_roles_can_do_what_they_should_and_no_more(
-    postgres_databases: Databases, source: str
-) -> None:
-    """The script may come before the first migration or after it, and may be run again."""
-    for is_migrated in (False, True):  # in one test: roles belong to the whole server
-        url = postgres_databases.empty(source)
-        with psycopg.connect(url, autocommit=True) as admin:
-            # They are dropped in the end, which on a server that was given must not hit real ones.
-            assert _roles(admin) == set(), "this server has such roles already: use another"
-            try:
+@pytest.mark.parametrize("source", sources())
+def test_four_roles_can_do_what_they_should_and_no_more(source: str) -> None:
+    """The script may come before the first migration or after it, and may be run again.
+
+    On a server of its own: roles belong to all of it, and whoever migrates grants to those there.
+    """
+    with PostgresServer(source) as server:
+        for is_migrated in (False, True):
+            url = server.create_database(f"jobs_{is_migrated}".lower())
+            with psycopg.connect(url, autocommit=True) as admin:
                 if is_migrated:
                     schema.apply(admin)
                 for _ in range(2):
@@ -246,18 +245,15 @@ def test_four_roles_can_do_what_they_should_and_no_more(
                 _runtime_does_all_but_ddl(url)
                 _only_the_server_sees_tokens(url)
                 _readonly_only_looks(url)
-            finally:
                 _drop_roles(admin)
 
 
-def _roles(admin: Admin) -> set[str]:
-    rows = admin.execute("select rolname from pg_roles where rolname = any (%s)", (list(ROLES),))
-    return {row[0] for row in rows}
-
-
 def _drop_roles(admin: Admin) -> None:
-    admin.execute("drop schema if exists fencepost cascade")
-    for role in _roles(admin):
+    admin.execute("drop schema fencepost cascade")
+    rows = admin.execute("select rolname from pg_roles where rolname = any (%s)", (list(ROLES),))
+    found = {row[0] for row in rows}
+    assert found == set(ROLES)
+    for role in found:
         name = sql.Identifier(role)
         admin.execute(sql.SQL("drop owned by {}").format(name))
         admin.execute(sql.SQL("drop role {}").format(name))
