@@ -25,6 +25,7 @@ from fencepost.core.token import Principal
 from fencepost.core.why import Reason
 from fencepost.errors import ForbiddenError, JobNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import check_queue_allowed
 from fencepost.wire.bodies import Base64, Json, show
@@ -257,7 +258,7 @@ async def cancel_job(call: Call[Nothing, Nothing]) -> Reply:
     """Cancel a job in whatever live state it is."""
     job = await look(call)
     await call.session.run_async(scripts.cancel(call.session, job.id))
-    return Reply(summary_of(await look(call)))
+    return Reply(summary_of(await afterwards(look(call))))
 
 
 class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -309,7 +310,7 @@ async def retry_job(call: Call[RetryBody, Nothing]) -> Reply:
         await call.session.run_async(
             scripts.retry(call.session, job.id, body.reset_attempts, body.delay, body.priority)
         )
-    return Reply(summary_of(await look(call)))
+    return Reply(summary_of(await afterwards(look(call))))
 
 
 class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

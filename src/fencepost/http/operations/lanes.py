@@ -8,6 +8,7 @@ import msgspec
 
 from fencepost.core.names import check_queue, check_type
 from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.submission import check_queue_allowed
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
@@ -58,14 +59,14 @@ async def pause_queue(call: Call[Nothing, Nothing]) -> Reply:
     """Hand out no more jobs of a queue; those running go on."""
     name = _queue(call)
     await call.session.store.run_async(call.session.store.pause(Scope.QUEUE, name))
-    return Reply(await _queue_view(call, name))
+    return Reply(await afterwards(_queue_view(call, name)))
 
 
 async def resume_queue(call: Call[Nothing, Nothing]) -> Reply:
     """Hand out the jobs of a queue again, in their old order."""
     name = _queue(call)
     await call.session.store.run_async(call.session.store.resume(Scope.QUEUE, name))
-    return Reply(await _queue_view(call, name))
+    return Reply(await afterwards(_queue_view(call, name)))
 
 
 async def limit_queue(call: Call[LimitBody, Nothing]) -> Reply:
@@ -73,7 +74,7 @@ async def limit_queue(call: Call[LimitBody, Nothing]) -> Reply:
     name, limit = _queue(call), call.body.max_running
     call.detail["max_running"] = limit
     await call.session.store.run_async(call.session.store.limit(Scope.QUEUE, name, limit))
-    return Reply(await _queue_view(call, name))
+    return Reply(await afterwards(_queue_view(call, name)))
 
 
 def _queue(call: Call[Any, Any]) -> str:
@@ -91,14 +92,14 @@ async def pause_type(call: Call[Nothing, Nothing]) -> Reply:
     """Hand out no more jobs of a type; those running go on."""
     name = check_type(call.path["name"])
     await call.session.store.run_async(call.session.store.pause(Scope.TYPE, name))
-    return Reply(await _type_view(call, name))
+    return Reply(await afterwards(_type_view(call, name)))
 
 
 async def resume_type(call: Call[Nothing, Nothing]) -> Reply:
     """Hand out the jobs of a type again, in their old order."""
     name = check_type(call.path["name"])
     await call.session.store.run_async(call.session.store.resume(Scope.TYPE, name))
-    return Reply(await _type_view(call, name))
+    return Reply(await afterwards(_type_view(call, name)))
 
 
 async def _type_view(call: Call[Any, Any], name: str) -> TypeView:

@@ -15,6 +15,7 @@ from fencepost.errors import (
     JobNotFoundError,
 )
 from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import prepare
 from fencepost.store.replies import Duplicate, EnqueueReply
@@ -40,7 +41,8 @@ async def submit_job(call: Call[Submission, Nothing]) -> Reply:
         return Reply(existing_of(existing))
     accepted = _accepted(reply)
     if reply.state is State.DELAYED:
-        (stored,) = await session.store.run_async(session.store.get([reply.job_id]))
+        reading = session.store.run_async(session.store.get([reply.job_id]))
+        (stored,) = await afterwards(reading)
         if stored is not None:
             accepted = Accepted(
                 id=reply.job_id, type=reply.type, state=reply.state, run_at=stored.run_at
@@ -91,7 +93,8 @@ async def _store_apart(session: Session, jobs: list[NewJob]) -> list[Accepted | 
     )
     for number in lone:
         try:
-            (answers[number],) = await _store(session, [jobs[number]], atomic=False)
+            storing = _store(session, [jobs[number]], atomic=False)
+            (answers[number],) = await afterwards(storing)  # the others are stored
         except DependencyError as error:
             answers[number] = Refused(code=error.code, detail=str(error))
     return [answers[number] for number in range(len(jobs))]

@@ -1,0 +1,43 @@
+"""A store that goes away right after it has written: 503 would say that nothing was done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.http.conftest import Caller
+
+from fencepost import App
+from fencepost.errors import StoreUnavailableError
+from fencepost.store.plan import Operation
+
+
+def lose(app: App, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Have the store be away for every operation called *name*."""
+    store = app.store
+    run_async = store.run_async
+
+    async def run(operation: Operation[Any]) -> Any:
+        if operation.name == name:
+            raise StoreUnavailableError("away")
+        return await run_async(operation)
+
+    monkeypatch.setattr(store, "run_async", run)
+
+
+async def test_what_was_stored_before_a_failed_look_is_not_said_to_be_undone(
+    api: Caller, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(app, monkeypatch, "get")
+    body = {"type": "add", "payload": {"a": 1}, "delay": "1h"}
+    assert await api.refused("POST", "/v1/jobs", body) == (504, "unknown_outcome")
+    assert app.jobs.count() == 1
+
+
+async def test_what_was_paused_before_a_failed_look_is_not_said_to_be_undone(
+    api: Caller, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(app, monkeypatch, "queues")
+    refused = await api.refused("POST", "/v1/queues/mail/pause")
+    assert refused == (504, "unknown_outcome")
+    assert [queue.is_paused for queue in app.queues.list()] == [True]
