@@ -41,3 +41,19 @@ async def test_what_was_paused_before_a_failed_look_is_not_said_to_be_undone(
     refused = await api.refused("POST", "/v1/queues/mail/pause")
     assert refused == (504, "unknown_outcome")
     assert [queue.is_paused for queue in app.queues.list()] == [True]
+
+
+async def test_jobs_that_cannot_be_handed_over_whole_are_given_back(
+    api: Caller, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = {"a": {"type": "x"}, "b": {"type": "y", "after": ["a"]}}
+    await api.post("/v1/flows", {"nodes": nodes}, status=201)
+    (first,) = await api.claim()
+    body = {"id": first["id"], "token": first["lease"]["token"]}
+    await api.post("/v1/leases/ack", body)
+    with monkeypatch.context() as away:
+        lose(app, away, "dependencies")
+        refused = await api.refused("POST", "/v1/claims", {"worker": "w1"})
+    assert refused == (503, "store_unavailable")
+    (second,) = await api.claim()
+    assert (second["type"], second["attempt"]) == ("y", 1)

@@ -7,6 +7,7 @@ attempt of each. So whoever has hung up by the time the jobs are there gets none
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from fencepost.app.script import Pause, Script
 from fencepost.app.session import Session
@@ -26,6 +27,7 @@ from fencepost.core.outcome import Released, Settlement, decide
 from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.core.token import Principal
 from fencepost.core.weights import parse_weights
+from fencepost.errors import StoreError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import check_queue_allowed
@@ -46,7 +48,12 @@ async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
     if claim.jobs and call.is_gone():
         await _give_back(session, claim.jobs)
         raise HttpError("nobody is there to take the jobs; they were released")
-    found = await _dependencies(session, claim.jobs)
+    try:
+        found = await _dependencies(session, claim.jobs)
+    except StoreError:
+        with suppress(StoreError):  # then the leases run out
+            await _give_back(session, claim.jobs)
+        raise
     jobs = [claimed_of(job, found.get(job.id, [])) for job in claim.jobs]
     wait = POLL_INTERVAL if claim.wait is None else min(claim.wait, POLL_INTERVAL)
     return Reply(ClaimReply(jobs=jobs, wait=max(wait, 0.0)))
