@@ -41,7 +41,7 @@ async def test_more_urgent_jobs_run_first_and_interrupt_nobody(app: App) -> None
         await go_on.wait()
 
     work.using(priority=Priority.BULK).submit("bulk, running")
-    async with working(app, concurrency=1, prefetch=0):
+    async with working(app, concurrency=1):
         await started.wait()
         for priority in (Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.CRITICAL):
             work.using(priority=priority).submit(priority.name)
@@ -72,7 +72,7 @@ async def test_queues_are_drawn_by_weight_and_short_ones_are_filled_up(app: App)
 
     work.using(queue="bulk").submit_many(["bulk"] * 40)
     work.using(queue="mail").submit_many(["mail"] * 30)
-    await drain(app, queues={"mail": 3, "bulk": 1}, concurrency=1, prefetch=0)
+    await drain(app, queues={"mail": 3, "bulk": 1}, concurrency=1)
     assert Counter(order[:40]) == {"mail": 30, "bulk": 10}
     assert order[40:] == ["bulk"] * 30
     for start in range(0, 40, 4):
@@ -246,6 +246,7 @@ async def test_a_corrupt_row_fails_that_job_and_the_worker_lives(
         {"concurrency": "4"},
         {"concurrency": 1.5},
         {"prefetch": -1},
+        {"prefetch": 1},
         {"prefetch": "many"},
         {"queues": []},
         {"queues": "mail"},

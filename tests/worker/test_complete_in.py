@@ -235,7 +235,7 @@ async def test_jobs_that_were_claimed_together_complete_one_by_one(app: App) -> 
         *together.submit_many([()] * 40),
         *beside.submit_many([()] * 40),
     ]
-    async with working(app, concurrency=10, prefetch=40):
+    async with working(app, concurrency=10):
         assert {(await ended(job)).state for job in jobs} == {State.COMPLETED}
     undone = sum(job.id < "4" for job in jobs[:40])
     assert sorted(ledger(app)) == [1] * (40 - undone) + [2] * undone

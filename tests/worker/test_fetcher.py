@@ -11,8 +11,6 @@ from fencepost import NewJob
 from fencepost.core.limits import (
     CLAIM_MAX,
     POLL_INTERVAL,
-    PREFETCH_HORIZON,
-    PREFETCH_MAX,
     UNSETTLED_MAX,
 )
 from fencepost.observe.counters import Counters
@@ -27,7 +25,7 @@ from fencepost.worker.patience import Patience
 
 
 class Rig:
-    def __init__(self, concurrency: int = 10, prefetch: int | None = None, **options: Any) -> None:
+    def __init__(self, concurrency: int = 10, **options: Any) -> None:
         self.clock = FakeClock()
         self.store = FlakyStore(MemoryStore(clock=self.clock))
         self.hand = Hand()
@@ -44,7 +42,6 @@ class Rig:
             self.hand,
             self.counters,
             concurrency=concurrency,
-            prefetch=prefetch,
             **settings,
         )
 
@@ -66,8 +63,7 @@ def test_nothing_is_claimed_while_too_much_is_not_yet_recorded() -> None:
     for _ in range(2):
         rig.submit(UNSETTLED_MAX)
         claim = store.run(store.claim(ClaimRequest(worker="w", limit=UNSETTLED_MAX)))
-        rig.hand.take(claim.jobs, asked_at=0.0, heard_at=0.0)
-    rig.hand.waiting.clear()  # all of them have been started
+        rig.hand.take(claim.jobs, asked_at=0.0, answered_at=0.0)
     assert len(rig.hand) == 2 * UNSETTLED_MAX
     assert (rig.fetcher.wanted(10), rig.fetcher.is_held_up) == (0, True)
     for held in rig.hand.everything()[: UNSETTLED_MAX - 9]:
@@ -76,57 +72,8 @@ def test_nothing_is_claimed_while_too_much_is_not_yet_recorded() -> None:
     assert (rig.fetcher.wanted(9), rig.fetcher.is_held_up) == (1, False)
 
 
-def test_nothing_is_claimed_ahead_until_jobs_are_known_to_be_short() -> None:
-    """A long job that waits in one worker's hand could have started in another's."""
-    fetcher = Rig(concurrency=10).fetcher
-    assert fetcher.prefetch == 0
-    fetcher.note_duration(PREFETCH_HORIZON)
-    assert fetcher.prefetch == 0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "ahead"), [(0.025, 20), (0.01, 50), (0.001, 500), (0.0, PREFETCH_MAX)]
-)
-def test_short_jobs_are_claimed_ahead_as_far_as_the_slots_work_within_the_horizon(
-    seconds: float, ahead: int
-) -> None:
-    fetcher = Rig(concurrency=10).fetcher
-    fetcher.note_duration(seconds)
-    assert fetcher.prefetch == pytest.approx(ahead, abs=1)
-
-
-def test_the_mean_duration_follows_what_attempts_take_now() -> None:
-    fetcher = Rig(concurrency=10).fetcher
-    fetcher.note_duration(0.001)
-    for _ in range(200):
-        fetcher.note_duration(1.0)
-    assert fetcher.prefetch == 0
-
-
 def test_a_claim_never_asks_for_more_than_its_bound() -> None:
     assert Rig(concurrency=10_000).fetcher.wanted(0) == CLAIM_MAX
-
-
-async def test_a_worker_with_busy_slots_claims_again_only_when_half_its_stock_is_gone() -> None:
-    """A round trip a job would be wasted."""
-    rig = Rig(concurrency=1, prefetch=10)
-    rig.submit(30)
-    assert rig.fetcher.wanted(0) == 11
-    await rig.fetcher.claim(11)
-    rig.hand.waiting.popleft()  # one has started
-    assert len(rig.hand.waiting) == 10
-    wanted = []
-    while rig.hand.waiting:
-        wanted.append(rig.fetcher.wanted(1))
-        rig.hand.waiting.popleft()
-    assert wanted[:5] == [0] * 5
-    assert all(count > 0 for count in wanted[5:])
-
-
-async def test_a_fixed_prefetch_is_kept_whatever_jobs_take() -> None:
-    rig = Rig(concurrency=4, prefetch=0)
-    rig.fetcher.note_duration(0.0001)
-    assert (rig.fetcher.prefetch, rig.fetcher.wanted(1)) == (0, 3)
 
 
 async def test_claimed_jobs_are_in_hand_and_turns_go_on() -> None:
@@ -136,11 +83,11 @@ async def test_claimed_jobs_are_in_hand_and_turns_go_on() -> None:
     rig.submit(10, queue="b")
     queues = []
     for _ in range(6):
-        claim = await rig.fetcher.claim(1)
-        assert claim is not None
-        queues += [job.queue for job in claim.jobs]
+        fetched = await rig.fetcher.claim(1)
+        assert fetched is not None
+        queues += [held.job.queue for held in fetched.held]
     assert sorted(queues) == ["a"] * 3 + ["b"] * 3
-    assert len(rig.hand) == len(rig.hand.waiting) == 6
+    assert len(rig.hand) == 6
 
 
 async def test_an_outage_is_waited_out_and_claims_nothing() -> None:
@@ -155,9 +102,9 @@ async def test_an_outage_is_waited_out_and_claims_nothing() -> None:
         waits.append(rig.clock.monotonic() - before)
     assert waits == sorted(waits)
     assert waits[0] > 0
-    claim = await rig.fetcher.claim(1)
-    assert claim is not None
-    assert len(claim.jobs) == 1
+    fetched = await rig.fetcher.claim(1)
+    assert fetched is not None
+    assert len(fetched.claim.jobs) == 1
     assert rig.counters.get("store.unavailable", during="claim") == 3
 
 

@@ -233,7 +233,7 @@ async def test_a_worker_that_works_until_it_is_idle_does_not_leave_what_was_just
     def step() -> None: ...
 
     handle = app.flow(chain(*[step.prepare()] * 3)).submit()
-    await drain(app, concurrency=2, prefetch=0)
+    await drain(app, concurrency=2)
     assert set(handle.states().values()) == {State.COMPLETED}
 
 

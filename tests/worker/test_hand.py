@@ -13,6 +13,7 @@ from tests.worker.support import LONG, eventually
 
 from fencepost import Priority
 from fencepost.core.job import Body, ClaimedJob, Lease
+from fencepost.core.limits import START_WITHIN
 from fencepost.core.policy import DEFAULT_POLICY
 from fencepost.worker.hand import Hand
 from fencepost.worker.threads import Threads
@@ -37,24 +38,25 @@ def test_a_job_is_let_go_of_only_under_its_own_lease() -> None:
     """S0-51, C17: the same worker may hold the same job again, under a newer lease."""
     hand = Hand()
     old = claimed("j1", "old")
-    hand.take([old], asked_at=1.0, heard_at=1.5)
+    hand.take([old], asked_at=1.0, answered_at=1.5)
     [stale] = hand.everything()
     new = msgspec.structs.replace(old, lease=Lease("new", 2, old.lease.expires_at))
-    hand.take([new], asked_at=2.0, heard_at=2.5)
+    hand.take([new], asked_at=2.0, answered_at=2.5)
     assert stale.is_dropped
     assert hand.drop("j1", "old") is None
     [held] = hand.everything()
-    assert (held.job, held.confirmed_at, held.heard_at) == (new, 2.0, 2.5)
+    assert (held.job, held.confirmed_at, held.start_by) == (new, 2.0, 2.5 + START_WITHIN)
     assert hand.drop("j1", "new") is held
     assert (len(hand), hand.drop("j1", "new")) == (0, None)
     assert held.is_dropped
 
 
-def test_claimed_jobs_wait_in_the_order_of_the_claim() -> None:
+def test_claimed_jobs_are_handed_out_in_the_order_of_the_claim() -> None:
     """S0-7."""
     hand = Hand()
-    hand.take([claimed(f"j{n}", "t") for n in range(5)], asked_at=0.0, heard_at=0.0)
-    assert [held.job.id for held in hand.waiting] == ["j0", "j1", "j2", "j3", "j4"]
+    jobs = [claimed(f"j{n}", "t") for n in range(5)]
+    taken, lost = hand.take(jobs, asked_at=0.0, answered_at=0.0)
+    assert ([held.job.id for held in taken], lost) == (["j0", "j1", "j2", "j3", "j4"], [])
 
 
 async def test_threads_are_made_as_needed_and_reused() -> None:

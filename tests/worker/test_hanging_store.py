@@ -64,7 +64,7 @@ def test_a_heart_that_waits_for_the_store_is_not_waited_for_long(
     anything.submit()
     hand = Hand()
     claim = inner.run(inner.claim(ClaimRequest(worker="w", limit=1, lease_ttl=30.0)))
-    hand.take(claim.jobs, asked_at=0.0, heard_at=0.0)
+    hand.take(claim.jobs, asked_at=0.0, answered_at=0.0)
     clock.advance(15)
     heart = Heartbeater(cast(Store, store), hand, Counters(), lambda held, reason: None)
     heart.start()

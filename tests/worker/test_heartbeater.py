@@ -48,7 +48,7 @@ class Rig:
         store.run(store.enqueue([NewJob(type="t", policy=policy)]))
         asked_at = self.clock.monotonic()
         [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
-        self.hand.take([job], asked_at=asked_at, heard_at=asked_at)
+        self.hand.take([job], asked_at=asked_at, answered_at=asked_at)
         return job
 
     def beats(self) -> int:

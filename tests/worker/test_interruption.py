@@ -67,50 +67,6 @@ async def test_a_thread_sees_that_its_job_was_cancelled(app: App) -> None:
     assert job.refresh().state is State.CANCELLED
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.4], ids=["asked before its start", "seen by a heartbeat"])
-async def test_a_prefetched_job_that_is_cancelled_never_starts(app: App, wait: float) -> None:
-    """S3-10: claimed ahead of its slot, waiting in the worker's hand."""
-    ran: list[int] = []
-    go_on = asyncio.Event()
-
-    @app.task
-    async def work(x: int) -> None:
-        ran.append(x)
-        if x == 0:
-            await go_on.wait()
-            await asyncio.sleep(wait)
-
-    jobs = work.submit_many(range(4))
-    async with working(app, concurrency=1, prefetch=10, lease_ttl=1):
-        await eventually(lambda: ran)
-        assert {job.refresh().state for job in jobs} == {State.RUNNING}
-        jobs[2].cancel()
-        # What the store said of a waiting job is believed for a quarter of a second.
-        await asyncio.sleep(0.3)
-        go_on.set()
-        await jobs[3].aio.result(LONG)
-    assert ran == [0, 1, 3]
-    assert jobs[2].refresh().state is State.CANCELLED
-    assert app.session.counters.get("lease.lost", reason="cancelled") == 1
-
-
-async def test_prefetched_jobs_are_heartbeated_while_they_wait(app: App) -> None:
-    """S0-79: a lease of 1 s, and a slot that is free after 1.5 s."""
-    starts = []
-
-    @app.task
-    async def work(ctx: Context, x: int) -> None:
-        starts.append((x, ctx.attempt, ctx.lease.version))
-        await asyncio.sleep(1.5 if x == 0 else 0)
-
-    jobs = work.submit_many([0, 1, 2])
-    async with working(app, concurrency=1, prefetch=5, lease_ttl=1):
-        for job in jobs:
-            await job.aio.result(LONG)
-    assert starts == [(0, 1, 1), (1, 1, 1), (2, 1, 1)]
-    assert app.session.counters.get("job.claimed") == 3
-
-
 async def test_a_lost_lease_interrupts_the_handler_and_nothing_is_written(sqlite_app: App) -> None:
     """S0-49, S0-83, S2-9, S2-35: somebody else has the job; we let go of it."""
     started = asyncio.Event()

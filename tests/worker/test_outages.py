@@ -230,34 +230,6 @@ async def test_an_outage_shorter_than_the_lease_interrupts_nobody(
     assert job.refresh().attempt == 1
 
 
-@pytest.mark.parametrize("error", [StoreUnavailableError, RuntimeError])
-async def test_prefetched_jobs_wait_while_the_store_cannot_confirm_them(
-    app: App, store: FlakyStore, error: type[Exception]
-) -> None:
-    """S3-10: a job that may have been cancelled meanwhile is not started on suspicion.
-
-    Whatever the store raises: a worker that gave up would fill no slot again.
-    """
-    store.error = error
-    runs: list[int] = []
-
-    @app.task
-    async def work(x: int) -> int:
-        runs.append(x)
-        if x == 0:
-            await asyncio.sleep(0.4)
-        return x
-
-    jobs = work.submit_many([0, 1])
-    async with working(app, concurrency=1, prefetch=5, lease_ttl=30):
-        await eventually(lambda: runs)
-        store.is_away = lambda name: name == "heartbeat"
-        await eventually(lambda: "heartbeat" in store.refused)
-        assert runs == [0]
-        store.is_away = nothing
-        assert await jobs[1].aio.result(LONG) == 1
-
-
 async def test_a_stop_does_not_wait_forever_for_a_store_that_is_away(
     app: App, store: FlakyStore
 ) -> None:

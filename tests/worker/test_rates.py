@@ -96,10 +96,7 @@ async def test_a_worker_that_is_stopped_while_the_store_is_away_stops() -> None:
     await asyncio.wait_for(running, 30.0)
 
 
-@pytest.mark.parametrize("prefetch", [None, 50])
-async def test_a_worker_with_a_rated_task_claims_nothing_ahead(
-    app: App, prefetch: int | None
-) -> None:
+async def test_a_worker_with_a_rated_task_claims_nothing_ahead(app: App) -> None:
     """A burst that was counted when it was claimed would else run when it no longer counts."""
     started = 0
     go_on = asyncio.Event()
@@ -111,7 +108,7 @@ async def test_a_worker_with_a_rated_task_claims_nothing_ahead(
         await go_on.wait()
 
     rated.submit_many([()] * 20)
-    async with working(app, concurrency=2, prefetch=prefetch):
+    async with working(app, concurrency=2):
         await eventually(lambda: started == 2)
         assert app.jobs.count(state="running") == 2
         go_on.set()
@@ -133,16 +130,15 @@ async def test_a_worker_comes_again_when_the_next_job_can_start() -> None:
         queues=None,
         lease_ttl=30.0,
         concurrency=5,
-        prefetch=0,
     )
     first = await fetcher.claim(5)
     assert first is not None
-    assert len(first.jobs) == 1
+    assert len(first.held) == 1
     clock.advance(9.75)
     second = await fetcher.claim(5)
     assert second is not None
-    assert second.jobs == []
-    assert fetcher.pause_after(second) == 0.25
+    assert second.held == []
+    assert fetcher.pause_after(second.claim) == 0.25
 
 
 def test_a_rate_that_makes_no_sense_is_refused_where_it_is_written(app: App) -> None:

@@ -34,7 +34,7 @@ async def test_handlers_that_never_wait_share_tasks(app: App) -> None:
         return x
 
     jobs = short.submit_many(range(JOBS))
-    await drain(app, concurrency=1, prefetch=JOBS)
+    await drain(app, concurrency=JOBS)
     assert [job.result(0) for job in jobs] == list(range(JOBS))
     assert len(set(map(id, tasks))) < JOBS / 2
 
@@ -49,8 +49,8 @@ async def test_the_loop_gets_its_turn(app: App) -> None:
         time.sleep(1.2 * TURN)
 
     busy.submit_many([()] * 20)
-    await drain(app, concurrency=1, prefetch=20)
-    # The first of a turn passes its task on: it was started before its turn was over.
+    await drain(app, concurrency=20)
+    # The first of a turn passes its task on: it began before its turn was over.
     assert max(Counter(map(id, tasks)).values()) <= 2
 
 
@@ -63,7 +63,7 @@ async def test_a_handler_that_waits_has_a_task_of_its_own(app: App) -> None:
         tasks.append(task_of_mine())
 
     waiting.submit_many([()] * JOBS)
-    await drain(app, concurrency=1, prefetch=JOBS)
+    await drain(app, concurrency=JOBS)
     assert len(set(map(id, tasks))) == JOBS
 
 
@@ -82,7 +82,7 @@ async def test_what_one_handler_does_to_its_task_does_not_reach_the_next(app: Ap
             await asyncio.sleep(0)
 
     jobs = rude.submit_many(range(JOBS))
-    await drain(app, concurrency=1, prefetch=JOBS)
+    await drain(app, concurrency=JOBS)
     assert seen == ["clean"] * JOBS
     assert all(job.result(0) is None for job in jobs)
 

@@ -98,31 +98,6 @@ async def test_a_released_job_runs_again_with_all_its_attempts(app: App) -> None
     assert attempts == [(1, version) for version in range(1, 7)]
 
 
-async def test_jobs_that_wait_in_hand_are_released_at_once(app: App) -> None:
-    """C23: others can run them while this worker still finishes what it has begun."""
-    started, go_on = asyncio.Event(), asyncio.Event()
-
-    @app.task
-    async def work(x: int) -> int:
-        started.set()
-        await go_on.wait()
-        return x
-
-    jobs = work.submit_many(range(5))
-    worker = app.worker(concurrency=1, prefetch=10, grace=LONG)
-    running = asyncio.create_task(worker.aio.run())
-    await started.wait()
-    assert {job.refresh().state for job in jobs} == {State.RUNNING}
-    worker.stop()
-    await eventually(lambda: jobs[4].refresh().state is State.SCHEDULED)
-    assert [job.refresh().state for job in jobs] == [State.RUNNING] + [State.SCHEDULED] * 4
-    assert {job.refresh().attempt for job in jobs[1:]} == {0}
-    go_on.set()
-    await asyncio.wait_for(running, LONG)
-    await drain(app, concurrency=1)
-    assert [job.result(0) for job in jobs] == list(range(5))
-
-
 def test_a_second_stop_does_not_wait(app: App) -> None:
     """A second call stops at once; what runs is released if the store is there."""
     started, release = threading.Event(), threading.Event()

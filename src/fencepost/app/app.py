@@ -324,7 +324,7 @@ class App:
         concurrency: int = CONCURRENCY_DEFAULT,
         lease_ttl: Duration | None = None,
         grace: Duration = GRACE_DEFAULT,
-        prefetch: int | None = None,
+        prefetch: int = 0,
     ) -> Worker:
         """Return a worker for this app's tasks; ``run()`` blocks until it is stopped."""
         from fencepost.worker import Worker

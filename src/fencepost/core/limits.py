@@ -79,10 +79,13 @@ WORKER_SILENCE: Final = 60.0
 LEADER_TTL: Final = 5.0
 FAREWELL: Final = 2.0
 """How long whoever has stopped waits for a store that may hang, to say so."""
-PREFETCH_HORIZON: Final = 0.05
-"""A worker claims at the most this much work ahead of its slots."""
-FRESH_CLAIM: Final = 0.25
-"""A prefetched job not confirmed for this long is confirmed before it starts (S3-10)."""
+START_WITHIN: Final = 0.05
+"""A handler that has not begun so long after the claim was answered does not begin: its job goes
+back, for any worker that can start it. With the time that the claim itself takes, this keeps the
+bound of 100 ms for pauses, cancellations, limits and more urgent jobs (C42)."""
+LATE_CLAIMS_MAX: Final = 3
+"""After so many claims of which nothing could begin in time, the first job of the next one begins
+however late: a worker whose loop is always blocked gets on, if slowly."""
 
 CREATION_DISORDER: Final = 1.0
 """By so much at the most do a store's numbers and its jobs' times of creation differ in order; what
@@ -98,7 +101,6 @@ CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
 LOAD_MAX: Final = CLAIM_MAX
 """Jobs whose dependencies' results are loaded at once; each may have a thousand of them."""
-PREFETCH_MAX: Final = 1_000
 UNSETTLED_MAX: Final = 1_000
 """Jobs that have ended but are not yet recorded; a worker with more of them claims none."""
 RECOVER_BATCH: Final = 200

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.clock import Clock
 from fencepost.core.failure import classify
-from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.limits import INTERRUPT_GRACE
 from fencepost.core.outcome import Outcome, Released, Succeeded
 from fencepost.core.payload import encode_result
@@ -24,6 +24,7 @@ from fencepost.store.protocol import Store
 from fencepost.worker.attempt import Attempt, OnEnd, Stop
 from fencepost.worker.children import Children
 from fencepost.worker.context import CancelReason, Context
+from fencepost.worker.hand import Held
 from fencepost.worker.stepping import rest_of
 from fencepost.worker.threads import Threads
 
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from fencepost.observe.tracing import Tracing
 
 TURN = 0.005
-"""Seconds for which handlers run in each other's tasks before the loop gets its turn: what it has
-to do meanwhile, such as to hand out what a claim has brought, waits for so long."""
+"""Seconds for which short handlers run one after the other before the loop gets its turn."""
 ARM_AFTER = 0.05
 """Attempts shorter than this get no timer of their own."""
 ARMED_AT_ONCE = 2 * ARM_AFTER
@@ -49,6 +49,8 @@ class Executor:
         *,
         counters: Counters,
         tracing: Tracing | None = None,
+        on_begin: Callable[[Attempt], None],
+        on_late: Callable[[Held], None],
         on_end: OnEnd,
         on_return: Callable[[], None],
     ) -> None:
@@ -58,18 +60,18 @@ class Executor:
         self._tasks = tasks
         self._counters = counters
         self._tracing = tracing
+        self._on_begin = on_begin
+        self._on_late = on_late
         self._on_end = on_end
         self._on_return = on_return
         self._threads = Threads()
         self._children = Children(store.url, counters, store.keys)
-        # Attempts are started from within others that have just ended; none inherits of another.
+        # Attempts are begun from within others that have just ended; none inherits of another.
         self._context = contextvars.copy_context()
-        self._turn_ends_at: float | None = None
-        """Until when tasks are passed on in this turn of the loop, which began with the first."""
-        self._passing: asyncio.Task[Any] | None = None
-        """The task of a handler that has just ended, for the next one to run in."""
-        self._taken: Attempt | None = None
-        """The attempt that will."""
+        self._line: deque[Held] = deque()
+        """Jobs whose coroutines have not begun, in their order."""
+        self._has_relay = False
+        """Whether a task is about to take from the line, or is taking from it."""
         self._unarmed: list[Attempt] = []
         self._leaked: set[Attempt] = set()
         stops: dict[Isolation, Stop] = {
@@ -79,16 +81,38 @@ class Executor:
         }
         self._stops = {type_: stops[task.isolation] for type_, task in tasks.items()}
 
-    def start(self, job: ClaimedJob, dependencies: Sequence[Dependency] = ()) -> Attempt:
-        """Start the attempt for which *job* was claimed; *dependencies* are for its handler."""
+    def start(self, jobs: Iterable[Held]) -> None:
+        """Start the attempts for which *jobs* were claimed; a slot is free for each."""
+        for held in jobs:
+            if self._tasks[held.job.type].isolation is Isolation.LOOP:
+                self._line.append(held)
+            elif (attempt := self._begin(held)) is not None:
+                self._call(attempt)
+        self._relay()
+
+    def take_back(self) -> list[Held]:
+        """Begin no more of what was started; return the jobs whose handlers have not begun."""
+        left = list(self._line)
+        self._line.clear()
+        return left
+
+    def _begin(self, held: Held) -> Attempt | None:
+        """Make the attempt, whose handler is called next; None if it may not begin any more."""
         started_at = self._clock.monotonic()
+        if held.is_dropped:
+            self._on_return()
+            return None
+        if started_at > held.start_by:
+            self._on_late(held)
+            return None
+        job = held.job
         task = self._tasks[job.type]
         if self._tracing is not None:
             task = self._tracing.around(task, job)
-        attempt = Attempt(
+        attempt = held.attempt = Attempt(
             task,
             job,
-            Context(job, self._store, started_at, dependencies, self._tasks),
+            Context(job, self._store, started_at, held.dependencies or (), self._tasks),
             started_at,
             self._on_end,
             self._stops[job.type],
@@ -97,38 +121,34 @@ class Executor:
             self._unarmed.append(attempt)
         else:
             self._arm(attempt, self._loop)
-        attempt.future = self._call(attempt, self._loop)
+        self._on_begin(attempt)
         return attempt
 
     def close(self) -> None:
         self._threads.close()
         self._children.close()
 
-    def _call(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any]
-        isolation = attempt.task.isolation
-        if isolation is Isolation.LOOP:
-            if self._passing is not None:
-                passing, self._passing = self._passing, None
-                self._taken = attempt
-                return passing
-            # Says itself how it ended: a callback would cost as much as a short handler does.
-            coroutine = self._run_coroutine(attempt)
-            return loop.create_task(coroutine, context=self._context.copy())
-        if isolation is Isolation.THREAD:
-            future = self._threads.call(partial(_call_sync, attempt))
+    def _call(self, attempt: Attempt) -> None:
+        """Call a handler outside of the loop."""
+        if attempt.task.isolation is Isolation.THREAD:
+            attempt.future = self._threads.call(partial(_call_sync, attempt))
         else:
-            future = loop.create_task(self._run_child(attempt))
-        future.add_done_callback(partial(self._returned, attempt))
-        return future
+            attempt.future = self._loop.create_task(self._run_child(attempt))
+        attempt.future.add_done_callback(partial(self._returned, attempt))
 
     async def _run_child(self, attempt: Attempt) -> Outcome:
         if self._tracing is None:
             return await self._children.run(attempt)
         return await self._tracing.watch(attempt.job, partial(self._children.run, attempt))
 
-    async def _run_coroutine(self, attempt: Attempt) -> None:
-        """Run an attempt and, in the same task, those that take its slot afterwards.
+    def _relay(self) -> None:
+        """See that a task takes from the line."""
+        if self._line and not self._has_relay:
+            self._has_relay = True
+            self._loop.create_task(self._run_line(), context=self._context.copy())
+
+    async def _run_line(self) -> None:
+        """Run attempts of the line one after the other; once one waits, another task goes on.
 
         A task costs more than a short handler does. It is passed on only if nobody can tell: the
         handler never waited, set no context variable, and the task was not cancelled.
@@ -136,46 +156,52 @@ class Executor:
         task = asyncio.current_task()
         assert task is not None
         context = contextvars.copy_context()
-        if self._turn_ends_at is None:
-            self._turn_ends_at = self._clock.monotonic() + TURN
-            self._loop.call_soon(self._end_turn)
-        while True:
-            may_pass_on = self._turn_ends_at is None or attempt.started_at < self._turn_ends_at
-            try:
-                args, kwargs = _arguments(attempt)
-                called = attempt.task.function(*args, **kwargs)
-                if type(called) is not CoroutineType:  # some other awaitable
-                    may_pass_on = False
-                    result = await called
-                else:
+        turn_ends_at = self._clock.monotonic() + TURN
+        has_waited = False
+        try:
+            while self._line:
+                attempt = self._begin(self._line.popleft())
+                if attempt is None:
+                    continue
+                attempt.future = task
+                try:
+                    args, kwargs = _arguments(attempt)
+                    called = attempt.task.function(*args, **kwargs)
+                    is_plain = type(called) is CoroutineType  # else it is some other awaitable
                     try:
-                        waits_for = called.send(None)
+                        waits_for = called.send(None) if is_plain else None
                     except StopIteration as stop:
                         result = stop.value
                     else:
-                        may_pass_on = False
-                        result = await rest_of(called, waits_for)
-                outcome: Outcome = Succeeded(encode_result(result))
-            except asyncio.CancelledError:
-                if attempt.context.cancel_reason is not None:
-                    raise
-                outcome = classify(RuntimeError("the handler was cancelled, and not by its worker"))
-            except (SystemExit, KeyboardInterrupt) as error:
-                # A task that ends with one of these takes the event loop with it, and the worker.
-                outcome = classify(RuntimeError(f"the handler raised {error!r}"))
-            except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
-                outcome = _outcome_of_error(attempt, error)
-            if may_pass_on and not task.cancelling() and contextvars.copy_context() == context:
-                self._passing = task
-            is_interrupted = attempt.context.cancel_reason is not None
-            self._finish(attempt, _in_time(attempt, outcome) if is_interrupted else outcome)
-            self._passing = None
-            if self._taken is None:
-                return
-            attempt, self._taken = self._taken, None
+                        has_waited = True
+                        self._pass_on()
+                        result = await (rest_of(called, waits_for) if is_plain else called)
+                    outcome: Outcome = Succeeded(encode_result(result))
+                except asyncio.CancelledError:
+                    if attempt.context.cancel_reason is not None:
+                        raise
+                    outcome = classify(
+                        RuntimeError("the handler was cancelled, and not by its worker")
+                    )
+                except (SystemExit, KeyboardInterrupt) as error:
+                    # A task that ends with one of these takes the event loop, and the worker.
+                    outcome = classify(RuntimeError(f"the handler raised {error!r}"))
+                except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
+                    outcome = _outcome_of_error(attempt, error)
+                is_interrupted = attempt.context.cancel_reason is not None
+                # Told here: a callback would cost as much as a short handler does.
+                self._finish(attempt, _in_time(attempt, outcome) if is_interrupted else outcome)
+                is_changed = task.cancelling() or contextvars.copy_context() != context
+                if has_waited or is_changed or attempt.started_at >= turn_ends_at:
+                    return
+        finally:
+            if not has_waited:
+                self._pass_on()
 
-    def _end_turn(self) -> None:
-        self._turn_ends_at = None
+    def _pass_on(self) -> None:
+        """Leave the rest of the line to another task, in the loop's next turn."""
+        self._has_relay = False
+        self._relay()
 
     # Timing out.
 

@@ -1,18 +1,20 @@
-"""Asks for jobs: as many as there are free slots, and a little ahead when jobs are short."""
+"""Asks for jobs: as many as there are free slots, and never one more.
+
+A claim is a start (C41): the store counts it, shows the job as running, and holds it against limits
+and rates. So a worker that claimed a job for which it has no slot would make all of that untrue.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from fencepost.core.limits import (
-    CLAIM_MAX,
-    POLL_INTERVAL,
-    PREFETCH_HORIZON,
-    PREFETCH_MAX,
-    UNSETTLED_MAX,
-)
+from msgspec.structs import replace
+
+from fencepost.core.limits import CLAIM_MAX, POLL_INTERVAL, UNSETTLED_MAX
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
+from fencepost.store.plan import Operation, Plan
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest
@@ -23,8 +25,12 @@ from fencepost.worker.shielding import shielded
 
 OnLost = Callable[[Held, CancelReason], None]
 
-SMOOTHING = 0.05
-"""The weight of the newest attempt in the running mean of durations."""
+
+class Fetched(NamedTuple):
+    """What a claim has brought, and its jobs in hand."""
+
+    claim: Claim
+    held: list[Held]
 
 
 class Fetcher:
@@ -41,7 +47,6 @@ class Fetcher:
         queues: Mapping[str, int] | None,
         lease_ttl: float,
         concurrency: int,
-        prefetch: int | None,
         may_block: bool = False,
         on_lost: OnLost = lambda _, __: None,
     ) -> None:
@@ -53,56 +58,27 @@ class Fetcher:
         self._queues = None if queues is None else dict(queues)
         self._lease_ttl = lease_ttl
         self._concurrency = concurrency
-        self._fixed_prefetch = prefetch
         self._may_block = may_block
         self._on_lost = on_lost
-        self._mean_duration: float | None = None
         self._turn = 0
-        self._low_mark = 0
+        self._answered_at = 0.0
         self.is_held_up = False
         """Whether settlements have to be written before more is claimed."""
 
-    def note_duration(self, seconds: float) -> None:
-        """Learn how long attempts take, which decides how far to claim ahead."""
-        if self._mean_duration is None:
-            self._mean_duration = seconds
-        else:
-            self._mean_duration += SMOOTHING * (seconds - self._mean_duration)
-
-    @property
-    def prefetch(self) -> int:
-        """How many jobs to hold beyond those running: what the slots do within the horizon."""
-        if self._fixed_prefetch is not None:
-            return self._fixed_prefetch
-        mean = self._mean_duration
-        if mean is None or mean >= PREFETCH_HORIZON:
-            return 0
-        return min(int(self._concurrency * PREFETCH_HORIZON / max(mean, 1e-6)), PREFETCH_MAX)
-
-    @property
-    def is_low(self) -> bool:
-        """True when so few jobs wait that ``wanted`` is worth asking; asked after every job."""
-        return len(self._hand.waiting) <= self._low_mark
-
     def wanted(self, occupied: int) -> int:
-        """Return how many jobs to claim now; 0 while it is not yet worth a round trip."""
-        prefetch = self.prefetch
-        waiting = len(self._hand.waiting)
-        free = self._concurrency - occupied - waiting
-        self._low_mark = prefetch // 2
+        """Return how many jobs to claim now, while *occupied* slots are taken."""
         # Jobs that have ended but are not recorded would all run again if this process died.
-        self.is_held_up = len(self._hand) - waiting - occupied > UNSETTLED_MAX
+        self.is_held_up = len(self._hand) - occupied > UNSETTLED_MAX
         if self.is_held_up:
             return 0
-        if free <= 0 and waiting > self._low_mark:
-            return 0
-        return min(max(free + prefetch, 0), CLAIM_MAX)
+        return min(max(self._concurrency - occupied, 0), CLAIM_MAX)
 
-    async def claim(self, limit: int) -> Claim | None:
+    async def claim(self, limit: int) -> Fetched | None:
         """Claim up to *limit* jobs into the hand; None when the store is away (waits a while).
 
-        With an empty hand, on a loop of our own, there is nothing that a blocked loop could hold
-        up: the claim is made in this thread, which spares an idle worker's job two hops.
+        With every slot free, on a loop of our own, there is no handler that a blocked loop could
+        hold up: the claim is made in this thread, which spares two hops between threads. Short jobs
+        are drained half as fast again by that.
         """
         request = ClaimRequest(
             worker=self._worker,
@@ -113,23 +89,34 @@ class Fetcher:
             lease_ttl=self._lease_ttl,
         )
         asked_at = self._store.clock.monotonic()
+        operation = self._timed(self._store.claim(request))
         try:
-            if self._may_block and not self._hand:
-                claim = self._store.run(self._store.claim(request))
+            if self._may_block and limit == self._concurrency:
+                claim = self._store.run(operation)
             else:
                 # Shielded: leased jobs must reach the hand, also when we are being stopped.
-                claim = await shielded(self._store.run_async(self._store.claim(request)))
+                claim = await shielded(self._store.run_async(operation))
         except StoreError as error:
             await self._store.clock.sleep_async(self._patience.failed(error))
             return None
         self._patience.succeeded()
         self._turn += len(claim.jobs)
-        heard_at = self._store.clock.monotonic()
-        # Whoever was stopped for longer than a lease may be given its own job anew. No heartbeat
-        # would tell the old attempt, which is out of hand: it has to stop, so it is told here.
-        for held in self._hand.take(claim.jobs, asked_at=asked_at, heard_at=heard_at):
+        taken, lost = self._hand.take(claim.jobs, asked_at=asked_at, answered_at=self._answered_at)
+        # A worker that was stopped for longer than a lease may be given its own job anew. No
+        # heartbeat tells the old attempt, which is out of hand: it is told to stop here.
+        for held in lost:
             self._on_lost(held, "lease_lost")
-        return claim
+        return Fetched(claim, taken)
+
+    def _timed(self, operation: Operation[Claim]) -> Operation[Claim]:
+        """Note when the store answers: the loop may be blocked for long before it sees that."""
+
+        def start() -> Plan[Claim]:
+            claim = yield from operation.start()
+            self._answered_at = self._store.clock.monotonic()
+            return claim
+
+        return replace(operation, start=start)
 
     def pause_after(self, claim: Claim) -> float:
         """Return how long to wait for news after a claim that brought too little."""

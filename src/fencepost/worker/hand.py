@@ -1,4 +1,4 @@
-"""The jobs in a worker's hands: claimed and waiting, running, or being settled.
+"""The jobs in a worker's hands: about to start, running, or being settled.
 
 All of them are heartbeated until the store has confirmed their settlement. The event loop and the
 heartbeat thread share this; everything that both touch is under its mutex.
@@ -7,12 +7,12 @@ heartbeat thread share this; everything that both touch is under its mutex.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fencepost.core.job import ClaimedJob, Dependency
+from fencepost.core.limits import START_WITHIN
 from fencepost.core.outcome import Settlement
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ class Held:
     job: ClaimedJob
     confirmed_at: float
     """On the monotonic clock: the lease is good for ``lease_ttl`` from then."""
-    heard_at: float
-    """On the monotonic clock: when the store last said so; a job that has waited is asked after."""
+    start_by: float
+    """On the monotonic clock: if its handler has not begun by then, the job is given back."""
     attempt: Attempt | None = None
     dependencies: Sequence[Dependency] | None = None
     """What the job waited for, with the results, once they are loaded; most jobs need none."""
     is_dropped: bool = False
-    """Whether it has been let go of: what waits to be started must not be then."""
+    """Whether it has been let go of: its handler must not begin then."""
 
 
 class Hand:
@@ -41,15 +41,16 @@ class Hand:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._held: dict[str, Held] = {}
-        self.waiting: deque[Held] = deque()
-        """Claimed, not yet started; touched by the event loop only."""
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, jobs: Sequence[ClaimedJob], *, asked_at: float, heard_at: float) -> list[Held]:
-        """Hold freshly claimed jobs; return what was held of them under leases that are over."""
-        fresh = [Held(job, asked_at, heard_at) for job in jobs]
+    def take(
+        self, jobs: Sequence[ClaimedJob], *, asked_at: float, answered_at: float
+    ) -> tuple[list[Held], list[Held]]:
+        """Hold freshly claimed jobs; return them, and what was held of them under older leases."""
+        start_by = answered_at + START_WITHIN
+        fresh = [Held(job, asked_at, start_by) for job in jobs]
         lost: list[Held] = []
         with self._mutex:
             for held in fresh:
@@ -57,8 +58,7 @@ class Hand:
                     lost.append(self._held[held.job.id])  # lost to ourselves
                     lost[-1].is_dropped = True
                 self._held[held.job.id] = held
-        self.waiting.extend(fresh)
-        return lost
+        return fresh, lost
 
     def drop(self, job_id: str, token: str) -> Held | None:
         """Let go of a job, if it is still held under this very lease."""

@@ -7,6 +7,7 @@ ahead. While the store is away the jobs stay in hand, heartbeated, and it is tri
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fencepost.core.job import ClaimedJob, Dependency
@@ -19,23 +20,55 @@ from fencepost.store.protocol import Store
 from fencepost.worker.hand import Held
 from fencepost.worker.patience import Patience
 
+OnLoaded = Callable[[Sequence[Held]], None]
 OnRefused = Callable[[Held, Exception], None]
 
 
 class Loader:
-    """Fills in the dependencies of held jobs."""
+    """Fills in the dependencies of held jobs, then has them started."""
 
     def __init__(
         self,
         store: Store,
         tasks: Mapping[str, Task],
         counters: Counters,
+        *,
+        on_loaded: OnLoaded,
         on_refused: OnRefused,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._patience = Patience("load", counters, store.clock.rng)
+        self._on_loaded = on_loaded
         self._on_refused = on_refused
+        self._waiting: list[Held] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, owed: Sequence[Held]) -> None:
+        """Have jobs started once what they have waited for is loaded."""
+        self._waiting.extend(owed)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._load_all())
+            self._task.add_done_callback(self._done)
+
+    def take_back(self) -> list[Held]:
+        """Load no more; return the jobs that still wait for it."""
+        left, self._waiting = self._waiting, []
+        if self._task is not None:
+            self._task.cancel()
+        return left
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.result()  # a bug of ours is not to pass in silence
+
+    async def _load_all(self) -> None:
+        while self._waiting:
+            await self._load_some(self._waiting)
+            ready = [held for held in self._waiting if held.is_dropped or not self.owes(held)]
+            self._waiting = [held for held in self._waiting if held not in ready]
+            self._on_loaded(ready)
 
     def owes(self, held: Held) -> bool:
         """Tell whether a job must not start before its dependencies are loaded."""
@@ -44,7 +77,7 @@ class Loader:
     def _reads(self, job: ClaimedJob) -> bool:
         return self._tasks[job.type].signature.context_name is not None
 
-    async def load(self, waiting: Iterable[Held]) -> bool:
+    async def _load_some(self, waiting: Iterable[Held]) -> bool:
         """Load what is owed to *waiting* jobs; False, after a while, if the store was away."""
         owed = self._owed(waiting)
         try:
@@ -54,12 +87,17 @@ class Loader:
             return False
         except Exception as error:  # noqa: BLE001 - one that cannot be read must not hold up all
             if len(owed) == 1:
-                self._on_refused(owed[0], error)
+                self._refuse(owed[0], error)
                 return True
             for held in owed:
-                if not await self.load([held]):
+                if not await self._load_some([held]):
                     return False
         return True
+
+    def _refuse(self, held: Held, error: Exception) -> None:
+        if held in self._waiting:  # else it was given back meanwhile
+            self._waiting.remove(held)
+            self._on_refused(held, error)
 
     def load_here(self, waiting: Iterable[Held]) -> None:
         """Do so in this thread, if that is possible at once; whatever goes wrong is left over."""

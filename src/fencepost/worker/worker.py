@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
 import threading
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,11 +21,10 @@ from fencepost.core.limits import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
     FAREWELL,
-    FRESH_CLAIM,
     GRACE_DEFAULT,
     INTERRUPT_GRACE,
+    LATE_CLAIMS_MAX,
     POLL_INTERVAL,
-    PREFETCH_MAX,
     RECOVER_BATCH,
     WORKER_LEASE_TTL_DEFAULT,
 )
@@ -40,7 +40,7 @@ from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log, logger
 from fencepost.store.protocol import Store, Topic
-from fencepost.store.requests import Beat, WorkerInfo
+from fencepost.store.requests import WorkerInfo
 from fencepost.worker.attempt import Attempt
 from fencepost.worker.concluder import Concluder
 from fencepost.worker.context import CancelReason
@@ -79,12 +79,11 @@ class Worker:
         concurrency: int = CONCURRENCY_DEFAULT,
         lease_ttl: Duration | None = None,
         grace: Duration = GRACE_DEFAULT,
-        prefetch: int | None = None,
+        prefetch: int = 0,
         id: str | None = None,
     ) -> None:
         _check_count("concurrency", concurrency, 1, CONCURRENCY_MAX)
-        if prefetch is not None:
-            _check_count("prefetch", prefetch, 0, PREFETCH_MAX)
+        _check_prefetch(prefetch)
         self._store = store
         self._clock = store.clock
         self._tasks = tasks
@@ -96,7 +95,6 @@ class Worker:
         self._concurrency = concurrency
         self._lease_ttl = parse_lease_ttl(lease_ttl) or WORKER_LEASE_TTL_DEFAULT
         self._grace = parse_duration(grace, name="grace")
-        self._prefetch = prefetch
         self.id = id or f"{socket.gethostname()}-{os.getpid()}-{store.clock.new_id().hex()[:8]}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_requests = 0
@@ -172,7 +170,7 @@ class Worker:
         self._running: dict[str, Attempt] = {}
         self._occupied = 0
         self._ran: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-        self._confirming: asyncio.Task[None] | None = None
+        self._late_claims = 0
         self._hand = Hand()
         self._settler = Settler(
             self._store,
@@ -196,6 +194,8 @@ class Worker:
             self._tasks,
             counters=self.counters,
             tracing=self._tracing,
+            on_begin=self._attempt_began,
+            on_late=self._came_late,
             on_end=self._attempt_ended,
             on_return=self._attempt_returned,
         )
@@ -208,12 +208,16 @@ class Worker:
             queues=self._queues,
             lease_ttl=self._lease_ttl,
             concurrency=self._concurrency,
-            # A start is counted when it is claimed: what waited in our hand would start later.
-            prefetch=0 if self._has_rates else self._prefetch,
             may_block=owns_loop,
             on_lost=self._lost,
         )
-        self._loader = Loader(self._store, self._tasks, self.counters, self._refused)
+        self._loader = Loader(
+            self._store,
+            self._tasks,
+            self.counters,
+            on_loaded=self._executor.start,
+            on_refused=self._refused,
+        )
         self._maintenance = Maintenance(
             self._store, worker=self.id, retention=self._retention, counters=self.counters
         )
@@ -222,10 +226,6 @@ class Worker:
             from fencepost.maintenance import Ticker
 
             self._ticker = Ticker(self._store, self._crons, self.counters)
-
-    @property
-    def _has_rates(self) -> bool:
-        return any(task.rate is not None for task in self._tasks.values())
 
     def _cron_services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         return [] if self._ticker is None else [("crons", self._ticker.start())]
@@ -239,6 +239,8 @@ class Worker:
 
     def _heed_stop(self) -> None:
         self._is_stopping = self.counters.pulse.is_stopping = True
+        # At once: others can run them while this worker still finishes what it has begun.
+        self._give_back([*self._loader.take_back(), *self._executor.take_back()])
         self._wake.set()
         self._quiet.set()
 
@@ -275,23 +277,27 @@ class Worker:
         """Claim and start until told to stop."""
         while not self._is_stopping:
             self._wake.clear()
-            self._fill_slots()
             limit = self._fetcher.wanted(self._occupied)
             if limit <= 0:
                 await self._wake.wait()
                 continue
             # What is settled while we ask may let others go, of which the answer does not know.
             had_nothing = not self._hand
-            claim = await self._fetcher.claim(limit)
-            if claim is None:
+            fetched = await self._fetcher.claim(limit)
+            if fetched is None:
                 continue
+            claim, taken = fetched
             for lease_ttl in {job.lease_ttl for job in claim.jobs}:
                 self._heartbeater.expect(lease_ttl)
             self._is_verbose = logger.isEnabledFor(logging.DEBUG)
-            self._fill_slots()
-            if not claim.jobs:
-                if had_nothing and self._is_done():
-                    return
+            if taken:
+                self._start(taken)
+                # Short handlers end in this turn of the loop, and all their slots are filled at
+                # once: a claim costs nearly the same for one job as for twenty.
+                await self._clock.sleep_async(0)
+            elif had_nothing and self._is_done():
+                return
+            else:
                 await self._rest(self._fetcher.pause_after(claim))
 
     def _is_done(self) -> bool:
@@ -303,76 +309,40 @@ class Worker:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
-    def _fill_slots(self) -> None:
-        """Start waiting jobs in free slots."""
-        waiting = self._hand.waiting
-        while waiting and self._occupied < self._concurrency and self._confirming is None:
-            if self._is_stopping:
-                return  # what a claim brought meanwhile is given back
-            held = waiting[0]
-            # One that the heartbeat lost goes first: it would be asked after again and again.
-            if not held.is_dropped:
-                if held.heard_at < self._clock.monotonic() - FRESH_CLAIM:
-                    self._confirming = asyncio.create_task(self._confirm_waiting())
-                    return
-                if held.job.has_dependencies and not self._is_loaded(held):
-                    self._confirming = asyncio.create_task(self._load_waiting())
-                    return
-                waiting.popleft()
-                self._start(held)
-            else:
-                waiting.popleft()
+    def _start(self, taken: list[Held]) -> None:
+        """Start what a claim has brought; there is a free slot for each."""
+        self._occupied += len(taken)
+        if self._is_stopping:
+            self._give_back(taken)
+            return
+        self._late_claims += 1
+        if self._late_claims > LATE_CLAIMS_MAX:
+            taken[0].start_by = math.inf
+        owed = [held for held in taken if self._loader.owes(held)]
+        if owed:
+            self._load(owed)
+        self._executor.start([held for held in taken if not self._loader.owes(held)])
 
-    async def _confirm_waiting(self) -> None:
-        """Ask the store whether jobs that have waited are still ours (S3-10), then go on."""
-        batch = [held for held in self._hand.waiting if not held.is_dropped]
-        sent_at = self._clock.monotonic()
-        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]
-        try:
-            replies = await self._store.run_async(self._store.heartbeat(beats))
-        except Exception:  # noqa: BLE001 - whatever it is, or no slot would ever be filled again
-            await self._clock.sleep_async(FRESH_CLAIM)
-        else:
-            self._heartbeater.apply(batch, replies, sent_at)
-            heard_at = self._clock.monotonic()
-            for held in batch:
-                held.heard_at = heard_at
-        self._confirming = None
-        self._wake.set()
-        self._fill_slots()
-
-    def _is_loaded(self, held: Held) -> bool:
-        """Tell whether a job has what its handler may ask for; see to it if that holds up nobody.
-
-        As for a claim: with nothing else in hand, on a loop of our own, this spares two hops.
-        """
-        waiting = self._hand.waiting
-        if self._loader.owes(held) and self._owns_loop and len(self._hand) == len(waiting):
-            self._loader.load_here(waiting)
-        return not self._loader.owes(held)
-
-    async def _load_waiting(self) -> None:
-        """Load what waiting jobs have waited for, then go on."""
-        try:
-            await self._loader.load(list(self._hand.waiting))
-        finally:
-            self._confirming = None
-        self._wake.set()
-        self._fill_slots()
+    def _load(self, owed: Sequence[Held]) -> None:
+        """Load what jobs have waited for; in this thread if that holds up nobody, as a claim is."""
+        for held in owed:
+            held.start_by = math.inf  # its attempt begins with this
+        if self._owns_loop and not self._running:
+            self._loader.load_here(owed)
+        late = [held for held in owed if self._loader.owes(held)]
+        if late:
+            self._loader.add(late)
 
     def _refused(self, held: Held, error: Exception) -> None:
         """What a job waited for cannot be loaded: its attempt has failed before its start."""
-        if held not in self._hand.waiting:
-            return  # given back meanwhile
-        self._hand.waiting.remove(held)
         decision = decide(held.job, classify(error), self._clock.rng)
         self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+        self._attempt_returned()
 
-    def _start(self, held: Held) -> None:
-        job = held.job
-        self._occupied += 1
-        attempt = self._executor.start(job, held.dependencies or ())
-        held.attempt = attempt
+    def _attempt_began(self, attempt: Attempt) -> None:
+        """An attempt's handler is about to be called."""
+        job = attempt.job
+        self._late_claims = 0
         self._running[job.lease.token] = attempt
         if self._is_verbose:
             log(
@@ -384,6 +354,19 @@ class Worker:
                 correlation_id=job.correlation_id,
             )
 
+    def _came_late(self, held: Held) -> None:
+        """A handler could not begin in time, because another has blocked the loop."""
+        self.counters.add(names.ATTEMPT_LATE)
+        self._give_back([held])
+
+    def _give_back(self, jobs: Iterable[Held]) -> None:
+        """Have jobs released that have not begun: uncounted, in their old place in line."""
+        for held in jobs:
+            if not held.is_dropped:
+                decision = decide(held.job, Released(), self._clock.rng)
+                self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+            self._attempt_returned()
+
     # Ending.
 
     def _attempt_ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
@@ -393,7 +376,6 @@ class Worker:
         if self._is_stopping:
             self._quiet.set()  # a handler that never comes back is not waited for
         seconds = self._clock.monotonic() - attempt.started_at
-        self._fetcher.note_duration(seconds)
         self._ran[job.type, job.queue].append(seconds)
         if outcome is None:
             self._note_runs()  # nothing will be written that would have it noted
@@ -421,11 +403,7 @@ class Worker:
         self._occupied -= 1
         if not self._running:
             self._quiet.set()
-        if self._hand.waiting:
-            self._fill_slots()
-        # Waking for every job would cost more than most no-op jobs do.
-        if self._fetcher.is_low:
-            self._wake.set()
+        self._wake.set()
 
     def _settlements_written(self, settlements: Sequence[Settlement]) -> None:
         """Look again if a claim waited for this, if a job will come back, or if all is done."""
@@ -462,13 +440,8 @@ class Worker:
     # Stopping.
 
     async def _drain(self) -> None:
-        """Give back what has not started, let the rest finish within grace, then release it."""
+        """Let what has begun finish within grace, then release it."""
         log(names.WORKER_STOPPING, worker=self.id, running=len(self._running))
-        for held in self._hand.waiting:
-            if not held.is_dropped:
-                decision = decide(held.job, Released(), self._clock.rng)
-                self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
-        self._hand.waiting.clear()
         await self._until_quiet(self._grace)
         for attempt in list(self._running.values()):
             attempt.interrupt("shutdown")
@@ -526,6 +499,15 @@ class AsyncWorker:
     async def run(self, until_idle: bool = False) -> None:
         """Run jobs on this event loop until stopped or until nothing is claimable."""
         await self._worker.run_async(until_idle)
+
+
+def _check_prefetch(value: object) -> None:
+    """Refuse to hold jobs that cannot start: they would be counted and shown as running (C41)."""
+    if value not in (0, None):
+        raise ConfigurationError(
+            f"prefetch can only be 0, got {shown(value)}: a worker claims a job only when it has a "
+            "free slot for it; raise concurrency instead"
+        )
 
 
 def _check_count(name: str, value: object, minimum: int, maximum: int) -> None:
