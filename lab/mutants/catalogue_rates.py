@@ -109,12 +109,6 @@ WORKERS = (
               "            patience.failed(error)\n            return\n"),
         "tests/worker/test_rates.py",
     ),
-    _mutant(
-        Place.WORKER, "rate-is-prefetched", "rated jobs are claimed, and counted, ahead",
-        Patch(f"{WORKER}.worker", "prefetch=0 if self._has_rates else self._prefetch",
-              "prefetch=self._prefetch"),
-        "tests/worker/test_rates.py",
-    ),
 )  # fmt: skip
 
 MUTANTS = (*STORES, *WORKERS)

@@ -23,8 +23,8 @@ from fencepost.store.replies import Claim, LeaseLost
 from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
 from lab.nth.completing import completed_in_a_transaction
 from lab.nth.flowing import flowed
+from lab.nth.lateness import begun_late
 from lab.nth.sending import sent
-from lab.nth.waiting import claimed_ahead
 from lab.nth.world import LEASE_TTL, World
 
 Play = Callable[[World], Awaitable[None]]
@@ -217,7 +217,7 @@ async def shared(world: World) -> None:
         lambda: world.app.aio.submit_many(batch)
     )
     world.require(len({job.id for job in handles}) == 8, "a batch stored some jobs twice")
-    await world.finish({"concurrency": 2}, {"concurrency": 2, "prefetch": 2})
+    await world.finish({"concurrency": 2}, {"concurrency": 2})
     for job in handles:
         world.expect(job.id, State.COMPLETED)
 
@@ -379,7 +379,7 @@ SCENARIOS = (
     Scenario("crashed", crashed),
     Scenario("limited", limited),
     Scenario("outlived", outlived),
-    Scenario("claimed_ahead", claimed_ahead),
+    Scenario("begun_late", begun_late),
     Scenario("flowed", flowed),
     Scenario("completed_in", completed_in_a_transaction, is_for_postgres_only=True),
 )

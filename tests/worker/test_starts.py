@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from fencepost.errors import ConfigurationError
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
+from fencepost.store.requests import ClaimRequest
+from fencepost.worker.executor import Executor
+from fencepost.worker.hand import Hand
 
 T = TypeVar("T")
 
@@ -148,6 +152,35 @@ def test_a_worker_that_stops_gives_back_what_has_not_begun(app: App, blocking: B
     left = [job.refresh() for job in blocking.jobs[1:]]
     assert {job.state for job in left} <= {State.SCHEDULED, State.COMPLETED}
     assert all(job.attempt == (job.state is State.COMPLETED) for job in left)
+
+
+async def test_a_job_that_was_lost_before_it_began_does_not_begin(app: App) -> None:
+    """S3-10: a heartbeat told that it was cancelled, while another handler had the loop."""
+    begun: list[str] = []
+    returned: list[None] = []
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        begun.append(ctx.job_id)
+
+    work.submit_many([()] * 2)
+    claim = app.store.run(app.store.claim(ClaimRequest(worker="w", limit=2)))
+    hand = Hand()
+    taken, _ = hand.take(claim.jobs, asked_at=0.0, answered_at=math.inf)
+    hand.drop(claim.jobs[0].id, claim.jobs[0].lease.token)
+    executor = Executor(
+        app.store,
+        app.session.tasks,
+        counters=app.session.counters,
+        on_begin=lambda _: None,
+        on_late=lambda _: None,
+        on_end=lambda _, __: None,
+        on_return=lambda: returned.append(None),
+    )
+    executor.start(taken)
+    await eventually(lambda: len(returned) == 2)
+    assert begun == [claim.jobs[1].id]
+    executor.close()
 
 
 class LateStore(FlakyStore):
