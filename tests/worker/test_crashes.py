@@ -14,7 +14,7 @@ from tests.servers.fixtures import postgres_sources
 from tests.worker.crew import LEASE_TTL, Crew, is_running
 from tests.worker.support import LONG, eventually_sync
 
-from fencepost import JobHandle, State
+from fencepost import JobHandle, Retry, State
 from fencepost.core.job import AttemptOutcome, Category
 
 
@@ -47,6 +47,36 @@ def test_the_job_of_a_killed_worker_is_finished_within_ttl_and_a_second(crew: Cr
     lost = job.attempts()[0].failure
     assert lost is not None
     assert (lost.category, lost.code) == (Category.SYSTEM, "lease_expired")
+
+
+def test_jobs_that_a_killed_worker_had_not_started_stand_as_if_it_had_never_been(
+    crew: Crew,
+) -> None:
+    """C8, C41: with one attempt each, only those that had started are dead letters."""
+    victim = crew.start_worker()
+    for short in [crew.submit("work", seconds=0.0) for _ in range(60)]:
+        short.result(LONG)
+    once = crew.tasks["stay_on_first"].using(retry=Retry.none())
+    jobs = [once.submit(gate=str(crew.gate)) for _ in range(20)]
+    ids = {job.id for job in jobs}
+    eventually_sync(lambda: len(_started(crew) & ids) == 4, "four jobs in four slots")
+    victim.kill()
+    victim.wait(LONG)
+    store = crew.app.store
+    dead: set[str] = set()
+
+    def recover() -> bool:
+        dead.update(moved.job_id for moved in store.run(store.recover(100)))
+        return crew.app.jobs.count(state="running") == 0
+
+    eventually_sync(recover, "no lease is left")
+    assert dead == _started(crew) & ids
+    waiting = [job.refresh() for job in jobs if job.id not in dead]
+    assert {(job.state, job.attempt) for job in waiting} == {(State.SCHEDULED, 0)}
+
+
+def _started(crew: Crew) -> set[str]:
+    return {event["id"] for event in crew.events("started")}
 
 
 def test_a_worker_stopped_past_its_lease_and_continued_changes_nothing(crew: Crew) -> None:
