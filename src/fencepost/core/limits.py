@@ -87,6 +87,9 @@ LATE_CLAIMS_MAX: Final = 3
 """After so many claims of which nothing could begin in time, the first job of the next one begins
 however late: a worker whose loop is always blocked gets on, if slowly."""
 
+GATHER: Final = 0.002
+"""How long a worker with few free slots waits for more of them before it claims."""
+
 CREATION_DISORDER: Final = 1.0
 """By so much at the most do a store's numbers and its jobs' times of creation differ in order; what
 differs by more is written down."""

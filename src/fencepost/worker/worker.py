@@ -21,6 +21,7 @@ from fencepost.core.limits import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
     FAREWELL,
+    GATHER,
     GRACE_DEFAULT,
     INTERRUPT_GRACE,
     LATE_CLAIMS_MAX,
@@ -169,6 +170,8 @@ class Worker:
         self._quiet = asyncio.Event()
         self._running: dict[str, Attempt] = {}
         self._occupied = 0
+        self._wake_at = self._concurrency
+        """How few slots must be occupied for a handler that comes back to be news."""
         self._ran: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self._late_claims = 0
         self._hand = Hand()
@@ -277,6 +280,7 @@ class Worker:
         """Claim and start until told to stop."""
         while not self._is_stopping:
             self._wake.clear()
+            await self._gather()
             limit = self._fetcher.wanted(self._occupied)
             if limit <= 0:
                 await self._wake.wait()
@@ -299,6 +303,18 @@ class Worker:
                 return
             else:
                 await self._rest(self._fetcher.pause_after(claim))
+
+    async def _gather(self) -> None:
+        """Wait a moment until half of the slots are free, unless none is.
+
+        A claim costs nearly the same for one job as for ten. A thread comes back by itself, and so
+        short jobs in threads would be claimed one by one.
+        """
+        if not self._concurrency // 2 < self._occupied < self._concurrency:
+            return
+        self._wake_at = self._concurrency // 2
+        await self._rest(GATHER)
+        self._wake_at = self._concurrency
 
     def _is_done(self) -> bool:
         return self._until_idle and not self._running and self._settler.is_idle and not self._hand
@@ -403,7 +419,8 @@ class Worker:
         self._occupied -= 1
         if not self._running:
             self._quiet.set()
-        self._wake.set()
+        if self._occupied <= self._wake_at:
+            self._wake.set()
 
     def _settlements_written(self, settlements: Sequence[Settlement]) -> None:
         """Look again if a claim waited for this, if a job will come back, or if all is done."""
