@@ -29,6 +29,8 @@ ROWS = {
     "drain",
     "drain-4",
     "backlog",
+    "slots.20",
+    "slots.100",
     "keyed",
     "pickup.p50",
     "pickup.call.p50",

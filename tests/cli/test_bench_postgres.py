@@ -49,6 +49,8 @@ ROWS = {
     "backlog.120",
     "wal",
     "cpu",
+    "slots.20",
+    "slots.100",
     "snapshot",
     "pickup.p50",
     "pickup.p99",

@@ -39,6 +39,7 @@ class Order(msgspec.Struct, frozen=True):
     url: str
     limit: int | None = None
     until_idle: bool = True
+    concurrency: int = CONCURRENCY
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -138,7 +139,7 @@ def work(order: Order) -> Report:
     store = open_store(order.url)
     stopwatch = Stopwatch(store, order.limit)
     with BenchApp(order.url, store=cast(Store, stopwatch)) as bench:
-        worker = bench.app.worker(concurrency=CONCURRENCY)
+        worker = bench.app.worker(concurrency=order.concurrency)
         before, cpu_before = resident(), cpu_seconds()
         say("ready")
         os.read(STDIN, READ)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.child import Order, Report
 from fencepost.clock import Clock
 
@@ -137,3 +138,12 @@ def rate(reports: list[Report]) -> float:
     busy = [report for report in reports if report.settled]
     began, ended = min(report.began for report in busy), max(report.ended for report in busy)
     return sum(report.settled for report in busy) / (ended - began)
+
+
+def drain(bench: Bench, order: Order) -> float:
+    """Return the jobs a second of one process, which must settle all that were filled in."""
+    reports = run_all([order], folder=bench.folder, clock=bench.clock)
+    settled = reports[0].settled
+    if settled < bench.sizes.jobs:
+        raise ChildFailedError(f"of {bench.sizes.jobs:,} jobs only {settled:,} were settled")
+    return rate(reports)

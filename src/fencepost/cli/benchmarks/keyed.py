@@ -7,7 +7,7 @@ from functools import partial
 
 from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.child import Order
-from fencepost.cli.benchmarks.children import ChildFailedError, rate, run_all
+from fencepost.cli.benchmarks.children import drain
 from fencepost.cli.benchmarks.figures import Figure, pair
 from fencepost.cli.benchmarks.noop import BenchApp
 
@@ -39,11 +39,7 @@ def _drain(bench: Bench, keys: int) -> float:
     """Return the jobs a second of one worker process; without *keys*, of plain jobs."""
     with bench.new_store() as url:
         fill(url, bench.sizes.jobs, keys)
-        reports = run_all([Order(url)], folder=bench.folder, clock=bench.clock)
-    settled = reports[0].settled
-    if settled < bench.sizes.jobs:
-        raise ChildFailedError(f"of {bench.sizes.jobs:,} jobs only {settled:,} were settled")
-    return rate(reports)
+        return drain(bench, Order(url))
 
 
 def fill(url: str, count: int, keys: int) -> None:

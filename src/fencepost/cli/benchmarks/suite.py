@@ -13,6 +13,7 @@ from fencepost.cli.benchmarks import (
     memory,
     pickup,
     rating,
+    slots,
     starting,
     submitting,
 )
@@ -33,6 +34,7 @@ class Group(NamedTuple, Generic[B]):
 GROUPS: tuple[Group[SqliteBench], ...] = (
     Group(("submit", "submit-async", "submit-many"), submitting.measure),
     Group(("drain", "drain-4", "backlog"), draining.measure),
+    Group(("slots",), slots.measure),
     Group(("keyed",), keyed.measure),
     Group(("pickup",), pickup.measure),
     Group(("chains", "fan", "diamonds", "chain"), flowing.measure),

@@ -9,6 +9,7 @@ NAMES = (
     "backlog",
     "wal",
     "cpu",
+    "slots",
     "snapshot",
     "pickup",
     "pickup-busy",
