@@ -94,6 +94,7 @@ COUNTERS = (
         "reason",
         of=names.ATTEMPT_INTERRUPTED,
     ),
+    _counter("attempts_late", "Jobs given back: the loop was blocked.", of=names.ATTEMPT_LATE),
     _counter(
         "attempts_left_open",
         "Handlers that ended before their transaction did.",
