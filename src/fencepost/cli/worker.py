@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,8 @@ def _run(
         announce(settings, app, made.id, is_patient=not burst)
     else:
         _end_with_parent(made, app, lifeline, grace)
+    # What is in this process's memory would end with it.
+    made.is_replaceable = not app.url.startswith("memory:")
     with monitored(app, metrics):
         if http_fd is None:
             made.run(until_idle=burst)
@@ -131,6 +134,20 @@ def _run(
 
             work_and_serve(made, app, http_fd, grace=grace)
     app.close()
+    if made.is_retiring:
+        _replace(is_supervised=lifeline is not None)
+
+
+def _replace(*, is_supervised: bool) -> None:
+    """Have another process in the place of this one, in which a thread did not stop."""
+    if is_supervised:
+        from fencepost.worker.supervisor import REPLACE_CODE
+
+        sys.exit(REPLACE_CODE)
+    # The same process by its number, so that nobody who watches it need know; no thread survives.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def announce(settings: Settings, app: App, name: str, *, is_patient: bool) -> None:

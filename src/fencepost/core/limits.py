@@ -142,7 +142,13 @@ CUSTOM_DELAYS_MAX: Final = 100
 
 # Interrupting handlers.
 INTERRUPT_GRACE: Final = 5.0
-"""How long an interrupted coroutine may tidy up before its slot is given up."""
+"""How long an interrupted handler may tidy up before its slot is given up."""
+THROW_AGAIN: Final = 0.01
+"""How soon a thread is looked at again into which nothing can be thrown just now."""
+THREADS_FAREWELL: Final = 1.0
+"""How long a worker that ends waits for threads that it has stopped."""
+FRAMES_MAX: Final = 200
+"""Callers of a function that are looked at."""
 CHILD_START_TIMEOUT: Final = 60.0
 RECOVER_INTERVAL: Final = 1.0
 PROMOTE_INTERVAL: Final = 1.0

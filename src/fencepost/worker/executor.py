@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from fencepost.clock import Clock
 from fencepost.core.failure import classify
 from fencepost.core.job import ClaimedJob, Dependency
-from fencepost.core.limits import INTERRUPT_GRACE
+from fencepost.core.limits import INTERRUPT_GRACE, THROW_AGAIN
 from fencepost.core.outcome import Outcome, Released, Succeeded
 from fencepost.core.payload import encode_result
 from fencepost.core.task import Isolation, Task
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
+from fencepost.store.interruption import Interruptible
 from fencepost.store.protocol import Store
 from fencepost.worker.attempt import Attempt, OnEnd, Stop
 from fencepost.worker.children import Children
@@ -51,6 +52,7 @@ class Executor:
         tracing: Tracing | None = None,
         on_end: OnEnd,
         on_return: Callable[[], None],
+        on_stuck: Callable[[Attempt], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._clock: Clock = store.clock
@@ -60,6 +62,7 @@ class Executor:
         self._tracing = tracing
         self._on_end = on_end
         self._on_return = on_return
+        self._on_stuck = on_stuck
         self._threads = Threads()
         self._children = Children(store.url, counters, store.keys)
         # Attempts are started from within others that have just ended; none inherits of another.
@@ -116,7 +119,8 @@ class Executor:
             coroutine = self._run_coroutine(attempt)
             return loop.create_task(coroutine, context=self._context.copy())
         if isolation is Isolation.THREAD:
-            future = self._threads.call(partial(_call_sync, attempt))
+            attempt.thread = Interruptible()
+            future = self._threads.call(partial(_call_sync, attempt), attempt.thread)
         else:
             future = loop.create_task(self._run_child(attempt))
         future.add_done_callback(partial(self._returned, attempt))
@@ -216,16 +220,25 @@ class Executor:
         if not attempt.has_returned and not attempt.has_ended:
             self._leak(attempt, reason)
             attempt.give_up()
+            if attempt.thread is not None:
+                self._on_stuck(attempt)
 
     def _stop_thread(self, attempt: Attempt, reason: CancelReason) -> bool:
-        """End the attempt and count the slot as leaked: a thread cannot be stopped.
+        """Throw ``HandlerStopped`` into the thread, which may tidy up for a while; then give it up.
 
-        A shutdown waits instead: the thread may still look at ``ctx.cancelled`` in time.
+        A shutdown only asks at first: the thread may look at ``ctx.cancelled`` in time.
         """
-        if reason == "shutdown":
-            return False
-        self._leak(attempt, reason)
-        return True
+        if reason != "shutdown":
+            self.stop_thread(attempt)
+            self._loop.call_later(INTERRUPT_GRACE, self._give_up, attempt, reason)
+        return False
+
+    def stop_thread(self, attempt: Attempt) -> None:
+        """Throw into the thread of an attempt, now or at the first moment that is good for it."""
+        if attempt.thread is None or attempt.has_returned:
+            return
+        if not attempt.thread.stop():
+            self._loop.call_later(THROW_AGAIN, self.stop_thread, attempt)
 
     def _leak(self, attempt: Attempt, reason: CancelReason) -> None:
         self._leaked.add(attempt)
@@ -237,6 +250,7 @@ class Executor:
             type=attempt.job.type,
             reason=reason,
             hint='the handler did not stop; isolation="process" can be killed',
+            leaked=len(self._leaked),
         )
 
     # Returning.
@@ -253,6 +267,7 @@ class Executor:
         if self._leaked and attempt in self._leaked:
             self._leaked.discard(attempt)
             self._counters.add(names.SLOT_REGAINED)
+            log(names.SLOT_REGAINED, id=attempt.job.id, type=attempt.job.type)
         attempt.end(outcome)
         self._on_return()
 
