@@ -1,4 +1,4 @@
-"""Exceptions thrown into threads: within the call or not at all, and never amid the store's work."""
+"""Exceptions thrown into threads: within the call or not at all, never amid the store's work."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,13 +120,15 @@ def test_a_thread_that_writes_to_the_log_is_left_alone_for_the_moment() -> None:
         def emit(self, record: logging.LogRecord) -> None:
             looping()
 
-    logger = logging.Logger("tests.interruption")
-    logger.addHandler(Handler())
+    logger = logging.getLogger("tests.interruption")
+    handler = Handler()
+    logger.addHandler(handler)
     thread, ends = in_thread(lambda: call.run(lambda: logger.warning("slowly")))
     assert looping.has_begun.wait(LONG)
     assert not call.stop(), "to be asked again"
     looping.is_over = True
     thread.join(LONG)
+    logger.removeHandler(handler)
     assert ends == [None]
     assert call.stop()
 
@@ -157,10 +161,8 @@ def test_nothing_is_ever_raised_outside_the_call() -> None:
         for number, call in enumerate(calls):
             try:
                 reached = number
-                try:
-                    call.run(lambda number=number: undisturbed(lambda: store(number)))
-                except HandlerStopped:
-                    pass
+                with suppress(HandlerStopped):
+                    call.run(partial(undisturbed, partial(store, number)))
                 for _ in range(20):
                     pass
             except BaseException as error:  # noqa: BLE001 - which is what must not happen

@@ -113,7 +113,8 @@ async def test_a_stopped_thread_serves_the_next_job(app: App) -> None:
         for _ in range(5):
             stopped = endless.submit()
             jobs = short.submit_many(range(20))
-            assert [await job.aio.result(LONG) for job in jobs] == [sum(range(x)) for x in range(20)]
+            sums = [await job.aio.result(LONG) for job in jobs]
+            assert sums == [sum(range(x)) for x in range(20)]
             assert (await ended(stopped)).state is State.DEAD_LETTER
     assert len(threads) == 1
 
@@ -142,7 +143,7 @@ async def test_a_handler_that_is_stopped_while_it_writes_leaves_the_store_whole(
 async def test_a_thread_that_does_not_stop_is_given_up_and_the_others_go_on(
     app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S0-92: with nobody to replace the process, its slot is gone until it returns; that is said."""
+    """S0-92: with nobody to replace the process, its slot is gone until it returns."""
     monkeypatch.setattr(GRACE, 0.1)
     go_on = threading.Event()
     seen: list[tuple[bool, str | None]] = []
@@ -216,9 +217,7 @@ async def test_one_that_can_be_replaced_ends_once_its_other_jobs_are_done(
     assert vars(record)["fencepost_fields"]["id"] == job.id
 
 
-async def test_a_stop_goes_before_a_replacement(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_goes_before_a_replacement(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever was told to stop is not started again; its grace begins with the stop."""
     monkeypatch.setattr(GRACE, 0.1)
     go_on = threading.Event()

@@ -330,9 +330,9 @@ class Worker:
     async def _recover_at_start(self) -> None:
         """Drain leases that ran out while nobody looked (S4-19)."""
         with suppress(StoreError):
-            while not self._is_stopping and await self._store.run_async(
-                self._store.recover(RECOVER_BATCH)
-            ):
+            while await self._store.run_async(self._store.recover(RECOVER_BATCH)):
+                if self._is_stopping:
+                    return
                 await asyncio.shield(self._clock.sleep_async(0))
 
     async def _work(self) -> None:
