@@ -140,6 +140,15 @@ EXPONENT_MAX: Final = ATTEMPTS_MAX
 CUSTOM_DELAYS_MAX: Final = 100
 """How many delays of a custom backoff are worked out at submission; the last one repeats."""
 
+# Payloads that this version of the code cannot read. Times are in seconds.
+UNREADABLE_MAX: Final = 3_600.0
+"""How long such a job is given back for others, from the first time on; then it has failed."""
+UNREADABLE_DELAY_MIN: Final = 5.0
+UNREADABLE_DELAY_MAX: Final = 300.0
+"""How long it waits before it is claimed again: twice as long each time. 17 times within the hour."""
+UNREADABLE_SHOWN: Final = 200
+"""Jobs that wait for another attempt at which ``doctor`` looks for such ones."""
+
 # Interrupting handlers.
 INTERRUPT_GRACE: Final = 5.0
 """How long an interrupted handler may tidy up before its slot is given up."""

@@ -29,7 +29,7 @@ from fencepost.core.limits import (
     THREADS_FAREWELL,
     WORKER_LEASE_TTL_DEFAULT,
 )
-from fencepost.core.outcome import Outcome, Released, Settlement, decide
+from fencepost.core.outcome import Outcome, Released, Settlement, Unreadable, decide
 from fencepost.core.retention import Retention
 from fencepost.core.shown import shown, shown_url
 from fencepost.core.task import Task
@@ -463,7 +463,7 @@ class Worker:
             self._note_runs()  # nothing will be written that would have it noted
             self._hand.drop(job.id, job.lease.token)
             self.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(attempt.context.cancel_reason))
-        elif attempt.context.has_joined:
+        elif attempt.context.has_joined or isinstance(outcome, Unreadable):
             self._concluder.add(attempt, outcome)
         else:
             decision = decide(job, outcome, self._clock.rng)
