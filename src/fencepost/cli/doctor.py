@@ -84,8 +84,8 @@ def _unreadable(jobs: Iterable[Job]) -> list[Finding]:
         Finding(
             "warn",
             UNREADABLE,
-            f"{count} jobs of type {type!r} wait for a worker that can read their payload; they fail "
-            f"an hour after the first that could not: finish the deployment, or roll it back",
+            f"{count} jobs of type {type!r} wait for a worker that can read their payload, for an "
+            f"hour at the most: finish the deployment, or roll it back",
         )
         for type, count in sorted(counts.items())
     ]

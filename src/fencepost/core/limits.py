@@ -145,7 +145,7 @@ UNREADABLE_MAX: Final = 3_600.0
 """How long such a job is given back for others, from the first time on; then it has failed."""
 UNREADABLE_DELAY_MIN: Final = 5.0
 UNREADABLE_DELAY_MAX: Final = 300.0
-"""How long it waits before it is claimed again: twice as long each time. 17 times within the hour."""
+"""How long it waits before it is claimed again: twice as long each time, 17 times in an hour."""
 UNREADABLE_SHOWN: Final = 200
 """Jobs that wait for another attempt at which ``doctor`` looks for such ones."""
 

@@ -1,7 +1,8 @@
 """The only place where the end of an attempt becomes the job's next state.
 
-Success, failure, timeout, lost lease, snooze, release and a payload that is not understood all pass through ``decide``; so does a
-lease that ran out, which is a failed attempt like any other (C8, S4-8).
+Success, failure, timeout, lost lease, snooze, release and a payload that is not understood all pass
+through ``decide``; so does a lease that ran out, which is a failed attempt like any other (C8,
+S4-8).
 """
 
 from __future__ import annotations
@@ -130,10 +131,10 @@ def _decide_unreadable(outcome: Unreadable) -> Decision:
     """Give the job back for others, for an hour; then nobody will read it."""
     failure = outcome.failure
     if outcome.waited >= UNREADABLE_MAX:
-        message = f"{failure.message}; for {UNREADABLE_MAX / 60:.0f} minutes no worker could read it"
-        ended = replace(
-            failure, category=Category.PERMANENT, message=message[-MESSAGE_LENGTH_MAX:]
+        message = (
+            f"{failure.message}; for {UNREADABLE_MAX / 60:.0f} minutes no worker could read it"
         )
+        ended = replace(failure, category=Category.PERMANENT, message=message[-MESSAGE_LENGTH_MAX:])
         return _decision(Event.REJECT, AttemptOutcome.FAILED, failure=ended)
     growth = 2.0 ** min(outcome.returns, 100)  # which has long passed the cap
     return _decision(

@@ -28,11 +28,13 @@ class UnreadPayload(Exception):
         self.error = error
 
 
-def with_past(outcome: Unreadable, attempts: Sequence[Attempt]) -> Unreadable:
+def with_past(outcome: Unreadable, attempts: Sequence[Attempt] | None) -> Unreadable:
     """Return *outcome* with what the *attempts* of its job, oldest first, say of earlier ones.
 
-    An attempt in which the payload was read, or that failed for good, ends the count.
+    An attempt in which the payload was read, or that failed for good, ends the count. None, as
+    of a job that is gone, says nothing.
     """
+    attempts = attempts or ()
     returns = 0
     since = None
     for attempt in reversed(attempts):

@@ -96,7 +96,7 @@ def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> R
         if fate is Fate.UNDONE and isinstance(outcome, Succeeded):
             outcome = not_committed()
     if isinstance(outcome, Unreadable):
-        outcome = with_past(outcome, store.run(store.attempts(job.id)) or [])
+        outcome = with_past(outcome, store.run(store.attempts(job.id)))
     if fate in (None, Fate.UNDONE):
         decision = decide(job, outcome, store.clock.rng)
         settlement = Settlement(job.id, job.lease.token, decision, job.type)

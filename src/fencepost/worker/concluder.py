@@ -3,9 +3,10 @@
 Of jobs that this version of the code cannot read: for how long that has gone on, which decides
 whether they are given back for others once more. The job stays in hand until it is settled.
 
-And those whose handler settled its job itself, in a transaction of its own. Only the store knows what became of that transaction, so it is asked: once committed there is
-nothing left to do; if it was rolled back, the attempt ends as its handler did, and returning
-counts as a failure. Whatever happens in between is safe at each point:
+And those whose handler settled its job itself, in a transaction of its own. Only the store knows
+what became of that transaction, so it is asked: once committed there is nothing left to do; if it
+was rolled back, the attempt ends as its handler did, and returning counts as a failure. Whatever
+happens in between is safe at each point:
 
 - The worker or its connection dies before the commit: the server rolls back, the lease runs out,
   and the job is recovered.
@@ -28,7 +29,6 @@ import logging
 from collections.abc import Callable
 
 from fencepost.core.failure import not_committed
-from fencepost.core.job import Attempt as Attempted
 from fencepost.core.job import AttemptOutcome, ClaimedJob
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Outcome, Settlement, Succeeded, Unreadable, decide
@@ -107,12 +107,13 @@ class Concluder:
 
     async def _give_back(self, job: ClaimedJob, outcome: Unreadable) -> None:
         """Give a job back that this version of the code cannot read, or have it fail in the end."""
-        attempts: list[Attempted] | None = None
-        while attempts is None:
+        while True:
             try:
-                attempts = await self._store.run_async(self._store.attempts(job.id)) or []
+                attempts = await self._store.run_async(self._store.attempts(job.id))
             except StoreError as error:
                 await self._store.clock.sleep_async(self._patience.failed(error))
+            else:
+                break
         self._patience.succeeded()
         decision = decide(job, with_past(outcome, attempts), self._store.clock.rng)
         self._counters.add(names.PAYLOAD_UNREADABLE, type=job.type)

@@ -165,7 +165,7 @@ async def _settle_by_policy(
     found = {job.id: job for job in jobs if job is not None}
     # One by one: a worker meets few of them, and stops claiming such jobs if it is wise.
     pasts = {
-        item.id: await store.run_async(store.attempts(item.id)) or []
+        item.id: await store.run_async(store.attempts(item.id))
         for item in items
         if isinstance(item, Nack) and item.category == UNREADABLE_CATEGORY and item.id in found
     }
@@ -174,7 +174,7 @@ async def _settle_by_policy(
         job = found.get(item.id)
         outcome = outcome_of(item)
         if isinstance(outcome, Unreadable):
-            outcome = with_past(outcome, pasts.get(item.id, []))
+            outcome = with_past(outcome, pasts.get(item.id))
         if job is None:
             raise StaleLeaseError(item.id)
         return Settlement(item.id, item.token, decide(job, outcome, rng), job.type)
