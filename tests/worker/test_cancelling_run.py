@@ -186,17 +186,21 @@ async def test_a_store_that_hangs_does_not_keep_one_that_is_cancelled_twice() ->
     await cancelled(running)
 
 
-def test_a_loop_that_ends_with_a_worker_on_it_leaves_nothing_running(app: App) -> None:
-    """asyncio.run cancels every task there is, also those that write settlements."""
+@pytest.mark.parametrize("kind", ["async", "def"])
+def test_a_loop_that_ends_with_a_worker_on_it_leaves_nothing_running(app: App, kind: str) -> None:
+    """asyncio.run cancels every task there is, also handlers, and those that write settlements."""
     begun = threading.Event()
 
-    @app.task
-    def endless() -> None:
+    async def on_loop() -> None:
+        begun.set()
+        await asyncio.sleep(10 * LONG)
+
+    def in_thread() -> None:
         begun.set()
         while True:
             time.sleep(0.001)
 
-    job = endless.submit()
+    job = app.task(name="long")(on_loop if kind == "async" else in_thread).submit()
 
     async def main() -> asyncio.Task[None]:
         running = started(app)

@@ -18,6 +18,7 @@ from fencepost.core.limits import (
     GRACE_DEFAULT,
     INTERRUPT_GRACE,
     PROCESSES_MAX,
+    THREADS_FAREWELL,
 )
 from fencepost.core.shown import shown, shown_url
 from fencepost.errors import ConfigurationError, StoreUnavailableError
@@ -176,7 +177,7 @@ def announce(settings: Settings, app: App, name: str, *, is_patient: bool) -> No
 
 def longest_stop(grace: float) -> float:
     """Return how long a worker takes to stop at the most; past that, something is stuck."""
-    return 2 * max(grace, 1.0) + INTERRUPT_GRACE + 5.0
+    return 2 * max(grace, 1.0) + INTERRUPT_GRACE + THREADS_FAREWELL + 5.0
 
 
 def _end_with_parent(made: Worker, app: App, lifeline: int, grace: float) -> None:

@@ -186,7 +186,7 @@ WEBHOOK_REPLY_TIMEOUT: Final = 1.0
 WEBHOOK_TIMEOUT_DEFAULT: Final = 10.0
 WEBHOOK_TIMEOUT_MIN: Final = 0.1
 WEBHOOK_TIMEOUT_MAX: Final = 25.0
-"""Within the execution timeout of a delivery, which cannot stop a thread."""
+"""Within the execution timeout of a delivery: it ends by itself before its thread is stopped."""
 WEBHOOK_EXECUTION_TIMEOUT: Final = 30.0
 WEBHOOK_LIFETIME: Final = 3 * 86_400.0
 WEBHOOK_ATTEMPTS: Final = 12

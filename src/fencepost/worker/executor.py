@@ -55,6 +55,7 @@ class Executor:
         on_end: OnEnd,
         on_return: Callable[[], None],
         on_stuck: Callable[[Attempt], None] = lambda _: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._clock: Clock = store.clock
@@ -65,6 +66,7 @@ class Executor:
         self._on_end = on_end
         self._on_return = on_return
         self._on_stuck = on_stuck
+        self._is_cancelled = is_cancelled
         self._threads = Threads()
         self._children = Children(store.url, counters, store.keys)
         # Attempts are started from within others that have just ended; none inherits of another.
@@ -165,7 +167,7 @@ class Executor:
             except asyncio.CancelledError:
                 if attempt.context.cancel_reason is not None:
                     raise
-                outcome = classify(RuntimeError("the handler was cancelled, and not by its worker"))
+                outcome = await self._cancelled_elsewhere()
             except (SystemExit, KeyboardInterrupt) as error:
                 # A task that ends with one of these takes the event loop with it, and the worker.
                 outcome = classify(RuntimeError(f"the handler raised {error!r}"))
@@ -179,6 +181,17 @@ class Executor:
             if self._taken is None:
                 return
             attempt, self._taken = self._taken, None
+
+    async def _cancelled_elsewhere(self) -> Outcome:
+        """Return the outcome of a coroutine that was cancelled, and not by us.
+
+        A loop that is closed cancels every task in any order, ours and the worker's own: a moment
+        later the worker knows.
+        """
+        await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
+        if self._is_cancelled():
+            return Released()
+        return classify(RuntimeError("the handler was cancelled, and not by its worker"))
 
     def _end_turn(self) -> None:
         self._turn_ends_at = None
@@ -215,10 +228,11 @@ class Executor:
             attempt.future.add_done_callback(partial(self._returned, attempt))
             attempt.future.cancel(f"fencepost: {reason}")
         loop = asyncio.get_running_loop()
-        loop.call_later(INTERRUPT_GRACE, self._give_up, attempt, reason)
+        loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
         return False
 
-    def _give_up(self, attempt: Attempt, reason: CancelReason) -> None:
+    def give_up(self, attempt: Attempt, reason: CancelReason) -> None:
+        """End an attempt although its handler goes on, if it still does; say so."""
         if not attempt.has_returned and not attempt.has_ended:
             self._leak(attempt, reason)
             attempt.give_up()
@@ -232,7 +246,7 @@ class Executor:
         """
         if reason != "shutdown":
             self.stop_thread(attempt)
-            self._loop.call_later(INTERRUPT_GRACE, self._give_up, attempt, reason)
+            self._loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
         return False
 
     def stop_thread(self, attempt: Attempt) -> None:

@@ -245,6 +245,7 @@ class Worker:
             on_end=self._attempt_ended,
             on_return=self._attempt_returned,
             on_stuck=self._retire,
+            is_cancelled=lambda: self._cancels > 0,
         )
         self._fetcher = Fetcher(
             self._store,
@@ -548,7 +549,7 @@ class Worker:
             self._executor.stop_thread(attempt)
         await self._until_quiet(THREADS_FAREWELL, self._is_hurried)
         for attempt in list(self._running.values()):
-            attempt.give_up()
+            self._executor.give_up(attempt, "shutdown")
         await self._until_settled(settling)
 
     def _is_hurried(self) -> bool:
