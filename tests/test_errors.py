@@ -13,6 +13,7 @@ from fencepost.errors import (
     DuplicateJobError,
     FencepostError,
     HandlerSignal,
+    HandlerStopped,
     IllegalTransition,
     InvalidDurationError,
     InvalidJobError,
@@ -96,7 +97,7 @@ def test_the_drawing_shows_every_exception_below_its_parent() -> None:
     """S0-78: the docstring is the documentation."""
     drawn = re.findall(r"^    ([│├└─ ]*)([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)
     assert sorted(name for _, name in drawn) == sorted(
-        kind.__name__ for kind in AT_A_CALLER + IN_A_HANDLER
+        kind.__name__ for kind in [*AT_A_CALLER, *IN_A_HANDLER, HandlerStopped]
     )
     line: list[str] = []
     for indent, name in drawn:

@@ -27,6 +27,7 @@ class Changing(Admitting):
     def _end_attempt(self, kept: Kept, decision: Decision) -> Kept:
         """Let a running job go where *decision* says."""
         job, event = kept.job, decision.event
+        is_unread = decision.outcome is AttemptOutcome.UNREADABLE
         changes: dict[str, object] = {}
         if event is Event.SUCCEED:
             changes |= {"result": decision.result, "failure": None}
@@ -37,7 +38,7 @@ class Changing(Admitting):
             changes["run_at"] = min(self.now + seconds(decision.delay), job.expires_at)
         if event is Event.RELEASE:
             changes["scheduled_at"] = self.now
-        if event in (Event.RELEASE, Event.SNOOZE):
+        if event in (Event.RELEASE, Event.SNOOZE) or is_unread:
             changes["attempt"] = job.attempt - 1
         ended = self._with_ended_attempt(kept, decision.outcome, decision.failure)
         return self._move(ended, rules.AFTER[event], lease=None, **changes)

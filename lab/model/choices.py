@@ -16,7 +16,7 @@ from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import Body, Category, Encoding, Failure, NewJob, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import TOKEN_KEPT
-from fencepost.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded
+from fencepost.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded, Unreadable
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.core.rate import Rate
@@ -201,6 +201,12 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Succeeded, bodies),
     st.builds(Failed, st.sampled_from(FAILURES), st.sampled_from((None, 7.0))),
     st.builds(Snoozed, st.sampled_from((0.0, 2.0, 50.0))),
+    st.builds(
+        Unreadable,
+        st.just(Failure(Category.SYSTEM, "unread", code="unreadable_payload")),
+        st.integers(0, 20),
+        st.sampled_from((0.0, 3599.0, 3600.0)),
+    ),
     st.just(Released()),
 )
 filters = st.builds(

@@ -10,10 +10,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from fencepost.core.dependencies import Mode
 from fencepost.core.job import AttemptOutcome, Body, Category, Failure
 from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Decision, Failed, Outcome, Released, Snoozed, Succeeded
+from fencepost.core.outcome import (
+    Decision,
+    Failed,
+    Outcome,
+    Released,
+    Snoozed,
+    Succeeded,
+    Unreadable,
+)
 from fencepost.core.policy import Policy
 
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
@@ -109,6 +119,8 @@ def decision(*, attempt: int, max_attempts: int, policy: Policy, outcome: Outcom
             return _decision(Event.SNOOZE, AttemptOutcome.SNOOZED, delay=delay, is_counted=False)
         case Released():
             return _decision(Event.RELEASE, AttemptOutcome.RELEASED, is_counted=False)
+        case Unreadable(failure, returns, waited):
+            return _unreadable(failure, returns, waited)
         case Failed(failure, least_delay):
             pass
     if not _may_be_tried_again(failure.category, policy):
@@ -117,6 +129,21 @@ def decision(*, attempt: int, max_attempts: int, policy: Policy, outcome: Outcom
         return _decision(Event.EXHAUST, AttemptOutcome.FAILED, failure=failure)
     delay = max(backoff(policy, attempt), least_delay or 0.0)
     return _decision(Event.RETRY, AttemptOutcome.FAILED, failure=failure, delay=delay)
+
+
+UNREADABLE_DELAYS = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""The last one repeats."""
+
+
+def _unreadable(failure: Failure, returns: int, waited: float) -> Decision:
+    """For an hour, others may try to read it; none of that counts."""
+    if waited < 3600:
+        delay = UNREADABLE_DELAYS[min(returns, len(UNREADABLE_DELAYS) - 1)]
+        outcome = AttemptOutcome.UNREADABLE
+        return _decision(Event.RETRY, outcome, failure=failure, delay=delay, is_counted=False)
+    message = f"{failure.message}; for 60 minutes no worker could read it"
+    ended = replace(failure, category=Category.PERMANENT, message=message)
+    return _decision(Event.REJECT, AttemptOutcome.FAILED, failure=ended)
 
 
 def _decision(

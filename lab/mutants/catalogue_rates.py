@@ -20,7 +20,31 @@ UNWRITTEN = "what starts is not written down"
 UNSHARED = "several queues of one type each have the whole rate"
 HIDING = "a type that may not start keeps its place in the claim, and other jobs from it"
 
+AHEAD = "a clock that is set back stops a type until it has caught up"
+
 STORES = (
+    _mutant(
+        Place.MEMORY, "rate-waits-for-the-clock", AHEAD,
+        Patch(CORE, "        return uses if ahead <= 0 else", "        return uses if True else"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.MEMORY, "rate-moves-with-the-clock",
+        "starts that lie ahead of the clock count as the present's for as long as they do",
+        Patch(f"{MEMORY}.rates", "                self._put(self._uses, type, tuple(seen))\n",
+              "                pass\n"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.SQLITE, "rate-waits-for-the-clock", AHEAD,
+        Patch(f"{SQLITE}.rates", "newest > rate.moment(self._now)", "newest < 0"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.POSTGRES, "rate-waits-for-the-clock", AHEAD,
+        Patch(SQL, "    exit when v_is_ahead is not true;\n", "    exit;\n"),
+        "TestRates",
+    ),
     _mutant(
         Place.MEMORY, "rate-window-does-not-slide", FIXED,
         Patch(CORE, "used = sum(count for at, count in uses if at > now - self.window_us)",

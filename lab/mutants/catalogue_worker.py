@@ -10,7 +10,107 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
     return Mutant(f"worker-{name}", about, Place.WORKER, patches, tests)
 
 
+THREADS = "tests/worker/test_threads.py"
+CANCELLING = "tests/worker/test_cancelling_run.py"
+UNREADABLE = "tests/worker/test_unreadable.py"
+
+STOPPING = (
+    _mutant(
+        "leaves-threads-alone",
+        "a handler in a thread goes on past its timeout, and keeps its slot",
+        "worker.executor",
+        "        if not attempt.thread.stop():\n",
+        "        if False:\n",
+        THREADS,
+    ),
+    _mutant(
+        "stops-the-next-job",
+        "a thread is stopped though the call has ended for which it was meant",
+        "store.interruption",
+        "            self._has_ended = True\n",
+        "",
+        "tests/store/test_interruption.py",
+    ),
+    _mutant(
+        "tears-the-store",
+        "a handler is stopped in the middle of what it does for the store",
+        "store.interruption",
+        "            self._is_held_off = True\n",
+        "            pass\n",
+        "tests/store/test_interruption.py",
+    ),
+    _mutant(
+        "keeps-a-stuck-process",
+        "a process in which a thread does not stop is never replaced",
+        "worker.executor",
+        "                self._on_stuck(attempt)\n",
+        "                pass\n",
+        THREADS,
+    ),
+    _mutant(
+        "replaces-in-haste",
+        "a process is replaced although its other jobs run",
+        "worker.worker",
+        "            await self._until_quiet(None, lambda: self._stop_requests > 0 or "
+        "self._haste > 0)\n",
+        "",
+        THREADS,
+    ),
+    _mutant(
+        "leaves-handlers-when-cancelled",
+        "handlers go on when run() is cancelled, and their jobs stay in its hands",
+        "worker.worker",
+        "            await self._drain(services[0])\n",
+        "            await asyncio.sleep(0)\n",
+        CANCELLING,
+    ),
+    _mutant(
+        "tears-a-claim-when-cancelled",
+        "jobs that a claim under way brings are lost when run() is cancelled",
+        "worker.worker",
+        'if self._cancels > 1 and task.get_name() == "fencepost-work":',
+        'if task.get_name() == "fencepost-work":',
+        CANCELLING,
+    ),
+    _mutant(
+        "swallows-a-cancellation",
+        "run() returns as if nobody had cancelled it",
+        "worker.worker",
+        "            raise asyncio.CancelledError\n",
+        "            return\n",
+        CANCELLING,
+    ),
+    _mutant(
+        "fails-what-it-cannot-read",
+        "a payload that this version cannot read is a permanent failure at once",
+        "core.outcome",
+        "    if outcome.waited >= UNREADABLE_MAX:\n",
+        "    if True:\n",
+        UNREADABLE,
+        "tests/store/test_conformance.py::TestUnreadable",
+    ),
+    _mutant(
+        "counts-what-it-cannot-read",
+        "a payload that this version cannot read costs an attempt",
+        "core.outcome",
+        "        delay=min(UNREADABLE_DELAY_MIN * growth, UNREADABLE_DELAY_MAX),\n"
+        "        is_counted=False,\n",
+        "        delay=min(UNREADABLE_DELAY_MIN * growth, UNREADABLE_DELAY_MAX),\n",
+        UNREADABLE,
+        "tests/store/test_conformance.py::TestUnreadable",
+    ),
+    _mutant(
+        "forgets-since-when",
+        "a job that nobody can read goes round for ever: its past is not looked at",
+        "worker.concluder",
+        "decide(job, with_past(outcome, attempts), self._store.clock.rng)",
+        "decide(job, with_past(outcome, None), self._store.clock.rng)",
+        UNREADABLE,
+    ),
+)
+
 MUTANTS = (
+    *STOPPING,
     _mutant(
         "settles-once-only",
         "a settlement whose outcome is unknown is not repeated",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         DuplicateJobError,
         EncryptionError,
         FencepostError,
+        HandlerStopped,
         InvalidCallbackError,
         InvalidEventError,
         InvalidJobError,
@@ -76,6 +77,7 @@ __all__ = [
     "FencepostError",
     "FlowHandle",
     "Graph",
+    "HandlerStopped",
     "InvalidCallbackError",
     "InvalidEventError",
     "InvalidJobError",
@@ -127,7 +129,7 @@ _HOMES = {
     "fencepost.core.webhook_settings": "Webhooks",
     "fencepost.errors": (
         "ConfigurationError DependencyError DuplicateJobError EncryptionError FencepostError "
-        "InvalidCallbackError InvalidEventError InvalidJobError InvalidPayloadError "
+        "HandlerStopped InvalidCallbackError InvalidEventError InvalidJobError InvalidPayloadError "
         "JobCancelledError JobFailedError JobNotFoundError MissingKeyError "
         "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
         "StoreUnavailableError SubmissionTimeoutError TamperedError TemporaryError "

@@ -54,6 +54,10 @@ raises counts as temporary:
     ├── PermanentError             trying again would fail in the same way
     └── Snooze                     not a failure: call me again later
 
+And one that is raised in a handler, not by it, and is no ``Exception``:
+
+    HandlerStopped                 the worker stops this ``def`` handler
+
 Each class has a stable ``code``, which is what HTTP and the command line show. A caller that has
 to choose what to do next needs only the three kinds of store error: *rejected* (everything
 outside ``StoreError``), *unavailable* (surely not done) and *unknown* (may have been done).
@@ -504,3 +508,15 @@ class Snooze(HandlerSignal):
     def __init__(self, delay: Duration) -> None:
         super().__init__(f"snooze for {delay}")
         self.delay = delay
+
+
+class HandlerStopped(BaseException):
+    """Raised in a ``def`` handler that its worker stops, at whatever it does just then.
+
+    ``ctx.cancel_reason`` says why. It is no Exception, so that ``except Exception`` lets it pass;
+    ``finally`` and ``with`` tidy up as ever. Whoever catches it has a few seconds until the thread
+    is given up.
+    """
+
+    def __init__(self, message: str = "stopped by the worker; ctx.cancel_reason says why") -> None:
+        super().__init__(message)

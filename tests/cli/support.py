@@ -24,7 +24,7 @@ PATIENCE = 30.0
 APP = """
 import time
 
-from fencepost import App, Context, PermanentError
+from fencepost import App, Context, PermanentError, Retry
 
 app = App()
 
@@ -47,6 +47,11 @@ def bad(reason: str) -> None:
 @app.task
 def stuck(ctx: Context) -> None:
     ctx.progress(0.5, "stuck")
+    time.sleep(600)
+
+
+@app.task(timeout=0.2, retry=Retry.none())
+def overdue() -> None:
     time.sleep(600)
 """
 

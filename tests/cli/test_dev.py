@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -87,6 +88,16 @@ def test_without_a_server_there_is_a_worker_alone(command: Command) -> None:
     child = command.start("dev", "--no-server")
     wait_until(lambda: "worker.started" in command.log, "the worker")
     assert "HTTP API" not in command.log
+    assert end(child) == 0
+
+
+def test_a_worker_in_which_a_thread_does_not_stop_is_restarted(command: Command) -> None:
+    """C44."""
+    command.submit("overdue")
+    child = command.start("dev", "--no-server", "--concurrency", "1")
+    wait_until(lambda: "did not stop; restarting" in command.log, "it is noticed")
+    add = command.ok("submit", "add", '{"a": 1, "b": 2}', "--wait", "--timeout", "30s")
+    assert json.loads(add) == 3
     assert end(child) == 0
 
 

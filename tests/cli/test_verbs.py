@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.cli.support import Command
 
+from fencepost import App
+
 ADD = '{"a": 1, "b": 2}'
 
 
@@ -363,6 +365,22 @@ def test_migrations_are_planned_printed_and_applied(command: Command) -> None:
     assert command.json("migrate") == {"applied": planned}
     assert command.ok("migrate") == "the schema is up to date\n"
     assert command.json("migrate", "--plan") == {"pending": []}
+
+
+def test_the_doctor_and_why_name_jobs_that_no_worker_can_read(command: Command) -> None:
+    """C47."""
+    with App(command.url) as newer:
+
+        @newer.task
+        def add(a: int, b: int, c: int) -> int:
+            return a + b + c
+
+        job_id = add.submit(1, 2, 3).id
+    command.ok("worker", "--burst")
+    findings = {each["code"]: each for each in command.json("doctor")}
+    assert findings["unreadable_payload"]["level"] == "warn"
+    assert "1 jobs of type 'add'" in findings["unreadable_payload"]["text"]
+    assert "could not read its payload" in command.ok("jobs", "why", job_id)
 
 
 def test_the_doctor_names_the_durability(command: Command, ran: dict[str, str]) -> None:

@@ -86,6 +86,27 @@ def test_a_child_that_dies_is_replaced_and_all_stop_together(command: Command) -
     assert "child.died" in command.log
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_process_in_which_a_thread_does_not_stop_is_replaced(
+    command: Command, processes: int
+) -> None:
+    """C44, S0-92: sleeping in C, it hears of nothing; its slot comes back all the same."""
+    lost = [command.submit("overdue") for _ in range(processes)]
+    child = command.start("worker", "--concurrency", "1", "--processes", str(processes))
+    wait_until(lambda: command.log.count("worker.retiring") == processes, "it is noticed")
+    assert json.loads(command.ok("submit", "add", ADD, "--wait", "--timeout", "30s")) == 3
+    jobs = [command.json("jobs", "show", each) for each in lost]
+    assert {(job["state"], job["attempt"]) for job in jobs} == {("dead_letter", 1)}
+    pids = wait_until(lambda: len(p := command.worker_pids()) == processes and p, "as many")
+    assert command.log.count("worker.started") == 2 * processes
+    if processes == 1:
+        assert pids == {child.pid}, "whoever watches the process sees no change"
+    else:
+        assert command.log.count("child.replaced") == processes
+        assert "child.died" not in command.log
+    assert end(child) == 0
+
+
 def test_children_end_when_their_supervisor_is_killed(command: Command) -> None:
     job_id = command.submit("stuck")
     child = command.start("worker", "--processes", "2", "--grace", "0s")

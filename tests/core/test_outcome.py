@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fencepost.core.job import AttemptOutcome, Body, Category, Failure
 from fencepost.core.lifecycle import TRANSITIONS, Event, State, advance
+from fencepost.core.limits import UNREADABLE_DELAY_MAX, UNREADABLE_MAX
 from fencepost.core.outcome import (
     LEASE_EXPIRED,
     Decision,
@@ -21,6 +22,7 @@ from fencepost.core.outcome import (
     Settlement,
     Snoozed,
     Succeeded,
+    Unreadable,
     decide,
 )
 from fencepost.core.policy import Policy
@@ -28,6 +30,9 @@ from fencepost.core.retry import Backoff
 from fencepost.errors import IllegalTransition
 
 CONSTANT = Backoff(strategy="constant", initial_delay=7.0)
+
+
+UNREAD = Failure(Category.SYSTEM, "payload does not fit f()", code="unreadable_payload")
 
 
 @dataclass
@@ -171,6 +176,7 @@ OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
     st.just(LEASE_EXPIRED),
     st.builds(Snoozed, st.floats(0, 10)),
     st.builds(failed, st.sampled_from(Category), st.none() | st.floats(0, 10)),
+    st.builds(Unreadable, st.just(UNREAD), st.integers(0, 10_000), st.floats(0, 2e9)),
 )
 BY_STORE_OR_HAND = (
     *(Event.READY, Event.DELAY, Event.CLAIM, Event.CANCEL, Event.EXPIRE),
@@ -220,6 +226,29 @@ class History:
 
     def position(self) -> tuple[int, int, int]:
         return self.budget, self.lease_version, RANK[self.state]
+
+
+def test_what_nobody_understands_is_given_back_later_and_later_and_fails_after_an_hour() -> None:
+    """C47: uncounted whatever the policy says, and bounded by time alone."""
+    job = Standing(max_attempts=1, policy=Policy(on_system=False))
+    delays: list[float] = []
+    waited = 0.0
+    while True:
+        decision = decide(job, Unreadable(UNREAD, len(delays), waited), Random(0))
+        if decision.event is not Event.RETRY:
+            break
+        assert (decision.state, decision.is_counted) == (State.RETRYING, False)
+        assert (decision.outcome, decision.failure) == (AttemptOutcome.UNREADABLE, UNREAD)
+        delays.append(decision.delay)
+        waited += decision.delay
+    assert delays[:8] == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert UNREADABLE_MAX <= waited < UNREADABLE_MAX + UNREADABLE_DELAY_MAX
+    assert (decision.event, decision.state) == (Event.REJECT, State.FAILED)
+    assert decision.is_counted
+    assert decision.failure is not None
+    assert decision.failure.category is Category.PERMANENT
+    assert decision.failure.code == UNREAD.code
+    assert decision.failure.message == f"{UNREAD.message}; for 60 minutes no worker could read it"
 
 
 @given(

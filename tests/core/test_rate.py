@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.limits import RATE_COUNT_MAX, RATE_MOMENTS_MAX
-from fencepost.core.rate import Rate, check_rates, parse_rate, soonest
+from fencepost.core.rate import Rate, Uses, check_rates, parse_rate, soonest
 from fencepost.errors import ConfigurationError, InvalidRateError
 
 SECOND = 1_000_000
@@ -104,8 +104,8 @@ def test_a_use_counts_until_it_is_as_old_as_the_window() -> None:
 def test_a_rate_opens_exactly_when_something_is_left(
     rate: Rate, given_uses: list[tuple[int, int]], seconds: int
 ) -> None:
-    uses = sorted((at * SECOND, count) for at, count in given_uses)
     now = seconds * SECOND
+    uses = rate.as_of(sorted((at * SECOND, count) for at, count in given_uses), now)
     opens_at = rate.opens_at(uses, now)
     if opens_at is None:
         assert rate.left(uses, now) > 0
@@ -125,6 +125,31 @@ def test_a_start_is_written_down_at_the_end_of_its_grain(rate: Rate, now: int) -
     assert rate.grain_us == 1 or rate.grain_us * RATE_MOMENTS_MAX <= rate.window_us
     if rate.count <= RATE_MOMENTS_MAX:
         assert late == 0
+
+
+@given(st.integers(0, 1_000), st.integers(1, 4), st.booleans())
+def test_a_clock_that_is_set_back_neither_stops_a_type_nor_breaks_its_rate(
+    seed: int, count: int, is_many: bool
+) -> None:
+    """By seconds or by hours, again and again; windows are of the time that really passes."""
+    rng = Random(seed)
+    rate = Rate(count * (RATE_MOMENTS_MAX if is_many else 1) + 1, 10.0)
+    uses: Uses = ()
+    starts: list[tuple[int, int]] = []
+    time, behind = 2**50, 0
+    for _ in range(60):
+        time += rng.randrange(3 * SECOND)
+        behind += rng.choice((0, 0, rng.randrange(5 * SECOND), 3_600 * SECOND))
+        now = time - behind
+        uses = rate.as_of(uses, now)
+        taken = min(rate.left(uses, now), rng.randrange(1, rate.count + 1))
+        if taken:
+            uses = [*uses, (rate.moment(now), taken)]
+            starts.append((time, taken))
+    for begin, _ in starts:
+        assert sum(n for at, n in starts if begin <= at < begin + rate.window_us) <= rate.count
+    later = now + rate.window_us + rate.grain_us
+    assert rate.left(uses, later) == rate.count
 
 
 @given(st.integers(0, 1_000), st.integers(1, 4), st.booleans())

@@ -41,6 +41,21 @@ async def test_a_job_is_done_once_and_its_result_is_kept(api: Caller) -> None:
     assert (await api.get(f"/v1/jobs/{job['id']}"))["result"] == {"n": [1, 2]}
 
 
+async def test_a_payload_that_a_worker_cannot_read_is_left_to_others(api: Caller) -> None:
+    """C47: given back uncounted, with its reason; the server knows for how long that goes on."""
+    await api.submit("other", {"x": 1})
+    (job,) = await api.claim()
+    body = held(job, category="unreadable", message="no field x here")
+    assert (await api.post("/v1/leases/nack", body))["state"] == "retrying"
+    seen = await api.get(f"/v1/jobs/{job['id']}")
+    assert (seen["state"], seen["attempt"]) == ("retrying", 0)
+    assert seen["failure"]["code"] == "unreadable_payload"
+    assert seen["failure"]["message"] == "no field x here"
+    many = {"items": [body, {"id": NOBODY, "token": "x", "category": "unreadable"}]}
+    answers = (await api.post("/v1/leases/nack", many))["items"]
+    assert [each["status"] for each in answers] == [200, 409]
+
+
 async def test_a_binary_result_travels_in_base64(api: Caller) -> None:
     await api.submit("other")
     (job,) = await api.claim()

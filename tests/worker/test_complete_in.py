@@ -25,6 +25,7 @@ from fencepost import (
     Category,
     ConfigurationError,
     Context,
+    HandlerStopped,
     Job,
     JobHandle,
     Retry,
@@ -149,14 +150,15 @@ async def test_a_handler_that_fails_after_its_commit_has_succeeded(
 
 
 async def test_a_stale_lease_rolls_back_both(app: App) -> None:
-    raised: list[Exception] = []
+    """It is refused the completion, or stopped before if its worker hears of the loss first."""
+    raised: list[BaseException] = []
 
     def late(ctx: Context, url: str) -> None:
         if ctx.attempt == 1:
             lose_lease(app)
         try:
             completing.complete(ctx, url)
-        except StaleLeaseError as error:
+        except (StaleLeaseError, HandlerStopped) as error:
             raised.append(error)
             raise
 

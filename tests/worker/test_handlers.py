@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import sys
 import threading
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,9 +24,7 @@ from fencepost import (
     State,
     TemporaryError,
 )
-from fencepost.core.job import AttemptOutcome, NewJob
-from fencepost.core.payload import encode
-from fencepost.store.replies import Enqueued
+from fencepost.core.job import AttemptOutcome
 
 ONCE = Retry.none()
 
@@ -35,13 +32,6 @@ ONCE = Retry.none()
 def failure_of(job: Job) -> Failure:
     assert job.failure is not None
     return job.failure
-
-
-def submit_raw(app: App, new: NewJob) -> Any:
-    """Enqueue a job past the checks of the app, as another program might."""
-    [reply] = app.store.run(app.store.enqueue([new]))
-    assert isinstance(reply, Enqueued)
-    return app.jobs.get(reply.job_id)
 
 
 async def test_handlers_run_on_the_loop_or_in_a_thread(app: App) -> None:
@@ -154,29 +144,6 @@ async def test_a_snooze_is_not_counted(app: App) -> None:
         assert await job.aio.result(10) == "there"
     assert runs == [1, 1, 1, 1]
     assert [a.outcome for a in job.attempts()][:3] == [AttemptOutcome.SNOOZED] * 3
-
-
-@dataclass
-class Order:
-    id: int
-    lines: list[str]
-
-
-async def test_an_undecodable_payload_fails_at_once(app: App) -> None:
-    """S1-87: a payload that a worker cannot read now, it cannot read later; no retry storm."""
-    ran = []
-
-    @app.task
-    async def ship(order: Order) -> None:
-        ran.append(order)
-
-    job = submit_raw(app, NewJob(type="ship", payload=encode({"order": {"id": "seven"}})))
-    await drain(app)
-    found = job.refresh()
-    assert (found.state, found.attempt, ran) == (State.FAILED, 1, [])
-    failure = failure_of(found)
-    assert (failure.category, failure.code) == (Category.PERMANENT, "invalid_payload")
-    assert "ship()" in failure.message
 
 
 @pytest.mark.parametrize("result", [object(), float("nan"), {1, object()}, "\ud800"])

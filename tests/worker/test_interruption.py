@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from tests.worker.support import LONG, drain, eventually, take_leases_away, working
@@ -41,30 +40,6 @@ async def test_cancelling_a_running_job_interrupts_its_handler(app: App) -> None
     assert counters.get("lease.lost", reason="cancelled") == 1
     assert counters.get("attempt.interrupted", reason="cancelled") == 1
     assert counters.get("job.settled") == 0
-
-
-async def test_a_thread_sees_that_its_job_was_cancelled(app: App) -> None:
-    """S3-9: a thread cannot be interrupted; it can look."""
-    started = threading.Event()
-    seen = []
-
-    @app.task
-    def long(ctx: Context) -> str:
-        started.set()
-        for _ in range(int(LONG / 0.01)):
-            if ctx.cancelled:
-                seen.append(ctx.cancel_reason)
-                break
-            threading.Event().wait(0.01)
-        return "done"
-
-    job = long.submit()
-    async with working(app, lease_ttl=1):
-        await asyncio.to_thread(started.wait, LONG)
-        await job.aio.cancel()
-        await eventually(lambda: seen)
-    assert seen == ["cancelled"]
-    assert job.refresh().state is State.CANCELLED
 
 
 async def test_a_lost_lease_interrupts_the_handler_and_nothing_is_written(sqlite_app: App) -> None:

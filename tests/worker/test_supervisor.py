@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.lifeline import Lifeline
-from fencepost.worker.supervisor import DELAY_MAX, Slot, Supervisor
+from fencepost.worker.supervisor import DELAY_MAX, REPLACE_CODE, Slot, Supervisor
 
 
 class Child:
@@ -142,3 +142,17 @@ def test_a_stop_before_the_first_step_starts_nobody(nursery: Nursery) -> None:
     running.stop()
     assert not running.step()
     assert nursery.children == []
+
+
+def test_a_child_that_wants_a_successor_has_one_at_once(nursery: Nursery) -> None:
+    """C44: it ended to have a thread end that did not stop; nothing is wrong with the next."""
+    clock = FakeClock()
+    for is_burst in (False, True):
+        slot = Slot(["worker"], cast(Lifeline, nursery), clock, is_burst=is_burst)
+        slot.step(is_stopping=False)
+        count = len(nursery.children)
+        nursery.children[-1].code = REPLACE_CODE
+        assert slot.step(is_stopping=False)
+        assert len(nursery.children) == count + 1
+    nursery.children[-1].code = REPLACE_CODE
+    assert not slot.step(is_stopping=True)

@@ -138,7 +138,12 @@ class Reloader:
 
     def step(self) -> None:
         """Look at the files when it is time, and restart the worker if one has changed."""
-        if self._child is not None and self._child.poll() is not None:
+        from fencepost.worker.supervisor import REPLACE_CODE
+
+        if self._child is not None and self._child.poll() == REPLACE_CODE:
+            click.echo("a thread of the worker did not stop; restarting", err=True)
+            self._start()
+        elif self._child is not None and self._child.poll() is not None:
             click.echo("the worker has ended; it starts again when a file changes", err=True)
             self._child = None
         if self._clock.monotonic() < self._look_at:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -11,9 +13,12 @@ from fencepost import __version__
 from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.cli.webhooks import undelivered
+from fencepost.core.lifecycle import State
+from fencepost.core.limits import UNREADABLE_SHOWN
 from fencepost.core.shown import shown_url
 
 if TYPE_CHECKING:
+    from fencepost.core.job import Job
     from fencepost.store.replies import Finding, QueueView
 
 
@@ -53,6 +58,7 @@ def examine(settings: Settings) -> list[Finding]:
             findings += _workers(len(workers))
             findings += undelivered(queues, workers)
             findings += _moved(queues)
+            findings += _unreadable(app.jobs.find(state=State.RETRYING, limit=UNREADABLE_SHOWN))
     except FencepostError as error:
         findings.append(Finding("fail", error.code, str(error)))
     except OSError as error:
@@ -66,6 +72,23 @@ def _workers(count: int) -> list[Finding]:
     if count:
         return [Finding("ok", "workers", f"{count} live workers")]
     return [Finding("note", "workers", "no live worker; `fencepost worker APP` starts one")]
+
+
+def _unreadable(jobs: Iterable[Job]) -> list[Finding]:
+    """Warn of jobs that some worker could not read: of an old version, or of a too new one."""
+    from fencepost.core.failure import UNREADABLE
+    from fencepost.store.replies import Finding
+
+    counts = Counter(job.type for job in jobs if job.failure and job.failure.code == UNREADABLE)
+    return [
+        Finding(
+            "warn",
+            UNREADABLE,
+            f"{count} jobs of type {type!r} wait for a worker that can read their payload, for an "
+            f"hour at the most: finish the deployment, or roll it back",
+        )
+        for type, count in sorted(counts.items())
+    ]
 
 
 def _moved(queues: list[QueueView]) -> list[Finding]:

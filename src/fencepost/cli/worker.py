@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from fencepost.core.limits import (
     GRACE_DEFAULT,
     INTERRUPT_GRACE,
     PROCESSES_MAX,
+    THREADS_FAREWELL,
 )
 from fencepost.core.shown import shown, shown_url
 from fencepost.errors import ConfigurationError, StoreUnavailableError
@@ -123,6 +125,8 @@ def _run(
         announce(settings, app, made.id, is_patient=not burst)
     else:
         _end_with_parent(made, app, lifeline, grace)
+    # What is in this process's memory would end with it.
+    made.is_replaceable = not app.url.startswith("memory:")
     with monitored(app, metrics):
         if http_fd is None:
             made.run(until_idle=burst)
@@ -131,6 +135,20 @@ def _run(
 
             work_and_serve(made, app, http_fd, grace=grace)
     app.close()
+    if made.is_retiring:
+        _replace(is_supervised=lifeline is not None)
+
+
+def _replace(*, is_supervised: bool) -> None:
+    """Have another process in the place of this one, in which a thread did not stop."""
+    if is_supervised:
+        from fencepost.worker.supervisor import REPLACE_CODE
+
+        sys.exit(REPLACE_CODE)
+    # The same process by its number, so that nobody who watches it need know; no thread survives.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def announce(settings: Settings, app: App, name: str, *, is_patient: bool) -> None:
@@ -159,7 +177,7 @@ def announce(settings: Settings, app: App, name: str, *, is_patient: bool) -> No
 
 def longest_stop(grace: float) -> float:
     """Return how long a worker takes to stop at the most; past that, something is stuck."""
-    return 2 * max(grace, 1.0) + INTERRUPT_GRACE + 5.0
+    return 2 * max(grace, 1.0) + INTERRUPT_GRACE + THREADS_FAREWELL + 5.0
 
 
 def _end_with_parent(made: Worker, app: App, lifeline: int, grace: float) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import traceback
 
+from msgspec.structs import replace
+
 from fencepost.core.duration import parse_duration
 from fencepost.core.job import Category, Failure
 from fencepost.core.limits import CODE_LENGTH_MAX, MESSAGE_LENGTH_MAX, TRACEBACK_LENGTH_MAX
-from fencepost.core.outcome import Failed, Snoozed
+from fencepost.core.outcome import Failed, Snoozed, Unreadable
+from fencepost.core.skew import UnreadPayload
 from fencepost.errors import (
     FencepostError,
     InvalidPayloadError,
@@ -18,8 +21,10 @@ from fencepost.errors import (
     TemporaryError,
 )
 
+UNREADABLE = "unreadable_payload"
 
-def classify(error: BaseException) -> Failed | Snoozed:
+
+def classify(error: BaseException) -> Failed | Snoozed | Unreadable:
     """Return the outcome of an attempt whose handler raised *error*."""
     match error:
         case Snooze():
@@ -28,8 +33,11 @@ def classify(error: BaseException) -> Failed | Snoozed:
             return _classify_temporary(error)
         case PermanentError():
             return Failed(describe(error, Category.PERMANENT, code=error.code))
+        case UnreadPayload():
+            # Of this version of the code, not of the job: another may read it (C47).
+            return unreadable(describe(error.error, Category.SYSTEM))
         case InvalidPayloadError():
-            # A payload that this handler cannot read now, it cannot read on the next attempt.
+            # Of a job that the handler wanted to submit; it would be as wrong the next time.
             return Failed(describe(error, Category.PERMANENT, code=error.code))
         case MissingKeyError():
             # Of this worker, not of the job: another may have the key, or this one, one day.
@@ -93,6 +101,11 @@ def _traceback_of(error: BaseException) -> str | None:
 def _storable(text: str) -> str:
     """Return *text* without lone surrogates, which no store can encode."""
     return text.encode("utf-8", "replace").decode()
+
+
+def unreadable(failure: Failure) -> Unreadable:
+    """Return the outcome of an attempt whose payload is not understood, *failure* says why."""
+    return Unreadable(replace(failure, code=UNREADABLE))
 
 
 def timed_out(timeout: float) -> Failed:

@@ -54,6 +54,7 @@ _AFTER = {
     AttemptOutcome.SUCCEEDED: State.COMPLETED,
     AttemptOutcome.RELEASED: State.SCHEDULED,
     AttemptOutcome.SNOOZED: State.DELAYED,
+    AttemptOutcome.UNREADABLE: State.RETRYING,
     AttemptOutcome.CANCELLED: State.CANCELLED,
 }
 

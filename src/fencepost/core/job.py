@@ -211,6 +211,7 @@ class AttemptOutcome(StrEnum):
     FAILED = "failed"
     RELEASED = "released"
     SNOOZED = "snoozed"
+    UNREADABLE = "unreadable"
     CANCELLED = "cancelled"
 
     __hash__ = str.__hash__

@@ -145,9 +145,24 @@ EXPONENT_MAX: Final = ATTEMPTS_MAX
 CUSTOM_DELAYS_MAX: Final = 100
 """How many delays of a custom backoff are worked out at submission; the last one repeats."""
 
+# Payloads that this version of the code cannot read. Times are in seconds.
+UNREADABLE_MAX: Final = 3_600.0
+"""How long such a job is given back for others, from the first time on; then it has failed."""
+UNREADABLE_DELAY_MIN: Final = 5.0
+UNREADABLE_DELAY_MAX: Final = 300.0
+"""How long it waits before it is claimed again: twice as long each time, 17 times in an hour."""
+UNREADABLE_SHOWN: Final = 200
+"""Jobs that wait for another attempt at which ``doctor`` looks for such ones."""
+
 # Interrupting handlers.
 INTERRUPT_GRACE: Final = 5.0
-"""How long an interrupted coroutine may tidy up before its slot is given up."""
+"""How long an interrupted handler may tidy up before its slot is given up."""
+THROW_AGAIN: Final = 0.01
+"""How soon a thread is looked at again into which nothing can be thrown just now."""
+THREADS_FAREWELL: Final = 1.0
+"""How long a worker that ends waits for threads that it has stopped."""
+FRAMES_MAX: Final = 200
+"""Callers of a function that are looked at."""
 CHILD_START_TIMEOUT: Final = 60.0
 RECOVER_INTERVAL: Final = 1.0
 PROMOTE_INTERVAL: Final = 1.0
@@ -176,7 +191,7 @@ WEBHOOK_REPLY_TIMEOUT: Final = 1.0
 WEBHOOK_TIMEOUT_DEFAULT: Final = 10.0
 WEBHOOK_TIMEOUT_MIN: Final = 0.1
 WEBHOOK_TIMEOUT_MAX: Final = 25.0
-"""Within the execution timeout of a delivery, which cannot stop a thread."""
+"""Within the execution timeout of a delivery: it ends by itself before its thread is stopped."""
 WEBHOOK_EXECUTION_TIMEOUT: Final = 30.0
 WEBHOOK_LIFETIME: Final = 3 * 86_400.0
 WEBHOOK_ATTEMPTS: Final = 12

@@ -1,7 +1,8 @@
 """The only place where the end of an attempt becomes the job's next state.
 
-Success, failure, timeout, lost lease, snooze and release all pass through ``decide``; so does a
-lease that ran out, which is a failed attempt like any other (C8, S4-8).
+Success, failure, timeout, lost lease, snooze, release and a payload that is not understood all pass
+through ``decide``; so does a lease that ran out, which is a failed attempt like any other (C8,
+S4-8).
 """
 
 from __future__ import annotations
@@ -10,9 +11,16 @@ from random import Random
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.job import AttemptOutcome, Body, Category, Failure
 from fencepost.core.lifecycle import Event, State, advance
+from fencepost.core.limits import (
+    MESSAGE_LENGTH_MAX,
+    UNREADABLE_DELAY_MAX,
+    UNREADABLE_DELAY_MIN,
+    UNREADABLE_MAX,
+)
 from fencepost.core.policy import Policy
 
 
@@ -40,7 +48,17 @@ class Released(msgspec.Struct, gc=False, frozen=True, tag=True):
     """The worker gave the job back unrun or interrupted; not counted (C23)."""
 
 
-Outcome = Succeeded | Failed | Snoozed | Released
+class Unreadable(msgspec.Struct, gc=False, frozen=True, tag=True):
+    """This version of the code cannot read the payload, another may; not counted at first (C47)."""
+
+    failure: Failure
+    returns: int = 0
+    """How often the job has been given back for this before, and ..."""
+    waited: float = 0.0
+    """... how long ago that was the first time, in seconds."""
+
+
+Outcome = Succeeded | Failed | Snoozed | Released | Unreadable
 
 LEASE_EXPIRED = Failed(Failure(Category.SYSTEM, "lease expired", code="lease_expired"))
 
@@ -87,8 +105,10 @@ def decide(job: Standing, outcome: Outcome, rng: Random) -> Decision:
             return _decide_failure(job, failure, retry_after, rng)
         case Snoozed(delay):
             return _decision(Event.SNOOZE, AttemptOutcome.SNOOZED, delay=delay, is_counted=False)
-        case Released():  # pragma: no branch - exhaustive
+        case Released():
             return _decision(Event.RELEASE, AttemptOutcome.RELEASED, is_counted=False)
+        case Unreadable():  # pragma: no branch - exhaustive
+            return _decide_unreadable(outcome)
 
 
 _SUCCEEDED = advance(State.RUNNING, Event.SUCCEED)
@@ -105,6 +125,25 @@ def _decide_failure(
     if retry_after is not None:
         delay = max(delay, retry_after)
     return _decision(Event.RETRY, AttemptOutcome.FAILED, failure=failure, delay=delay)
+
+
+def _decide_unreadable(outcome: Unreadable) -> Decision:
+    """Give the job back for others, for an hour; then nobody will read it."""
+    failure = outcome.failure
+    if outcome.waited >= UNREADABLE_MAX:
+        message = (
+            f"{failure.message}; for {UNREADABLE_MAX / 60:.0f} minutes no worker could read it"
+        )
+        ended = replace(failure, category=Category.PERMANENT, message=message[-MESSAGE_LENGTH_MAX:])
+        return _decision(Event.REJECT, AttemptOutcome.FAILED, failure=ended)
+    growth = 2.0 ** min(outcome.returns, 100)  # which has long passed the cap
+    return _decision(
+        Event.RETRY,
+        AttemptOutcome.UNREADABLE,
+        failure=failure,
+        delay=min(UNREADABLE_DELAY_MIN * growth, UNREADABLE_DELAY_MAX),
+        is_counted=False,
+    )
 
 
 def _is_retryable(category: Category, policy: Policy) -> bool:

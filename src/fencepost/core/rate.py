@@ -8,6 +8,11 @@ the same room.
 To ask what is left costs as many rows as there are uses in a window. So a rate of many starts is
 counted by the thousandth of its window: a use is written down at the end of its thousandth, which
 frees its place that little bit later, and never sooner.
+
+A clock that is set back leaves uses ahead of it, though nothing starts in the future. They are
+moved back, with all others of their type, by as much as puts the newest at the present: what
+started together stays together, the rate is kept, and nothing waits for the clock to catch up. A
+claim writes that down, or they would go on being the present's.
 """
 
 from __future__ import annotations
@@ -73,14 +78,20 @@ class Rate(msgspec.Struct, frozen=True):
         """Return the instant at which a start of *now* is written down, never before it."""
         return -(-now // self.grain_us) * self.grain_us
 
+    def as_of(self, uses: Uses, now: int) -> Uses:
+        """Return *uses*, moved back if the clock has been since the newest of them."""
+        ahead = uses[-1][0] - self.moment(now) if uses else 0
+        return uses if ahead <= 0 else [(at - ahead, count) for at, count in uses]
+
     def left(self, uses: Uses, now: int) -> int:
         """Return how many jobs may start at *now*."""
+        uses = self.as_of(uses, now)
         used = sum(count for at, count in uses if at > now - self.window_us)
         return max(self.count - used, 0)
 
     def opens_at(self, uses: Uses, now: int) -> int | None:
         """Return the first instant after *now* at which one more may start; None if one may now."""
-        live = [use for use in uses if use[0] > now - self.window_us]
+        live = [use for use in self.as_of(uses, now) if use[0] > now - self.window_us]
         excess = sum(count for _, count in live) - self.count
         for at, count in live:
             if excess < 0:

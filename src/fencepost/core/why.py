@@ -10,6 +10,7 @@ from fencepost.core.concurrency import limit_of
 from fencepost.core.dependencies import Mode
 from fencepost.core.duration import format_duration
 from fencepost.core.envelope import shown_text
+from fencepost.core.failure import UNREADABLE
 from fencepost.core.job import Dependency, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.rate import Rate
@@ -132,6 +133,14 @@ def _waiting_for_time(situation: Situation) -> list[Reason]:
     at = f"{job.run_at:%Y-%m-%d %H:%M:%S} UTC (in {left})"
     if job.state is State.DELAYED:
         return [Reason("delayed", f"delayed until {at}")]
+    if job.state is State.RETRYING and job.failure and job.failure.code == UNREADABLE:
+        return [
+            Reason(
+                "unreadable_payload",
+                f"the last worker could not read its payload: {_message(job)}; not counted, it "
+                f"waits for a worker of a version that can, until {at}",
+            )
+        ]
     if job.state is State.RETRYING:
         cause = f" after: {_message(job)}" if job.failure else ""
         return [

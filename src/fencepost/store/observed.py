@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
@@ -22,6 +23,7 @@ from fencepost.observe.histograms import Lane
 from fencepost.observe.log import log, logger
 from fencepost.store.counting import EVENT_NAMES, SUBMIT, Happening, count, count_moves
 from fencepost.store.crons import Fired
+from fencepost.store.interruption import undisturbed
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (
@@ -58,6 +60,9 @@ class ObservedStore:
         return getattr(self._store, name)
 
     def run(self, operation: Operation[T]) -> T:
+        return undisturbed(partial(self._run, operation))
+
+    def _run(self, operation: Operation[T]) -> T:
         start = self._store.clock.monotonic()
         try:
             result = self._store.run(operation)

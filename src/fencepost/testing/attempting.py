@@ -16,10 +16,11 @@ import msgspec
 from fencepost.core.failure import classify, not_committed
 from fencepost.core.job import ClaimedJob, Dependency, Failure
 from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, Unreadable, decide
 from fencepost.core.payload import encode_result
+from fencepost.core.skew import UnreadPayload, with_past
 from fencepost.core.task import Task
-from fencepost.errors import FencepostError, HandlerSignal
+from fencepost.errors import FencepostError, HandlerSignal, InvalidPayloadError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Fate, LeaseLost
 from fencepost.worker import Context
@@ -68,8 +69,11 @@ Turns = Generator[Call, Ended, T]
 
 
 def arguments(task: Task, job: ClaimedJob, context: Context) -> tuple[list[Any], dict[str, Any]]:
-    """Return what the handler is called with, or raise InvalidPayloadError."""
-    args, kwargs = task.signature.decode(job.payload)
+    """Return what the handler is called with, or raise UnreadPayload."""
+    try:
+        args, kwargs = task.signature.decode(job.payload)
+    except InvalidPayloadError as error:
+        raise UnreadPayload(error) from None
     if task.signature.context_name is not None:
         kwargs[task.signature.context_name] = context
     return args, kwargs
@@ -91,6 +95,8 @@ def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> R
         (fate,) = store.run(store.fates([context.joined]))
         if fate is Fate.UNDONE and isinstance(outcome, Succeeded):
             outcome = not_committed()
+    if isinstance(outcome, Unreadable):
+        outcome = with_past(outcome, store.run(store.attempts(job.id)))
     if fate in (None, Fate.UNDONE):
         decision = decide(job, outcome, store.clock.rng)
         settlement = Settlement(job.id, job.lease.token, decision, job.type)
@@ -105,10 +111,15 @@ def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> R
         type=job.type,
         attempt=job.attempt,
         state=state,
-        result=None if is_lost or isinstance(outcome, Failed) else ended.value,
-        failure=outcome.failure if isinstance(outcome, Failed) else None,
-        error=ended.error,
+        result=None if is_lost or isinstance(outcome, (Failed, Unreadable)) else ended.value,
+        failure=outcome.failure if isinstance(outcome, (Failed, Unreadable)) else None,
+        error=raised(ended),
     )
+
+
+def raised(ended: Ended) -> BaseException | None:
+    """Return what a test is shown of how a call ended."""
+    return ended.error.error if isinstance(ended.error, UnreadPayload) else ended.error
 
 
 def _outcome(ended: Ended) -> Outcome:

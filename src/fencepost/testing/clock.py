@@ -26,6 +26,7 @@ class FakeClock:
         self._lock = threading.Lock()
         self._start_us = to_us(start)
         self._now_us = self._start_us
+        self._set_back_us = 0
 
     def now(self) -> datetime:
         return from_us(self.now_us())
@@ -35,13 +36,21 @@ class FakeClock:
             return self._now_us
 
     def monotonic(self) -> float:
-        return (self.now_us() - self._start_us) / 1_000_000
+        with self._lock:
+            return (self._now_us + self._set_back_us - self._start_us) / 1_000_000
 
     def advance(self, duration: Duration) -> None:
         """Move the time forward, by whatever ``parse_duration`` reads: 1.5, "90s", a timedelta."""
         step = seconds_to_us(parse_duration(duration))
         with self._lock:
             self._now_us += step
+
+    def set_back(self, duration: Duration) -> None:
+        """Set the time back, as an operator might; the monotonic clock takes no notice."""
+        step = seconds_to_us(parse_duration(duration))
+        with self._lock:
+            self._now_us -= step
+            self._set_back_us += step
 
     def sleep(self, seconds: float) -> None:
         self.advance(max(seconds, 0.0))

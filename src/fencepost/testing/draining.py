@@ -21,6 +21,7 @@ from fencepost.testing.attempting import (
     context_of,
     drive,
     drive_async,
+    raised,
 )
 from fencepost.testing.clock import FakeClock
 from fencepost.worker import Context
@@ -79,8 +80,9 @@ def _turns(app: App, advance: Advance, raises: bool, limit: int) -> Turns[list[R
             context = context_of(store, job, tasks)
             ended = yield partial(_call, tasks[job.type], job, context)
             ran.append(conclude(store, job, context, ended))
-            if raises and ended.error is not None and not isinstance(ended.error, Snooze):
-                raise ended.error
+            error = raised(ended)
+            if raises and error is not None and not isinstance(error, Snooze):
+                raise error
         if not claim.jobs and not course.move(claim.wait):
             return ran
 

@@ -120,11 +120,15 @@ class Ack(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
 
 
 class Nack(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The attempt failed: what kind of failure it was decides whether there is another."""
+    """The attempt failed: what kind of failure it was decides whether there is another.
+
+    ``unreadable`` is a payload that this version of the worker does not understand: the job is
+    given back for others, uncounted, and has failed if none could read it for an hour.
+    """
 
     id: str
     token: str
-    category: Literal["temporary", "permanent", "timeout", "system"] = "temporary"
+    category: Literal["temporary", "permanent", "timeout", "system", "unreadable"] = "temporary"
     message: str = ""
     code: str | None = None
     exception: str | None = None

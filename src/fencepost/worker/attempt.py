@@ -10,6 +10,7 @@ from fencepost.core.failure import timed_out
 from fencepost.core.job import ClaimedJob
 from fencepost.core.outcome import Outcome, Released
 from fencepost.core.task import Task
+from fencepost.store.interruption import Interruptible
 from fencepost.worker.context import CancelReason, Context
 
 OnEnd = Callable[["Attempt", "Outcome | None"], None]
@@ -30,6 +31,7 @@ class Attempt:
         "job",
         "started_at",
         "task",
+        "thread",
         "timer",
     )
 
@@ -51,6 +53,8 @@ class Attempt:
         """False while the handler still occupies its slot, be the attempt over or not."""
         self.timer: asyncio.TimerHandle | None = None
         self.future: asyncio.Future[Any] | None = None
+        self.thread: Interruptible | None = None
+        """What stops its thread, if it runs in one."""
         self._on_end = on_end
         self._stop = stop
 

@@ -19,14 +19,14 @@ import msgspec
 from fencepost.core.failure import crashed
 from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.keyring import KeyRing
-from fencepost.core.outcome import Failed, Outcome, Snoozed, Succeeded
+from fencepost.core.outcome import Failed, Outcome, Snoozed, Succeeded, Unreadable
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.worker.attempt import Attempt
 from fencepost.worker.context import CancelReason
 
-ReturnedOutcome = Succeeded | Failed | Snoozed
+ReturnedOutcome = Succeeded | Failed | Snoozed | Unreadable
 
 PIPE_ROOM = 32_768
 """What surely fits into an empty pipe, on every system."""

@@ -1,8 +1,12 @@
-"""Ends attempts whose handler settled its job itself, in a transaction of its own.
+"""Ends attempts of which the store has to be asked something first.
 
-Only the store knows what became of that transaction, so it is asked: once committed there is
-nothing left to do; if it was rolled back, the attempt ends as its handler did, and returning
-counts as a failure. Whatever happens in between is safe at each point:
+Of jobs that this version of the code cannot read: for how long that has gone on, which decides
+whether they are given back for others once more. The job stays in hand until it is settled.
+
+And those whose handler settled its job itself, in a transaction of its own. Only the store knows
+what became of that transaction, so it is asked: once committed there is nothing left to do; if it
+was rolled back, the attempt ends as its handler did, and returning counts as a failure. Whatever
+happens in between is safe at each point:
 
 - The worker or its connection dies before the commit: the server rolls back, the lease runs out,
   and the job is recovered.
@@ -25,9 +29,10 @@ import logging
 from collections.abc import Callable
 
 from fencepost.core.failure import not_committed
-from fencepost.core.job import AttemptOutcome
+from fencepost.core.job import AttemptOutcome, ClaimedJob
 from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Outcome, Settlement, Succeeded, decide
+from fencepost.core.outcome import Outcome, Settlement, Succeeded, Unreadable, decide
+from fencepost.core.skew import with_past
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
@@ -79,8 +84,11 @@ class Concluder:
             task.cancel()
 
     async def conclude(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Find out what became of the handler's transaction, and see to the rest."""
+        """Ask the store what has to be known, and see to the rest."""
         job = attempt.job
+        if isinstance(outcome, Unreadable):
+            await self._give_back(job, outcome)
+            return
         match await self._fate(attempt):
             case Fate.UNDONE:
                 ended = not_committed() if isinstance(outcome, Succeeded) else outcome
@@ -96,6 +104,30 @@ class Concluder:
                 log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)
         self._hand.drop(job.id, job.lease.token)
         self._on_concluded()
+
+    async def _give_back(self, job: ClaimedJob, outcome: Unreadable) -> None:
+        """Give a job back that this version of the code cannot read, or have it fail in the end."""
+        while True:
+            try:
+                attempts = await self._store.run_async(self._store.attempts(job.id))
+            except StoreError as error:
+                await self._store.clock.sleep_async(self._patience.failed(error))
+            else:
+                break
+        self._patience.succeeded()
+        decision = decide(job, with_past(outcome, attempts), self._store.clock.rng)
+        self._counters.add(names.PAYLOAD_UNREADABLE, type=job.type)
+        log(
+            names.PAYLOAD_UNREADABLE,
+            level=logging.WARNING,
+            id=job.id,
+            type=job.type,
+            state=decision.state,
+            delay=decision.delay,
+            error=outcome.failure.message,
+            hint="is this worker of an older version than what submits, or of a newer one?",
+        )
+        self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
 
     async def _fate(self, attempt: Attempt) -> Fate:
         """Return how it ended; OPEN if it did not in the time that a lease lasts."""

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.clock import Clock
 from fencepost.core.failure import classify
-from fencepost.core.limits import INTERRUPT_GRACE
+from fencepost.core.limits import INTERRUPT_GRACE, THROW_AGAIN
 from fencepost.core.outcome import Outcome, Released, Succeeded
 from fencepost.core.payload import encode_result
+from fencepost.core.skew import UnreadPayload
 from fencepost.core.task import Isolation, Task
+from fencepost.errors import InvalidPayloadError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
+from fencepost.store.interruption import Interruptible
 from fencepost.store.protocol import Store
 from fencepost.worker.attempt import Attempt, OnEnd, Stop
 from fencepost.worker.children import Children
@@ -53,6 +56,8 @@ class Executor:
         on_late: Callable[[Held], None],
         on_end: OnEnd,
         on_return: Callable[[], None],
+        on_stuck: Callable[[Attempt], None] = lambda _: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._clock: Clock = store.clock
@@ -64,6 +69,8 @@ class Executor:
         self._on_late = on_late
         self._on_end = on_end
         self._on_return = on_return
+        self._on_stuck = on_stuck
+        self._is_cancelled = is_cancelled
         self._threads = Threads()
         self._children = Children(store.url, counters, store.keys)
         # Attempts are begun from within others that have just ended; none inherits of another.
@@ -131,7 +138,8 @@ class Executor:
     def _call(self, attempt: Attempt) -> None:
         """Call a handler outside of the loop."""
         if attempt.task.isolation is Isolation.THREAD:
-            attempt.future = self._threads.call(partial(_call_sync, attempt))
+            attempt.thread = Interruptible()
+            attempt.future = self._threads.call(partial(_call_sync, attempt), attempt.thread)
         else:
             attempt.future = self._loop.create_task(self._run_child(attempt))
         attempt.future.add_done_callback(partial(self._returned, attempt))
@@ -180,9 +188,10 @@ class Executor:
                 except asyncio.CancelledError:
                     if attempt.context.cancel_reason is not None:
                         raise
-                    outcome = classify(
-                        RuntimeError("the handler was cancelled, and not by its worker")
-                    )
+                    if not has_waited:
+                        has_waited = True
+                        self._pass_on()
+                    outcome = await self._cancelled_elsewhere()
                 except (SystemExit, KeyboardInterrupt) as error:
                     # A task that ends with one of these takes the event loop, and the worker.
                     outcome = classify(RuntimeError(f"the handler raised {error!r}"))
@@ -202,6 +211,17 @@ class Executor:
         """Leave the rest of the line to another task, in the loop's next turn."""
         self._has_relay = False
         self._relay()
+
+    async def _cancelled_elsewhere(self) -> Outcome:
+        """Return the outcome of a coroutine that was cancelled, and not by us.
+
+        A loop that is closed cancels every task in any order, ours and the worker's own: a moment
+        later the worker knows.
+        """
+        await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
+        if self._is_cancelled():
+            return Released()
+        return classify(RuntimeError("the handler was cancelled, and not by its worker"))
 
     # Timing out.
 
@@ -235,23 +255,33 @@ class Executor:
             attempt.future.add_done_callback(partial(self._returned, attempt))
             attempt.future.cancel(f"fencepost: {reason}")
         loop = asyncio.get_running_loop()
-        loop.call_later(INTERRUPT_GRACE, self._give_up, attempt, reason)
+        loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
         return False
 
-    def _give_up(self, attempt: Attempt, reason: CancelReason) -> None:
+    def give_up(self, attempt: Attempt, reason: CancelReason) -> None:
+        """End an attempt although its handler goes on, if it still does; say so."""
         if not attempt.has_returned and not attempt.has_ended:
             self._leak(attempt, reason)
             attempt.give_up()
+            if attempt.thread is not None:
+                self._on_stuck(attempt)
 
     def _stop_thread(self, attempt: Attempt, reason: CancelReason) -> bool:
-        """End the attempt and count the slot as leaked: a thread cannot be stopped.
+        """Throw ``HandlerStopped`` into the thread, which may tidy up for a while; then give it up.
 
-        A shutdown waits instead: the thread may still look at ``ctx.cancelled`` in time.
+        A shutdown only asks at first: the thread may look at ``ctx.cancelled`` in time.
         """
-        if reason == "shutdown":
-            return False
-        self._leak(attempt, reason)
-        return True
+        if reason != "shutdown":
+            self.stop_thread(attempt)
+            self._loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
+        return False
+
+    def stop_thread(self, attempt: Attempt) -> None:
+        """Throw into the thread of an attempt, now or at the first moment that is good for it."""
+        if attempt.thread is None or attempt.has_returned:
+            return
+        if not attempt.thread.stop():
+            self._loop.call_later(THROW_AGAIN, self.stop_thread, attempt)
 
     def _leak(self, attempt: Attempt, reason: CancelReason) -> None:
         self._leaked.add(attempt)
@@ -263,6 +293,7 @@ class Executor:
             type=attempt.job.type,
             reason=reason,
             hint='the handler did not stop; isolation="process" can be killed',
+            leaked=len(self._leaked),
         )
 
     # Returning.
@@ -279,6 +310,7 @@ class Executor:
         if self._leaked and attempt in self._leaked:
             self._leaked.discard(attempt)
             self._counters.add(names.SLOT_REGAINED)
+            log(names.SLOT_REGAINED, id=attempt.job.id, type=attempt.job.type)
         attempt.end(outcome)
         self._on_return()
 
@@ -290,7 +322,10 @@ def _call_sync(attempt: Attempt) -> Outcome:
 
 def _arguments(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
     signature = attempt.task.signature
-    args, kwargs = signature.decode(attempt.job.payload)
+    try:
+        args, kwargs = signature.decode(attempt.job.payload)
+    except InvalidPayloadError as error:
+        raise UnreadPayload(error) from None
     if signature.context_name is not None:
         kwargs[signature.context_name] = attempt.context
     return args, kwargs

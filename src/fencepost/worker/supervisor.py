@@ -19,6 +19,8 @@ from fencepost.observe import names
 from fencepost.observe.log import log
 from fencepost.worker.lifeline import Lifeline
 
+REPLACE_CODE = 75
+"""With this a process ends that wants another in its place: a thread in it could not be stopped."""
 STEP_INTERVAL = 0.1
 YOUNG = 60.0
 """A child that dies younger than this may die so again; its successor waits."""
@@ -146,12 +148,17 @@ class Slot:
         now = self._clock.monotonic()
         alive = now - self._started_at
         is_done = code == 0 and self._is_burst
-        if alive < YOUNG:
+        is_replaced = code == REPLACE_CODE
+        if is_replaced:
+            self._delay = 0.0
+        elif alive < YOUNG:
             self._delay = min(max(self._delay * 2, DELAY_FIRST), DELAY_MAX)
         else:
             self._delay = 0.0
         self._start_at = None if is_done else now + self._delay
-        if not is_done and not is_stopping:
+        if is_replaced:
+            log(names.CHILD_REPLACED, pid=self._child.pid, seconds=alive)
+        elif not is_done and not is_stopping:
             log(
                 names.CHILD_DIED,
                 level=logging.WARNING,

@@ -6,8 +6,11 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
+
+from fencepost.store.interruption import Interruptible
 
 Work = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 
@@ -21,8 +24,15 @@ class Threads:
         self._count = 0
         self._mutex = threading.Lock()
 
-    def call(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Return a future of *function*'s result, computed in a thread with a fresh context."""
+    def call(
+        self, function: Callable[[], Any], stop: Interruptible | None = None
+    ) -> asyncio.Future[Any]:
+        """Return a future of *function*'s result, computed in a thread with a fresh context.
+
+        By *stop* it can be stopped.
+        """
+        if stop is not None:
+            function = partial(stop.run, function)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         with self._mutex:

@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,9 +27,10 @@ from fencepost.core.limits import (
     LATE_CLAIMS_MAX,
     POLL_INTERVAL,
     RECOVER_BATCH,
+    THREADS_FAREWELL,
     WORKER_LEASE_TTL_DEFAULT,
 )
-from fencepost.core.outcome import Outcome, Released, Settlement, decide
+from fencepost.core.outcome import Outcome, Released, Settlement, Unreadable, decide
 from fencepost.core.retention import Retention
 from fencepost.core.shown import shown, shown_url
 from fencepost.core.task import Task
@@ -100,6 +101,11 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_requests = 0
         self._stop_mutex = threading.Lock()
+        self.is_replaceable = False
+        """Whether somebody starts another in our place if we end: then a thread that cannot be
+        stopped ends with this process, once its other jobs are done."""
+        self.is_retiring = False
+        """Whether the last run ended for that, and wants another in its place."""
 
     @property
     def aio(self) -> AsyncWorker:
@@ -122,7 +128,11 @@ class Worker:
                 loop.call_soon_threadsafe(self._heed_stop)
 
     async def run_async(self, until_idle: bool = False, *, owns_loop: bool = False) -> None:
-        """As ``run``, on the present event loop, which may have others to serve."""
+        """As ``run``, on the present event loop, which may have others to serve.
+
+        Cancelled, it interrupts what runs, gives it back, and ends all that it has started before
+        the CancelledError goes on. Cancelled again, it waits for nothing that takes long.
+        """
         self._loop = asyncio.get_running_loop()
         self._set_up(until_idle, owns_loop)
         self._watch_signals()
@@ -149,15 +159,50 @@ class Worker:
                 *self._cron_services(),
             )
         ]
+        # In tasks of their own, so that a cancellation tears nothing: a claim that is under way
+        # brings jobs, and whoever stops has to know of them.
+        working = asyncio.create_task(self._work_on(), name="fencepost-work")
         try:
-            await self._recover_at_start()
-            await declare_rates(
-                self._store, self._tasks, self.counters, is_stopping=lambda: self._is_stopping
-            )
-            await self._work()
-            await self._drain()
+            await self._see_through(working)
+        finally:
+            ending = asyncio.create_task(self._end(services), name="fencepost-end")
+            await self._see_through(ending)
+        if self._cancels:
+            raise asyncio.CancelledError
+
+    async def _work_on(self) -> None:
+        await self._recover_at_start()
+        await declare_rates(
+            self._store, self._tasks, self.counters, is_stopping=lambda: self._is_stopping
+        )
+        await self._work()
+
+    async def _end(self, services: list[asyncio.Task[Any]]) -> None:
+        try:
+            await self._drain(services[0])
         finally:
             await self._tear_down(services)
+
+    async def _see_through(self, task: asyncio.Task[None]) -> None:
+        """Wait for *task* although we are cancelled; have it stop then, and the second time hurry.
+
+        What it raises is raised here, unless we are cancelled: that goes first.
+        """
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                self._cancels += 1
+                self._heed_stop()
+                if self._cancels > 1 and task.get_name() == "fencepost-work":
+                    task.cancel()  # it waits for a store that does not answer
+        if not task.cancelled() and not self._cancels:
+            task.result()
+
+    @property
+    def _haste(self) -> int:
+        """0: what runs may finish within grace; 1: it is interrupted now; 2: nobody waits."""
+        return 2 if self._stop_requests > 1 else min(self._cancels, 2)
 
     def _set_up(self, until_idle: bool, owns_loop: bool) -> None:
         """Make everything that belongs to one run."""
@@ -165,7 +210,8 @@ class Worker:
         self._owns_loop = owns_loop
         self._started_at = self._clock.now()
         self._wake = asyncio.Event()
-        self._is_stopping = self.counters.pulse.is_stopping = False
+        self._is_stopping = self.counters.pulse.is_stopping = self.is_retiring = False
+        self._cancels = 0
         self._is_verbose = False
         self._quiet = asyncio.Event()
         self._running: dict[str, Attempt] = {}
@@ -201,6 +247,8 @@ class Worker:
             on_late=self._came_late,
             on_end=self._attempt_ended,
             on_return=self._attempt_returned,
+            on_stuck=self._retire,
+            is_cancelled=lambda: self._cancels > 0,
         )
         self._fetcher = Fetcher(
             self._store,
@@ -240,6 +288,21 @@ class Worker:
                 with suppress(NotImplementedError):
                     self._loop.add_signal_handler(number, self.stop)
 
+    def _retire(self, attempt: Attempt) -> None:
+        """A thread did not stop: have the process end when its other jobs are done."""
+        if self._is_stopping or not self.is_replaceable:
+            return
+        self.is_retiring = True
+        log(
+            names.WORKER_RETIRING,
+            level=logging.WARNING,
+            worker=self.id,
+            id=attempt.job.id,
+            type=attempt.job.type,
+            running=len(self._running),
+        )
+        self._heed_stop()
+
     def _heed_stop(self) -> None:
         self._is_stopping = self.counters.pulse.is_stopping = True
         # At once: others can run them while this worker still finishes what it has begun.
@@ -274,6 +337,8 @@ class Worker:
         """Drain leases that ran out while nobody looked (S4-19)."""
         with suppress(StoreError):
             while await self._store.run_async(self._store.recover(RECOVER_BATCH)):
+                if self._is_stopping:
+                    return
                 await asyncio.shield(self._clock.sleep_async(0))
 
     async def _work(self) -> None:
@@ -397,7 +462,7 @@ class Worker:
             self._note_runs()  # nothing will be written that would have it noted
             self._hand.drop(job.id, job.lease.token)
             self.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(attempt.context.cancel_reason))
-        elif attempt.context.has_joined:
+        elif attempt.context.has_joined or isinstance(outcome, Unreadable):
             self._concluder.add(attempt, outcome)
         else:
             decision = decide(job, outcome, self._clock.rng)
@@ -456,31 +521,51 @@ class Worker:
 
     # Stopping.
 
-    async def _drain(self) -> None:
+    async def _drain(self, settling: asyncio.Task[Any]) -> None:
         """Let what has begun finish within grace, then release it."""
         log(names.WORKER_STOPPING, worker=self.id, running=len(self._running))
-        await self._until_quiet(self._grace)
+        if self.is_retiring:
+            # Nobody has asked for it: every other job has the time that its own timeout gives it.
+            await self._until_quiet(None, lambda: self._stop_requests > 0 or self._haste > 0)
+            self.is_retiring = not self._stop_requests and not self._cancels
+        await self._until_quiet(self._grace, lambda: self._haste > 0)
         for attempt in list(self._running.values()):
             attempt.interrupt("shutdown")
-        await self._until_quiet(min(INTERRUPT_GRACE, self._grace))
+            if self._haste:
+                self._executor.stop_thread(attempt)
+        patience = INTERRUPT_GRACE if self._cancels else min(INTERRUPT_GRACE, self._grace)
+        await self._until_quiet(patience, self._is_hurried)
         for attempt in list(self._running.values()):
-            attempt.give_up()
-        await self._until_settled()
+            self._executor.stop_thread(attempt)
+        await self._until_quiet(THREADS_FAREWELL, self._is_hurried)
+        for attempt in list(self._running.values()):
+            self._executor.give_up(attempt, "shutdown")
+        await self._until_settled(settling)
 
-    async def _until_quiet(self, seconds: float) -> None:
-        """Wait until nothing runs, for *seconds* at most; a second stop does not wait."""
+    def _is_hurried(self) -> bool:
+        return self._haste > 1
+
+    async def _until_quiet(self, seconds: float | None, is_over: Callable[[], bool]) -> None:
+        """Wait until nothing runs, for *seconds* at most, or until *is_over*."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._running and self._stop_requests < 2:
+                while self._running and not is_over():
                     self._quiet.clear()
                     await self._quiet.wait()
 
-    async def _until_settled(self) -> None:
+    async def _until_settled(self, settling: asyncio.Task[Any]) -> None:
         """Wait for the last settlements to be recorded; leases cover what the store refuses."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(self._grace, 1.0)):
+            async with asyncio.timeout(max(self._grace, 1.0)) as limit:
+                is_hurried = False
                 while not (self._concluder.is_idle and self._settler.is_idle):
-                    await self._clock.sleep_async(0.005)
+                    if self._is_hurried() and not is_hurried:
+                        is_hurried = True
+                        limit.reschedule(asyncio.get_running_loop().time() + FAREWELL)
+                    if settling.done():  # a loop that is being closed has cancelled all tasks
+                        await self._settler.step()
+                    else:
+                        await self._clock.sleep_async(0.005)
 
     # Services.
 

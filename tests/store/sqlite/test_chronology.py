@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PAGE_MAX
@@ -25,21 +24,13 @@ from fencepost.testing.clock import FakeClock
 HOUR = 3600.0
 
 
-class UnsteadyClock(FakeClock):
-    """A clock that can be set back."""
-
-    def set_back(self, seconds: float) -> None:
-        with self._lock:
-            self._now_us -= seconds_to_us(seconds)
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def clock() -> UnsteadyClock:
-    return UnsteadyClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: UnsteadyClock) -> Iterator[SqliteStore]:
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[SqliteStore]:
     store = SqliteStore(str(tmp_path / "jobs.db"), clock=clock)
     yield store
     store.close()
@@ -64,7 +55,7 @@ def check(store: SqliteStore, at: datetime) -> None:
 @pytest.mark.parametrize("is_reopened", [False, True], ids=["seen", "while nobody looked"])
 @pytest.mark.parametrize("by", [0.4, 2.0, 60.0, 8 * HOUR], ids=str)
 def test_jobs_created_after_the_clock_was_set_back_are_found(
-    store: SqliteStore, clock: UnsteadyClock, tmp_path: Path, by: float, is_reopened: bool
+    store: SqliteStore, clock: FakeClock, tmp_path: Path, by: float, is_reopened: bool
 ) -> None:
     """S1-107."""
     submit(store)
@@ -79,7 +70,7 @@ def test_jobs_created_after_the_clock_was_set_back_are_found(
 
 
 def test_a_number_that_is_given_out_again_belongs_to_its_new_time(
-    store: SqliteStore, clock: UnsteadyClock
+    store: SqliteStore, clock: FakeClock
 ) -> None:
     """S1-107: what was noted of rows that are gone says nothing of those that come."""
     submit(store)
@@ -97,9 +88,7 @@ def test_a_number_that_is_given_out_again_belongs_to_its_new_time(
         check(store, clock.now() + timedelta(minutes=minutes))
 
 
-def test_a_steady_clock_notes_nothing(
-    store: SqliteStore, clock: UnsteadyClock, tmp_path: Path
-) -> None:
+def test_a_steady_clock_notes_nothing(store: SqliteStore, clock: FakeClock, tmp_path: Path) -> None:
     """So that a search goes on to be quick: what is noted is walked through."""
     submit(store)
     clock.set_back(0.3)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fencepost.core.duration import parse_duration
+from fencepost.core.failure import unreadable
 from fencepost.core.job import Category, Failure, Job, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import (
@@ -23,8 +24,18 @@ from fencepost.core.limits import (
     TRACEBACK_LENGTH_MAX,
     TYPE_LENGTH_MAX,
 )
-from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
+from fencepost.core.outcome import (
+    Failed,
+    Outcome,
+    Released,
+    Settlement,
+    Snoozed,
+    Succeeded,
+    Unreadable,
+    decide,
+)
 from fencepost.core.payload import NULL, check_size
+from fencepost.core.skew import with_past
 from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.errors import FencepostError, InvalidJobError, StaleLeaseError
 from fencepost.http.call import Call, Nothing, Reply
@@ -46,6 +57,8 @@ from fencepost.wire.leases import (
 )
 
 T = TypeVar("T")
+
+UNREADABLE_CATEGORY = "unreadable"
 
 
 async def acknowledge(call: Call[Ack | Items[Ack], Nothing]) -> Reply:
@@ -107,13 +120,16 @@ async def save_progress(call: Call[ProgressBody | Items[ProgressBody], Nothing])
 
 
 def _failed(item: Nack) -> Outcome:
+    is_unreadable = item.category == UNREADABLE_CATEGORY
     failure = Failure(
-        Category(item.category),
+        Category.SYSTEM if is_unreadable else Category(item.category),
         (item.message or "no reason given")[:MESSAGE_LENGTH_MAX],
         code=None if item.code is None else item.code[:CODE_LENGTH_MAX],
         exception=None if item.exception is None else item.exception[:TYPE_LENGTH_MAX],
         traceback=None if item.traceback is None else item.traceback[-TRACEBACK_LENGTH_MAX:],
     )
+    if is_unreadable:
+        return unreadable(failure)
     wait = item.retry_after
     return Failed(failure, None if wait is None else parse_duration(wait, name="retry_after"))
 
@@ -147,10 +163,18 @@ async def _settle_by_policy(
     items, _ = _items(call.body)
     jobs: list[Job | None] = await store.run_async(store.get([item.id for item in items]))
     found = {job.id: job for job in jobs if job is not None}
+    # One by one: a worker meets few of them, and stops claiming such jobs if it is wise.
+    pasts = {
+        item.id: await store.run_async(store.attempts(item.id))
+        for item in items
+        if isinstance(item, Nack) and item.category == UNREADABLE_CATEGORY and item.id in found
+    }
 
     def settlement(item: Any) -> Settlement:
         job = found.get(item.id)
         outcome = outcome_of(item)
+        if isinstance(outcome, Unreadable):
+            outcome = with_past(outcome, pasts.get(item.id))
         if job is None:
             raise StaleLeaseError(item.id)
         return Settlement(item.id, item.token, decide(job, outcome, rng), job.type)

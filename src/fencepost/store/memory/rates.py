@@ -32,6 +32,10 @@ class Rates:
 
     def budget(self, now: int) -> dict[str, int]:
         """Return how many jobs of each type that has a rate may start now."""
+        for type, rate in self.by_type.items():
+            uses = self._of(type)
+            if (seen := rate.as_of(uses, now)) is not uses:  # the clock was set back
+                self._put(self._uses, type, tuple(seen))
         return {type: rate.left(self._of(type), now) for type, rate in self.by_type.items()}
 
     def note(self, started: Counter[str], now: int) -> None:
@@ -53,7 +57,9 @@ class Rates:
     def _counted(self, type: str, now: int) -> Uses:
         """Return the uses that still count; without a rate, nothing does."""
         rate = self.by_type.get(type)
-        return tuple(u for u in self._of(type) if rate is not None and u[0] > now - rate.window_us)
+        if rate is None:
+            return ()
+        return tuple(u for u in rate.as_of(self._of(type), now) if u[0] > now - rate.window_us)
 
     def _put(self, values: dict[str, V], type: str, value: V | None) -> None:
         was = values.get(type)

@@ -24,7 +24,7 @@ on conflict(type) do update set count = excluded.count, window_us = excluded.win
 CLEAR = "delete from rates where type = ?"
 FORGET = "delete from uses where type = ? and at <= ?"
 FORGET_ALL = "delete from uses where type = ?"
-USED = "select coalesce(sum(count), 0) from uses where type = ? and at > ?"
+USED = "select coalesce(sum(count), 0), max(at) from uses where type = ? and at > ?"
 USES = "select at, count from uses where type = ? and at > ? order by at"
 NOTE = """
 insert into uses(type, at, count) values (?, ?, ?)
@@ -86,6 +86,14 @@ def _opens_at(type: str, rate: Rate, now: int) -> Plan[int | None]:
     return rate.opens_at([(at, count) for at, count in uses], now)
 
 
+def _set_back(type: str, rate: Rate, now: int) -> Plan[None]:
+    """Move the uses of a type back: the clock was set back since the newest of them."""
+    uses = yield Statement(USES, (type, now - rate.window_us))
+    seen = rate.as_of([(at, count) for at, count in uses], now)
+    yield Statement(FORGET_ALL, (type,))
+    yield Statement(NOTE, [(type, at, count) for at, count in seen], many=True)
+
+
 class Budget:
     """What one claim may start of the types that have a rate."""
 
@@ -108,7 +116,10 @@ class Budget:
         for type, rate in self._rates.items():
             since = self._now - rate.window_us
             yield Statement(FORGET, (type, since))
-            ((used,),) = yield Statement(USED, (type, since))
+            ((used, newest),) = yield Statement(USED, (type, since))
+            if newest is not None and newest > rate.moment(self._now):
+                yield from _set_back(type, rate, self._now)
+                ((used, _),) = yield Statement(USED, (type, since))
             self._left[type] = max(rate.count - used, 0)
 
     def line(self, lanes: Sequence[Lane], limit: int) -> Plan[list[int]]:

@@ -74,6 +74,7 @@ pytest.register_assert_rewrite(
             "settling",
             "spawning",
             "turns",
+            "unreadable",
             "upkeep",
             "waking",
             "workers",
@@ -131,6 +132,7 @@ from fencepost.testing.conformance.saving import TestSaving
 from fencepost.testing.conformance.settling import TestFailing, TestRepeating, TestSettling
 from fencepost.testing.conformance.spawning import TestSpawning
 from fencepost.testing.conformance.turns import TestTurns
+from fencepost.testing.conformance.unreadable import TestUnreadable
 from fencepost.testing.conformance.upkeep import TestExpiring, TestPromoting
 from fencepost.testing.conformance.waking import TestWaking
 from fencepost.testing.conformance.workers import TestLeading, TestWorkers
@@ -191,6 +193,7 @@ __all__ = [
     "TestSpawning",
     "TestTokens",
     "TestTurns",
+    "TestUnreadable",
     "TestViews",
     "TestWaiting",
     "TestWaking",

@@ -75,6 +75,26 @@ class TestRates:
         h.advance(1)
         assert started(h) == mails[6:7]
 
+    def test_a_clock_that_is_set_back_does_not_stop_a_type(self, h: Harness) -> None:
+        """Starts that lie ahead of it have happened: they count as if the last one were now."""
+        mails = h.submit_many(6)
+        rate(h, mail=Rate(2, 60.0))
+        assert started(h, 1) == mails[:1]
+        h.advance(40)
+        assert started(h) == mails[1:2]
+        h.clock.set_back("1h")
+        assert situation(h, mails[2]).rate_opens_at == h.now + timedelta(seconds=20)
+        assert started(h) == [], "the rate holds all the same"
+        h.advance(20)
+        assert started(h) == mails[2:3]
+        h.clock.advance(timedelta(seconds=40) - INSTANT)
+        assert started(h) == []
+        assert situation(h, mails[3]).rate_opens_at == h.now + INSTANT
+        h.clock.advance(INSTANT)
+        assert started(h) == mails[3:4]
+        h.advance(3600)
+        assert started(h) == mails[4:6]
+
     def test_uses_of_one_instant_add_up(self, h: Harness) -> None:
         mails = h.submit_many(6)
         rate(h, mail=Rate(4, 10.0))
@@ -344,6 +364,19 @@ class TestRatesOfMany:
     """Rates of more starts than are told apart."""
 
     COUNT = RATE_MOMENTS_MAX + 10
+
+    def test_a_clock_that_is_set_back_holds_many_up_for_a_window_at_the_most(
+        self, h: Harness
+    ) -> None:
+        h.submit_many(30)
+        rate(h, mail=Rate(10 * RATE_MOMENTS_MAX, 60.0))
+        assert len(started(h, 10)) == 10
+        h.clock.set_back(0.01)
+        rate(h, mail=Rate(10, 60.0))
+        h.clock.set_back("1d")
+        assert started(h) == []
+        h.advance(60)
+        assert len(started(h)) == 10
 
     def test_a_start_is_counted_by_the_thousandth_of_the_window(self, h: Harness) -> None:
         """A place is free a thousandth of the window late at the most, and never too soon."""

@@ -1233,6 +1233,7 @@ set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
 set enable_bitmapscan = off as $$
 declare
   v_now bigint;
+  v_is_ahead boolean;
 begin
   shut := coalesce(p_paused, '{}');
   types := array(
@@ -1247,15 +1248,21 @@ begin
   perform fencepost.lock_rates(types);
   t := coalesce(p_now, clock_timestamp());
   v_now := (extract(epoch from t) * 1000000)::bigint;
-  select array_agg(greatest(r.count - used.count, 0) order by x.n),
-    array_agg((v_now + r.grain_us - 1) / r.grain_us * r.grain_us order by x.n)
-  into rooms, moments
-  from unnest(types) with ordinality as x(type, n)
-  left join fencepost.rate r on r.type = x.type
-  left join lateral (
-    select coalesce(sum(u.count), 0)::integer as count from fencepost.rate_use u
-    where u.type = r.type and u.at > v_now - r.window_us
-  ) as used on true;
+  for look in 1..2 loop
+    select array_agg(greatest(r.count - used.count, 0) order by x.n),
+      array_agg((v_now + r.grain_us - 1) / r.grain_us * r.grain_us order by x.n),
+      bool_or(used.newest > (v_now + r.grain_us - 1) / r.grain_us * r.grain_us)
+    into rooms, moments, v_is_ahead
+    from unnest(types) with ordinality as x(type, n)
+    left join fencepost.rate r on r.type = x.type
+    left join lateral (
+      select coalesce(sum(u.count), 0)::integer as count, max(u.at) as newest
+      from fencepost.rate_use u
+      where u.type = r.type and u.at > v_now - r.window_us
+    ) as used on true;
+    exit when v_is_ahead is not true;
+    perform fencepost.set_uses_back(types, moments);
+  end loop;
   -- One whose first job has come only now was not waited for: it is left to the next claim.
   select array_agg(array_position(types, l.type) order by x.n),
     coalesce(array_agg(x.lane) filter (
@@ -1265,6 +1272,28 @@ begin
   into places, closed
   from unnest(p_lanes) with ordinality as x(lane, n)
   join fencepost.lane l on l.lane = x.lane left join fencepost.rate r on r.type = l.type;
+end $$;
+
+-- The clock was set back: move the uses of each type back by as much as its newest lies ahead of its
+-- moment, see core/rate.py. Whoever calls it holds the locks of the types.
+create function fencepost.set_uses_back(p_types text[], p_moments bigint[]) returns void
+language plpgsql as $$
+declare
+  v_type text;
+  v_ahead bigint;
+  v_ats bigint[];
+  v_counts integer[];
+begin
+  for place in 1..cardinality(p_types) loop
+    v_type := p_types[place];
+    select max(at) - p_moments[place], array_agg(at), array_agg(count)
+    into v_ahead, v_ats, v_counts from fencepost.rate_use where type = v_type;
+    continue when v_ahead is null or v_ahead <= 0;
+    -- In two statements: moved one by one, they would meet those that have not been moved yet.
+    delete from fencepost.rate_use where type = v_type;
+    insert into fencepost.rate_use(type, at, count)
+    select v_type, x.at - v_ahead, x.count from unnest(v_ats, v_counts) as x(at, count);
+  end loop;
 end $$;
 
 -- How many more may be taken from each of some lanes, see `allow`; p_spent is what was, by lane.
@@ -1324,10 +1353,14 @@ end $$;
 create function fencepost.rate_opens_at(p_type text, p_now bigint) returns bigint
 language sql stable as $$
   select u.at + u.window_us from (
-    select at, r.window_us, r.count as allowed, sum(rate_use.count) over () as used,
-      sum(rate_use.count) over (order by at) as aged
-    from fencepost.rate r join fencepost.rate_use on rate_use.type = r.type
-    where r.type = p_type and rate_use.at > p_now - r.window_us
+    select seen.at, seen.window_us, seen.allowed, sum(seen.count) over () as used,
+      sum(seen.count) over (order by seen.at) as aged
+    from (
+      select r.window_us, r.count as allowed, rate_use.count, rate_use.at - greatest(
+        max(rate_use.at) over () - (p_now + r.grain_us - 1) / r.grain_us * r.grain_us, 0) as at
+      from fencepost.rate r join fencepost.rate_use on rate_use.type = r.type
+      where r.type = p_type and rate_use.at > p_now - r.window_us
+    ) as seen where seen.at > p_now - seen.window_us
   ) as u where u.used >= u.allowed and u.used - u.aged < u.allowed order by u.at limit 1
 $$;
 

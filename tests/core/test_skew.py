@@ -1,0 +1,68 @@
+"""For how long a payload has not been understood, told from the attempts at its job."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fencepost.core.job import Attempt, AttemptOutcome, Category, Failure
+from fencepost.core.outcome import Unreadable
+from fencepost.core.skew import with_past
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+UNREAD = Unreadable(Failure(Category.SYSTEM, "no"))
+LETTERS = {
+    "u": AttemptOutcome.UNREADABLE,
+    "r": AttemptOutcome.RELEASED,
+    "f": AttemptOutcome.FAILED,
+    "s": AttemptOutcome.SNOOZED,
+    "c": AttemptOutcome.CANCELLED,
+    ".": AttemptOutcome.RUNNING,
+}
+
+
+def attempts(letters: str) -> list[Attempt]:
+    """Return attempts that began a minute apart and took ten seconds each."""
+    return [
+        Attempt(
+            id=str(number),
+            job_id="j",
+            previous_id=None,
+            number=1,
+            lease_version=number,
+            worker="w",
+            outcome=LETTERS[letter],
+            started_at=NOON + timedelta(minutes=number),
+            ended_at=None if letter == "." else NOON + timedelta(minutes=number, seconds=10),
+        )
+        for number, letter in enumerate(letters)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("letters", "returns", "waited"),
+    [
+        (".", 0, 0.0),
+        ("f.", 0, 0.0),
+        ("u.", 1, 50.0),
+        ("uuu.", 3, 170.0),
+        ("urru.", 2, 230.0),  # given back unrun in between: nobody has read it
+        ("uur.", 2, 170.0),
+        ("uuf.", 0, 0.0),  # failed for good, or tried by one who could read it
+        ("uufu.", 1, 50.0),
+        ("uusu.", 1, 50.0),  # its handler was called
+        ("uucu.", 1, 50.0),
+    ],
+)
+def test_it_counts_from_the_first_of_the_last_attempts_in_a_row(
+    letters: str, returns: int, waited: float
+) -> None:
+    """C47."""
+    seen = with_past(UNREAD, attempts(letters))
+    assert (seen.returns, seen.waited, seen.failure) == (returns, waited, UNREAD.failure)
+
+
+@pytest.mark.parametrize("nothing", [None, []])
+def test_a_job_that_is_gone_says_nothing(nothing: list[Attempt] | None) -> None:
+    assert with_past(UNREAD, nothing) == UNREAD
