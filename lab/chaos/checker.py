@@ -184,9 +184,11 @@ EVENTS = {
     "failed": (Event.RETRY, Event.REJECT, Event.EXHAUST, Event.EXPIRE),
     "released": (Event.RELEASE,),
     "snoozed": (Event.SNOOZE,),
+    "unreadable": (Event.RETRY,),
     "cancelled": (Event.CANCEL,),
     "running": (),
 }
+UNCOUNTED = ("released", "snoozed", "unreadable")
 
 
 def _illegality(record: Record) -> str | None:
@@ -219,7 +221,7 @@ def attempts_bounded(evidence: Evidence) -> Iterator[Violation]:
             if run.number != expected or run.number > record.max_attempts:
                 detail = f"lease {run.version} is attempt {run.number}, not {expected}"
                 yield Violation("attempts_bounded", record.id, detail)
-            expected = run.number + (run.outcome not in ("released", "snoozed"))
+            expected = run.number + (run.outcome not in UNCOUNTED)
 
 
 def unexplained(evidence: Evidence) -> Iterator[Violation]:

@@ -141,6 +141,30 @@ async def test_a_second_cancellation_hurries_it(app: App) -> None:
     assert (job.refresh().state, job.refresh().attempt) == (State.SCHEDULED, 0)
 
 
+async def test_one_that_is_cancelled_twice_at_once_still_lets_handlers_end(app: App) -> None:
+    """As a framework does that repeats a cancellation until it is heard."""
+    begun = asyncio.Event()
+    ends: list[str | None] = []
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(10 * LONG)
+        finally:
+            ends.append(ctx.cancel_reason)
+
+    job = work.submit()
+    running = started(app)
+    await begun.wait()
+    running.cancel()
+    await asyncio.sleep(0)
+    await cancelled(running)
+    assert ends == ["shutdown"]
+    assert (job.refresh().state, job.refresh().attempt) == (State.SCHEDULED, 0)
+    assert app.session.counters.get("slot.leaked") == 0
+
+
 async def test_jobs_that_a_claim_under_way_brings_are_given_back(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:

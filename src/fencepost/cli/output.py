@@ -32,6 +32,7 @@ STATE_STYLES = {
     "succeeded": "green",
     "released": "cyan",
     "snoozed": "blue",
+    "unreadable": "yellow",
 }
 
 

@@ -160,7 +160,9 @@ INTERRUPT_GRACE: Final = 5.0
 THROW_AGAIN: Final = 0.01
 """How soon a thread is looked at again into which nothing can be thrown just now."""
 THREADS_FAREWELL: Final = 1.0
-"""How long a worker that ends waits for threads that it has stopped."""
+"""How long a worker that ends waits for threads that it has stopped, ..."""
+HURRIED_FAREWELL: Final = 0.1
+"""... and for whatever it has interrupted if it was told to hurry."""
 FRAMES_MAX: Final = 200
 """Callers of a function that are looked at."""
 CHILD_START_TIMEOUT: Final = 60.0

@@ -23,6 +23,7 @@ from fencepost.core.limits import (
     FAREWELL,
     GATHER,
     GRACE_DEFAULT,
+    HURRIED_FAREWELL,
     INTERRUPT_GRACE,
     LATE_CLAIMS_MAX,
     POLL_INTERVAL,
@@ -537,7 +538,9 @@ class Worker:
         await self._until_quiet(patience, self._is_hurried)
         for attempt in list(self._running.values()):
             self._executor.stop_thread(attempt)
-        await self._until_quiet(THREADS_FAREWELL, self._is_hurried)
+        # Also in a hurry: what was interrupted just now needs a turn of the loop to end.
+        farewell = HURRIED_FAREWELL if self._is_hurried() else THREADS_FAREWELL
+        await self._until_quiet(farewell, lambda: False)
         for attempt in list(self._running.values()):
             self._executor.give_up(attempt, "shutdown")
         await self._until_settled(settling)
