@@ -8,7 +8,7 @@ import time
 from typing import Any, cast
 
 import pytest
-from tests.worker.support import LONG, drain, eventually
+from tests.worker.support import LONG, eventually
 from tests.worker.test_hanging_store import HangingStore
 
 from fencepost import App, Context, State
@@ -74,27 +74,6 @@ async def test_what_runs_is_interrupted_and_given_back(app: App, kind: str) -> N
     assert app.workers.list() == [], "it took its leave"
     assert services() == set()
     assert beats == seen
-
-
-async def test_what_waits_in_hand_is_given_back(app: App) -> None:
-    begun = asyncio.Event()
-    runs: list[int] = []
-
-    @app.task
-    async def work(x: int) -> int:
-        runs.append(x)
-        begun.set()
-        if len(runs) == 1:
-            await asyncio.sleep(10 * LONG)
-        return x
-
-    jobs = work.submit_many(range(5))
-    running = started(app, concurrency=1, prefetch=10)
-    await begun.wait()
-    await cancelled(running)
-    assert {(job.refresh().state, job.refresh().attempt) for job in jobs} == {(State.SCHEDULED, 0)}
-    await drain(app, concurrency=1)
-    assert [job.result(0) for job in jobs] == list(range(5))
 
 
 async def test_a_handler_that_finishes_although_interrupted_has_succeeded(app: App) -> None:

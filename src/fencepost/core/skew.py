@@ -9,11 +9,14 @@ so that no restart begins the time anew.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.core.job import Attempt, AttemptOutcome
+from fencepost.core.job import Attempt, AttemptOutcome, Body
 from fencepost.core.outcome import Unreadable
+from fencepost.core.payload import is_damaged
+from fencepost.core.signature import Signature
 from fencepost.errors import InvalidPayloadError
 
 PASSED_OVER = frozenset({AttemptOutcome.RUNNING, AttemptOutcome.RELEASED})
@@ -26,6 +29,19 @@ class UnreadPayload(Exception):
     def __init__(self, error: InvalidPayloadError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+def read_arguments(signature: Signature, payload: Body) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a handler, or raise UnreadPayload if another version may know better.
+
+    Raises InvalidPayloadError for what no version can read, because it is damaged.
+    """
+    try:
+        return signature.decode(payload)
+    except InvalidPayloadError as error:
+        if is_damaged(payload):
+            raise
+        raise UnreadPayload(error) from None
 
 
 def with_past(outcome: Unreadable, attempts: Sequence[Attempt] | None) -> Unreadable:

@@ -24,9 +24,8 @@ from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.payload import encode_result
 from fencepost.core.signature import Signature
-from fencepost.core.skew import UnreadPayload
+from fencepost.core.skew import read_arguments
 from fencepost.core.task import Task
-from fencepost.errors import InvalidPayloadError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
 from fencepost.worker.children import ChildRequest, Marked
@@ -107,10 +106,7 @@ def _run(request: ChildRequest, store: Any, pipe: Connection) -> Outcome:
 def _call(request: ChildRequest, store: Any, pipe: Connection) -> Any:
     function, tasks = _resolve(request.module, request.qualname)
     signature = Signature(function, Context)
-    try:
-        args, kwargs = signature.decode(request.job.payload)
-    except InvalidPayloadError as error:
-        raise UnreadPayload(error) from None
+    args, kwargs = read_arguments(signature, request.job.payload)
     if signature.context_name is not None:
         context = _ChildContext(request.job, store, pipe, request.dependencies, tasks)
         kwargs[signature.context_name] = context

@@ -16,9 +16,8 @@ from fencepost.core.failure import classify
 from fencepost.core.limits import INTERRUPT_GRACE, THROW_AGAIN
 from fencepost.core.outcome import Outcome, Released, Succeeded
 from fencepost.core.payload import encode_result
-from fencepost.core.skew import UnreadPayload
+from fencepost.core.skew import read_arguments
 from fencepost.core.task import Isolation, Task
-from fencepost.errors import InvalidPayloadError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
@@ -322,10 +321,7 @@ def _call_sync(attempt: Attempt) -> Outcome:
 
 def _arguments(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
     signature = attempt.task.signature
-    try:
-        args, kwargs = signature.decode(attempt.job.payload)
-    except InvalidPayloadError as error:
-        raise UnreadPayload(error) from None
+    args, kwargs = read_arguments(signature, attempt.job.payload)
     if signature.context_name is not None:
         kwargs[signature.context_name] = attempt.context
     return args, kwargs
