@@ -95,6 +95,10 @@ def test_while_the_disk_fails_every_write_is_refused_and_reads_go_on(
         with pytest.raises(StoreUnavailableError, match="refused until"):
             run(store, write(store), colour)
     assert run(store, store.count(JobFilter()), colour) == 1
+    assert [each.level for each in store.run(store.inspect()) if each.code == "disk"] == ["fail"]
+    disk.failures = 0
+    run(store, write(store), colour)
+    assert [each for each in store.run(store.inspect()) if each.code == "disk"] == []
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
@@ -324,3 +328,41 @@ def test_on_a_disk_that_really_failed_nothing_acknowledged_is_lost_in_a_power_cu
         assert survivor._database.pragma("integrity_check") == "ok"
         for each in (survivor, latecomer, other, store):
             each.close()
+
+
+def test_a_checkpoint_that_really_failed_is_made_again_on_the_disk_not_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log could be forced, the file could not: SQLite copies anew what memory takes for there.
+
+    ext4 confirms that, and shows zeros after a restart, unless memory has forgotten it before.
+    """
+    with faulty_disk(tmp_path) as disk:
+        store = SqliteStore(str(disk.folder / "jobs.db"))
+        job = NewJob(type="t", payload=Body(b'"' + b"x" * 20_000 + b'"'))
+        acknowledged: set[str] = set()
+
+        def submit() -> bool:
+            try:
+                (reply,) = store.run(store.enqueue([job]))
+            except (UnknownOutcomeError, StoreUnavailableError):
+                return False
+            acknowledged.add(reply.job_id)
+            return True
+
+        assert all(submit() for _ in range(20))
+        # From here on the log is used again from its start, in blocks that it has.
+        monkeypatch.setattr("fencepost.store.sqlite.checkpoints.CHECKPOINT_PAGES", 100)
+        assert all(submit() for _ in range(2))
+        disk.fail()
+        while submit():
+            assert len(acknowledged) < 100, "no checkpoint has failed"
+        assert not submit()
+        disk.mend()
+        assert all(submit() for _ in range(2))
+        kept = disk.cut_power()
+        survivor = SqliteStore(str(kept / "jobs.db"))
+        assert None not in survivor.run(survivor.get(sorted(acknowledged)))
+        assert survivor._database.pragma("integrity_check") == "ok"
+        survivor.close()
+        store.close()

@@ -30,7 +30,7 @@ from fencepost.store.sqlite import identity, schema
 from fencepost.store.sqlite.checkpoints import Checkpoints, note_unforced
 from fencepost.store.sqlite.failures import unavailable
 from fencepost.store.sqlite.lock import SidecarLock
-from fencepost.store.sqlite.log import Log
+from fencepost.store.sqlite.log import FRAME, Log
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ SQLITE_OLDEST = (3, 35, 0)
 LOCK_TIMEOUT = 10.0
 BUSY_TIMEOUT = 5.0
 CACHE_KIB = 65_536
+PAGE_BYTES = 4_096
 LOG_KEPT_BYTES = 32 << 20
 """To so much is a log cut that has grown longer, once it begins anew."""
 DURABILITIES = ("power", "process")
@@ -279,6 +280,19 @@ class Database:
         """Return the value of a pragma of the writing connection."""
         with self._write_mutex:
             return self._writer.execute(f"pragma {name}").fetchone()[0]
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a write that the disk did not confirm has not been made good yet."""
+        return self._lock.is_marked
+
+    @property
+    def log_bytes(self) -> int:
+        return self._log.size
+
+    @property
+    def log_pages(self) -> int:
+        return self._log.size // (PAGE_BYTES + FRAME.size)
 
     def pending_migrations(self) -> list[tuple[str, str]]:
         with self._write_mutex:
