@@ -142,6 +142,21 @@ def test_a_thread_that_was_not_told_of_the_error_does_not_acknowledge_either(
             database.sync()
 
 
+def test_who_did_not_meet_the_error_refuses_as_well(
+    store: SqliteStore, path: str, disk: Disk
+) -> None:
+    """A claim does not wait for the disk, and would not notice by itself."""
+    other = SqliteStore(path)
+    disk.failures = FOR_GOOD
+    with pytest.raises(UnknownOutcomeError):
+        store.run(enqueue(store))
+    with pytest.raises(StoreUnavailableError, match="refused until"):
+        other.run(claim(other))
+    disk.failures = 0
+    assert other.run(claim(other)).jobs
+    other.close()
+
+
 def test_other_processes_refuse_as_well_and_those_that_come_later(
     store: SqliteStore, path: str, disk: Disk
 ) -> None:
@@ -235,6 +250,47 @@ def test_a_log_of_which_the_disk_lost_a_part_is_not_put_to_the_file(
         log.write(content)
     store.run(enqueue(store))
     assert store.run(store.count(JobFilter())) == 6
+
+
+def test_a_log_that_the_disk_confirms_and_did_not_keep_is_not_put_to_the_file(
+    store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After forcing it is read back from the disk, not from memory."""
+    for _ in range(5):
+        store.run(enqueue(store))
+    store._database._lock.mark()
+    before = Path(path).read_bytes()
+
+    def forget(fd: int, start: int = 0, length: int = 0) -> None:
+        if not length:
+            os.pwrite(fd, bytes(4096), 8 * 4096)
+
+    monkeypatch.setattr("fencepost.store.sqlite.log.drop_cache", forget)
+    with pytest.raises(StoreUnavailableError, match="lost part of the log"):
+        store.run(enqueue(store))
+    assert Path(path).read_bytes() == before
+
+
+def test_a_file_that_the_disk_confirms_and_did_not_keep_is_written_once_more(
+    store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the log, which has it all, is begun anew."""
+    for _ in range(5):
+        store.run(enqueue(store))
+    store._database._lock.mark()
+    times: list[int] = []
+
+    def forget(fd: int, start: int = 0, length: int = 0) -> None:
+        times.append(fd)
+        if len(times) == 2:  # after the checkpoint: what memory had is not what the disk has
+            os.pwrite(fd, bytes(4 * 4096), 4096)
+
+    monkeypatch.setattr("fencepost.store.sqlite.data_file.drop_cache", forget)
+    store.run(enqueue(store))
+    assert len(times) == 3
+    assert store._database.pragma("integrity_check") == "ok"
+    assert store.run(store.count(JobFilter())) == 6
+    assert count_without_the_log(path) == 5
 
 
 def test_a_reader_that_stays_keeps_writes_refused_and_is_named(

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from fencepost.cli.main import cli
 from fencepost.core.job import NewJob
 from fencepost.errors import ForeignFileError
+from fencepost.store.sqlite import identity
 from fencepost.store.sqlite.identity import APPLICATION_ID
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -135,10 +136,25 @@ def test_an_empty_file_becomes_a_store(path: str) -> None:
     store.close()
 
 
-def test_a_store_is_known_from_its_first_write_on(path: str) -> None:
-    """What another process sees of a store that is being made is never taken for a stranger's."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(f"pragma application_id = {APPLICATION_ID}")
+class Watched(sqlite3.Connection):
+    """Looks after each statement as another process would that opens the same file then."""
+
+    path = ""
+
+    def execute(self, sql: str, /, *_: object) -> sqlite3.Cursor:
+        cursor = super().execute(sql)
+        identity.refuse_foreign(self.path)
+        return cursor
+
+
+def test_a_store_that_is_being_made_is_never_taken_for_a_strangers(path: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None, factory=Watched)) as connection:
+        assert isinstance(connection, Watched)
+        connection.path = path
+        identity.claim(connection, path)
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("create table t(x)")
+    # And one whose maker died at once becomes whole.
     store = SqliteStore(path)
     store.run(store.enqueue([NewJob(type="t")]))
     store.close()
@@ -151,8 +167,6 @@ def test_a_store_whose_last_checkpoint_was_cut_short_is_still_known(path: str) -
     store.close()
     whole = Path(path).read_bytes()
     os.truncate(path, 3 * 4096)
-    from fencepost.store.sqlite import identity
-
     identity.refuse_foreign(path)
     Path(path).write_bytes(whole)
     SqliteStore(path).close()

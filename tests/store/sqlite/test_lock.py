@@ -156,17 +156,17 @@ def test_without_a_free_descriptor_a_caller_is_told_and_the_next_one_waits_again
     fd = hold(str(tmp_path / "l"))
     lock = SidecarLock(str(tmp_path / "l"))
     with no_descriptor_free(), pytest.raises(StoreUnavailableError, match="file descriptor"):
-        lock.acquire(60)
+        lock.acquire(10)
     granted = threading.Event()
 
     def wait() -> None:
-        lock.acquire(60)
+        lock.acquire(20)
         granted.set()
 
     thread = threading.Thread(target=wait)
     thread.start()
     os.close(fd)
-    assert granted.wait(60)
+    assert granted.wait(20)
     thread.join()
     lock.release()
     lock.close()
