@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fencepost.core.limits import LOG_PAGES_MAX, LOG_WAIT, REPAIR_ROUNDS
-from fencepost.errors import StoreUnavailableError
 from fencepost.store.sqlite.data_file import DataFile
-from fencepost.store.sqlite.failures import unavailable
+from fencepost.store.sqlite.failures import NotBegunError, unavailable
 from fencepost.store.sqlite.lock import SidecarLock
 from fencepost.store.sqlite.log import Log
 
@@ -62,7 +61,7 @@ class Checkpoints:
     def repair(self) -> None:
         """Bring all that was committed to the disk anew, and take the mark away.
 
-        Raises StoreUnavailableError, and leaves the mark, unless all of it is there. If the process
+        Raises NotBegunError, and leaves the mark, unless all of it is there. If the process
         dies half-way, the mark stays: the next one begins again.
         """
         for left in reversed(range(REPAIR_ROUNDS)):
@@ -111,14 +110,14 @@ class Checkpoints:
 
     def _run_whole(self, mode: str) -> None:
         if self._run(mode):
-            raise StoreUnavailableError(
+            raise NotBegunError(
                 f"{self._path}: the disk failed to confirm a write, and a program that reads the "
                 f"database keeps the log from being folded into it; writes are refused until then"
             )
 
-    def _refusal(self, error: Exception) -> StoreUnavailableError:
+    def _refusal(self, error: Exception) -> NotBegunError:
         reason = unavailable(error, self._path) if isinstance(error, sqlite3.Error) else error
-        return StoreUnavailableError(
+        return NotBegunError(
             f"{self._path}: the disk failed to confirm a write; writes are refused until all of it "
             f"has reached the disk, which just failed again: {reason}"
         )

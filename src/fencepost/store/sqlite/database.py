@@ -28,7 +28,7 @@ from fencepost.errors import (
 from fencepost.store.plan import Operation, Row, Statement, run_plan
 from fencepost.store.sqlite import identity, schema
 from fencepost.store.sqlite.checkpoints import Checkpoints, note_unforced
-from fencepost.store.sqlite.failures import unavailable
+from fencepost.store.sqlite.failures import NotBegunError, unavailable
 from fencepost.store.sqlite.lock import SidecarLock
 from fencepost.store.sqlite.log import FRAME, Log
 
@@ -226,7 +226,7 @@ class Database:
     def _writing(self) -> Iterator[None]:
         self.check()
         if not self._write_mutex.acquire(timeout=self._patience):
-            raise StoreUnavailableError(f"{self.path}: a write of this process has not ended")
+            raise NotBegunError(f"{self.path}: a write of this process has not ended")
         try:
             self.check()
             self._lock.acquire(self._patience)

@@ -6,6 +6,11 @@ import sqlite3
 
 from fencepost.errors import StoreError, StoreUnavailableError
 
+
+class NotBegunError(StoreUnavailableError):
+    """No transaction could be begun; whatever was to be in it would be refused alike."""
+
+
 _HINTS = (
     ("locked", "another program holds the database; close it, or wait"),
     ("readonly", "the file, its folder or the file system is read-only for this user"),

@@ -18,7 +18,7 @@ import weakref
 from contextlib import suppress
 from queue import SimpleQueue
 
-from fencepost.errors import StoreUnavailableError
+from fencepost.store.sqlite.failures import NotBegunError
 
 CLEAN, MARKED = b".", b"!"
 
@@ -37,7 +37,7 @@ class SidecarLock:
         _open_locks.add(self)
 
     def acquire(self, timeout: float) -> None:
-        """Take the lock, or raise StoreUnavailableError after *timeout* seconds."""
+        """Take the lock, or raise NotBegunError after *timeout* seconds."""
         if self._try():
             self._held = self._fd
             return
@@ -50,7 +50,7 @@ class SidecarLock:
         if request.refusal is not None:
             raise self._unable(request.refusal) from request.refusal
         if self._held is None:
-            raise StoreUnavailableError(
+            raise NotBegunError(
                 f"the database has been locked by another process for {timeout:g} s; "
                 f"is one of its processes stopped in the middle of a write?"
             )
@@ -87,7 +87,10 @@ class SidecarLock:
 
     @property
     def is_marked(self) -> bool:
-        return self._is_marked or os.pread(self._fd, 1, 0) == MARKED
+        try:
+            return self._is_marked or os.pread(self._fd, 1, 0) == MARKED
+        except OSError:
+            return True  # what cannot be known is not vouched for
 
     def close(self) -> None:
         if self._waiter is not None:
@@ -149,14 +152,14 @@ class SidecarLock:
             raise
         return fd
 
-    def _unable(self, error: Exception) -> StoreUnavailableError:
+    def _unable(self, error: Exception) -> NotBegunError:
         """Return why nobody can wait for the lock now."""
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            return StoreUnavailableError(
+            return NotBegunError(
                 f"the database is locked by another process, and no file descriptor is free to "
                 f"wait for it ({error}); close some files, or raise the limit (ulimit -n)"
             )
-        return StoreUnavailableError(
+        return NotBegunError(
             f"the database is locked by another process, and cannot be waited for: {error}"
         )
 

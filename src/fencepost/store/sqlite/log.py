@@ -12,7 +12,7 @@ import struct
 import threading
 from collections.abc import Iterator
 
-from fencepost.errors import StoreUnavailableError
+from fencepost.store.sqlite.failures import NotBegunError
 
 HEADER = struct.Struct(">8I")
 """Magic number, version, page size, checkpoint number, two salts, two checksums."""
@@ -87,7 +87,7 @@ class Log:
     def pages(self, version: int) -> dict[int, int]:
         """Return where the log has the last of each page that is committed.
 
-        Raises StoreUnavailableError unless it is whole up to the commit that set *version*: what
+        Raises NotBegunError unless it is whole up to the commit that set *version*: what
         memory dropped is read as the disk had it before, and the checksums do not fit.
         """
         committed: dict[int, int] = {}
@@ -101,7 +101,7 @@ class Log:
                 committed = {each: at for each, at in committed.items() if each <= size}
                 pending.clear()
         if not is_whole:
-            raise StoreUnavailableError(
+            raise NotBegunError(
                 f"{self._path}: the disk lost part of the log; stop every process that has the "
                 f"database open, then start again: what was acknowledged is in the part before"
             )
