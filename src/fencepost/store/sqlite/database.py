@@ -30,7 +30,7 @@ from fencepost.store.sqlite import identity, schema
 from fencepost.store.sqlite.checkpoints import Checkpoints, note_unforced
 from fencepost.store.sqlite.failures import NotBegunError, unavailable
 from fencepost.store.sqlite.lock import SidecarLock
-from fencepost.store.sqlite.log import FRAME, Log
+from fencepost.store.sqlite.log import FRAME, Log, force
 
 T = TypeVar("T")
 
@@ -164,7 +164,8 @@ class Database:
         self._close_writer()
         if self.durability != "process":
             try:
-                self._log.force()  # the checkpoint of the last to close does not say how it went
+                with self._log.turn() as fd:
+                    force(fd)  # the checkpoint of the last to close does not say how it went
             except OSError:
                 self._lock.mark()
 
@@ -255,11 +256,11 @@ class Database:
         if self.durability == "process":
             return
         committed = self._committed
-        with self._log.forcing:
+        with self._log.turn() as fd:
             if self._forced >= committed:
-                return  # another thread's turn has covered it
+                return  # another thread has covered it
             covered = self._committed
-            self._log.force()
+            force(fd)
             if self._lock.is_marked:
                 raise OSError(errno.EIO, "a forced write has failed since")
             self._forced = covered

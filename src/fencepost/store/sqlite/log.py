@@ -9,8 +9,9 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from queue import SimpleQueue
 
 from fencepost.store.sqlite.failures import NotBegunError
 
@@ -20,6 +21,9 @@ FRAME = struct.Struct(">6I")
 """Page number, size of the database after a commit, two salts, two checksums."""
 USER_VERSION = slice(60, 64)
 """Where the first page of a database has the number that ``pragma user_version`` sets."""
+FORCING_MAX = 4
+"""Threads of one process that force the log at once."""
+CLOSED = -1
 CHUNK = 1 << 20
 """Whole pages of memory, so that forgetting one chunk takes nothing from the next."""
 BIG_ENDIAN = 1
@@ -30,16 +34,51 @@ class Log:
     """The log beside one database, which an open connection keeps from being deleted."""
 
     def __init__(self, path: str) -> None:
-        # Not created: the log that SQLite has made stands there, or the name is not the right one.
-        self.fd = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
-        self.forcing = threading.Lock()
-        """Held to force: of several threads that do at once, one alone is told of an error."""
         self._path = path
+        self._fds: list[int] = []
+        self._turns: SimpleQueue[int] = SimpleQueue()
+        with ExitStack() as opened:
+            for _ in range(FORCING_MAX):
+                # Not created: SQLite has made it, or the name is not the right one.
+                self._fds.append(os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC))
+                opened.callback(os.close, self._fds[-1])
+            opened.pop_all()
+        for fd in self._fds:
+            self._turns.put(fd)
+
+    @property
+    def fd(self) -> int:
+        return self._fds[0] if self._fds else CLOSED
+
+    @contextmanager
+    def turn(self) -> Iterator[int]:
+        """Wait for a descriptor to force the log with, that nobody else uses meanwhile.
+
+        The system reports an error once to each descriptor: of two threads that share one, the
+        other would be told that all went well. They are opened beforehand, because one that is
+        opened after an error has been reported is not told of it.
+        """
+        fd = self._turns.get()
+        try:
+            yield fd
+        finally:
+            self._turns.put(fd)
+
+    @contextmanager
+    def all_turns(self) -> Iterator[None]:
+        """Keep every other thread from forcing."""
+        with ExitStack() as turns:
+            for _ in self._fds:
+                turns.enter_context(self.turn())
+            yield
 
     def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
+        """Close it; who forces it afterwards is told that it could not be done."""
+        turns = [self._turns.get() for _ in self._fds]
+        self._fds = []
+        for fd in turns:
             os.close(fd)
+            self._turns.put(CLOSED)
 
     @property
     def size(self) -> int:
@@ -60,8 +99,14 @@ class Log:
         return len(frame) == FRAME.size and list(FRAME.unpack(frame)[2:4]) == salts
 
     def force(self) -> None:
-        """Return when what was written is on the disk; raises OSError if it is not."""
+        """Return when what was written is on the disk, or raise OSError; with all turns."""
         force(self.fd)
+
+    def hear_errors(self) -> None:
+        """Let every descriptor of ours report what it still has to; with all turns."""
+        for fd in self._fds:
+            with suppress(OSError):
+                force(fd)
 
     def rewrite(self, version: int) -> dict[int, int]:
         """Write the whole log again, force it, and read it back from the disk.
