@@ -325,6 +325,27 @@ def test_closing_with_a_failed_disk_makes_no_checkpoint(path: str, disk: Disk) -
     again.close()
 
 
+MEET_AN_ERROR_AND_END = MEET_AN_ERROR_AND_DIE.replace(
+    "os.kill(os.getpid(), signal.SIGKILL)", "sys.argv[2] == 'closing' and store.close()"
+).replace(
+    "os.fdatasync = fail", "store.run(store.enqueue([NewJob(type='t')]))\nos.fdatasync = fail"
+)
+
+
+@pytest.mark.parametrize("how", ["closing", "leaving"])
+def test_the_end_of_a_process_with_a_failed_disk_makes_no_checkpoint(path: str, how: str) -> None:
+    """Nor does the interpreter's, which collects connections that nobody closed."""
+    SqliteStore(path).close()
+    before = Path(path).read_bytes()
+    command = [sys.executable, "-c", MEET_AN_ERROR_AND_END, path, how]
+    assert subprocess.run(command, timeout=60).returncode == 0
+    assert Path(path).read_bytes() == before
+    store = SqliteStore(path)
+    store.run(enqueue(store))
+    assert store.run(store.count(JobFilter())) == 3
+    store.close()
+
+
 def test_an_error_inside_a_checkpoint_of_sqlite_counts_as_well(store: SqliteStore) -> None:
     """It forces the log and the file itself, and says so in the code of its error."""
     error = sqlite3.OperationalError("disk I/O error")

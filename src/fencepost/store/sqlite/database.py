@@ -69,6 +69,7 @@ class Database:
         self._on_rollback = on_rollback
         self._pid = os.getpid()
         self._is_open = False
+        self._is_kept_open = False
         self._is_closed = False
         self._write_mutex = threading.Lock()
         self._read_mutex = threading.Lock()
@@ -146,11 +147,11 @@ class Database:
         with self._write_mutex, self._read_mutex:
             self._is_closed = True
             # The last connection to close checkpoints, which must not happen beside a commit.
-            # If the lock cannot be had, the connections are left to the end of the process.
+            # If the lock cannot be had, the connections stay open until the process is gone.
             try:
                 self._lock.acquire(self._patience)
             except StoreUnavailableError:
-                _left_open.extend((self._reader, self._writer))
+                self._keep_open()
             else:
                 self._close_connections()
                 self._lock.release()
@@ -175,9 +176,18 @@ class Database:
         After a disk error it would put to the file what the log on the disk may lack.
         """
         if self._lock.is_marked:
-            _left_open.append(self._writer)
+            self._keep_open()
         else:
             self._writer.close()
+
+    def _keep_open(self) -> None:
+        """Keep the connection that writes from ever being closed by the interpreter.
+
+        It closes what it collects, also at its own end, and the last to close runs a checkpoint.
+        """
+        if not self._is_kept_open:
+            self._is_kept_open = True
+            never_collect(self._writer)
 
     # Running operations.
 
@@ -193,6 +203,7 @@ class Database:
     def _repair(self) -> None:
         """Make good for a write that the disk did not confirm, if there is one; or raise."""
         if self._lock.is_marked:
+            self._keep_open()  # should the repair fail; once it is done, ``close`` still closes
             self._checkpoints.repair()
 
     def _transaction(self, operations: Sequence[Operation[Any]]) -> list[Any]:
@@ -247,6 +258,7 @@ class Database:
             self._force()
         except OSError as error:
             self._lock.mark()
+            self._keep_open()
             raise UnknownOutcomeError(
                 f"{self.path}: committed, but the disk did not confirm it: {error}"
             ) from error
@@ -300,8 +312,11 @@ class Database:
             return [(name, sql) for _, name, sql in schema.pending(self._writer)]
 
 
-_left_open: list[sqlite3.Connection] = []
-"""Connections that must not be closed, kept from being collected."""
+def never_collect(connection: sqlite3.Connection) -> None:
+    """Count a reference to *connection* that nothing gives back."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 class _Cursor:
