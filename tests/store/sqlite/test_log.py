@@ -34,6 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with fewer pages: the real sizes take a second of writing each time."""
     monkeypatch.setattr(checkpoints, "CHECKPOINT_PAGES", CHECKPOINT_PAGES)
     monkeypatch.setattr(checkpoints, "LOG_PAGES_MAX", LOG_PAGES_MAX)
+    monkeypatch.setattr(checkpoints, "LOOK_CHANGES", 0)
     monkeypatch.setattr(database, "LOG_KEPT_BYTES", LOG_PAGES_MAX // 2 * FRAME)
 
 
