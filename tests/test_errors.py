@@ -79,6 +79,7 @@ CODES = {
     "StoreError": "store_error",
     "StoreUnavailableError": "store_unavailable",
     "ForkedStoreError": "forked_store",
+    "ForeignFileError": "foreign_file",
     "SchemaError": "schema",
     "UnknownOutcomeError": "unknown_outcome",
     "SubmissionTimeoutError": "submission_timeout",

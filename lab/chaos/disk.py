@@ -67,8 +67,17 @@ def _run(*command: str) -> bool:
 
 def limit_files(pids: Iterable[int], size: int | None) -> None:
     """Let these processes write no file longer than *size*; None lifts that."""
-    limit = resource.RLIM_INFINITY if size is None else size
+    _limit(resource.RLIMIT_FSIZE, pids, resource.RLIM_INFINITY if size is None else size)
+
+
+def limit_descriptors(pids: Iterable[int], count: int | None) -> None:
+    """Let these processes open no file once they have *count* of them; None lifts that."""
+    _limit(resource.RLIMIT_NOFILE, pids, count)
+
+
+def _limit(kind: int, pids: Iterable[int], limit: int | None) -> None:
+    """Set the soft limit; None is as much as they may have."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
-            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, hard))
+            _, hard = resource.prlimit(pid, kind)
+            resource.prlimit(pid, kind, (hard if limit is None else limit, hard))

@@ -7,6 +7,7 @@ from lab.mutants import (
     catalogue_crons,
     catalogue_ended,
     catalogue_events,
+    catalogue_files,
     catalogue_graphs,
     catalogue_keys,
     catalogue_memory,
@@ -22,6 +23,7 @@ from lab.mutants.mutant import Mutant
 MUTANTS: tuple[Mutant, ...] = (
     *catalogue_memory.MUTANTS,
     *catalogue_sqlite.MUTANTS,
+    *catalogue_files.MUTANTS,
     *catalogue_postgres.MUTANTS,
     *catalogue_worker.MUTANTS,
     *catalogue_graphs.MUTANTS,

@@ -41,6 +41,7 @@
     └── StoreError
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
+        │   ├── ForeignFileError   the file is not a store of Fencepost's; it was not touched
         │   └── SchemaError        the schema is older or newer than this code
         ├── UnknownOutcomeError    may have been done: repeat with the same key or token
         │   └── SubmissionTimeoutError
@@ -438,6 +439,12 @@ class ForkedStoreError(StoreUnavailableError):
     """A store object was carried across fork(), which would share its locks and descriptors."""
 
     code = "forked_store"
+
+
+class ForeignFileError(StoreUnavailableError):
+    """The file is not a Fencepost store; nothing in it or beside it was changed."""
+
+    code = "foreign_file"
 
 
 class SchemaError(StoreUnavailableError):

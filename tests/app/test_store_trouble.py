@@ -180,9 +180,17 @@ def make_garbage(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "make", [make_no_folder, make_file_for_folder, make_folder_for_file, make_garbage]
+    ("make", "code"),
+    [
+        (make_no_folder, "store_unavailable"),
+        (make_file_for_folder, "store_unavailable"),
+        (make_folder_for_file, "foreign_file"),
+        (make_garbage, "foreign_file"),
+    ],
 )
-def test_a_file_that_cannot_be_used_is_said_to_be_unavailable(tmp_path: Path, make: object) -> None:
+def test_a_file_that_cannot_be_used_is_said_to_be_unavailable(
+    tmp_path: Path, make: object, code: str
+) -> None:
     """S0-56: and what is there is left as it was."""
     assert callable(make)
     target = make(tmp_path)
@@ -194,7 +202,7 @@ def test_a_file_that_cannot_be_used_is_said_to_be_unavailable(tmp_path: Path, ma
 
     with pytest.raises(StoreUnavailableError) as caught:
         work.submit()
-    assert caught.value.code == "store_unavailable"
+    assert caught.value.code == code
     assert target in str(caught.value)
     if before is not None:
         assert Path(target).read_bytes() == before

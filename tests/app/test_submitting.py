@@ -245,11 +245,33 @@ def test_two_tasks_of_one_name_are_refused(app: App) -> None:
 
 def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert App().url == "sqlite:///fencepost.db"
-    monkeypatch.setenv("DATABASE_URL", "sqlite:///second.db")
-    assert App().url == "sqlite:///second.db"
+    monkeypatch.setenv("DATABASE_URL", "postgresql://host/shop")
+    assert App().url == "postgresql://host/shop"
     monkeypatch.setenv("FENCEPOST_URL", "memory://")
     assert App().url == "memory://"
     assert App("sqlite:///first.db").url == "sqlite:///first.db"
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("postgres://host/shop", True),
+        ("POSTGRESQL://host/shop", True),
+        # Refused when it is opened, rather than passed over for a file: it is meant to be a server.
+        ("postgresql+psycopg://host/shop", True),
+        ("sqlite:///db.sqlite3", False),
+        ("sqlite:////var/lib/shop/db.sqlite3", False),
+        ("mysql://host/shop", False),
+        ("memory://", False),
+        ("", False),
+    ],
+)
+def test_of_other_programs_databases_only_postgresql_is_taken(
+    monkeypatch: pytest.MonkeyPatch, url: str, taken: bool
+) -> None:
+    """A web framework's DATABASE_URL may name a SQLite file, which is the framework's own."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    assert App().url == (url if taken else "sqlite:///fencepost.db")
 
 
 async def test_a_key_that_is_taken_while_waiting_does_not_lose_the_result(app: App) -> None:

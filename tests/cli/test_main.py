@@ -70,10 +70,27 @@ def test_the_store_comes_from_the_environment(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = command.submit("add", '{"a": 1, "b": 2}')
-    for name in ("FENCEPOST_URL", "DATABASE_URL"):
-        monkeypatch.setenv(name, command.url)
-        assert job_id in CliRunner().invoke(cli, ["jobs", "ls"]).stdout
-        monkeypatch.delenv(name)
+    monkeypatch.setenv("FENCEPOST_URL", command.url)
+    assert job_id in CliRunner().invoke(cli, ["jobs", "ls"]).stdout
+
+
+def test_a_database_url_that_names_a_file_is_another_programs(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is passed over, by the command and by what it says to type next."""
+    command.submit("add", '{"a": 1, "b": 2}')
+    monkeypatch.chdir(command.folder)
+    monkeypatch.setenv("DATABASE_URL", command.url)
+    result = CliRunner().invoke(cli, ["jobs", "ls"])
+    assert "there is no database at fencepost.db" in result.stderr
+    assert f"--url {command.url}" in command("jobs", "show", "nonsense").stderr
+
+
+def test_a_database_url_of_postgresql_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    result = CliRunner().invoke(cli, ["jobs", "ls"])
+    assert result.exit_code == 1
+    assert "store_unavailable" in result.stderr
 
 
 def test_the_store_can_be_named_after_the_verb(
@@ -175,7 +192,7 @@ def test_a_file_that_is_no_database_is_refused(command: Command) -> None:
     (command.folder / "jobs.db").write_bytes(b"no database" * 1000)
     result = command("jobs", "ls")
     assert result.exit_code == 1
-    assert "(store_unavailable)" in result.stderr
+    assert "(foreign_file)" in result.stderr
 
 
 def test_version(command: Command) -> None:

@@ -9,13 +9,14 @@ from contextlib import closing, contextmanager
 
 from lab.chaos import ledger
 from lab.chaos.crew import Member
-from lab.chaos.disk import limit_files
+from lab.chaos.disk import limit_descriptors, limit_files
 from lab.chaos.faults.fault import Fault, NotNow, Scene
 from lab.chaos.servers import PostgresStage
 from lab.chaos.stage import SqliteStage
 
 LEDGER_ROOM = 256 * 1024
 LOOK_TIMEOUT = 20.0
+DESCRIPTORS_LEFT = 3
 LOOK_INTERVAL = 0.0005
 
 
@@ -76,6 +77,19 @@ def long_reader(scene: Scene) -> None:
         scene.wait(1.0, 3.0)
 
 
+def no_descriptors(scene: Scene) -> None:
+    """Leave every process only the files that it has open, while all wait for the lock."""
+    pids = scene.crew.pids()
+    try:
+        with _file(scene).lock.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            limit_descriptors(pids, DESCRIPTORS_LEFT)
+            scene.wait(0.3, scene.settings.ttl)
+        scene.wait(0.1, 0.3)
+    finally:
+        limit_descriptors(pids, None)
+
+
 def disk_full(scene: Scene) -> None:
     """Leave no room for another byte."""
     disk = scene.stage.disk
@@ -129,5 +143,6 @@ FILE_FAULTS = (
     Fault("locked_database", locked_database, SQLITE, is_wide=True),
     Fault("locked_sidecar", locked_sidecar, SQLITE, is_wide=True),
     Fault("long_reader", long_reader, SQLITE),
+    Fault("no_descriptors", no_descriptors, SQLITE, is_wide=True),
     Fault("disk_full", disk_full, is_wide=True),
 )

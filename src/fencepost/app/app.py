@@ -62,6 +62,7 @@ from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
 from fencepost.core.webhook_settings import VARIABLE, Webhooks, parse_variable
 from fencepost.delivery import delivery_task
 from fencepost.errors import ConfigurationError
+from fencepost.store.environment import url_from_environment
 from fencepost.store.protocol import Store
 from fencepost.store.requests import Scope
 from fencepost.worker import Context
@@ -76,13 +77,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT_URL = "sqlite:///fencepost.db"
-
 
 class App:
     """A store, the tasks that run on it, and the ways to look and to steer.
 
-    Without a URL: ``FENCEPOST_URL``, else ``DATABASE_URL``, else ``sqlite:///fencepost.db``.
+    Without a URL: ``FENCEPOST_URL``, else a PostgreSQL ``DATABASE_URL``, else
+    ``sqlite:///fencepost.db``.
     With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted; with *tracing*,
     or ``FENCEPOST_TRACING``, submissions and attempts are OpenTelemetry spans.
     """
@@ -445,11 +445,6 @@ class AsyncApp:
 
     async def __aexit__(self, *_: object) -> None:
         self._app.close()
-
-
-def url_from_environment() -> str:
-    """Return the store URL that the environment names, or the default."""
-    return os.environ.get("FENCEPOST_URL") or os.environ.get("DATABASE_URL") or DEFAULT_URL
 
 
 def keys_from_environment() -> KeyRing | None:

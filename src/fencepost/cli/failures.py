@@ -11,6 +11,7 @@ from fencepost.errors import (
     CronNotFoundError,
     DuplicateJobError,
     FencepostError,
+    ForeignFileError,
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
@@ -74,6 +75,8 @@ def helpful(error: FencepostError, settings: Settings) -> str | None:
             return settings.say("jobs", "show", error.job_id)
         case UnknownTypeError():
             return "add --raw to store it unchecked, for a worker that knows the type"
+        case ForeignFileError():
+            return "name another file with --url or FENCEPOST_URL"
         case SchemaError():
             return settings.say("migrate", "--plan")
         case UnknownOutcomeError():

@@ -15,7 +15,13 @@ from fencepost import __version__
 from fencepost.cli.failures import refusal
 from fencepost.cli.lazy import LazyGroup
 from fencepost.cli.options import LEVELS, option
-from fencepost.cli.settings import DEFAULT_URL, Settings
+from fencepost.cli.settings import Settings
+from fencepost.store.environment import (
+    DEFAULT_URL,
+    SHARED_VARIABLE,
+    URL_VARIABLE,
+    url_from_environment,
+)
 
 COMMANDS = {
     "demo": ("fencepost.cli.demo:demo", "Watch jobs run, crash, recover and finish."),
@@ -71,9 +77,9 @@ class Fencepost(LazyGroup):
 )
 @option(
     "--url",
-    envvar=["FENCEPOST_URL", "DATABASE_URL"],
-    default=DEFAULT_URL,
-    show_default=True,
+    envvar=URL_VARIABLE,
+    default=url_from_environment,
+    show_default=f"a PostgreSQL {SHARED_VARIABLE}, else {DEFAULT_URL}",
     help="The store.",
 )
 @option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from fencepost.cli.options import json_option, option, pass_settings, url_option
@@ -50,12 +52,14 @@ def pending_migrations(settings: Settings) -> list[tuple[str, str]]:
     import sqlite3
 
     from fencepost.errors import StoreUnavailableError
-    from fencepost.store.sqlite import schema
+    from fencepost.store.sqlite import identity, schema
 
-    if not path.exists():
+    file = Path(identity.resolve(str(path)))
+    identity.refuse_foreign(str(file))
+    if not file.exists():
         return [(name, sql) for _, name, sql in schema.migrations()]
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
         try:
             return [(name, sql) for _, name, sql in schema.pending(connection)]
         finally:

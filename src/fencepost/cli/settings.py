@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from fencepost.core.shown import shown_url
 from fencepost.errors import ConfigurationError
+from fencepost.store.environment import DEFAULT_URL, url_from_environment
 
 if TYPE_CHECKING:
     from fencepost.app import App
-
-DEFAULT_URL = "sqlite:///fencepost.db"
 
 
 @dataclass
@@ -33,9 +31,8 @@ class Settings:
 
     def say(self, *words: str) -> str:
         """Return a command to type next, for the same store; it shows no password."""
-        unsaid = os.environ.get("FENCEPOST_URL") or os.environ.get("DATABASE_URL") or DEFAULT_URL
         start = ["fencepost"]
-        if self.url != unsaid:
+        if self.url != url_from_environment():
             start += ["--url", shown_url(self.url)]
         return shlex.join([*start, *words])
 

@@ -120,6 +120,14 @@ DUMP_BYTES: Final = 16_000_000
 GROUP_MAX: Final = 1_000
 """Operations that share one commit."""
 
+# The file of a SQLite store.
+LOG_PAGES_MAX: Final = 16_000
+"""Pages of the write-ahead log (64 MB) past which a writer waits for readers to let go of it."""
+LOG_WAIT: Final = 0.5
+"""For how many seconds, once for each 4,000 further pages."""
+REPAIR_ROUNDS: Final = 3
+"""Tries to bring everything to the disk anew, before a write is refused."""
+
 # Statistics. Windows are in seconds.
 STATS_WINDOW_MIN: Final = 1.0
 STATS_WINDOW_DEFAULT: Final = 300.0

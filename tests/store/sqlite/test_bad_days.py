@@ -38,7 +38,7 @@ def test_a_folder_that_does_not_exist_is_said_to_be_missing(tmp_path: Path) -> N
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(path: str) -> None:
     Path(path).write_text("dear diary, " * 100)
-    with pytest.raises(StoreUnavailableError, match="not a SQLite database"):
+    with pytest.raises(StoreUnavailableError, match="not a Fencepost store"):
         SqliteStore(path)
     assert Path(path).read_text().startswith("dear diary")
 

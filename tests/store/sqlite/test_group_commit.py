@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import threading
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import pytest
 from fencepost.core.filter import JobFilter
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import NewJob
-from fencepost.errors import DuplicateJobError
+from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.store.plan import Operation
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
@@ -153,3 +154,24 @@ def test_closing_finishes_what_was_posted(path: str) -> None:
     again = SqliteStore(path)
     assert again.run(again.count(JobFilter())) == 50
     again.close()
+
+
+def test_a_group_that_cannot_be_begun_is_refused_at_once_not_one_by_one(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand of them, each waiting as long as one may for the lock, would wait for hours."""
+    store = SqliteStore(path, patience=0.05)
+    sizes = count_transactions(store, monkeypatch)
+    lock = os.open(f"{path}-lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    async def submit_all() -> list[Any]:
+        operations = [store.enqueue([NewJob(type="t")]) for _ in range(50)]
+        return await asyncio.gather(*map(store.run_async, operations), return_exceptions=True)
+
+    replies = asyncio.run(submit_all())
+    os.close(lock)
+    assert [type(reply) for reply in replies if not isinstance(reply, StoreUnavailableError)] == []
+    assert sum(sizes) == 50
+    assert store.run(store.count(JobFilter())) == 0
+    store.close()

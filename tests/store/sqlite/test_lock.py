@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
+import resource
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -120,3 +124,94 @@ def test_a_forked_child_neither_uses_the_store_nor_keeps_its_lock(store: SqliteS
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert store.run(store.enqueue([NewJob(type="t")]))
+
+
+@contextmanager
+def no_descriptor_free() -> Iterator[Callable[[int], None]]:
+    """Leave this process no file descriptor: all are in use. What it yields frees that many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(each) for each in os.listdir("/proc/self/fd"))
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+
+        def leave(count: int) -> None:
+            for _ in range(count):
+                os.close(taken.pop())
+
+        yield leave
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_a_free_descriptor_a_caller_is_told_and_the_next_one_waits_again(
+    tmp_path: Path,
+) -> None:
+    """The thread that queues outlives it: without it nobody could ever wait for the lock again."""
+    fd = hold(str(tmp_path / "l"))
+    lock = SidecarLock(str(tmp_path / "l"))
+    with no_descriptor_free(), pytest.raises(StoreUnavailableError, match="file descriptor"):
+        lock.acquire(10)
+    granted = threading.Event()
+
+    def wait() -> None:
+        with suppress(StoreUnavailableError):
+            lock.acquire(10)
+            granted.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while thread.is_alive() and not lock._queued:
+        granted.wait(0.01)
+    assert lock._queued, "nobody stands in line for the caller"
+    os.close(fd)
+    assert granted.wait(10)
+    thread.join()
+    lock.release()
+    lock.close()
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_store_without_a_free_descriptor_is_unavailable_and_recovers(
+    path: str, colour: str
+) -> None:
+    """S0-55: surely not done, and everything goes on when descriptors are free again."""
+    store = SqliteStore(path)
+
+    async def enqueue() -> object:
+        return await store.run_async(store.enqueue([NewJob(type="t")]))
+
+    def submit() -> object:
+        if colour == "async":
+            return loop.run_until_complete(enqueue())
+        return store.run(store.enqueue([NewJob(type="t")]))
+
+    loop = asyncio.new_event_loop()
+    submit()
+    fd = hold(f"{path}-lock")
+    with no_descriptor_free(), pytest.raises(StoreUnavailableError, match="file descriptor"):
+        submit()
+    os.close(fd)
+    submit()
+    assert [sum(view.counts.values()) for view in store.run(store.types())] == [2]
+    loop.close()
+    store.close()
+
+
+def test_a_store_that_cannot_be_opened_for_want_of_descriptors_leaves_none_open(path: str) -> None:
+    SqliteStore(path).close()
+    before = len(os.listdir("/proc/self/fd"))
+    for room in range(12):
+        with no_descriptor_free() as leave:
+            leave(room)
+            with suppress(StoreUnavailableError):
+                SqliteStore(path).close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    store = SqliteStore(path)
+    assert store.run(store.enqueue([NewJob(type="t")]))
+    store.close()

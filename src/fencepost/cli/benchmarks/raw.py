@@ -20,8 +20,9 @@ from typing import Any
 
 from fencepost.clock import Clock
 from fencepost.core.lifecycle import State
-from fencepost.store.sqlite import schema
-from fencepost.store.sqlite.database import CACHE_KIB, CHECKPOINT_PAGES
+from fencepost.store.sqlite import identity, schema
+from fencepost.store.sqlite.checkpoints import CHECKPOINT_PAGES
+from fencepost.store.sqlite.database import CACHE_KIB
 from fencepost.store.states import NUMBER
 
 BATCH = 200
@@ -79,6 +80,7 @@ class RawDatabase:
         self._clock = clock
         self._is_synced = durability == "power"
         self._connection = sqlite3.connect(path, isolation_level=None)
+        identity.claim(self._connection, str(path))
         self._configure()
         schema.apply(self._connection, clock.now_us())
         self._wal = os.open(f"{path}-wal", os.O_RDWR | os.O_CREAT)

@@ -27,7 +27,11 @@ class Bell:
         self.folder = folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self._folder_fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        except OSError:
+            os.close(self._folder_fd)
+            raise
         self._socket.setblocking(False)
         self._changed_ns = -1
         self._listeners: dict[Topic, list[str]] = {}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import suppress
+from pathlib import Path
 
+from fencepost.core.limits import LOG_PAGES_MAX
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Finding
 from fencepost.store.sqlite.catalog import Env
@@ -18,6 +22,9 @@ WORKER_TYPES = """
 select distinct value from workers, json_each(workers.info, '$.types') where seen_at > ?
 """
 SAFE_SQLITE = (3, 51, 3)
+LOCKS = Path("/proc/locks")
+READ_LOCKS = range(124, 128)
+"""Bytes of the ``-shm`` file on which SQLite locks, one for each snapshot that needs the log."""
 
 DURABILITY = {
     "power": Finding(
@@ -38,6 +45,7 @@ def examine(env: Env, database: Database) -> Plan[list[Finding]]:
     """Look at the engine, its settings, and jobs that wait for nobody."""
     now = env.clock.now_us()
     findings = [DURABILITY[database.durability], _sqlite_version()]
+    findings += [*_disk(database), _log(database)]
     ((version,),) = yield Statement("select max(version) from schema_version")
     findings.append(Finding("ok", "schema", f"schema version {version} in {database.path}"))
     ((orphans,),) = yield Statement(EXPIRED, (now,))
@@ -65,6 +73,53 @@ def _sqlite_version() -> Finding:
         f"{text}: before 3.51.3 a checkpoint beside another program's commit may corrupt the "
         f"file; Fencepost's own processes are kept apart by a lock, other writers are not",
     )
+
+
+def _disk(database: Database) -> list[Finding]:
+    """Tell of a write that the disk did not confirm, as long as that has not been made good."""
+    if not database.is_marked:
+        return []
+    return [
+        Finding(
+            "fail",
+            "disk",
+            "the disk failed to confirm a write; writes are refused until all that was written has "
+            "reached the disk, which every write tries; look at the system's log",
+        )
+    ]
+
+
+def _log(database: Database) -> Finding:
+    text = f"the write-ahead log has {database.log_bytes / 1e6:,.1f} MB"
+    if database.log_pages <= LOG_PAGES_MAX:
+        return Finding("ok", "log", text)
+    readers = ", ".join(_readers(database.path)) or "not found now"
+    return Finding(
+        "warn",
+        "log",
+        f"{text}, more than it should: a program that keeps a read transaction open keeps it from "
+        f"being folded into the file (a backup, a shell); readers: {readers}",
+    )
+
+
+def _readers(path: str) -> list[str]:
+    """Return which other processes read a snapshot now, as far as the system tells."""
+    with suppress(OSError, ValueError, IndexError):
+        inode = str(os.stat(f"{path}-shm").st_ino)
+        locks = [line.split() for line in LOCKS.read_text("ascii").splitlines()]
+        pids = {
+            int(fields[4])
+            for fields in locks
+            if fields[5].rpartition(":")[2] == inode and int(fields[6]) in READ_LOCKS
+        }
+        return [f"process {pid}{_name(pid)}" for pid in sorted(pids - {os.getpid()})]
+    return []
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return f" ({Path(f'/proc/{pid}/comm').read_text('utf-8', 'replace').strip()})"
+    return ""
 
 
 def _orphans(count: int) -> Finding:

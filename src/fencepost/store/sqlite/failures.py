@@ -6,11 +6,16 @@ import sqlite3
 
 from fencepost.errors import StoreError, StoreUnavailableError
 
+
+class NotBegunError(StoreUnavailableError):
+    """No transaction could be begun; whatever was to be in it would be refused alike."""
+
+
 _HINTS = (
     ("locked", "another program holds the database; close it, or wait"),
     ("readonly", "the file, its folder or the file system is read-only for this user"),
     ("full", "the disk is full; free some space"),
-    ("unable to open", "the folder must exist and be writable"),
+    ("unable to open", "the folder must exist and be writable, and a file descriptor be free"),
     ("not a database", "this file is not a SQLite database"),
     ("malformed", "the file is damaged; restore it from a backup"),
     ("disk i/o", "the disk reports an error"),

@@ -17,6 +17,7 @@ from fencepost.core.outcome import Settlement
 from fencepost.core.rate import Rate
 from fencepost.core.token import TokenRecord
 from fencepost.core.why import Situation
+from fencepost.errors import StoreUnavailableError
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
@@ -113,7 +114,11 @@ class SqliteStore(Store):
             patience=patience,
             on_rollback=self._env.catalog.forget,
         )
-        self._bell = Bell(f"{self._database.path}.d")
+        try:
+            self._bell = Bell(f"{self._database.path}.d")
+        except OSError as error:
+            self._database.close()
+            raise StoreUnavailableError(f"cannot open {self._database.path}.d: {error}") from error
         self._writer = GroupWriter(self._database, self._ring)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="fencepost-sqlite-read")
 

@@ -19,6 +19,7 @@ from fencepost.errors import StoreUnavailableError
 from fencepost.store.plan import Effect, Operation
 from fencepost.store.posting import Answer, Posted, deliver, drain
 from fencepost.store.sqlite.database import Database
+from fencepost.store.sqlite.failures import NotBegunError
 
 
 class GroupWriter:
@@ -99,6 +100,9 @@ class GroupWriter:
     def _transact(self, group: Sequence[Posted]) -> list[Answer]:
         try:
             results = self._database.transact([posted.operation for posted in group])
+        except NotBegunError as error:
+            # Not one by one: each would wait as long for the same answer.
+            return [Answer(posted, None, error) for posted in group]
         except Exception as error:  # noqa: BLE001 - each operation gets its own error below
             if len(group) == 1:
                 return [Answer(group[0], None, error)]

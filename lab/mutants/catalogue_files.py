@@ -1,0 +1,140 @@
+"""Mutants of how the SQLite store treats files: which is its own, and what is on the disk."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+STORE = "fencepost.store.sqlite"
+TESTS = "tests/store/sqlite"
+
+
+def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    patches = (Patch(module if "." in module else f"{STORE}.{module}", old, new),)
+    return Mutant(f"sqlite-{name}", about, Place.SQLITE, patches, tests)
+
+
+MUTANTS = (
+    _mutant(
+        "follows-no-symlinks",
+        "a process that names the file by a link has a lock and a log of its own",
+        "identity",
+        "return os.path.realpath(path)",
+        "return os.path.abspath(path)",
+        f"{TESTS}/test_names.py",
+    ),
+    _mutant(
+        "takes-any-database",
+        "the database of another program becomes a store",
+        "identity",
+        "if status.st_size > 0 and _application_id(path) != APPLICATION_ID:",
+        "if status.st_size > 0 and _application_id(path) is None:",
+        f"{TESTS}/test_foreign_files.py",
+    ),
+    _mutant(
+        "looks-too-late",
+        "a foreign database is refused only after files were made beside it",
+        "database",
+        "        identity.refuse_foreign(self.path)\n",
+        "",
+        f"{TESTS}/test_foreign_files.py",
+    ),
+    _mutant(
+        "names-a-store-at-the-end",
+        "a store that is being made is taken for a foreign database by the next process",
+        "identity",
+        '        connection.execute(f"pragma application_id = {APPLICATION_ID}")\n'
+        '        connection.execute("commit")\n',
+        '        connection.execute("create table if not exists claimed(x)")\n'
+        '        connection.execute("commit")\n'
+        '        connection.execute(f"pragma application_id = {APPLICATION_ID}")\n',
+        f"{TESTS}/test_foreign_files.py",
+    ),
+    _mutant(
+        "takes-any-database-url",
+        "the SQLite file of a web framework is taken from the environment",
+        "fencepost.store.environment",
+        'return url if scheme in ("postgresql", "postgres") else None',
+        "return url or None",
+        "tests/app/test_submitting.py",
+    ),
+    _mutant(
+        "waiter-dies-without-descriptors",
+        "after a full file table nobody can wait for the lock any more",
+        "lock",
+        "                request.refuse(error)\n                continue\n",
+        "                request.refuse(error)\n                return\n",
+        f"{TESTS}/test_lock.py",
+    ),
+    _mutant(
+        "disk-error-is-forgotten",
+        "after a forced write that failed, the next one is acknowledged",
+        "database",
+        "            self._lock.mark()\n            self._keep_open()\n",
+        "            self._keep_open()\n",
+        f"{TESTS}/test_disk_errors.py",
+    ),
+    _mutant(
+        "disk-error-is-kept-to-itself",
+        "other processes do not learn of a forced write that failed",
+        "lock",
+        "            os.pwrite(self._fd, MARKED, 0)\n",
+        "            os.pwrite(self._fd, CLEAN, 0)\n",
+        f"{TESTS}/test_disk_errors.py",
+    ),
+    _mutant(
+        "disk-error-is-told-to-one-thread",
+        "of two threads that force the log, the one that is not told acknowledges",
+        "database",
+        "            if self._lock.is_marked:\n                raise OSError",
+        "            if False:\n                raise OSError",
+        f"{TESTS}/test_disk_errors.py",
+    ),
+    _mutant(
+        "repair-only-forces",
+        "after a disk error the log is forced again, which does nothing, and folded in",
+        "checkpoints",
+        "            self._log.rewrite(version)\n",
+        "            self._log.force()\n",
+        f"{TESTS}/test_disk_errors.py",
+    ),
+    _mutant(
+        "repair-trusts-the-disk-with-the-log",
+        "what was written anew is not read back from the disk",
+        "log",
+        "        drop_cache(self.fd)\n        return self.pages(version)\n",
+        "        return self.pages(version)\n",
+        f"{TESTS}/test_disk_errors.py",
+    ),
+    _mutant(
+        "repair-trusts-the-disk-with-the-file",
+        "a file that the disk did not keep loses its log as well",
+        "data_file",
+        "        missing = self._missing(log, pages)\n        if not missing:\n",
+        "        missing = self._missing(log, {})\n        if not missing:\n",
+        f"{TESTS}/test_disk_errors.py",
+    ),
+    _mutant(
+        "checkpoint-fails-the-write",
+        "a write that was committed is called surely not done",
+        "checkpoints",
+        "        except sqlite3.Error as error:\n            note_unforced(error, self._lock)\n",
+        "        except sqlite3.Warning as error:\n            note_unforced(error, self._lock)\n",
+        f"{TESTS}/test_log.py",
+    ),
+    _mutant(
+        "log-waits-for-nobody",
+        "beside readers that overlap the log grows without end",
+        "checkpoints",
+        "            if self._log.reaches(self._limit):\n",
+        "            if False:\n",
+        f"{TESTS}/test_log.py",
+    ),
+    _mutant(
+        "log-waits-for-everybody",
+        "every write waits for a reader that stays",
+        "checkpoints",
+        "        self._limit += CHECKPOINT_PAGES\n",
+        "",
+        f"{TESTS}/test_log.py",
+    ),
+)
