@@ -44,7 +44,7 @@ class Rig:
         self.jobs: list[ClaimedJob] = store.run(
             store.claim(ClaimRequest(worker="w", limit=count))
         ).jobs
-        self.hand.take(self.jobs, asked_at=0.0, heard_at=0.0)
+        self.hand.take(self.jobs, asked_at=0.0, answered_at=0.0)
 
     def add(self, job: ClaimedJob, outcome: Outcome | None = None) -> None:
         decided = decide(job, outcome or Succeeded(encode("done")), self.clock.rng)

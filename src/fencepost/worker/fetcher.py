@@ -10,6 +10,7 @@ from fencepost.core.limits import (
     PREFETCH_HORIZON,
     PREFETCH_MAX,
     UNSETTLED_MAX,
+    WORKER_TIMEOUT_GRACE,
 )
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
@@ -111,6 +112,7 @@ class Fetcher:
             types=self._types,
             turn=self._turn,
             lease_ttl=self._lease_ttl,
+            timeout_grace=WORKER_TIMEOUT_GRACE,
         )
         asked_at = self._store.clock.monotonic()
         try:
