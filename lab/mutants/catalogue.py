@@ -9,6 +9,7 @@ from lab.mutants import (
     catalogue_events,
     catalogue_graphs,
     catalogue_keys,
+    catalogue_leases,
     catalogue_memory,
     catalogue_postgres,
     catalogue_rates,
@@ -33,6 +34,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_tokens.MUTANTS,
     *catalogue_server.MUTANTS,
     *catalogue_ended.MUTANTS,
+    *catalogue_leases.MUTANTS,
 )
 
 
