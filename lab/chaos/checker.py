@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from fencepost.core.lifecycle import TERMINAL, TRANSITIONS, Event, State
 from lab.chaos.dump import Record, Run
+from lab.chaos.entries import Started, Taken
 from lab.chaos.evidence import Evidence
 from lab.chaos.violation import Violation
 from lab.chaos.waiting import SKEW, forgotten, too_early, unjust
@@ -26,6 +27,9 @@ PATIENCE = 60.0
 """Seconds, beside a TTL, after which a job that has not ended never will."""
 REWIND = 5.0
 """Seconds that a claim may be old when its handler starts."""
+FORGOTTEN = 1.0
+"""Seconds for which a server that does not wait for its disk may not have written a claim; by
+default it is 0.6."""
 ZOMBIE = '"zombie"'
 ORDERED = "ordered"
 
@@ -117,23 +121,49 @@ def cut_short(evidence: Evidence) -> Iterator[Violation]:
 def one_run_a_lease(evidence: Evidence) -> Iterator[Violation]:
     """No lease is run twice, and none that the store does not know.
 
-    A server that dies may forget a claim that nothing depended on: its version is given out again,
-    under another token.
+    A server that dies may forget a claim that nothing depended on: that attempt ran, and is not on
+    record. It may have been claimed before the server died, and run only after that.
     """
     forgetful = evidence.forgetful()
     known = {(record.id, run.version) for record in evidence.records for run in record.runs}
     tokens: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for (job, version), starts in evidence.started.items():
-        if (job, version) not in known:
+        began = min(started.at for started in starts)
+        if (job, version) not in known and not forgetful.touch(began - REWIND, began + FORGOTTEN):
             yield Violation("one_run_a_lease", job, f"lease {version} is not in the store")
+        if len(starts) > 1:
+            yield Violation("one_run_a_lease", job, f"lease {version} was run twice")
         for started in starts:
             if started.token in tokens[job]:
                 yield Violation("one_run_a_lease", job, f"token of lease {version} used twice")
             tokens[job][started.token] = version
-        in_time = sorted(starts, key=lambda each: each.at)
-        for first, second in pairwise(in_time):
-            if not forgetful.touch(first.at - REWIND, second.at):
-                yield Violation("one_run_a_lease", job, f"lease {version} was run twice")
+
+
+def fence(evidence: Evidence) -> Iterator[Violation]:
+    """A version belongs to one claim, and rises with every claim: no crash of a server excuses it.
+
+    By those who held the leases, so that it holds for those too that the store has forgotten.
+    """
+    for job, held in evidence.held.items():
+        tokens: dict[int, str] = {}
+        for lease in held:
+            if tokens.setdefault(lease.version, lease.token) != lease.token:
+                yield Violation("fence", job, f"version {lease.version} was given out twice")
+        # Whoever was stopped after a claim may start its handler after those of a later claim.
+        newest = 0
+        for at, version in _claimed_before(held):
+            if version < newest:
+                yield Violation("fence", job, f"version {version} at {at} follows {newest}")
+            newest = max(newest, version)
+
+
+def _claimed_before(held: list[Started | Taken]) -> Iterator[tuple[float, int]]:
+    """Return the first lease, and each whose claim surely came after the one returned before."""
+    last: float | None = None
+    for lease in sorted(held, key=lambda each: each.at):
+        if last is None or lease.at - REWIND > last:
+            yield lease.at, lease.version
+            last = lease.at
 
 
 def settled_once(evidence: Evidence) -> Iterator[Violation]:
@@ -193,8 +223,9 @@ UNCOUNTED = ("released", "snoozed", "unreadable")
 
 def _illegality(record: Record) -> str | None:
     """Return what is wrong with the walk of one job."""
-    if [run.version for run in record.runs] != list(range(1, record.version + 1)):
-        return f"leases {[run.version for run in record.runs]}, of {record.version}"
+    versions = [run.version for run in record.runs]
+    if versions != sorted({*versions, record.version} - {0}):
+        return f"leases {versions}, of {record.version}"
     if record.culprit is not None:  # it never ran, see `unjust`
         reachable = set(TRANSITIONS[State.PENDING].values()) & TERMINAL
         return None if State(record.state) in reachable else f"{record.state} without a run"
@@ -265,9 +296,9 @@ def ordered(evidence: Evidence) -> Iterator[Violation]:
     claims = [(record.id, record.runs[0].began) for record in line if record.runs]
     yield from _out_of_order("claimed", claims, hurt)
     starts = [
-        (record.id, evidence.started[record.id, 1][-1].at)
+        (record.id, evidence.started[first][-1].at)
         for record in line
-        if (record.id, 1) in evidence.started
+        if (first := (record.id, record.runs[0].version if record.runs else 0)) in evidence.started
     ]
     yield from _out_of_order("started", starts, hurt)
 
@@ -298,6 +329,7 @@ RULES: tuple[Rule, ...] = (
     overlapping,
     cut_short,
     one_run_a_lease,
+    fence,
     settled_once,
     stale_accepted,
     checkpoint_lost,

@@ -54,6 +54,8 @@ class Evidence:
     raised: set[Lease] = field(default_factory=set)
     kept: dict[str, list[Kept]] = field(default_factory=lambda: defaultdict(list))
     taken: set[Lease] = field(default_factory=set)
+    held: dict[str, list[Started | Taken]] = field(default_factory=lambda: defaultdict(list))
+    """The leases of each job that anybody has seen, also those that the store has forgotten."""
     tried: list[Tried] = field(default_factory=list)
     pids: dict[str, int] = field(default_factory=dict)
     """The process of each worker."""
@@ -77,6 +79,7 @@ class Evidence:
         match entry:
             case Started(job=job, version=version):
                 self.started[job, version].append(entry)
+                self.held[job].append(entry)
             case Ended(job=job, version=version, how=how):
                 if how == "raised":
                     self.raised.add((job, version))
@@ -94,6 +97,7 @@ class Evidence:
                 self.kept[job].append(entry)
             case Taken(job=job, version=version):
                 self.taken.add((job, version))
+                self.held[job].append(entry)
             case Tried():
                 self.tried.append(entry)
             case _:

@@ -47,7 +47,7 @@ NAMES = (*QUEUES, *TYPES, "unheard of")
 
 POLICIES = (
     Policy(max_attempts=1),
-    Policy(max_attempts=2, backoff=Backoff("constant", 2.0)),
+    Policy(max_attempts=2, backoff=Backoff("constant", 2.0), timeout=8.0),
     Policy(max_attempts=3, backoff=Backoff("exponential", 1.0, max_delay=3.0), lease_ttl=4.0),
     Policy(max_attempts=3, backoff=Backoff("linear", 0.0)),
     Policy(max_attempts=5, on_system=False, lifetime=20.0),
@@ -55,6 +55,7 @@ POLICIES = (
         max_attempts=4,
         backoff=Backoff("custom", delays=(0.5, 10.0)),
         on_timeout=False,
+        timeout=3.0,
         lifetime=6.0,
     ),
 )
@@ -84,6 +85,8 @@ grips = st.integers(0, 5)
 counts = st.sampled_from((1, 2, 3, 10, 0))
 limits = st.sampled_from((100, 1, 2, 0))
 ttls = st.sampled_from((5.0, 1.0, 30.0))
+maybe_ttls = st.sampled_from((5.0, None, 1.0, 30.0))
+graces = st.sampled_from((0.0, 0.0, 2.0))
 offsets = st.sampled_from((0, -1, 1))
 """Instants before or after a time at which something happens."""
 steps = st.sampled_from((0.000001, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0, 3600.0))

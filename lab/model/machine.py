@@ -60,6 +60,7 @@ class StoresAgree(Contending):
         types=choices.maybe_types,
         turn=st.integers(0, 7),
         lease_ttl=choices.ttls,
+        timeout_grace=choices.graces,
     )
     def claim(self, **given: Any) -> None:
         self.do("claim", ClaimRequest(**given))
@@ -69,8 +70,8 @@ class StoresAgree(Contending):
         self.do("claim", ClaimRequest(worker="w1", limit=limit, lease_ttl=5.0))
 
     @precondition(lambda self: self.grips)
-    @rule(numbers=st.lists(choices.grips, min_size=1, max_size=3), lease_ttl=choices.ttls)
-    def heartbeat(self, numbers: list[int], lease_ttl: float) -> None:
+    @rule(numbers=st.lists(choices.grips, min_size=1, max_size=3), lease_ttl=choices.maybe_ttls)
+    def heartbeat(self, numbers: list[int], lease_ttl: float | None) -> None:
         held = [self._grip(number) for number in numbers]
         self.do("heartbeat", [Beat(grip.id, grip.lease.token, lease_ttl) for grip in held])
 

@@ -7,7 +7,7 @@ file calls ``core``: it only takes its values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -63,6 +63,7 @@ AFTER: Mapping[Event, State] = {
 
 CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEASE_EXPIRED = Failure(Category.SYSTEM, "lease expired", code="lease_expired")
 
 DEPTH_MAX = 100
@@ -206,6 +207,17 @@ def entitled(weights: Mapping[str, int], *, turn: int, limit: int) -> dict[str, 
     for step in range(limit):
         given[row[(turn + step) % len(row)]] += 1
     return given
+
+
+def too_slow(policy: Policy) -> Failure:
+    """Return the failure of an attempt whose lease lasted as long as it may."""
+    message = f"ran longer than its timeout of {policy.timeout:g} s"
+    return Failure(Category.TIMEOUT, message, code="execution_timeout")
+
+
+def microseconds(instant: datetime) -> int:
+    """Return a time as the number that it is at least of a lease given then."""
+    return (instant - EPOCH) // timedelta(microseconds=1)
 
 
 def seconds(amount: float) -> timedelta:

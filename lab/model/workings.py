@@ -222,12 +222,13 @@ class Workings(Waiting, Rating):
         """Begin an attempt; it counts from here on, whatever becomes of the worker."""
         job, token = kept.job, self._new_token()
         ttl = job.policy.lease_ttl or request.lease_ttl
-        version, number = job.lease_version + 1, job.attempt + 1
-        expires_at = self.now + seconds(ttl)
+        version, number = max(job.lease_version + 1, rules.microseconds(self.now)), job.attempt + 1
+        deadline = self.now + seconds(job.policy.timeout) + seconds(request.timeout_grace)
+        expires_at = min(self.now + seconds(ttl), deadline)
         attempt = Attempt(
             id=f"{job.id}.{version}",
             job_id=job.id,
-            previous_id=f"{job.id}.{version - 1}" if version > 1 else None,
+            previous_id=kept.attempts[-1].id if kept.attempts else None,
             number=number,
             lease_version=version,
             worker=request.worker,
@@ -235,7 +236,13 @@ class Workings(Waiting, Rating):
             started_at=self.now,
         )
         running = self._move(
-            replace(kept, token=token, attempts=(*kept.attempts, attempt)),
+            replace(
+                kept,
+                token=token,
+                attempts=(*kept.attempts, attempt),
+                lease_ttl=ttl,
+                deadline=deadline,
+            ),
             State.RUNNING,
             attempt=number,
             lease_version=version,
@@ -261,6 +268,7 @@ class Workings(Waiting, Rating):
             flow=job.flow,
             has_dependencies=job.waits is not None,
             waited=(self.now - (job.scheduled_at or self.now)).total_seconds(),
+            last_version=job.lease_version,
         )
 
     def _wait(self, request: ClaimRequest) -> float | None:
@@ -281,8 +289,10 @@ class Workings(Waiting, Rating):
         kept = self.world.get(beat.job_id)
         if kept is None or not kept.is_owned_by(beat.token, self.now):
             return self._lost(beat.job_id)
-        assert kept.job.lease is not None
-        expires_at = max(kept.job.lease.expires_at, self.now + seconds(beat.lease_ttl))
+        assert kept.job.lease is not None and kept.deadline is not None
+        ttl = kept.lease_ttl if beat.lease_ttl is None else beat.lease_ttl
+        wanted = min(self.now + seconds(ttl), kept.deadline)
+        expires_at = max(kept.job.lease.expires_at, wanted)
         self._change(kept, lease=replace(kept.job.lease, expires_at=expires_at))
         return Extended(beat.job_id, expires_at)
 
@@ -331,13 +341,16 @@ class Workings(Waiting, Rating):
         return self.told(taken)
 
     def _take_back(self, kept: Kept) -> Moved:
-        """End the attempt of a worker that was lost, as a failure like any other."""
+        """End the attempt of a worker that was lost or too slow, as a failure like any other."""
         job = kept.job
+        assert job.lease is not None
+        is_overdue = job.lease.expires_at == kept.deadline
+        failure = rules.too_slow(job.policy) if is_overdue else rules.LEASE_EXPIRED
         decision = rules.decision(
             attempt=job.attempt,
             max_attempts=job.max_attempts,
             policy=job.policy,
-            outcome=Failed(rules.LEASE_EXPIRED),
+            outcome=Failed(failure),
         )
         ended = self._end_attempt(kept, decision)
         return Moved(job.id, job.type, ended.job.state, State.RUNNING, self._followed(ended))

@@ -33,6 +33,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     key_window: float | None = None
     attempts: tuple[Attempt, ...] = ()
     """Oldest first, the running one included."""
+    lease_ttl: float = 0.0
+    """What its last claim, or it itself, asked for."""
+    deadline: datetime | None = None
+    """When the lease of its last claim runs out at the latest."""
 
     @property
     def id(self) -> str:

@@ -10,6 +10,7 @@ from lab.mutants import (
     catalogue_files,
     catalogue_graphs,
     catalogue_keys,
+    catalogue_leases,
     catalogue_memory,
     catalogue_postgres,
     catalogue_rates,
@@ -35,6 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_tokens.MUTANTS,
     *catalogue_server.MUTANTS,
     *catalogue_ended.MUTANTS,
+    *catalogue_leases.MUTANTS,
 )
 
 

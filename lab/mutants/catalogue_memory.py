@@ -53,9 +53,9 @@ MUTANTS = (
         "recovery-is-not-counted",
         "a lease that ran out costs no attempt",
         "moves",
-        "        decision = decide(record, LEASE_EXPIRED, rng)\n",
+        "        is_overdue = record.lease_expires_at == record.deadline\n",
         "        jobs.change(record, attempt=record.attempt - 1)\n"
-        "        decision = decide(record, LEASE_EXPIRED, rng)\n",
+        "        is_overdue = record.lease_expires_at == record.deadline\n",
         "TestRecovering",
     ),
     _mutant(

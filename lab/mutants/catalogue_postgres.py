@@ -67,10 +67,9 @@ LEASES = (
         "recovery-is-not-counted",
         "a lease that ran out costs no attempt",
         "upkeep",
-        "endings = [Ending(job, decide(_judged(job, policies), LEASE_EXPIRED, env.rng)) "
-        "for job in jobs]",
-        "endings = [Ending(job._replace(attempt=job.attempt - 1), "
-        "decide(_judged(job, policies), LEASE_EXPIRED, env.rng)) for job in jobs]",
+        "endings.append(Ending(job, decide(judged, outcome, env.rng)))",
+        "endings.append(Ending(job._replace(attempt=job.attempt - 1), "
+        "decide(judged, outcome, env.rng)))",
         "TestRecovering",
     ),
     _sql(

@@ -51,8 +51,8 @@ LEASES = (
         "heartbeat-shortens",
         "a heartbeat sets the expiry, also to an earlier time",
         "settling",
-        "expires_at = max(job.lease_expires_at, now + seconds_to_us(beat.lease_ttl))",
-        "expires_at = now + seconds_to_us(beat.lease_ttl)",
+        "return max(job.lease_expires_at, min(now + seconds_to_us(asked), latest))",
+        "return min(now + seconds_to_us(asked), latest)",
         "TestLeases",
     ),
     _mutant(

@@ -24,6 +24,7 @@ from fencepost.store.replies import (
     Settled,
     Spawned,
 )
+from fencepost.store.requests import Beat
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class Owned:
     token: str
     version: int
     expires_at: int
+    ttl: int
+    deadline: int
 
 
 class Auditor:
@@ -53,10 +56,10 @@ class Auditor:
         """Compare an answer with the books, and bring them up to date."""
         match operation.name:
             case "claim":
-                self._claimed(answer, now)
+                self._claimed(answer, now, seconds_to_us(operation.given[0].timeout_grace))
             case "heartbeat":
                 for beat, reply in zip(operation.given[0], answer, strict=True):
-                    self._beaten(beat.token, seconds_to_us(beat.lease_ttl), reply, now)
+                    self._beaten(beat, reply, now)
             case "save":
                 for save, reply in zip(operation.given[0], answer, strict=True):
                     self._written("save", save.job_id, save.token, isinstance(reply, Saved), now)
@@ -78,34 +81,44 @@ class Auditor:
 
     # What each operation may answer.
 
-    def _claimed(self, claim: Claim, now: int) -> None:
+    def _claimed(self, claim: Claim, now: int, grace: int) -> None:
         self._recovered(claim.recovered, now)
         self._taken(claim.expired)
         self._taken(claim.corrupt)
         for job in claim.jobs:
-            self._lease(job, now)
+            self._lease(job, now, grace)
 
-    def _lease(self, job: ClaimedJob, now: int) -> None:
+    def _lease(self, job: ClaimedJob, now: int, grace: int) -> None:
         if job.lease.token in self.tokens:
             self._violated(f"one token was handed out twice, for {job.id}")
         if self._is_valid(job.id, now):
             self._violated(f"{job.id} was leased while another lease on it was valid")
         if job.lease.version <= self._versions.get(job.id, 0):
             self._violated(f"version {job.lease.version} of {job.id} was leased before")
+        if job.lease.version < now:
+            self._violated(f"version {job.lease.version} of {job.id} is behind the clock")
+        if job.last_version != self._versions.get(job.id, 0):
+            self._violated(f"{job.id} was told that version {job.last_version} was its last")
         if job.attempt > job.max_attempts:
             self._violated(f"{job.id} began attempt {job.attempt} of {job.max_attempts}")
-        if to_us(job.lease.expires_at) != now + seconds_to_us(job.lease_ttl):
+        ttl, deadline = (
+            seconds_to_us(job.lease_ttl),
+            now + grace + seconds_to_us(job.policy.timeout),
+        )
+        if to_us(job.lease.expires_at) != min(now + ttl, deadline):
             self._violated(f"the lease of {job.id} does not last for its time")
         self.tokens[job.lease.token] = job.id
         self._versions[job.id] = job.lease.version
         expires_at = to_us(job.lease.expires_at)
-        self._owned[job.id] = Owned(job.lease.token, job.lease.version, expires_at)
+        self._owned[job.id] = Owned(job.lease.token, job.lease.version, expires_at, ttl, deadline)
 
-    def _beaten(self, token: str, ttl: int, reply: Extended | LeaseLost, now: int) -> None:
+    def _beaten(self, beat: Beat, reply: Extended | LeaseLost, now: int) -> None:
         is_extended = isinstance(reply, Extended)
-        self._written("heartbeat", reply.job_id, token, is_extended, now)
+        self._written("heartbeat", reply.job_id, beat.token, is_extended, now)
         if isinstance(reply, Extended) and (owned := self._owned.get(reply.job_id)):
-            if to_us(reply.expires_at) != max(owned.expires_at, now + ttl):
+            ttl = owned.ttl if beat.lease_ttl is None else seconds_to_us(beat.lease_ttl)
+            wanted = min(now + ttl, owned.deadline)
+            if to_us(reply.expires_at) != max(owned.expires_at, wanted):
                 self._violated(f"a heartbeat gave {reply.job_id} another time than it asked for")
             owned.expires_at = to_us(reply.expires_at)
 

@@ -65,10 +65,14 @@ def _run_twice(world: World) -> Iterator[str]:
 
 def _bad_histories(world: World, jobs: dict[str, Job]) -> Iterator[str]:
     store = world.store.inner
+    leases = Counter(world.store.audit.tokens.values())
     for job in jobs.values():
         attempts = store.run(store.attempts(job.id)) or []
-        if len(attempts) != job.lease_version:
-            yield f"{job.type} has {len(attempts)} attempts on record, of {job.lease_version}"
+        versions = [attempt.lease_version for attempt in attempts]
+        if len(attempts) != leases[job.id]:
+            yield f"{job.type} has {len(attempts)} attempts on record, of {leases[job.id]}"
+        if versions != sorted({*versions, job.lease_version} - {0}):
+            yield f"{job.type} had leases {versions}, the last is {job.lease_version}"
         if any(attempt.outcome is AttemptOutcome.RUNNING for attempt in attempts):
             yield f"{job.type} is {job.state} and has an attempt that runs"
         if job.state.is_terminal != (job.completed_at is not None):

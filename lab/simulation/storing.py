@@ -204,7 +204,7 @@ class StoreRules:
         if new.token is None or new.token in self._tokens:
             self._accuse("token reused", event, f"{new}")
         self._tokens.add(new.token or "")
-        if new.version != old.version + 1:
+        if new.version != max(old.version + 1, event.now):
             self._accuse("version", event, f"{old} became {new}")
         if new.attempt != old.attempt + 1 or new.attempt > new.max_attempts:
             self._accuse("attempts", event, f"claimed, {old} became {new}")

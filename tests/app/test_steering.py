@@ -184,7 +184,8 @@ async def test_a_manual_retry_runs_the_same_job_again(app: App, fail: TaskHandle
     job.retry(reset_attempts=False)
     await drain(app)
     found = job.refresh()
-    assert (found.attempt, found.lease_version, len(job.attempts())) == (2, 3, 3)
+    assert (found.attempt, len(job.attempts())) == (2, 3)
+    assert found.lease_version == job.attempts()[-1].lease_version
 
 
 async def test_a_completed_job_is_never_run_again(app: App, work: TaskHandle[[int], int]) -> None:

@@ -14,7 +14,7 @@ from fencepost.core.priority import Priority
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def claimed(version: int) -> ClaimedJob:
+def claimed(version: int, last_version: int = 0) -> ClaimedJob:
     return ClaimedJob(
         id="j",
         type="mail",
@@ -26,6 +26,7 @@ def claimed(version: int) -> ClaimedJob:
         lease_ttl=30.0,
         payload=EMPTY,
         policy=DEFAULT_POLICY,
+        last_version=last_version,
     )
 
 
@@ -33,8 +34,8 @@ def test_a_claimed_job_knows_its_attempt_and_the_one_before() -> None:
     """S1-78."""
     assert claimed(1).attempt_id == "j.1"
     assert claimed(1).previous_attempt_id is None
-    assert claimed(4).attempt_id == "j.4"
-    assert claimed(4).previous_attempt_id == "j.3"
+    assert claimed(7, 4).attempt_id == "j.7"
+    assert claimed(7, 4).previous_attempt_id == "j.4"
 
 
 def test_a_new_job_has_no_id_and_cannot_choose_what_the_system_sets() -> None:

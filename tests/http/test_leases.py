@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -27,7 +28,8 @@ async def test_a_claimed_job_carries_all_that_its_worker_needs(api: Caller) -> N
     assert (job["id"], job["attempt"], job["payload"]) == (job_id, 1, {"x": 1})
     assert (job["timeout"], job["lease_ttl"], job["tags"]) == (60.0, 30.0, {"t": "1"})
     assert (job["checkpoint"], job["dependencies"]) == (None, [])
-    assert job["lease"]["version"] == 1
+    assert job["attempt_id"] == f"{job_id}.{job['lease']['version']}"
+    assert job["previous_attempt_id"] is None
     assert await api.claim(types=["other"]) == []
 
 
@@ -99,7 +101,8 @@ async def test_what_is_released_is_not_counted(api: Caller) -> None:
     (job,) = await api.claim()
     assert (await api.post("/v1/leases/release", held(job)))["state"] == "scheduled"
     (again,) = await api.claim()
-    assert (again["attempt"], again["lease"]["version"]) == (1, 2)
+    assert (again["attempt"], again["previous_attempt_id"]) == (1, job["attempt_id"])
+    assert again["lease"]["version"] > job["lease"]["version"]
     assert (await api.post("/v1/leases/release", held(again, delay="1h")))["state"] == "delayed"
 
 
@@ -163,6 +166,31 @@ async def test_calls_without_a_token_are_refused(api: Caller, verb: str) -> None
     assert (status, code) == (422, "invalid_request")
 
 
+async def test_a_heartbeat_without_a_time_extends_by_that_of_the_claim(api: Caller) -> None:
+    """C3, C18: or by the job's own, and not by what a claim without one would ask for."""
+    await api.submit("other")
+    await api.submit("other", lease_ttl="20s")
+    jobs = await api.claim(types=["other"], limit=2, lease_ttl="50s")
+    reply = await api.post("/v1/leases/heartbeat", {"items": [held(job) for job in jobs]})
+    gained = [
+        datetime.fromisoformat(after["expires_at"])
+        - datetime.fromisoformat(job["lease"]["expires_at"])
+        for job, after in zip(jobs, reply["items"], strict=True)
+    ]
+    assert gained[0] == gained[1], "the time since the claim, for both"
+    assert timedelta(0) < gained[0] < timedelta(seconds=200)
+
+
+async def test_a_worker_is_held_to_the_execution_timeout(api: Caller) -> None:
+    """C44, S1-42: by the store, in whatever language it is written."""
+    await api.submit("other", timeout="40s")
+    (job,) = await api.claim(types=["other"], lease_ttl="30s")
+    first = datetime.fromisoformat(job["lease"]["expires_at"])
+    for asked in ("1h", "2h"):
+        reply = await api.post("/v1/leases/heartbeat", held(job, lease_ttl=asked))
+        assert datetime.fromisoformat(reply["expires_at"]) - first == timedelta(seconds=10)
+
+
 async def test_a_cancelled_job_tells_its_worker_at_the_next_heartbeat(api: Caller) -> None:
     """C20."""
     await api.submit("other")
@@ -217,7 +245,8 @@ async def test_a_claim_whose_caller_has_hung_up_gives_its_jobs_back(api: Caller,
     claim = part(b'{"worker":"ghost","types":["other"],"timeout":"10s","lease_ttl":"1h"}')
     assert await post(app, "/v1/claims", [claim, GONE]) == 400
     (job,) = await api.claim(types=["other"])
-    assert (job["id"], job["attempt"], job["lease"]["version"]) == (job_id, 1, 2)
+    assert (job["id"], job["attempt"]) == (job_id, 1)
+    assert job["previous_attempt_id"] is not None
     first, _ = (await api.get(f"/v1/jobs/{job_id}/attempts"))["attempts"]
     assert first["outcome"] == "released"
 

@@ -221,7 +221,16 @@ def checkpoint_gone(found: Evidence) -> None:
 
 
 def a_lease_left_out(found: Evidence) -> None:
-    replace(found, record(1, run_of(2, 11.0, 11.5, number=1), version=2, result="2"))
+    replace(found, record(1, run_of(1, 11.0, 11.5), version=2))
+
+
+def a_version_twice(found: Evidence) -> None:
+    found.add(Taken(11.2, "job-1", 1, "another", "zombie", 12.0))
+
+
+def a_version_that_fell(found: Evidence) -> None:
+    found.add(started(9, 8, 11.0))
+    found.add(started(9, 7, 16.1))
 
 
 def a_state_out_of_nowhere(found: Evidence) -> None:
@@ -325,6 +334,9 @@ BREAKS: list[tuple[str, Callable[[Evidence], None]]] = [
     ("one_run_a_lease", one_lease_run_twice),
     ("one_run_a_lease", one_token_twice),
     ("one_run_a_lease", a_lease_nobody_gave),
+    ("fence", one_lease_run_twice),
+    ("fence", a_version_twice),
+    ("fence", a_version_that_fell),
     ("settled_once", two_successes),
     ("settled_once", result_of_a_stale_lease),
     ("settled_once", completed_without_success),
@@ -395,15 +407,24 @@ def test_the_fate_of_another_process_explains_nothing() -> None:
     assert "unexplained" in rules_broken(found)
 
 
-def test_a_server_that_died_may_give_out_a_version_again_but_no_token() -> None:
+def test_a_server_that_died_may_forget_a_lease_but_gives_out_no_version_again() -> None:
+    """C43."""
     found = clean()
-    one_lease_run_twice(found)
+    found.add(started(1, 0, 10.9))
+    assert rules_broken(found) == {"one_run_a_lease"}
     found.add(Struck(11.15, "kill_server", 11.18, is_wide=True))
     assert "one_run_a_lease" in rules_broken(found), "a file forgets nothing"
     found.is_server = True
-    assert "one_run_a_lease" not in rules_broken(found)
-    found.add(started(1, 1, 11.3))
-    assert "one_run_a_lease" in rules_broken(found)
+    assert rules_broken(found) == set()
+    one_lease_run_twice(found)
+    assert rules_broken(found) == {"one_run_a_lease", "fence"}
+
+
+def test_a_handler_may_start_late_behind_one_of_a_later_lease() -> None:
+    found = clean()
+    found.add(Taken(11.05, "job-1", 0, "early", "zombie", 12.0))
+    found.add(Taken(13.0, "job-2", 0, "early", "zombie", 13.1))
+    assert check(found) == []
 
 
 def test_recovery_is_measured_from_the_kill_to_the_next_start_while_the_store_is_well() -> None:

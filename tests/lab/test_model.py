@@ -306,7 +306,7 @@ def test_what_is_not_counted_gives_the_attempt_back(acting: Acting) -> None:
         assert (job.attempt, job.max_attempts) == (1, 1)
         acting.settle(job, outcome)
     (job,) = acting.claim()
-    assert job.lease.version == 3
+    assert job.lease.version == job.last_version + 1
     acting.settle(job, TROUBLE)
     assert acting.state(job_id) is State.DEAD_LETTER
     attempts = acting.model.attempts(job_id)

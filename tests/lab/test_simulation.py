@@ -94,7 +94,7 @@ def expiry_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_uncounted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moves, "LEASE_EXPIRED", Released())
+    patch.setattr(moves, "run_out", lambda policy, *, is_overdue: Released())
 
 
 def settled_token_forgotten(patch: pytest.MonkeyPatch) -> None:

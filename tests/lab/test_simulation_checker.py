@@ -29,7 +29,13 @@ from lab.simulation.history import (
 
 NEW = Snapshot("j", "t", "q", "scheduled", 0, 3, 0, expires_at=10**15)
 LEASED = msgspec.structs.replace(
-    NEW, state="running", attempt=1, version=1, token="T", worker="worker-0", ends_at=6_000_000
+    NEW,
+    state="running",
+    attempt=1,
+    version=1_000_000,
+    token="T",
+    worker="worker-0",
+    ends_at=6_000_000,
 )
 DONE = msgspec.structs.replace(
     LEASED, state="completed", token=None, worker=None, ends_at=None, settled_token="T"
@@ -53,7 +59,7 @@ def settle(at: float, *changes: Snapshot, event: str = "SUCCEED", **fields: str)
 BOOTED = Turn(0.0, "worker-0", "booted")
 ENQUEUED = op(0.5, "enqueue", NEW)
 CLAIMED = op(1.0, "claim", LEASED)
-STARTED = Started(1.0, "worker-0", "j", "T", 1)
+STARTED = Started(1.0, "worker-0", "j", "T", 1_000_000)
 RETURNED = Ended(2.0, "worker-0", "j", "T", "returned")
 RUN: list[Event] = [BOOTED, ENQUEUED, CLAIMED, STARTED, RETURNED]
 WELL: list[Event] = [*RUN, settle(2.0, DONE)]
@@ -123,8 +129,8 @@ BROKEN: dict[str, list[Event]] = {
         *RUN,
         op(7.0, "recover", WAITING),
         op(7.1, "promote", but(WAITING, state="scheduled")),
-        op(7.2, "claim", but(LEASED, attempt=2, version=2, ends_at=9_000_000)),
-        op(7.3, "cancel", but(WAITING, state="cancelled", attempt=2, version=2)),
+        op(7.2, "claim", but(LEASED, attempt=2, version=7_200_000, ends_at=9_000_000)),
+        op(7.3, "cancel", but(WAITING, state="cancelled", attempt=2, version=7_200_000)),
     ],
     "version": [
         BOOTED,
@@ -174,7 +180,7 @@ BROKEN: dict[str, list[Event]] = {
     "fence": [*WELL, Wrote(3.0, "p", "j", 2, True, True), Wrote(3.1, "p", "j", 1, True, True)],
     "unclaimed": [
         *WELL,
-        Started(3.0, "worker-0", "j", "X", 2),
+        Started(3.0, "worker-0", "j", "X", 1_000_001),
         Ended(3.0, "worker-0", "j", "X", ""),
     ],
 }

@@ -163,7 +163,7 @@ async def test_every_attempt_has_a_span_and_failures_are_errors_without_their_me
 async def test_a_snooze_is_no_error(app: App) -> None:
     @app.task
     async def work(ctx: Context) -> None:
-        if ctx.lease.version == 1:
+        if ctx.previous_attempt_id is None:
             raise Snooze(0.01)
 
     job = work.submit()

@@ -12,6 +12,7 @@ from fencepost import NewJob, PermanentError, State
 from fencepost.core.dependencies import Dependencies
 from fencepost.core.failure import classify
 from fencepost.core.job import ClaimedJob
+from fencepost.core.limits import SETTLE_BYTES_MAX
 from fencepost.core.outcome import Outcome, Settlement, Succeeded, decide
 from fencepost.core.payload import encode
 from fencepost.observe.counters import Counters
@@ -53,6 +54,18 @@ class Rig:
     def states(self) -> list[State]:
         store = self.store.inner
         return [job.state for job in store.run(store.get([j.id for j in self.jobs])) if job]
+
+
+async def test_a_group_is_bounded_by_the_bytes_of_its_results() -> None:
+    """C42: a server has to take it all in at once; a single one goes, however large it is."""
+    rig = Rig(6)
+    large, half = "x" * SETTLE_BYTES_MAX, "x" * (SETTLE_BYTES_MAX // 2 - 2)
+    for job, text in zip(rig.jobs, ("", half, half, large, large, ""), strict=True):
+        rig.add(job, Succeeded(encode(text)))
+    while not rig.settler.is_idle:
+        await rig.settler.step()
+    assert rig.written == [2, 1, 1, 1, 1]
+    assert rig.states() == [State.COMPLETED] * 6
 
 
 async def test_what_ended_meanwhile_is_written_as_one_group() -> None:

@@ -67,7 +67,7 @@ async def test_what_grace_does_not_suffice_for_is_released_uncounted(app: App, k
     release.set()
     found = job.refresh()
     assert (found.state, found.attempt, found.lease) == (State.SCHEDULED, 0, None)
-    assert found.lease_version == 1
+    assert found.lease_version > 0
     assert reasons == ["shutdown"]
     assert [a.outcome for a in job.attempts()] == [AttemptOutcome.RELEASED]
 
@@ -81,7 +81,7 @@ async def test_a_released_job_runs_again_with_all_its_attempts(app: App) -> None
     async def work(ctx: Context) -> str:
         attempts.append((ctx.attempt, ctx.lease.version))
         started.set()
-        if ctx.lease.version < 6:
+        if len(attempts) < 6:
             await asyncio.sleep(60)
         return "done"
 
@@ -95,7 +95,9 @@ async def test_a_released_job_runs_again_with_all_its_attempts(app: App) -> None
         await asyncio.wait_for(running, LONG)
     await drain(app)
     assert job.result(0) == "done"
-    assert attempts == [(1, version) for version in range(1, 7)]
+    assert [attempt for attempt, _ in attempts] == [1] * 6
+    versions = [version for _, version in attempts]
+    assert versions == sorted(set(versions))
 
 
 def test_a_second_stop_does_not_wait(app: App) -> None:
@@ -167,7 +169,8 @@ def test_a_handlers_worker_is_recorded(app: App) -> None:
         assert started.wait(LONG)
         lease = job.refresh().lease
         assert lease is not None
-        assert (lease.worker, lease.version, lease.expired) == (worker.id, 1, False)
+        assert (lease.worker, lease.expired) == (worker.id, False)
+        assert [lease.version] == [each.lease_version for each in job.attempts()]
         go_on.set()
         job.result(LONG)
     assert job.attempts()[0].worker == worker.id

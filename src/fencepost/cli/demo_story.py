@@ -144,7 +144,7 @@ class Story:
         self.crew.kill(holder)
         killed_at = self.app.session.clock.now()
         self.view.say(f"kill -9 {holder.pid}: {holder.name} dies in mid-job, at {done}")
-        self._until("another worker has the job", lambda: _version(part) >= 2)
+        self._until("another worker has the job", lambda: _attempt(part) >= 2)
         self._until("the killed job is done", lambda: part.is_over)
         replacement = self.crew.hire()
         self.view.say(f"started {replacement.name} (pid {replacement.pid}) in its place")
@@ -164,7 +164,7 @@ class Story:
         frozen_at = self.app.session.clock.now()
         self.view.say(f"SIGSTOP {holder.pid}: {holder.name} is frozen in mid-job")
         try:
-            self._until("another worker has the job", lambda: _version(part) >= 2)
+            self._until("another worker has the job", lambda: _attempt(part) >= 2)
             self._until("the frozen job is done", lambda: part.is_over)
         finally:
             self.crew.thaw(holder)
@@ -280,8 +280,8 @@ class Story:
         self.view.look(self)
 
 
-def _version(part: Part) -> int:
-    return 0 if part.job is None else part.job.lease_version
+def _attempt(part: Part) -> int:
+    return 0 if part.job is None else part.job.attempt
 
 
 def _is_takeover(attempts: list[Attempt], holder: Hand) -> bool:

@@ -40,6 +40,6 @@ def attempt_id(job_id: str, lease_version: int) -> str:
     return f"{job_id}.{lease_version}"
 
 
-def previous_attempt_id(job_id: str, lease_version: int) -> str | None:
-    """Return the id of the attempt before, or None for the first."""
-    return attempt_id(job_id, lease_version - 1) if lease_version > 1 else None
+def previous_attempt_id(job_id: str, last_version: int) -> str | None:
+    """Return the id of the attempt under lease *last_version*, or None for 0, which none has."""
+    return attempt_id(job_id, last_version) if last_version else None

@@ -102,6 +102,7 @@ class Lease(msgspec.Struct, gc=False, frozen=True):
 
     token: str
     version: int
+    """Rises with every claim of the job, not by one, see ``core.lease`` (C43)."""
     expires_at: datetime
 
 
@@ -126,6 +127,8 @@ class ClaimedJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     has_dependencies: bool = False
     waited: float = 0.0
     """Seconds for which it had been claimable when it was claimed, by the store's clock."""
+    last_version: int = 0
+    """Of the lease before this one, as far as the store knows; 0 if it knows of none."""
 
     @property
     def attempt_id(self) -> str:
@@ -133,7 +136,7 @@ class ClaimedJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
 
     @property
     def previous_attempt_id(self) -> str | None:
-        return previous_attempt_id(self.id, self.lease.version)
+        return previous_attempt_id(self.id, self.last_version)
 
 
 class Ownership(msgspec.Struct, frozen=True):

@@ -71,6 +71,9 @@ SUBMISSION_TIMEOUT_DEFAULT: Final = 30.0
 LIFETIME_DEFAULT: Final = 7 * 86_400.0
 KEY_WINDOW_DEFAULT: Final = 86_400.0
 GRACE_DEFAULT: Final = 30.0
+WORKER_TIMEOUT_GRACE: Final = 10.0
+"""So much longer than its execution timeout does a worker hold a job: it interrupts the handler
+itself, which takes INTERRUPT_GRACE at the most, and records that."""
 POLL_INTERVAL: Final = 1.0
 """How long an idle worker waits at the most, should every wake-up be lost."""
 STORE_RETRY_DELAY_MAX: Final = 5.0
@@ -101,7 +104,12 @@ ENDED_TOLD_MAX: Final = 100_000
 
 # Batches.
 CLAIM_MAX: Final = 1_000
+CLAIM_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
+"""Payloads and checkpoints of one claim, unless a single job has more: a server has to build the
+answer in memory, and PostgreSQL builds none of more than a gigabyte."""
 SETTLE_MAX: Final = 500
+SETTLE_BYTES_MAX: Final = RESULT_BYTES_MAX
+"""Results of one group of settlements, unless a single one is larger."""
 LOAD_MAX: Final = CLAIM_MAX
 """Jobs whose dependencies' results are loaded at once; each may have a thousand of them."""
 UNSETTLED_MAX: Final = 1_000

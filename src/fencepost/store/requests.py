@@ -25,14 +25,18 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     turn: int = 0
     """How many turns this worker has dealt before, see ``core.weights``."""
     lease_ttl: float = LEASE_TTL_DEFAULT
+    timeout_grace: float = 0.0
+    """How much longer than a job's execution timeout its lease may last (C44); more than nothing
+    for a worker that interrupts its handlers by itself and has yet to record that."""
 
 
 class Beat(msgspec.Struct, gc=False, frozen=True):
-    """One lease to extend, by *lease_ttl* from now."""
+    """One lease to extend, by *lease_ttl* from now, but not past its deadline (C44)."""
 
     job_id: str
     token: str
-    lease_ttl: float
+    lease_ttl: float | None = None
+    """In seconds; None is what the claim, or the job itself, asked for."""
 
 
 class Save(msgspec.Struct, gc=False, frozen=True):

@@ -66,6 +66,7 @@ class FakeContext(Context):
             max_attempts=max_attempts,
             checkpoint=None if last_checkpoint is None else encode(last_checkpoint),
             lease=msgspec.structs.replace(claimed.lease, version=attempt),
+            last_version=attempt - 1,
         )
         super().__init__(job, store, store.clock.monotonic())
         self.checkpoints: list[Any] = []

@@ -9,7 +9,7 @@ from fencepost.clock import Clock
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import ClaimedJob
-from fencepost.core.limits import WORKER_LEASE_TTL_DEFAULT
+from fencepost.core.limits import WORKER_LEASE_TTL_DEFAULT, WORKER_TIMEOUT_GRACE
 from fencepost.core.task import Task
 from fencepost.errors import ConfigurationError, Snooze
 from fencepost.store.requests import ClaimRequest
@@ -72,6 +72,7 @@ def _turns(app: App, advance: Advance, raises: bool, limit: int) -> Turns[list[R
             types=frozenset(tasks),
             turn=len(ran),
             lease_ttl=app.timeouts.lease_ttl or WORKER_LEASE_TTL_DEFAULT,
+            timeout_grace=WORKER_TIMEOUT_GRACE,
         )
         claim = store.run(store.claim(request))
         for job in claim.jobs:

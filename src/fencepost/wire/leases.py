@@ -50,6 +50,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
 
     token: str
     version: int
+    """Rises with every claim of the job, though not by one: a fencing number for other systems."""
     expires_at: datetime
 
 
@@ -77,7 +78,8 @@ class ClaimedView(msgspec.Struct, frozen=True, kw_only=True):
     attempt_id: str
     previous_attempt_id: str | None
     timeout: float
-    """The longest that this attempt may run, in seconds: its worker is to see to that."""
+    """The longest that this attempt may run, in seconds: its worker is to see to that, and no
+    heartbeat extends its lease beyond."""
     lease_ttl: float
     lease: LeaseView
     policy: PolicyView
@@ -103,11 +105,12 @@ class ClaimReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A lease to extend; name the same ``lease_ttl`` as when it was claimed."""
+    """A lease to extend, but never past the job's execution timeout."""
 
     id: str
     token: str
-    lease_ttl: LeaseTtl = LEASE_TTL_DEFAULT
+    lease_ttl: LeaseTtl | None = None
+    """From now on; null is what the claim asked for, or the job itself."""
 
 
 class Ack(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core.limits import CLAIM_MAX, POLL_INTERVAL, UNSETTLED_MAX
+from fencepost.core.limits import (
+    CLAIM_MAX,
+    POLL_INTERVAL,
+    UNSETTLED_MAX,
+    WORKER_TIMEOUT_GRACE,
+)
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.plan import Operation, Plan
@@ -87,6 +92,7 @@ class Fetcher:
             types=self._types,
             turn=self._turn,
             lease_ttl=self._lease_ttl,
+            timeout_grace=WORKER_TIMEOUT_GRACE,
         )
         asked_at = self._store.clock.monotonic()
         operation = self._timed(self._store.claim(request))

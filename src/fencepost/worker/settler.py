@@ -11,7 +11,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from fencepost.core.limits import SETTLE_MAX
+from fencepost.core.limits import SETTLE_BYTES_MAX, SETTLE_MAX
 from fencepost.core.outcome import Settlement
 from fencepost.errors import StoreError
 from fencepost.observe import names
@@ -65,9 +65,7 @@ class Settler:
 
     async def step(self) -> int:
         """Write one group; return how many settlements it had. They stay pending on an outage."""
-        size = min(len(self._pending), 1 if self._alone else SETTLE_MAX)
-        self._alone = max(self._alone - 1, 0)
-        batch = [self._pending.popleft() for _ in range(size)]
+        batch = self._next_group()
         if not self._pending:
             self._news.clear()
         if not batch:
@@ -94,6 +92,21 @@ class Settler:
         if any(isinstance(reply, Settled) and reply.followed for reply in replies):
             self._on_followed()
         return len(batch)
+
+    def _next_group(self) -> list[Settlement]:
+        """Take as many settlements as one write may have, by count and by bytes; one at least."""
+        most = 1 if self._alone else SETTLE_MAX
+        self._alone = max(self._alone - 1, 0)
+        batch: list[Settlement] = []
+        room = SETTLE_BYTES_MAX
+        while self._pending and len(batch) < most:
+            result = self._pending[0].decision.result
+            if result is not None:
+                room -= len(result.data)
+                if room < 0 and batch:
+                    break
+            batch.append(self._pending.popleft())
+        return batch
 
     def _set_aside(self, batch: list[Settlement], error: Exception) -> None:
         """Find the settlement that the store cannot take, and give it up: its lease runs out."""

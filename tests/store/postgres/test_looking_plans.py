@@ -33,7 +33,7 @@ FILL = """
 insert into fencepost.lane(queue, type, priority)
 select 'default', type, priority
 from unnest(array['mail', 'rare']) as type, unnest(array[2, 3]) as priority;
-insert into fencepost.policy(body) values ('{}');
+insert into fencepost.policy(body, timeout) values ('{}', 1800000000);
 insert into fencepost.job(
   seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload, correlation_id,
   tags)
@@ -52,8 +52,10 @@ from fencepost.job where seq <= 20000;
 insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
 select seq, run_at + interval '1 day', run_at, lane, 0, 0, 2
 from fencepost.job where seq between 20001 and 23000;
-insert into fencepost.lease(secret, part, lane, started_at, expires_at, worker, seqs)
-select gen_random_uuid(), 1, min(lane), now(), now() + interval '1 day', 'w', array_agg(seq)
+insert into fencepost.lease(
+  secret, part, lane, started_at, expires_at, worker, seqs, ttl, deadline)
+select gen_random_uuid(), 1, min(lane), now(), now() + interval '1 day', 'w', array_agg(seq),
+  30000000, now() + interval '1 day'
 from fencepost.job where seq between 23001 and 23200 group by seq / 50;
 insert into fencepost.ready(run_at, seq, lane)
 select run_at, seq, lane from fencepost.job where seq > 23200;

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.job import Body, NewJob
+from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 
 
@@ -94,3 +95,30 @@ def test_without_forcing_the_same_cut_does_lose(
     reopened = SqliteStore(survivor)
     assert reopened.run(reopened.get([reply.job_id])) == [None]
     reopened.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_version_rises_though_the_claim_before_is_lost_in_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """C43: claims are not forced to the disk; what is lost of them is below what follows."""
+    rng = random.Random(seed)
+    path = str(tmp_path / "jobs.db")
+    store = SqliteStore(path)
+    database = Path(path).read_bytes()
+    disk = Disk(path, monkeypatch)
+    store.run(store.enqueue([NewJob(type="t")] * 20))
+    before = {}
+    for _ in range(20):
+        [claimed] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+        before[claimed.id] = claimed.lease.version
+    survivor = disk.cut(tmp_path / "after", rng, database=database)
+    store.close()
+    monkeypatch.undo()
+    reopened = SqliteStore(survivor)
+    after = reopened.run(reopened.claim(ClaimRequest(worker="w", limit=20))).jobs
+    reopened.close()
+    assert after, "no claim was lost, so nothing was tried"
+    for claimed in after:
+        assert claimed.lease.version > before[claimed.id]
+        assert claimed.last_version == 0, "as far as the store knows"

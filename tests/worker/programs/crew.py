@@ -58,10 +58,10 @@ async def stay_on_first(ctx: Context, gate: str) -> int:
 async def stay(ctx: Context, gate: str) -> int:
     """Stay until the gate is there, on every attempt but the first, which ends with its pause."""
     began(ctx)
-    version = ctx.lease.version
-    while version > 1 and not Path(gate).exists():
+    is_first = ctx.previous_attempt_id is None
+    while not is_first and not Path(gate).exists():
         await asyncio.sleep(0.01)
-    if version == 1:
+    if is_first:
         time.sleep(0.2)  # on the loop: whatever stops the process, stops it here
     note("finished", id=ctx.job_id, attempt=ctx.attempt)
     return os.getpid()

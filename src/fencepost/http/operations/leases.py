@@ -86,9 +86,7 @@ async def heartbeat(call: Call[Beat | Items[Beat], Nothing]) -> Reply:
     """Extend leases that are still valid; one that has run out is not revived."""
 
     def beat(item: Beat) -> StoreBeat:
-        ttl = parse_lease_ttl(item.lease_ttl)
-        assert ttl is not None
-        return StoreBeat(item.id, item.token, ttl)
+        return StoreBeat(item.id, item.token, parse_lease_ttl(item.lease_ttl))
 
     return await _answer(call, beat, call.session.store.heartbeat)
 

@@ -8,7 +8,13 @@ from itertools import islice
 
 from fencepost.clock import Clock
 from fencepost.core.job import ClaimedJob
-from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.limits import (
+    CLAIM_BYTES_MAX,
+    CLAIM_MAX,
+    EXPIRE_BATCH,
+    PROMOTE_BATCH,
+    RECOVER_BATCH,
+)
 from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
 from fencepost.store.batches import held_among
@@ -17,6 +23,7 @@ from fencepost.store.memory.lanes import merged
 from fencepost.store.memory.line import Line
 from fencepost.store.memory.moves import expire, lease, promote, recover
 from fencepost.store.memory.rates import Rates
+from fencepost.store.memory.record import Record
 from fencepost.store.memory.settings import Settings
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest
@@ -55,6 +62,8 @@ class _Taking:
         self._clock = clock
         self._request = request
         self._now = now
+        self._bytes = 0
+        self._is_full = False
 
     def take(self, budget: dict[str, int]) -> list[ClaimedJob]:
         """Lease jobs, of each type in *budget* no more than that."""
@@ -81,15 +90,21 @@ class _Taking:
 
     def _lease(self, line: Iterator[int], most: int) -> list[ClaimedJob]:
         return [
-            lease(
-                self._jobs,
-                self._jobs.roll[seq],
-                self._request,
-                token=self._clock.new_token(),
-                now=self._now,
-            )
-            for seq in islice(line, most)
+            lease(self._jobs, record, self._request, token=self._clock.new_token(), now=self._now)
+            for record in self._fitting(self._jobs.roll[seq] for seq in islice(line, most))
         ]
+
+    def _fitting(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Yield *records* up to the first that would be too much for one claim."""
+        for record in records:
+            size = len(record.payload.data)
+            if record.checkpoint is not None:
+                size += len(record.checkpoint.data)
+            self._is_full |= self._bytes > 0 and self._bytes + size > CLAIM_BYTES_MAX
+            if self._is_full:
+                return
+            self._bytes += size
+            yield record
 
     def types_in_line(self) -> set[str]:
         """Return the types that have claimable jobs for this worker."""

@@ -21,12 +21,15 @@ from fencepost.store.requests import Beat, Save
 
 
 def extend(jobs: Jobs, beat: Beat, now: int) -> HeartbeatReply:
-    """Extend a valid lease; never shorten one, never revive one (C10, C18)."""
+    """Extend a valid lease; never shorten or revive one, nor pass its deadline (C10, C18, C44)."""
     record = jobs.get(beat.job_id)
     if record is None or not record.is_leased_by(beat.token, now):
         return lost(record, beat.job_id)
-    assert record.lease_expires_at is not None
-    expires_at = max(record.lease_expires_at, now + seconds_to_us(beat.lease_ttl))
+    assert record.lease_expires_at is not None and record.lease_ttl is not None
+    assert record.deadline is not None
+    lease_ttl = record.lease_ttl if beat.lease_ttl is None else beat.lease_ttl
+    wanted = min(now + seconds_to_us(lease_ttl), record.deadline)
+    expires_at = max(record.lease_expires_at, wanted)
     jobs.change(record, lease_expires_at=expires_at)
     return Extended(record.id, from_us(expires_at))
 

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from fencepost.core.dependents import judge, propagated, step
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, ClaimedJob, Failure
+from fencepost.core.lease import deadline, next_version, run_out, ttl_of
 from fencepost.core.lifecycle import DEAD, Event, State, advance
-from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.core.outcome import Decision, decide
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory.admission import admit, held
 from fencepost.store.memory.callbacks import call_back
@@ -28,20 +29,24 @@ LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetim
 
 def lease(jobs: Jobs, record: Record, request: ClaimRequest, *, token: str, now: int) -> ClaimedJob:
     """Start an attempt under a new lease. It counts from here on, even if the worker dies."""
-    lease_ttl = record.policy.lease_ttl or request.lease_ttl
+    lease_ttl = ttl_of(record.policy, request.lease_ttl)
+    latest = deadline(record.policy, now, seconds_to_us(request.timeout_grace))
+    last_version = record.lease_version
     jobs.change(
         record,
         state=advance(record.state, Event.CLAIM),
         attempt=record.attempt + 1,
-        lease_version=record.lease_version + 1,
+        lease_version=next_version(last_version, now),
         token=token,
         worker=request.worker,
-        lease_expires_at=now + seconds_to_us(lease_ttl),
+        lease_expires_at=min(now + seconds_to_us(lease_ttl), latest),
+        lease_ttl=lease_ttl,
+        deadline=latest,
         started_at=now,
         updated_at=now,
         progress=None,
     )
-    return claimed_job_of(record, lease_ttl)
+    return claimed_job_of(record, lease_ttl, last_version)
 
 
 def apply(
@@ -88,7 +93,8 @@ def recover(jobs: Jobs, limit: int, rng: Random, now: int) -> list[Moved]:
     """Take back jobs from leases that ran out, by the same rules as any failure (S4-8)."""
 
     def take_back(record: Record) -> Moved:
-        decision = decide(record, LEASE_EXPIRED, rng)
+        is_overdue = record.lease_expires_at == record.deadline
+        decision = decide(record, run_out(record.policy, is_overdue=is_overdue), rng)
         followed = apply(jobs, record, decision, now=now, settled_token=None)
         return Moved(record.id, record.type, record.state, State.RUNNING, followed)
 
@@ -179,6 +185,8 @@ def _enter(
             "token": None,
             "worker": None,
             "lease_expires_at": None,
+            "lease_ttl": None,
+            "deadline": None,
         }
     )
     jobs.change(record, **changes)

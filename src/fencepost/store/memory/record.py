@@ -72,6 +72,10 @@ class Record:
     token: str | None = None
     worker: str | None = None
     lease_expires_at: int | None = None
+    lease_ttl: float | None = None
+    """What the claim, or the job itself, asked for."""
+    deadline: int | None = None
+    """When the lease runs out at the latest."""
     settled_token: str | None = None
     """The token under which the job was settled last: a repeat is told so."""
     result: Body | None = None
@@ -136,6 +140,8 @@ class Changes(TypedDict, total=False):
     token: str | None
     worker: str | None
     lease_expires_at: int | None
+    lease_ttl: float | None
+    deadline: int | None
     settled_token: str | None
     result: Body | None
     failure: Failure | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from fencepost.core.dependencies import Waits
-from fencepost.core.ids import attempt_id, previous_attempt_id
+from fencepost.core.ids import attempt_id
 from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import (
     Attempt,
@@ -78,7 +78,7 @@ def _ownership_of(record: Record, now: int) -> Ownership | None:
     )
 
 
-def claimed_job_of(record: Record, lease_ttl: float) -> ClaimedJob:
+def claimed_job_of(record: Record, lease_ttl: float, last_version: int) -> ClaimedJob:
     """Return a running job for the worker that has just claimed it."""
     assert record.token is not None and record.lease_expires_at is not None
     return ClaimedJob(
@@ -99,6 +99,7 @@ def claimed_job_of(record: Record, lease_ttl: float) -> ClaimedJob:
         flow=record.flow,
         has_dependencies=record.waits is not None,
         waited=_waited(record),
+        last_version=last_version,
     )
 
 
@@ -116,7 +117,7 @@ def attempt_of(
     return Attempt(
         id=attempt_id(record.id, record.lease_version),
         job_id=record.id,
-        previous_id=previous_attempt_id(record.id, record.lease_version),
+        previous_id=record.past[-1].id if record.past else None,
         number=record.attempt,
         lease_version=record.lease_version,
         worker=record.worker,

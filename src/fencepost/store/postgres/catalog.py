@@ -24,7 +24,7 @@ from fencepost.store.plan import Plan, Statement
 ALL_LANES = "select lane, queue, type, priority from fencepost.lane"
 GET_LANES = "select lane, queue, type, priority from fencepost.lane where lane = any (%s)"
 LANE_NUMBER = "fencepost.lane_number(%s, %s, %s)"
-POLICY_NUMBER = "fencepost.policy_number(%s, %s)"
+POLICY_NUMBER = "fencepost.policy_number(%s, %s, %s)"
 GET_POLICIES = "select policy, body from fencepost.policy where policy = any (%s)"
 
 REMEMBERED_MAX = 10_000
@@ -66,7 +66,7 @@ def _give_numbers(lanes: Sequence[LaneKey], policies: Sequence[Policy]) -> Plan[
     params: list[Any] = [*chain.from_iterable(lanes)]
     for policy in policies:
         ttl = None if policy.lease_ttl is None else seconds_to_us(policy.lease_ttl)
-        params += [encode_policy(policy), ttl]
+        params += [encode_policy(policy), ttl, seconds_to_us(policy.timeout)]
     # An array, since a row cannot have as many columns as a bulk may have policies.
     sql = f"select array[{', '.join(calls)}]"
     ((numbers,),) = yield Statement(sql, params, alone=True, prepares=True)

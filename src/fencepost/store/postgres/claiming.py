@@ -10,8 +10,15 @@ import msgspec
 
 from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
+from fencepost.core.lease import deadline, ttl_of
 from fencepost.core.lifecycle import Event, State
-from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.limits import (
+    CLAIM_BYTES_MAX,
+    CLAIM_MAX,
+    EXPIRE_BATCH,
+    PROMOTE_BATCH,
+    RECOVER_BATCH,
+)
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
@@ -26,7 +33,7 @@ from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.states import ENCODINGS
 
-CLAIM = f"select fencepost.claim({', '.join(['%s'] * 14)})"
+CLAIM = f"select fencepost.claim({', '.join(['%s'] * 16)})"
 BOTH_CHORES, EXPIRE_ONLY, NO_CHORES = 2, 1, 0
 PRIORITIES = tuple(Priority)
 CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
@@ -40,6 +47,8 @@ class _Particulars(msgspec.Struct, gc=False):
     key: str | None
     tags: dict[str, str] | None
     correlation_id: str | None
+    last: int
+    """The version of the lease before, 0 if there was none."""
     checkpoint_encoding: int | None
     checkpoint: str | None
     checkpoint_bytes: str | None
@@ -96,8 +105,9 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
                 chores = NO_CHORES
             case _:
                 break
-    jobs, corrupt = yield from _read(env, request, secret, answer)
-    waits = [job.lease_ttl for job in jobs] + ([] if answer.wait is None else [answer.wait])
+    jobs, corrupt, waits = yield from _read(env, request, secret, answer)
+    if answer.wait is not None:
+        waits.append(answer.wait)
     return Claim(
         jobs=jobs,
         recovered=recovered,
@@ -126,6 +136,8 @@ def _params(env: Env, request: ClaimRequest, secret: str, chores: int) -> tuple[
         request.worker,
         secret,
         seconds_to_us(request.lease_ttl),
+        seconds_to_us(request.timeout_grace),
+        CLAIM_BYTES_MAX,
         len(known),
         chores,
         PROMOTE_BATCH,
@@ -151,14 +163,17 @@ def _array(numbers: Any) -> str:
 
 def _read(
     env: Env, request: ClaimRequest, secret: str, answer: _Answer
-) -> Plan[tuple[list[ClaimedJob], list[Moved]]]:
-    """Return the jobs of a claim in the order of the line, and fail those that cannot be read."""
+) -> Plan[tuple[list[ClaimedJob], list[Moved], list[float]]]:
+    """Return the jobs of a claim in the order of the line, and how long their leases last.
+
+    Those that cannot be read are failed, and returned apart.
+    """
     if not answer.jobs:
-        return [], []
+        return [], [], []
     lanes = yield from env.catalog.lanes([lane for lane, _ in answer.jobs])
     numbers = {job.policy for _, leased in answer.jobs for job in leased}
     policies = yield from env.catalog.policies(numbers)
-    reader = _Reader(policies, secret, request.lease_ttl, answer.now)
+    reader = _Reader(policies, secret, request, answer.now)
     jobs: list[ClaimedJob] = []
     broken: list[_Leased] = []
     by_seq: dict[int, ClaimedJob] = {}
@@ -174,20 +189,20 @@ def _read(
     if answer.order is not None:
         jobs = [by_seq[seq] for seq in answer.order if seq in by_seq]
     corrupt = yield from _fail(env, secret, broken)
-    return jobs, corrupt
+    return jobs, corrupt, reader.lengths()
 
 
 class _Reader:
     """Turns the rows of one claim into jobs."""
 
     def __init__(
-        self, policies: dict[int, Policy], secret: str, lease_ttl: float, now: int
+        self, policies: dict[int, Policy], secret: str, request: ClaimRequest, now: int
     ) -> None:
         self._policies = policies
         self._secret = secret
-        self._lease_ttl = lease_ttl
+        self._request = request
         self._now = now
-        self._expiries: dict[float, datetime] = {}
+        self._ends: dict[tuple[float, float], tuple[int, datetime]] = {}
 
     def read(self, row: _Leased, lane: Lane) -> ClaimedJob | None:
         """Return the claimed job, or None if it cannot be read."""
@@ -195,9 +210,9 @@ class _Reader:
         if policy is None:
             return None
         job_id = row.id
-        lease_ttl = policy.lease_ttl or self._lease_ttl
+        lease_ttl = ttl_of(policy, self._request.lease_ttl)
         token = make_token(row.seq, lane.number, self._secret, job_id)
-        lease = Lease(token, row.version, self._expires_at(lease_ttl))
+        lease = Lease(token, row.version, self._expires_at(policy, lease_ttl))
         special = row.particulars
         if special is None:
             return ClaimedJob(
@@ -240,13 +255,22 @@ class _Reader:
             flow=row.flow,
             has_dependencies=row.has_dependencies,
             waited=row.waited / 1e6,
+            last_version=special.last,
         )
 
-    def _expires_at(self, lease_ttl: float) -> datetime:
-        expiry = self._expiries.get(lease_ttl)
-        if expiry is None:
-            expiry = self._expiries[lease_ttl] = from_us(self._now + seconds_to_us(lease_ttl))
-        return expiry
+    def _expires_at(self, policy: Policy, lease_ttl: float) -> datetime:
+        """Return when the lease runs out, by the same rule as ``fencepost.pop``."""
+        key = (lease_ttl, policy.timeout)
+        if key not in self._ends:
+            grace = seconds_to_us(self._request.timeout_grace)
+            latest = deadline(policy, self._now, grace)
+            end_ = min(self._now + seconds_to_us(lease_ttl), latest)
+            self._ends[key] = (end_, from_us(end_))
+        return self._ends[key][1]
+
+    def lengths(self) -> list[float]:
+        """Return how many seconds the leases of the claim last."""
+        return [(end_ - self._now) / 1e6 for end_, _ in self._ends.values()]
 
 
 def _body(encoding: int, text: str | None, digits: str | None) -> Body:

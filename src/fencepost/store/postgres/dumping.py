@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 
-from fencepost.core.job import Attempt, AttemptOutcome, Job, JobRecord
+from fencepost.core.job import AttemptOutcome, Job, JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.rows import JOB_COLUMNS, decode_attempt, decode_body, decode_job, utc
+from fencepost.store.postgres.rows import JOB_COLUMNS, decode_attempts, decode_body, decode_job, utc
 from fencepost.store.records import fitting, unreadable
 from fencepost.store.replies import Dump
 from fencepost.store.texts import decode_tags
@@ -76,7 +76,7 @@ def dump(env: Env, after: int, limit: int) -> Plan[Dump]:
         records.append(
             JobRecord(
                 job=job,
-                attempts=(*(decode_attempt(job.id, each) for each in past[seq]), *_own(job, row)),
+                attempts=tuple(decode_attempts(job.id, [*past[seq], *_own(job, row)])),
                 key_window=None if window is None else window / 1_000_000,
                 holds_key=seq in held,
                 key_ends_at=None if ends_at is None else utc(ends_at),
@@ -100,10 +100,10 @@ def _read(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
     return job
 
 
-def _own(job: Job, row: Row) -> list[Attempt]:
+def _own(job: Job, row: Row) -> list[Row]:
     outcome = _OWN.get(job.state)
     if outcome is None:
         return []
     worker, started_at, completed_at = row[12], row[16], row[17]
     ended = (worker, outcome, started_at, completed_at, None)
-    return [decode_attempt(job.id, (job.lease_version, job.attempt, *ended))]
+    return [(job.lease_version, job.attempt, *ended)]

@@ -30,7 +30,7 @@ LOAD = """
 with given as materialized (
   select * from json_to_recordset(%s::json) as x(
     place integer, id uuid, lane integer, policy integer, state smallint, attempt integer,
-    version integer, max_attempts integer, reopened_version integer, created_at timestamptz,
+    version bigint, max_attempts integer, reopened_version bigint, created_at timestamptz,
     updated_at timestamptz, run_at timestamptz, expires_at timestamptz, scheduled_at timestamptz,
     started_at timestamptz, completed_at timestamptz, worker text, is_dead_letter boolean,
     key text, key_window bigint, correlation_id text, tags jsonb, replay_of uuid, failure text,
@@ -106,7 +106,7 @@ insert into fencepost.attempt(
   seq, version, number, started_at, ended_at, worker, outcome, failure)
 select seq, version, number, started_at, ended_at, worker, outcome, failure
 from json_to_recordset(%s::json) as x(
-  seq bigint, version integer, number integer, started_at timestamptz, ended_at timestamptz,
+  seq bigint, version bigint, number integer, started_at timestamptz, ended_at timestamptz,
   worker text, outcome text, failure text
 )
 """

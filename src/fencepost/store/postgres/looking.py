@@ -20,7 +20,7 @@ from fencepost.store.postgres.rates import rate_of, rates_by_type
 from fencepost.store.postgres.roster import workers
 from fencepost.store.postgres.rows import (
     JOB_COLUMNS,
-    decode_attempt,
+    decode_attempts,
     decode_body,
     decode_dead_letter,
     decode_job,
@@ -157,16 +157,14 @@ def attempts(job_id: str) -> Plan[list[Attempt] | None]:
         if not rows:
             return None
         seq, number, version, attempt, worker, started_at, completed_at = rows[0]
-        past = yield Statement(PAST_ATTEMPTS, (seq,))
-        found = [decode_attempt(text, row) for row in past]
+        past: list[Row] = list((yield Statement(PAST_ATTEMPTS, (seq,))))
         outcome = {
             State.RUNNING: AttemptOutcome.RUNNING,
             State.COMPLETED: AttemptOutcome.SUCCEEDED,
         }.get(BY_NUMBER[number])
         if outcome is not None:
-            row = (version, attempt, worker, outcome, started_at, completed_at, None)
-            found.append(decode_attempt(text, row))
-        return found
+            past.append((version, attempt, worker, outcome, started_at, completed_at, None))
+        return decode_attempts(text, past)
     return None
 
 

@@ -19,7 +19,8 @@ from fencepost.store.texts import encode_failure
 
 STANDING = """
 select seq, id::text, lane, policy, state, attempt, max_attempts, version, run_at::text,
-  scheduled_at::text, expires_at::text, secret::text, worker, started_at::text
+  scheduled_at::text, expires_at::text, secret::text, worker, started_at::text,
+  is_overdue
 """
 LIFT = f"{STANDING} from fencepost.lift(%s)"
 LIFT_LEASED = f"{STANDING} from fencepost.lift_leased(%s, %s)"
@@ -49,6 +50,8 @@ class Standing(NamedTuple):
     secret: str | None
     worker: str | None
     started_at: str | None
+    is_overdue: bool | None
+    """Of a running one: whether its lease lasts until its deadline."""
 
     @property
     def state(self) -> State:

@@ -213,17 +213,17 @@ def with_states(replies: list[Reply]) -> Plan[list[Reply]]:
 
 def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     """Extend each lease that is still valid; an expired one is not revived."""
-    groups: dict[tuple[str, int], list[int]] = {}
-    keys: list[tuple[str, int, int]] = []
+    groups: dict[tuple[str, int | None], list[int]] = {}
+    keys: list[tuple[str, int | None, int]] = []
     for beat in beats:
         fence = read_token(beat.token, beat.job_id)
-        ttl = seconds_to_us(beat.lease_ttl)
+        ttl = None if beat.lease_ttl is None else seconds_to_us(beat.lease_ttl)
         keys.append((fence.secret, ttl, fence.seq))
         if fence is not NOWHERE:
             groups.setdefault((fence.secret, ttl), []).append(fence.seq)
-    extended: dict[tuple[str, int, int], int] = {}
+    extended: dict[tuple[str, int | None, int], int] = {}
     if groups:
-        ordered = sorted(groups)
+        ordered = sorted(groups, key=lambda key: (key[0], key[1] or 0))
         asked = [[*key, "{" + ",".join(map(str, groups[key])) + "}"] for key in ordered]
         ((text,),) = yield Statement(HEARTBEAT, (env.now, encode_json(asked)), alone=True)
         extended = {(*ordered[n - 1], seq): end_ for n, seq, end_ in _extended.decode(text)}

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
+from fencepost.core.lease import run_out
 from fencepost.core.lifecycle import TERMINAL, Event, advance
 from fencepost.core.limits import PRUNE_SCAN
-from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.core.outcome import Decision, decide
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
@@ -125,7 +126,11 @@ def recover(env: Env, limit: int) -> Plan[list[Moved]]:
     """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
     jobs = lifted((yield Statement(LIFT_EXPIRED, (env.now, max(limit, 0)))))
     policies = yield from env.catalog.policies({job.policy for job in jobs})
-    endings = [Ending(job, decide(_judged(job, policies), LEASE_EXPIRED, env.rng)) for job in jobs]
+    endings = []
+    for job in jobs:
+        judged = _judged(job, policies)
+        outcome = run_out(judged.policy, is_overdue=bool(job.is_overdue))
+        endings.append(Ending(job, decide(judged, outcome, env.rng)))
     return (yield from _end(env, endings))
 
 

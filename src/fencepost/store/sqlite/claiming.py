@@ -98,16 +98,19 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         budget = yield from budget_for([lane for part in lanes.values() for lane in part], now)
         lanes = _allowed(lanes, budget)
     seqs = yield from _choose(request, lanes, budget, bool(ahead.has_limits), now)
-    jobs, corrupt, lease_ends = yield from lease(env, request, seqs, now)
-    opens_at = None if budget is None else (yield from budget.note())
+    leasing = yield from lease(env, request, seqs, now)
+    opens_at: int | None = None
+    if budget is not None:
+        budget.give_back(leasing.left)
+        opens_at = yield from budget.note()
     return Claim(
-        jobs=jobs,
+        jobs=leasing.jobs,
         recovered=recovered,
         expired=expired,
         promoted=len(promoted),
         held=held_among(promoted),
-        corrupt=corrupt,
-        wait=_wait(ahead, lease_ends, opens_at, now),
+        corrupt=leasing.corrupt,
+        wait=_wait(ahead, leasing.ends_at, opens_at, now),
     )
 
 

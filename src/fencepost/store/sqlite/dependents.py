@@ -244,4 +244,6 @@ def _standing(job: _Waiting) -> Standing:
         settled_token=None,
         worker=None,
         started_at=None,
+        lease_ttl=None,
+        timeout_grace=None,
     )

@@ -6,14 +6,14 @@ from collections import defaultdict
 
 from fencepost.core.ids import id_text
 from fencepost.core.instants import from_us_or_none
-from fencepost.core.job import Attempt, AttemptOutcome, Job, JobRecord
+from fencepost.core.job import AttemptOutcome, Job, JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.records import fitting, unreadable
 from fencepost.store.replies import Dump
 from fencepost.store.sqlite.catalog import Env, Lane, numbers_json
-from fencepost.store.sqlite.rows import JOB_COLUMNS, decode_attempt, decode_body, decode_job
+from fencepost.store.sqlite.rows import JOB_COLUMNS, decode_attempts, decode_body, decode_job
 from fencepost.store.texts import decode_tags
 
 # The length of a blob is known without reading it.
@@ -69,7 +69,7 @@ def dump(env: Env, after: int, limit: int) -> Plan[Dump]:
         records.append(
             JobRecord(
                 job=job,
-                attempts=(*(decode_attempt(job.id, each) for each in past[seq]), *_own(job, row)),
+                attempts=tuple(decode_attempts(job.id, [*past[seq], *_own(job, row)])),
                 key_window=None if window is None else window / 1_000_000,
                 holds_key=seq in held,
                 key_ends_at=from_us_or_none(held.get(seq)),
@@ -94,10 +94,10 @@ def _read(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], now: in
     return job
 
 
-def _own(job: Job, row: Row) -> list[Attempt]:
+def _own(job: Job, row: Row) -> list[Row]:
     outcome = _OWN.get(job.state)
     if outcome is None:
         return []
     worker, started_at, completed_at = row[11], row[15], row[16]
     ended = (worker, outcome, started_at, completed_at, None)
-    return [decode_attempt(job.id, (job.lease_version, job.attempt, *ended))]
+    return [(job.lease_version, job.attempt, *ended)]

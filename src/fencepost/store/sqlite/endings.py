@@ -27,7 +27,8 @@ from fencepost.store.texts import encode_failure
 
 STANDING_COLUMNS = """
 seq, id, lane, state, attempt, max_attempts, policy, run_at, expires_at, lease_version,
-lease_token, lease_expires_at, settled_token, worker, started_at
+lease_token, lease_expires_at, settled_token, worker, started_at,
+lease_ttl, timeout_grace
 """
 
 # All rows of a chunk succeed at the same moment; only the result differs.
@@ -78,6 +79,9 @@ class Standing(msgspec.Struct, frozen=True, gc=False, array_like=True):
     settled_token: str | None
     worker: str | None
     started_at: int | None
+    lease_ttl: int | None
+    """What the claim asked for, as the next."""
+    timeout_grace: int | None
 
     @property
     def state(self) -> State:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,9 @@ from fencepost.core.job import (
     Failure,
     Lease,
 )
+from fencepost.core.lease import deadline, next_version, ttl_of
 from fencepost.core.lifecycle import Event, State
+from fencepost.core.limits import CLAIM_BYTES_MAX
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
@@ -37,34 +40,38 @@ from fencepost.store.sqlite.values import values
 from fencepost.store.states import ENCODINGS, RUNNING
 from fencepost.store.texts import decode_tags
 
-INLINE_PAYLOAD_MAX = 8_192
+INLINE_MAX = 8_192
+SIZE = "length(payload) + coalesce(length(checkpoint), 0)"
 CLAIM = f"""
 update jobs
-set state = {RUNNING}, attempt = attempt + 1, lease_version = lease_version + 1,
-    lease_token = ?, lease_expires_at = ?, worker = ?, started_at = ?, updated_at = ?,
-    progress = null
+set state = {RUNNING}, attempt = attempt + 1, lease_version = max(lease_version + 1, ?),
+    lease_token = ?, lease_expires_at = ?, lease_ttl = ?, timeout_grace = ?, worker = ?,
+    started_at = ?, updated_at = ?, progress = null
 where seq in (select value from json_each(?))
 """
-# In one row, see settling.LOCATE; a large payload is fetched by itself rather than copied twice.
-# As bytes: text that is not UTF-8, which a damaged row may hold, cannot be fetched as text.
-LEASED = f"""
+# In one row, see settling.LOCATE; what is large is fetched by itself rather than copied twice, and
+# only if it is claimed. As bytes: text that is not UTF-8, which a damaged row may hold, cannot be
+# fetched as text.
+CLAIMABLE = f"""
 select cast(json_group_array(json_array(
   seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
-  expires_at, ? - scheduled_at, payload_encoding,
-  case when typeof(payload) = 'blob' and length(payload) <= {INLINE_PAYLOAD_MAX} then
+  expires_at, ? - scheduled_at, {SIZE}, payload_encoding,
+  case when typeof(payload) = 'blob' and length(payload) <= {INLINE_MAX} then
     case payload_encoding when 0 then cast(payload as text) else hex(payload) end
   end,
-  key, tags, correlation_id, flow, mode, hex(checkpoint), checkpoint_encoding
+  key, tags, correlation_id, flow, mode,
+  case when length(checkpoint) <= {INLINE_MAX} then hex(checkpoint) end, checkpoint_encoding
 )) as blob) from jobs where seq in (select value from json_each(?))
 """
-LEASED_PLAIN = """
+CLAIMABLE_PLAIN = f"""
 select seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
-  expires_at, ? - scheduled_at, payload_encoding, null, cast(key as blob), cast(tags as blob),
-  cast(correlation_id as blob), cast(flow as blob), mode, hex(checkpoint), checkpoint_encoding
+  expires_at, ? - scheduled_at, {SIZE}, payload_encoding, null, cast(key as blob),
+  cast(tags as blob), cast(correlation_id as blob), cast(flow as blob), mode, null,
+  checkpoint_encoding
 from jobs where seq in (select value from json_each(?))
 """
-PAYLOADS = "select seq, payload from jobs where seq in (select value from json_each(?))"
-OWN_LEASE_TTL = """
+LARGE = "select seq, payload, checkpoint from jobs where seq in (select value from json_each(?))"
+OWN_EXPIRY = """
 with own(seq, expires_at) as ({values})
 update jobs set lease_expires_at = own.expires_at from own where jobs.seq = own.seq
 """
@@ -72,8 +79,8 @@ update jobs set lease_expires_at = own.expires_at from own where jobs.seq = own.
 CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
 
 
-class _Leased(msgspec.Struct, gc=False, array_like=True):
-    """A claimed row."""
+class _Row(msgspec.Struct, gc=False, array_like=True):
+    """A row as it was before its claim."""
 
     seq: int
     digits: str
@@ -87,6 +94,8 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     expires_at: int
     waited: int
     """Since it became claimable, in microseconds."""
+    size: int
+    """Of payload and checkpoint."""
     payload_encoding: int
     payload: Any
     """As text, or in hexadecimal if it is binary; as bytes when it was fetched by itself."""
@@ -95,68 +104,97 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     correlation_id: str | None
     flow: str | None
     mode: int | None
-    checkpoint: str | None
+    checkpoint: Any
+    """In hexadecimal; as bytes when it was fetched by itself."""
     checkpoint_encoding: int | None
 
 
-_leased = msgspec.json.Decoder(list[_Leased])
+_rows = msgspec.json.Decoder(list[_Row])
 
 
-def lease(
-    env: Env, request: ClaimRequest, seqs: Sequence[int], now: int
-) -> Plan[tuple[list[ClaimedJob], list[Moved], int | None]]:
-    """Lease the rows *seqs*; return the jobs, the unreadable, and when the first lease ends."""
+class Leasing(NamedTuple):
+    """What came of a claim: jobs, those that cannot be read, and when the first lease ends."""
+
+    jobs: list[ClaimedJob]
+    corrupt: list[Moved]
+    ends_at: int | None
+    left: Counter[str]
+    """How many jobs of each type were too many bytes for one claim, and stay in line."""
+
+
+def lease(env: Env, request: ClaimRequest, seqs: Sequence[int], now: int) -> Plan[Leasing]:
+    """Lease the rows *seqs*, as far as they are not too much for one claim."""
     if not seqs:
-        return [], [], None
+        return Leasing([], [], None, Counter())
+    rows = yield from _look(numbers_json(seqs), now)
+    assert len(rows) == len(seqs), "a claimable row vanished inside the transaction"
+    lanes = yield from env.catalog.lanes({row.lane for row in rows.values()})
+    taken = [rows[seq] for seq in seqs[: _fitting([rows[seq].size for seq in seqs])]]
+    left = Counter(lanes[rows[seq].lane].type for seq in seqs[len(taken) :])
+    yield from _fetch_large(taken)
     secret = env.clock.new_token()
-    expires_at = now + seconds_to_us(request.lease_ttl)
-    numbers = numbers_json(seqs)
-    yield Statement(CLAIM, (secret, expires_at, request.worker, now, now, numbers))
-    leased = yield from _fetch(numbers, now)
-    assert len(leased) == len(seqs), "a claimable row vanished inside the transaction"
-    lanes = yield from env.catalog.lanes({row.lane for row in leased.values()})
-    policies = yield from env.catalog.policies({row.policy for row in leased.values()})
-    reader = _Reader(lanes, policies, secret=secret, lease_ttl=request.lease_ttl, now=now)
+    ttl, grace = seconds_to_us(request.lease_ttl), seconds_to_us(request.timeout_grace)
+    numbers = numbers_json([row.seq for row in taken])
+    who = (request.worker, now, now)
+    yield Statement(CLAIM, (now, secret, now + ttl, ttl, grace, *who, numbers))
+    policies = yield from env.catalog.policies({row.policy for row in taken})
+    reader = _Reader(lanes, policies, request, secret=secret, now=now)
     jobs: list[ClaimedJob] = []
-    broken: list[_Leased] = []
-    own_ttl: list[tuple[int, int]] = []
-    for seq in seqs:
-        job = reader.read(leased[seq])
+    broken: list[_Row] = []
+    own_expiry: list[tuple[int, int]] = []
+    for row in taken:
+        job = reader.read(row)
         if job is None:
-            broken.append(leased[seq])
+            broken.append(row)
             continue
         jobs.append(job)
-        if job.lease_ttl != request.lease_ttl:
-            own_ttl.append((seq, now + seconds_to_us(job.lease_ttl)))
-    for sql, params in values(OWN_LEASE_TTL, own_ttl):
+        expires_at = reader.end(job.policy)
+        if expires_at != now + ttl:
+            own_expiry.append((row.seq, expires_at))
+    for sql, params in values(OWN_EXPIRY, own_expiry):
         yield Statement(sql, params)
     tally = Tally()
-    for lane, count in Counter(row.lane for row in leased.values()).items():
+    for lane, count in Counter(row.lane for row in taken).items():
         tally.move(lane, State.SCHEDULED, State.RUNNING, count)
     corrupt = yield from _fail(env, broken, request, now, tally)
     yield from tally.write()
     # Not the lease_ttl that was asked for: every job of the claim may have one of its own.
-    lease_ends = now + seconds_to_us(min(job.lease_ttl for job in jobs)) if jobs else None
-    return jobs, corrupt, lease_ends
+    return Leasing(jobs, corrupt, reader.first_end(), left)
 
 
-def _fetch(numbers: str, now: int) -> Plan[dict[int, _Leased]]:
-    """Return the rows that were just leased."""
-    ((text,),) = yield Statement(LEASED, (now, numbers))
+def _fitting(sizes: Sequence[int]) -> int:
+    """Return how many of the first jobs make one claim; the first always does."""
+    if sum(sizes) <= CLAIM_BYTES_MAX:
+        return len(sizes)
+    totals = accumulate(sizes)
+    return max(sum(1 for total in totals if total <= CLAIM_BYTES_MAX), 1)
+
+
+def _look(numbers: str, now: int) -> Plan[dict[int, _Row]]:
+    """Return rows that are about to be leased, without what is large."""
+    ((text,),) = yield Statement(CLAIMABLE, (now, numbers))
     try:
-        rows = {row.seq: row for row in _leased.decode(text)}
+        return {row.seq: row for row in _rows.decode(text)}
     except (msgspec.DecodeError, UnicodeDecodeError):  # a damaged row: take them one by one
-        plain = yield Statement(LEASED_PLAIN, (now, numbers))
-        rows = {row[0]: _from_plain(row) for row in plain}
-    apart = [seq for seq, row in rows.items() if row.payload is None]
+        plain = yield Statement(CLAIMABLE_PLAIN, (now, numbers))
+        return {row[0]: _from_plain(row) for row in plain}
+
+
+def _fetch_large(rows: Sequence[_Row]) -> Plan[None]:
+    """Add what was left out."""
+    apart = {row.seq: row for row in rows if row.payload is None or _lacks_checkpoint(row)}
     if apart:
-        for seq, payload in (yield Statement(PAYLOADS, (numbers_json(apart),))):
-            rows[seq].payload = payload
-    return rows
+        for seq, payload, checkpoint in (yield Statement(LARGE, (numbers_json(list(apart)),))):
+            apart[seq].payload = payload
+            apart[seq].checkpoint = checkpoint
 
 
-def _from_plain(row: Row) -> _Leased:
-    """Return a row of LEASED_PLAIN; if its texts are none, in a way that cannot be read either."""
+def _lacks_checkpoint(row: _Row) -> bool:
+    return row.checkpoint is None and row.checkpoint_encoding is not None
+
+
+def _from_plain(row: Row) -> _Row:
+    """Return a row of CLAIMABLE_PLAIN; if its texts are none, so that it cannot be read either."""
     *head, payload_encoding, payload, key, tags, correlation_id, flow, mode, data, encoding = row
     try:
         raw = (key, tags, correlation_id, flow)
@@ -164,7 +202,7 @@ def _from_plain(row: Row) -> _Leased:
     except (UnicodeDecodeError, AttributeError):
         payload_encoding, texts = UNREADABLE, [None] * 4
     fields: list[Any] = [*head, payload_encoding, payload, *texts, mode, data, encoding]
-    return _Leased(*fields)
+    return _Row(*fields)
 
 
 UNREADABLE = 99
@@ -178,25 +216,25 @@ class _Reader:
         self,
         lanes: dict[int, Lane],
         policies: dict[int, Policy],
+        request: ClaimRequest,
         *,
         secret: str,
-        lease_ttl: float,
         now: int,
     ) -> None:
         self._lanes = lanes
         self._policies = policies
+        self._request = request
         self._secret = secret
-        self._lease_ttl = lease_ttl
         self._now = now
-        self._expiries: dict[float, datetime] = {}
+        self._ends: dict[tuple[float | None, float], tuple[int, datetime]] = {}
 
-    def read(self, row: _Leased) -> ClaimedJob | None:
+    def read(self, row: _Row) -> ClaimedJob | None:
         """Return the claimed job, or None if its row cannot be read."""
         policy = self._policies.get(row.policy)
         if policy is None:
             return None
         lane = self._lanes[row.lane]
-        lease_ttl = policy.lease_ttl or self._lease_ttl
+        lease_ttl = ttl_of(policy, self._request.lease_ttl)
         token = make_token(row.seq, row.lane, self._secret)
         try:
             job = ClaimedJob(
@@ -204,9 +242,11 @@ class _Reader:
                 type=lane.type,
                 queue=lane.queue,
                 priority=PRIORITIES[row.priority],
-                attempt=row.attempt,
+                attempt=row.attempt + 1,
                 max_attempts=row.max_attempts,
-                lease=Lease(token, row.lease_version, self._expires_at(lease_ttl)),
+                lease=Lease(
+                    token, next_version(row.lease_version, self._now), self._end(policy)[1]
+                ),
                 lease_ttl=lease_ttl,
                 payload=_payload(row),
                 policy=policy,
@@ -215,6 +255,7 @@ class _Reader:
                 correlation_id=row.correlation_id,
                 checkpoint=_checkpoint(row),
                 waited=row.waited / 1e6 if row.waited > 0 else 0.0,
+                last_version=row.lease_version,
             )
         except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
             return None
@@ -222,14 +263,25 @@ class _Reader:
             return job  # most are; two arguments more would cost each of them a tenth of its claim
         return replace(job, flow=row.flow, has_dependencies=row.mode is not None)
 
-    def _expires_at(self, lease_ttl: float) -> datetime:
-        expiry = self._expiries.get(lease_ttl)
-        if expiry is None:
-            expiry = self._expiries[lease_ttl] = from_us(self._now + seconds_to_us(lease_ttl))
-        return expiry
+    def end(self, policy: Policy) -> int:
+        """Return when the lease of a job with *policy* ends."""
+        return self._end(policy)[0]
+
+    def first_end(self) -> int | None:
+        """Return when the first lease of all that were read ends."""
+        return min((end for end, _ in self._ends.values()), default=None)
+
+    def _end(self, policy: Policy) -> tuple[int, datetime]:
+        key = (policy.lease_ttl, policy.timeout)
+        if key not in self._ends:
+            ttl = seconds_to_us(ttl_of(policy, self._request.lease_ttl))
+            latest = deadline(policy, self._now, seconds_to_us(self._request.timeout_grace))
+            end = min(self._now + ttl, latest)
+            self._ends[key] = (end, from_us(end))
+        return self._ends[key]
 
 
-def _payload(row: _Leased) -> Body:
+def _payload(row: _Row) -> Body:
     encoding = ENCODINGS[row.payload_encoding]
     if isinstance(row.payload, bytes):
         return Body(row.payload, encoding)
@@ -239,13 +291,13 @@ def _payload(row: _Leased) -> Body:
     return Body(row.payload.encode() if is_text else bytes.fromhex(row.payload), encoding)
 
 
-def _checkpoint(row: _Leased) -> Body | None:
-    data = None if row.checkpoint is None else bytes.fromhex(row.checkpoint)
+def _checkpoint(row: _Row) -> Body | None:
+    data = bytes.fromhex(row.checkpoint) if isinstance(row.checkpoint, str) else row.checkpoint
     return decode_body(data, row.checkpoint_encoding)
 
 
 def _fail(
-    env: Env, rows: Sequence[_Leased], request: ClaimRequest, now: int, tally: Tally
+    env: Env, rows: Sequence[_Row], request: ClaimRequest, now: int, tally: Tally
 ) -> Plan[list[Moved]]:
     """Fail rows that cannot be read: those jobs are lost to us, the worker is not."""
     if not rows:
@@ -258,17 +310,19 @@ def _fail(
                 digits=row.digits,
                 lane=row.lane,
                 number=RUNNING,
-                attempt=row.attempt,
+                attempt=row.attempt + 1,
                 max_attempts=row.max_attempts,
                 policy=row.policy,
                 run_at=row.run_at,
                 expires_at=row.expires_at,
-                lease_version=row.lease_version,
+                lease_version=next_version(row.lease_version, now),
                 lease_token=None,
                 lease_expires_at=None,
                 settled_token=None,
                 worker=request.worker,
                 started_at=now,
+                lease_ttl=None,
+                timeout_grace=None,
             ),
             decision,
         )

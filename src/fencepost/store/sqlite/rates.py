@@ -103,6 +103,7 @@ class Budget:
         self._rates = rates
         self._left: dict[str, int] = {}
         self._held: dict[str, Counter[str]] = {}
+        self._returned: Counter[str] = Counter()
 
     def allows(self, lane: Lane) -> bool:
         """Tell whether anything of *lane* may start."""
@@ -149,9 +150,15 @@ class Budget:
             self._left[type] -= number
         return [seq for _, _, seq, _ in chosen]
 
+    def give_back(self, types: Counter[str]) -> None:
+        """Have so many jobs of each type not start after all."""
+        self._returned = Counter({t: n for t, n in types.items() if t in self._left})
+        for type, number in self._returned.items():
+            self._left[type] += number
+
     def note(self) -> Plan[int | None]:
         """Write down what starts; return when more may, if more is there that may not now."""
-        taken = sum(self._held.values(), Counter())
+        taken = sum(self._held.values(), Counter()) - self._returned
         if taken:
             rows = [(t, self._rates[t].moment(self._now), n) for t, n in taken.items()]
             yield Statement(NOTE, rows, many=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fencepost.core.dependencies import Waits
 from fencepost.core.ids import attempt_id, id_text, previous_attempt_id
 from fencepost.core.instants import from_us, from_us_or_none
@@ -97,13 +99,19 @@ def encode_body(body: Body | None) -> tuple[bytes | None, int | None]:
     return (None, None) if body is None else (body.data, ENCODING_NUMBER[body.encoding])
 
 
-def decode_attempt(job_id: str, row: Row) -> Attempt:
+def decode_attempts(job_id: str, rows: Sequence[Row]) -> list[Attempt]:
+    """Return the attempts of a job, oldest first, each with the one before it."""
+    lasts = (0, *(row[0] for row in rows))
+    return [_attempt(job_id, row, last) for row, last in zip(rows, lasts, strict=False)]
+
+
+def _attempt(job_id: str, row: Row, last_version: int) -> Attempt:
     """Return an attempt from version, number, worker, outcome, started_at, ended_at, failure."""
     version, number, worker, outcome, started_at, ended_at, failure = row
     return Attempt(
         id=attempt_id(job_id, version),
         job_id=job_id,
-        previous_id=previous_attempt_id(job_id, version),
+        previous_id=previous_attempt_id(job_id, last_version),
         number=number,
         lease_version=version,
         worker=worker,

@@ -12,9 +12,11 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from fencepost.core.instants import from_us, seconds_to_us
+from fencepost.core.lease import deadline, ttl_of
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Settlement
 from fencepost.core.payload import NULL
+from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.store.batches import told_in_order
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import (
@@ -262,15 +264,15 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     """Extend each lease that is still valid; an expired one is not revived."""
     now = env.clock.now_us()
     jobs = yield from locate(beat.token for beat in beats)
+    policies = yield from env.catalog.policies({job.policy for job in jobs.values()})
     replies: list[HeartbeatReply] = []
     rows: dict[int, tuple[int, int]] = {}
     for beat in beats:
         seq, _, secret = read_token(beat.token)
         job = jobs.get(seq)
         if job is not None and is_valid(job, beat.job_id, secret, now):
-            assert job.lease_expires_at is not None
-            expires_at = max(job.lease_expires_at, now + seconds_to_us(beat.lease_ttl))
-            expires_at = max(expires_at, rows.get(seq, (seq, 0))[1])
+            policy = policies.get(job.policy, DEFAULT_POLICY)
+            expires_at = max(_extended(job, policy, beat, now), rows.get(seq, (seq, 0))[1])
             rows[seq] = (seq, expires_at)
             replies.append(Extended(beat.job_id, from_us(expires_at)))
         else:
@@ -278,6 +280,14 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     for sql, params in values(EXTEND, list(rows.values())):
         yield Statement(sql, params)
     return (yield from with_states(replies))
+
+
+def _extended(job: Standing, policy: Policy, beat: Beat, now: int) -> int:
+    """Return until when *beat* has a job's lease last: never shorter, never past its deadline."""
+    assert job.lease_expires_at is not None and job.started_at is not None
+    asked = ttl_of(policy, (job.lease_ttl or 0) / 1e6) if beat.lease_ttl is None else beat.lease_ttl
+    latest = deadline(policy, job.started_at, job.timeout_grace or 0)
+    return max(job.lease_expires_at, min(now + seconds_to_us(asked), latest))
 
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
+from fencepost.core.lease import deadline, run_out
 from fencepost.core.lifecycle import LIVE, Event, State, advance
 from fencepost.core.limits import PRUNE_SCAN
-from fencepost.core.outcome import LEASE_EXPIRED, Decision, decide
+from fencepost.core.outcome import Decision, decide
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.store.batches import with_admitted
 from fencepost.store.plan import Plan, Row, Statement
@@ -111,8 +112,18 @@ def recover(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
     rows = yield Statement(EXPIRED_LEASES, (now, max(limit, 0)))
     jobs = [standing(row) for row in rows]
     policies = yield from env.catalog.policies({job.policy for job in jobs})
-    endings = [Ending(job, decide(_judged(job, policies), LEASE_EXPIRED, env.rng)) for job in jobs]
+    endings = []
+    for job in jobs:
+        judged = _judged(job, policies)
+        outcome = run_out(judged.policy, is_overdue=_is_overdue(job, judged.policy))
+        endings.append(Ending(job, decide(judged, outcome, env.rng)))
     return (yield from _end(env, endings, now))
+
+
+def _is_overdue(job: Standing, policy: Policy) -> bool:
+    """Tell whether a lease that ran out lasted until its deadline."""
+    assert job.lease_expires_at is not None and job.started_at is not None
+    return job.lease_expires_at >= deadline(policy, job.started_at, job.timeout_grace or 0)
 
 
 def _judged(job: Standing, policies: dict[int, Policy]) -> _Judged:

@@ -44,6 +44,7 @@ pytest.register_assert_rewrite(
             "crons",
             "dates",
             "deadletters",
+            "deadlines",
             "dependencies",
             "durability",
             "editing",
@@ -72,6 +73,7 @@ pytest.register_assert_rewrite(
             "reopening_graphs",
             "saving",
             "settling",
+            "sizes",
             "spawning",
             "turns",
             "unreadable",
@@ -95,6 +97,7 @@ from fencepost.testing.conformance.concurrency_keys import (
 from fencepost.testing.conformance.crons import TestCrons, TestFiring
 from fencepost.testing.conformance.dates import TestDates
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
+from fencepost.testing.conformance.deadlines import TestDeadlines, TestLeaseLengths
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
 from fencepost.testing.conformance.editing import TestEditing
@@ -130,6 +133,7 @@ from fencepost.testing.conformance.reopening_graphs import (
 )
 from fencepost.testing.conformance.saving import TestSaving
 from fencepost.testing.conformance.settling import TestFailing, TestRepeating, TestSettling
+from fencepost.testing.conformance.sizes import TestSizes
 from fencepost.testing.conformance.spawning import TestSpawning
 from fencepost.testing.conformance.turns import TestTurns
 from fencepost.testing.conformance.unreadable import TestUnreadable
@@ -148,6 +152,7 @@ __all__ = [
     "TestCrons",
     "TestDates",
     "TestDeadLetters",
+    "TestDeadlines",
     "TestDependencies",
     "TestDurability",
     "TestEditing",
@@ -165,6 +170,7 @@ __all__ = [
     "TestKeys",
     "TestKeysAndDependencies",
     "TestLeading",
+    "TestLeaseLengths",
     "TestLeases",
     "TestLimits",
     "TestLooking",
@@ -190,6 +196,7 @@ __all__ = [
     "TestSaving",
     "TestSettling",
     "TestSituations",
+    "TestSizes",
     "TestSpawning",
     "TestTokens",
     "TestTurns",

@@ -9,6 +9,7 @@ import pytest
 from fencepost.core.dependencies import Dependencies
 from fencepost.core.idempotency import Key
 from fencepost.core.ids import attempt_id
+from fencepost.core.instants import to_us
 from fencepost.core.job import Body, ClaimedJob, Lease, Ownership, Progress
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
@@ -41,7 +42,7 @@ class TestClaiming:
             priority=Priority.HIGH,
             attempt=1,
             max_attempts=5,
-            lease=Lease(claimed.lease.token, 1, h.now + timedelta(seconds=TTL)),
+            lease=Lease(claimed.lease.token, to_us(h.now), h.now + timedelta(seconds=TTL)),
             lease_ttl=TTL,
             payload=Body(b"[7]"),
             policy=policy,
@@ -78,11 +79,11 @@ class TestClaiming:
         job_id = h.submit()
         created = h.now
         now = h.advance(5.0)
-        h.take("worker-7")
+        version = h.take("worker-7").lease.version
         seen = h.get(job_id)
         assert seen.state is State.RUNNING
-        assert seen.lease == Ownership("worker-7", 1, now + timedelta(seconds=TTL), False)
-        assert (seen.attempt, seen.lease_version) == (1, 1)
+        assert seen.lease == Ownership("worker-7", version, now + timedelta(seconds=TTL), False)
+        assert (seen.attempt, seen.lease_version) == (1, version)
         assert (seen.started_at, seen.updated_at, seen.created_at) == (now, now, created)
         assert (seen.run_at, seen.completed_at) == (created, None)
 
@@ -158,8 +159,13 @@ class TestClaiming:
         assert claimed.lease.expires_at == h.now + timedelta(minutes=5)
 
     def test_every_claim_has_a_token_of_its_own_and_a_higher_version(self, h: Harness) -> None:
-        """S0-50, S0-51, S0-72, S0-73, S0-86: after release, failure, expiry, retry by hand."""
+        """S0-50, S0-51, S0-72, S0-73, S0-86, C43: after release, failure, expiry, retry by hand.
+
+        It is the store's clock, or one more than the last: so it also rises if a crash has taken
+        the claim before it back.
+        """
         job_id = h.submit()
+        start = to_us(h.now)
         claims = [h.take()]
         h.release(claims[-1])
         claims.append(h.take())
@@ -173,7 +179,12 @@ class TestClaiming:
         h.reject(claims[-1])
         h.retry(job_id)
         claims.append(h.take())
-        assert [each.lease.version for each in claims] == [1, 2, 3, 4, 5]
+        passed = [0, 1, 1_000_000, 33_000_000, 33_000_001]
+        assert [each.lease.version - start for each in claims] == passed
+        assert [each.last_version for each in claims] == [
+            0,
+            *(each.lease.version for each in claims[:-1]),
+        ]
         assert len({each.lease.token for each in claims}) == 5
         assert [each.attempt for each in claims] == [1, 1, 2, 3, 1]
         assert {each.id for each in claims} == {job_id}
@@ -197,7 +208,7 @@ class TestClaiming:
         h.fail(first)
         h.advance(1.0)
         second = h.take()
-        assert (first.attempt, first.attempt_id) == (1, attempt_id(job_id, 1))
+        assert (first.attempt, first.attempt_id) == (1, attempt_id(job_id, first.lease.version))
         assert first.previous_attempt_id is None
         assert (second.attempt, second.previous_attempt_id) == (2, first.attempt_id)
 

@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.core.ended import Ended
 from fencepost.core.lifecycle import State
+from fencepost.core.policy import Policy
 from fencepost.testing.conformance.harness import (
     DEAD,
     INSTANT,
@@ -150,7 +151,7 @@ class TestEnded:
 
     def _end_many(self, h: Harness) -> list[str]:
         """End jobs in another order than that of their submission; return their ids in order."""
-        h.submit_many(9)
+        h.submit_many(9, policy=Policy(timeout=3 * DAY))
         h.advance(10.0)
         claimed = h.claim(9).jobs
         assert len(claimed) == 9

@@ -25,15 +25,20 @@ class TestLeases:
         now = h.advance(10.0)
         assert h.heartbeat(claimed, 25.0) == Extended(job_id, now + 25 * SECONDS)
         seen = h.get(job_id)
-        assert seen.lease == Ownership("w1", 1, now + timedelta(seconds=35 - 10), False)
-        assert (seen.attempt, seen.lease_version, seen.started_at) == (1, 1, now - 10 * SECONDS)
+        assert seen.lease == Ownership(
+            "w1", claimed.lease.version, now + timedelta(seconds=35 - 10), False
+        )
+        assert (seen.attempt, seen.started_at) == (1, now - 10 * SECONDS)
+        assert seen.lease_version == claimed.lease.version
 
     def test_a_heartbeat_never_shortens_a_lease(self, h: Harness) -> None:
         """C18."""
         job_id = h.submit()
         claimed = h.take()
         assert h.heartbeat(claimed, 1.0) == Extended(job_id, claimed.lease.expires_at)
-        assert h.get(job_id).lease == Ownership("w1", 1, claimed.lease.expires_at, False)
+        assert h.get(job_id).lease == Ownership(
+            "w1", claimed.lease.version, claimed.lease.expires_at, False
+        )
 
     def test_a_lease_holds_until_the_instant_before_its_end(self, h: Harness) -> None:
         """S0-74, S2-10, C10."""
@@ -52,7 +57,9 @@ class TestLeases:
         h.advance_to(claimed.lease.expires_at + late)
         assert h.heartbeat(claimed) == LeaseLost(claimed.id, State.RUNNING)
         assert h.heartbeat(claimed) == LeaseLost(claimed.id, State.RUNNING)
-        assert h.get(claimed.id).lease == Ownership("w1", 1, claimed.lease.expires_at, True)
+        assert h.get(claimed.id).lease == Ownership(
+            "w1", claimed.lease.version, claimed.lease.expires_at, True
+        )
 
     def test_an_extended_lease_ends_at_its_new_end(self, h: Harness) -> None:
         """S0-81, C10."""
@@ -70,11 +77,13 @@ class TestLeases:
         job_id = h.submit()
         claimed = h.take()
         h.advance_to(claimed.lease.expires_at - INSTANT)
-        assert h.get(job_id).lease == Ownership("w1", 1, claimed.lease.expires_at, False)
+        assert h.get(job_id).lease == Ownership(
+            "w1", claimed.lease.version, claimed.lease.expires_at, False
+        )
         h.advance(0.000001)
         seen = h.get(job_id)
         assert seen.state is State.RUNNING
-        assert seen.lease == Ownership("w1", 1, claimed.lease.expires_at, True)
+        assert seen.lease == Ownership("w1", claimed.lease.version, claimed.lease.expires_at, True)
 
     def test_a_job_with_heartbeats_outlives_many_leases(self, h: Harness) -> None:
         """S0-89, S0-90, S4-5, S4-6, S4-27: twelve minutes on leases of thirty seconds."""

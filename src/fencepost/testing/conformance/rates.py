@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.limits import RATE_MOMENTS_MAX
+from fencepost.core.limits import EXECUTION_TIMEOUT_DEFAULT, RATE_MOMENTS_MAX
 from fencepost.core.priority import Priority
 from fencepost.core.rate import Rate
 from fencepost.core.why import Situation, explain
@@ -20,7 +20,7 @@ __all__ = ["TestRates", "TestRatesOfMany", "TestRatesRacing"]
 
 MINUTE = timedelta(minutes=1)
 CROWD = 8
-LONG = 3600.0
+LONG = EXECUTION_TIMEOUT_DEFAULT
 """Leases that outlast a test: what runs out is no part of it."""
 
 

@@ -33,9 +33,10 @@ class TestRecovering:
     def test_an_expired_lease_is_a_failed_attempt(self, h: Harness) -> None:
         """S0-33, S0-53, S0-54, S1-43, S1-56, S1-85, S2-11, S2-30, S4-4, S4-13, S4-16, S4-17, C8."""
         [job_id] = lost_jobs(h, 1)
+        version = h.get(job_id).lease_version
         assert h.run(h.store.recover(10)) == [Moved(job_id, "mail", State.RETRYING, State.RUNNING)]
         seen = h.get(job_id)
-        assert (seen.state, seen.attempt, seen.lease_version) == (State.RETRYING, 1, 1)
+        assert (seen.state, seen.attempt, seen.lease_version) == (State.RETRYING, 1, version)
         assert (seen.lease, seen.failure) == (None, LEASE_EXPIRED.failure)
         assert (seen.run_at, seen.updated_at) == (h.now + 1 * SECONDS, h.now)
 
@@ -69,7 +70,8 @@ class TestRecovering:
         claim = h.claim(worker="w2")
         assert [moved.job_id for moved in claim.recovered] == [job_id]
         [again] = claim.jobs
-        assert (again.id, again.attempt, again.lease.version) == (job_id, 2, 2)
+        assert (again.id, again.attempt) == (job_id, 2)
+        assert again.lease.version > again.last_version > 0
 
     def test_another_worker_takes_over_under_a_new_lease(self, h: Harness) -> None:
         """S0-46, S0-47, S0-86, S1-3, S2-15, S2-36, S3-1, S3-2, S4-25, S0-1."""
@@ -80,7 +82,7 @@ class TestRecovering:
         h.advance(1.0)
         second = h.take("w2")
         assert (second.id, second.attempt) == (job_id, 2)
-        assert second.lease.version == first.lease.version + 1
+        assert second.lease.version > first.lease.version
         assert second.lease.token != first.lease.token
         lease = h.get(job_id).lease
         assert lease is not None

@@ -47,7 +47,7 @@ class TestReopening:
         assert h.letters() == []
         claimed = h.take()
         assert (claimed.id, claimed.attempt) == (job_id, 1)
-        assert claimed.lease.version == before.lease_version + 1
+        assert claimed.lease.version > before.lease_version
 
     @pytest.mark.parametrize("state", [*LIVE, State.COMPLETED], ids=str)
     def test_a_live_or_completed_job_is_not_reopened(self, h: Harness, state: State) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from fencepost.core.job import ClaimedJob, NewJob
 from fencepost.core.lifecycle import State
-from fencepost.core.limits import CLAIM_MAX, WORKER_LEASE_TTL_DEFAULT
+from fencepost.core.limits import CLAIM_MAX, WORKER_LEASE_TTL_DEFAULT, WORKER_TIMEOUT_GRACE
 from fencepost.core.task import Task
 from fencepost.store.requests import ClaimRequest
 from fencepost.testing.attempting import Turns, arguments, conclude, context_of
@@ -113,6 +113,7 @@ def _claim(store: WatchedStore, clock: FakeClock, job_id: str, type: str) -> Cla
         limit=CLAIM_MAX,
         types=frozenset([type]),
         lease_ttl=WORKER_LEASE_TTL_DEFAULT,
+        timeout_grace=WORKER_TIMEOUT_GRACE,
     )
     for _ in range(CLAIMS_MAX):
         claim = store.run(store.claim(request))

@@ -30,10 +30,10 @@ create table fencepost.lane(
 create table fencepost.policy(
   policy integer generated always as identity primary key,
   body text not null,
-  lease_ttl bigint
+  lease_ttl bigint,
+  timeout bigint not null
 );
 create unique index policy_body on fencepost.policy(md5(body));
-create index policy_lease_ttl on fencepost.policy(policy) where lease_ttl is not null;
 
 create sequence fencepost.seq;
 
@@ -46,7 +46,7 @@ create table fencepost.job(
   lane integer not null,
   policy integer not null,
   max_attempts integer not null,
-  reopened_version integer not null default 0,
+  reopened_version bigint not null default 0,
   encoding smallint not null default 0,
   payload text,
   payload_bytes bytea,
@@ -95,7 +95,7 @@ create table fencepost.pending(
   scheduled_at timestamptz,
   lane integer not null,
   attempt integer not null,
-  version integer not null,
+  version bigint not null,
   mode smallint,
   missing integer not null,
   slot bigint,
@@ -156,7 +156,7 @@ create table fencepost.ready(
   scheduled_at timestamptz,
   lane integer not null,
   attempt integer not null default 0,
-  version integer not null default 0,
+  version bigint not null default 0,
   primary key (lane, run_at, seq)
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
@@ -171,7 +171,7 @@ create table fencepost.delayed(
   scheduled_at timestamptz,
   lane integer not null,
   attempt integer not null,
-  version integer not null,
+  version bigint not null,
   state smallint not null
 ) with (
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
@@ -180,8 +180,9 @@ create table fencepost.delayed(
 create index delayed_due on fencepost.delayed(run_at, seq);
 
 -- The jobs of one claim in one lane. The four last arrays are null when every job is in its first
--- attempt and was ready when it was submitted. Plain storage: compressing a row that lives for
--- milliseconds is a waste.
+-- attempt and was ready when it was submitted; their version is the first at started_at. A heartbeat
+-- that names no time extends by ttl, and none past the deadline. Plain storage: compressing a row
+-- that lives for milliseconds is a waste.
 create table fencepost.lease(
   secret uuid not null,
   part integer not null,
@@ -191,9 +192,11 @@ create table fencepost.lease(
   worker text not null,
   seqs bigint[] not null,
   attempts integer[],
-  versions integer[],
+  versions bigint[],
   run_ats timestamptz[],
   scheduled_ats timestamptz[],
+  ttl bigint not null,
+  deadline timestamptz not null,
   primary key (secret, part)
 ) with (
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
@@ -210,7 +213,7 @@ create table fencepost.done(
   scheduled_at timestamptz,
   secret uuid,
   attempt integer not null,
-  version integer not null,
+  version bigint not null,
   state smallint not null,
   encoding smallint,
   is_dead_letter boolean,
@@ -227,7 +230,7 @@ with (pages_per_range = 32, autosummarize = on);
 
 create table fencepost.attempt(
   seq bigint not null,
-  version integer not null,
+  version bigint not null,
   number integer not null,
   started_at timestamptz not null,
   ended_at timestamptz not null,
@@ -240,7 +243,7 @@ create table fencepost.attempt(
 
 create table fencepost.saved(
   seq bigint primary key,
-  version integer not null,
+  version bigint not null,
   progress text,
   encoding smallint,
   checkpoint text,
@@ -413,6 +416,13 @@ begin
   perform pg_advisory_xact_lock_shared(1178947156, 1);
 end $$;
 
+-- The version of a lease that is given out at t to a job whose last one was p_last (C43): never below
+-- the clock, so that it rises also if a crash of the server takes back the claim before it.
+create function fencepost.next_version(p_last bigint, t timestamptz) returns bigint
+language sql stable as $$
+  select greatest(p_last + 1, (extract(epoch from t) * 1000000)::bigint)
+$$;
+
 -- ------------------------------------------------------------------------------------------------
 -- Submitting
 -- ------------------------------------------------------------------------------------------------
@@ -435,7 +445,7 @@ begin
 end $$;
 
 -- The number of a policy, which is stored if it is new.
-create function fencepost.policy_number(p_body text, p_lease_ttl bigint)
+create function fencepost.policy_number(p_body text, p_lease_ttl bigint, p_timeout bigint)
 returns integer language plpgsql as $$
 declare
   v_policy integer;
@@ -445,7 +455,8 @@ begin
     if found then
       return v_policy;
     end if;
-    insert into fencepost.policy(body, lease_ttl) values (p_body, p_lease_ttl)
+    insert into fencepost.policy(body, lease_ttl, timeout)
+    values (p_body, p_lease_ttl, p_timeout)
     on conflict do nothing;
   end loop;
 end $$;
@@ -883,23 +894,37 @@ end $$;
 -- Claiming
 -- ------------------------------------------------------------------------------------------------
 
--- Lease the first p_limit jobs of one lane; returns them as the elements of a JSON array.
+-- Lease the first p_limit jobs of one lane; returns them as the elements of a JSON array. They are
+-- fewer if they come to more than p_bytes, but the first of a claim, which has part 1, is always
+-- taken: `room` is what the next may come to, and 0 if one did not fit. p_first is the version of a
+-- job's first lease, see `next_version`.
 create function fencepost.pop(
-  t timestamptz, p_lane integer, p_limit integer, p_worker text, p_secret uuid, p_part integer,
-  p_ttl bigint, out popped text, out count integer
+  t timestamptz, p_first bigint, p_lane integer, p_limit integer, p_worker text, p_secret uuid,
+  p_part integer, p_ttl bigint, p_grace bigint, p_bytes bigint,
+  out popped text, out count integer, out room bigint
 ) language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
 set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_low timestamptz;
-  has_own_ttls boolean;
+  v_seqs bigint[];
+  v_attempts integer[];
+  v_versions bigint[];
+  v_run_ats timestamptz[];
+  v_scheduled_ats timestamptz[];
+  v_is_plain boolean;
+  v_policy integer;
+  v_policy_too integer;
+  v_size bigint;
+  v_ttl bigint;
+  v_timeout bigint;
 begin
-  select low, exists (select 1 from fencepost.policy where lease_ttl is not null)
-  into v_low, has_own_ttls from fencepost.lane where lane = p_lane;
+  select low into v_low from fencepost.lane where lane = p_lane;
   perform 1 from fencepost.ready where lane = p_lane and run_at >= v_low limit 1;
   if not found then
     popped := '';
     count := 0;
+    room := p_bytes;
     return;
   end if;
   with taken as materialized (
@@ -907,61 +932,128 @@ begin
       select r.ctid from fencepost.ready r
       where r.lane = p_lane and r.run_at >= v_low
       order by r.run_at, r.seq limit p_limit for update skip locked
-    )) returning run_at, seq, scheduled_at, attempt + 1 as attempt, version + 1 as version
+    )) returning run_at, seq, scheduled_at, attempt, version
   ), chosen as materialized (
     select taken.*, job.id, job.policy, job.max_attempts, job.encoding, job.payload,
       job.payload_bytes, job.key, job.tags, job.correlation_id, job.flow, job.mode, job.created_at,
-      case when has_own_ttls then coalesce(
-        (select lease_ttl from fencepost.policy where policy.policy = job.policy), p_ttl)
-      else p_ttl end as ttl
+      -- Bytes are handed out in hexadecimal.
+      coalesce(octet_length(job.payload), 0) + coalesce(2 * octet_length(job.payload_bytes), 0)
+        + case when taken.version > 0 then fencepost.checkpoint_size(taken.seq) else 0 end as size
     from taken join fencepost.job on job.seq = taken.seq
     order by taken.run_at, taken.seq
-  ), leased as (
-    insert into fencepost.lease
-    select p_secret, p_part + (row_number() over ())::integer - 1, p_lane, t,
-      t + ttl * interval '1 microsecond', p_worker, array_agg(seq),
-      case when not bool_and(version = 1 and scheduled_at is null) then array_agg(attempt) end,
-      case when not bool_and(version = 1 and scheduled_at is null) then array_agg(version) end,
-      case when not bool_and(version = 1 and scheduled_at is null) then array_agg(run_at) end,
-      case when not bool_and(version = 1 and scheduled_at is null) then array_agg(scheduled_at) end
-    from chosen group by ttl
   )
-  select coalesce(string_agg(
-    '[' || seq || ',"' || id || '",' || policy || ',' || max_attempts || ',' || attempt || ','
-    || version || ','
+  -- Too much is not put together.
+  select string_agg(
+    case when (select sum(size) from chosen) <= p_bytes or (p_part = 1 and p_limit = 1) then
+    '[' || seq || ',"' || id || '",' || policy || ',' || max_attempts || ',' || attempt + 1 || ','
+    || greatest(version + 1, p_first) || ','
     || greatest(date_part('epoch', t - coalesce(scheduled_at, created_at)) * 1e6, 0)::bigint || ','
     || coalesce(payload, 'null')
-    || case when version = 1 and payload is not null and key is null and tags is null
+    || case when version = 0 and payload is not null and key is null and tags is null
          and correlation_id is null then case when flow is null and mode is null then '' else ',null' end
        else ',' || fencepost.particulars(seq, version, encoding, payload_bytes, key, tags,
          correlation_id) end
     || case when flow is null and mode is null then ']'
        else ',' || coalesce(to_json(flow)::text, 'null') || ',' || (mode is not null)::text || ']'
-       end, ','), ''), count(*)
-  into popped, count from chosen;
-  if count > 0 then
-    insert into fencepost.tally(lane, state, count)
-    values (p_lane, 1, -pop.count), (p_lane, 3, pop.count);
+       end end, ','), count(*), array_agg(seq), array_agg(attempt), array_agg(version),
+    array_agg(run_at), array_agg(scheduled_at), bool_and(version = 0 and scheduled_at is null),
+    min(policy), max(policy), sum(size)
+  into popped, count, v_seqs, v_attempts, v_versions, v_run_ats, v_scheduled_ats, v_is_plain,
+    v_policy, v_policy_too, v_size
+  from chosen;
+  room := greatest(p_bytes - coalesce(v_size, 0), 0);
+  if count = 0 then
+    popped := '';
+    return;
+  elsif popped is null then
+    insert into fencepost.ready(lane, run_at, seq, scheduled_at, attempt, version)
+    select p_lane, * from unnest(v_run_ats, v_seqs, v_scheduled_ats, v_attempts, v_versions);
+    select * into popped, count from fencepost.pop(
+      t, p_first, p_lane, fencepost.fitting(v_seqs, p_bytes, p_part), p_worker, p_secret, p_part,
+      p_ttl, p_grace, p_bytes);
+    room := 0;
+    return;
   end if;
+  if v_is_plain then
+    v_attempts := null;
+    v_versions := null;
+    v_run_ats := null;
+    v_scheduled_ats := null;
+  else
+    select array_agg(x.attempt + 1 order by x.n),
+      array_agg(greatest(x.version + 1, p_first) order by x.n)
+    into v_attempts, v_versions
+    from unnest(v_attempts, v_versions) with ordinality as x(attempt, version, n);
+  end if;
+  if v_policy = v_policy_too then
+    select lease_ttl, timeout into v_ttl, v_timeout from fencepost.policy where policy = v_policy;
+    -- One that is not there is found out by the reader of the answer.
+    v_ttl := coalesce(v_ttl, p_ttl);
+    v_timeout := coalesce(v_timeout, p_ttl) + p_grace;
+    insert into fencepost.lease values (
+      p_secret, p_part, p_lane, t, t + least(v_ttl, v_timeout) * interval '1 microsecond', p_worker,
+      v_seqs, v_attempts, v_versions, v_run_ats, v_scheduled_ats, v_ttl,
+      t + v_timeout * interval '1 microsecond');
+  else
+    -- A row for each length that leases are to have.
+    insert into fencepost.lease
+    select p_secret, p_part + (row_number() over ())::integer - 1, p_lane, t,
+      t + least(x.ttl, x.timeout) * interval '1 microsecond', p_worker,
+      array_agg(x.seq order by x.n),
+      case when not v_is_plain then array_agg(x.attempt order by x.n) end,
+      case when not v_is_plain then array_agg(x.version order by x.n) end,
+      case when not v_is_plain then array_agg(x.run_at order by x.n) end,
+      case when not v_is_plain then array_agg(x.scheduled_at order by x.n) end,
+      x.ttl, t + x.timeout * interval '1 microsecond'
+    from (
+      select held.*, coalesce(policy.lease_ttl, p_ttl) as ttl,
+        coalesce(policy.timeout, p_ttl) + p_grace as timeout
+      from unnest(v_seqs, v_attempts, v_versions, v_run_ats, v_scheduled_ats) with ordinality
+        as held(seq, attempt, version, run_at, scheduled_at, n)
+      join fencepost.job on job.seq = held.seq
+      left join fencepost.policy on policy.policy = job.policy
+    ) as x group by x.ttl, x.timeout;
+  end if;
+  insert into fencepost.tally(lane, state, count)
+  values (p_lane, 1, -pop.count), (p_lane, 3, pop.count);
 end $$;
 
--- What few jobs have.
+-- What few jobs have; p_last is the version of the lease before, 0 if there was none.
 create function fencepost.particulars(
-  p_seq bigint, p_version integer, p_encoding smallint, p_bytes bytea, p_key text, p_tags jsonb,
+  p_seq bigint, p_last bigint, p_encoding smallint, p_bytes bytea, p_key text, p_tags jsonb,
   p_correlation_id text
 ) returns text language plpgsql stable as $$
 declare
   s fencepost.saved;
 begin
-  if p_version > 1 then
+  if p_last > 0 then
     select * into s from fencepost.saved where seq = p_seq;
   end if;
   return json_build_object(
     'encoding', p_encoding, 'bytes', encode(p_bytes, 'hex'), 'key', p_key, 'tags', p_tags,
-    'correlation_id', p_correlation_id, 'checkpoint_encoding', s.encoding,
+    'correlation_id', p_correlation_id, 'last', p_last, 'checkpoint_encoding', s.encoding,
     'checkpoint', s.checkpoint, 'checkpoint_bytes', encode(s.checkpoint_bytes, 'hex')
   )::text;
 end $$;
+
+-- What the checkpoint of a job comes to in the answer to a claim.
+create function fencepost.checkpoint_size(p_seq bigint) returns integer language sql stable as $$
+  select coalesce((
+    select coalesce(octet_length(checkpoint), 0) + coalesce(2 * octet_length(checkpoint_bytes), 0)
+    from fencepost.saved where seq = p_seq
+  ), 0)
+$$;
+
+-- How many of the first of these jobs come to no more than p_bytes, as `pop` counts them; one at the
+-- least if they are the first of a claim.
+create function fencepost.fitting(p_seqs bigint[], p_bytes bigint, p_part integer)
+returns integer language sql stable as $$
+  select greatest(count(*) filter (where total <= p_bytes), (p_part = 1)::integer)::integer from (
+    select sum(fencepost.checkpoint_size(x.seq) + coalesce(octet_length(j.payload), 0)
+      + coalesce(2 * octet_length(j.payload_bytes), 0)) over (order by x.n) as total
+    from unnest(p_seqs) with ordinality as x(seq, n) join fencepost.job j on j.seq = x.seq
+  ) as line
+$$;
 
 -- One answer to a claim, as JSON: {"todo": …} when something else must come first, or
 -- {"now": …, "jobs": [[lane, [job, …]], …], "order": [seq, …] or null, "promoted": n, "held": n, "wait": …}.
@@ -969,10 +1061,11 @@ end $$;
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
 -- the order of p_names and from turn number p_turn on. p_known is how many lanes the caller knows,
--- p_chores what it can still do: 2 recover and expire, 1 expire.
+-- p_chores what it can still do: 2 recover and expire, 1 expire. A lease lasts p_grace longer than
+-- its job's execution timeout at the most. The jobs come to p_bytes at the most, or are one.
 create function fencepost.claim(
-  p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_known integer,
-  p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
+  p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_grace bigint, p_bytes bigint,
+  p_known integer, p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
   p_queues integer[], p_names text[], p_turns integer[], p_turn bigint, p_limit integer
 ) returns text language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -992,6 +1085,8 @@ declare
   v_jobs text := '';
   v_seqs bigint[];
   v_part integer := 1;
+  v_bytes bigint := p_bytes;
+  v_first bigint;
   v_left integer;
   v_wanted integer;
   v_before integer;
@@ -1066,6 +1161,7 @@ begin
     v_paused := v_paused || a.closed;
   end if;
   v_left := greatest(v_limit, 0);
+  v_first := (extract(epoch from t) * 1000000)::bigint;
   if cardinality(p_lanes) = 1 and cardinality(p_names) = 1 then
     -- Most apps: one type of one queue at one priority.
     v_wanted := least(v_left, coalesce(v_rooms[1], v_left));
@@ -1075,13 +1171,15 @@ begin
     v_left := 0;
     while v_wanted > 0 and (v_paused is null or p_lanes[1] <> all (v_paused)) loop
       select * into v_popped from fencepost.pop(
-        t, p_lanes[1], least(v_wanted, v_most), p_worker, p_secret, v_part, p_ttl);
+        t, v_first, p_lanes[1], least(v_wanted, v_most), p_worker, p_secret, v_part, p_ttl, p_grace,
+        v_bytes);
       exit when v_popped.count = 0;
       v_jobs := v_jobs || case when v_jobs = '' then '[' else ',[' end || p_lanes[1] || ',['
         || v_popped.popped || ']]';
       v_part := v_part + 1000;
       v_spent[1] := v_spent[1] + v_popped.count;
-      exit when v_popped.count < v_most;
+      v_bytes := v_popped.room;
+      exit when v_popped.count < v_most or v_bytes = 0;
       v_wanted := v_wanted - v_popped.count;
     end loop;
   end if;
@@ -1120,7 +1218,14 @@ begin
           end if;
           for p in select * from fencepost.split(g.lanes, least(v_wanted, v_most), v_caps) loop
             select * into v_popped from fencepost.pop(
-              t, p.lane, p.count, p_worker, p_secret, v_part, p_ttl);
+              t, v_first, p.lane, p.count, p_worker, p_secret, v_part, p_ttl, p_grace,
+              v_bytes);
+            if v_popped.room = 0 then  -- that was the last
+              v_left := v_popped.count;
+              v_wanted := v_popped.count;
+            end if;
+            v_bytes := v_popped.room;
+            exit when v_bytes = 0 and v_popped.count = 0;
             continue when v_popped.count = 0;
             is_merged := is_merged or v_jobs <> '';
             v_jobs := v_jobs || case when v_jobs = '' then '[' else ',[' end || p.lane || ',['
@@ -1133,6 +1238,7 @@ begin
               v_room := array_position(p_lanes, p.lane);
               v_spent[v_room] := v_spent[v_room] + v_popped.count;
             end if;
+            exit when v_bytes = 0;
           end loop;
           exit when v_before - v_wanted < least(v_before, v_most);
         end loop;
@@ -1154,7 +1260,7 @@ begin
         coalesce(x.run_at, j.run_at), x.seq
     );
   end if;
-  return '{"now":' || (extract(epoch from t) * 1000000)::bigint
+  return '{"now":' || v_first
     || ',"promoted":' || v_promoted || ',"held":' || v_held || ',"jobs":[' || v_jobs || ']'
     || ',"order":' || coalesce(array_to_json(v_seqs)::text, 'null')
     || ',"wait":' || coalesce(
@@ -1198,9 +1304,10 @@ begin
     where least(p_limit, p_caps[1]) > 0;
     return;
   end if;
+  -- The lane of the first comes first: a claim may be full before it has gone through all.
   return query
   select first.lane, count(*)::integer from (
-    select l.lane from unnest(p_lanes) with ordinality as x(lane, n)
+    select l.lane, line.run_at, line.seq from unnest(p_lanes) with ordinality as x(lane, n)
     join fencepost.lane l on l.lane = x.lane
     cross join lateral (
       select r.run_at, r.seq from fencepost.ready r
@@ -1208,7 +1315,7 @@ begin
       order by r.run_at, r.seq limit least(p_limit, p_caps[x.n])
     ) as line
     order by line.run_at, line.seq limit p_limit
-  ) as first group by first.lane;
+  ) as first group by first.lane order by min(first.run_at), min(first.seq);
 end $$;
 
 -- Have whoever starts jobs of these types, or changes how many may, wait for whoever did before.
@@ -1494,6 +1601,7 @@ declare
   v_done bigint[];
   v_lost json[];
   v_count integer;
+  v_version bigint;
   v_ended bigint[] := '{}';
   v_moved json;
   v_slots bigint[];
@@ -1513,6 +1621,7 @@ begin
       order by part for update
     loop
       exit when v_seqs = '{}';
+      v_version := fencepost.next_version(0, e.started_at);
       v_count := least(cardinality(v_seqs), cardinality(e.seqs));
       if e.seqs[1:v_count] = v_seqs[1:v_count] then
         -- As they were claimed, so they end: nearly always.
@@ -1520,7 +1629,7 @@ begin
           seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
           worker, result)
         select x.seq, t, e.started_at, x.scheduled_at, v_secret, coalesce(x.attempt, 1),
-          coalesce(x.version, 1), 5, 0, e.worker, coalesce(x.result, 'null')
+          coalesce(x.version, v_version), 5, 0, e.worker, coalesce(x.result, 'null')
         from unnest(v_seqs[1:v_count], e.attempts[1:v_count], e.versions[1:v_count],
           e.scheduled_ats[1:v_count], v_results[1:v_count])
           as x(seq, attempt, version, scheduled_at, result);
@@ -1541,7 +1650,7 @@ begin
             seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
             worker, result)
           select held.seq, t, e.started_at, held.scheduled_at, v_secret, coalesce(held.attempt, 1),
-            coalesce(held.version, 1), 5, 0, e.worker, coalesce(given.result, 'null')
+            coalesce(held.version, v_version), 5, 0, e.worker, coalesce(given.result, 'null')
           from unnest(e.seqs, e.attempts, e.versions, e.scheduled_ats)
             as held(seq, attempt, version, scheduled_at)
           join unnest(v_seqs, v_results) as given(seq, result) on given.seq = held.seq
@@ -1707,7 +1816,7 @@ begin
   end if;
 end $$;
 
--- Extend leases; p_beats is [[secret, ttl, "{seq,…}"], …]. Returns [[beat, seq, expiry], …] of those
+-- Extend leases, none past its deadline; p_beats is [[secret, ttl or null, "{seq,…}"], …]. Returns [[beat, seq, expiry], …] of those
 -- that were held. Jobs of a lease that are not named keep their expiry, in a part of their own.
 create function fencepost.heartbeat(p_now timestamptz, p_beats json) returns json
 language plpgsql
@@ -1734,7 +1843,8 @@ begin
         where x.seq = any (b.seqs) order by x.n
       );
       continue when v_named = '{}';
-      v_expires_at := greatest(e.expires_at, t + b.ttl * interval '1 microsecond');
+      v_expires_at := greatest(e.expires_at,
+        least(t + coalesce(b.ttl, e.ttl) * interval '1 microsecond', e.deadline));
       if v_expires_at > e.expires_at then
         if cardinality(v_named) < cardinality(e.seqs) then
           e := fencepost.part(e, v_named);
@@ -1764,7 +1874,8 @@ begin
     case when e.attempts is not null then array_agg(x.attempt order by x.n) end,
     case when e.attempts is not null then array_agg(x.version order by x.n) end,
     case when e.attempts is not null then array_agg(x.run_at order by x.n) end,
-    case when e.attempts is not null then array_agg(x.scheduled_at order by x.n) end
+    case when e.attempts is not null then array_agg(x.scheduled_at order by x.n) end,
+    e.ttl, e.deadline
   from unnest(e.seqs, e.attempts, e.versions, e.run_ats, e.scheduled_ats) with ordinality
     as x(seq, attempt, version, run_at, scheduled_at, n)
   where x.seq = any (p_seqs)
@@ -1781,14 +1892,15 @@ create function fencepost.save(
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
   e fencepost.lease;
-  v_version integer;
+  v_version bigint;
 begin
   select * into e from fencepost.lease
   where secret = p_secret and expires_at > t and p_seq = any (seqs) for update;
   if not found then
     return false;
   end if;
-  v_version := coalesce(e.versions[array_position(e.seqs, p_seq)], 1);
+  v_version := coalesce(
+    e.versions[array_position(e.seqs, p_seq)], fencepost.next_version(0, e.started_at));
   insert into fencepost.saved as s(
     seq, version, progress, encoding, checkpoint, checkpoint_bytes)
   values (p_seq, v_version, p_progress, p_encoding, p_checkpoint, p_checkpoint_bytes)
@@ -1812,8 +1924,8 @@ end $$;
 -- A job on its way. Times are text: they pass through Python unread.
 create type fencepost.standing as (
   seq bigint, id uuid, lane integer, policy integer, state smallint, attempt integer,
-  max_attempts integer, version integer, run_at timestamptz, scheduled_at timestamptz,
-  expires_at timestamptz, secret uuid, worker text, started_at timestamptz
+  max_attempts integer, version bigint, run_at timestamptz, scheduled_at timestamptz,
+  expires_at timestamptz, secret uuid, worker text, started_at timestamptz, is_overdue boolean
 );
 
 create function fencepost.lift_held(e fencepost.lease, p_seqs bigint[])
@@ -1822,8 +1934,9 @@ begin
   perform fencepost.shrink(e, p_seqs);
   return query
   select j.seq, j.id, e.lane, j.policy, 3::smallint, coalesce(x.attempt, 1), j.max_attempts,
-    coalesce(x.version, 1), coalesce(x.run_at, j.run_at), coalesce(x.scheduled_at, j.created_at),
-    j.expires_at, e.secret, e.worker, e.started_at
+    coalesce(x.version, fencepost.next_version(0, e.started_at)), coalesce(x.run_at, j.run_at),
+    coalesce(x.scheduled_at, j.created_at), j.expires_at, e.secret, e.worker, e.started_at,
+    e.expires_at >= e.deadline
   from unnest(e.seqs, e.attempts, e.versions, e.run_ats, e.scheduled_ats)
     as x(seq, attempt, version, run_at, scheduled_at)
   join fencepost.job j on j.seq = x.seq
@@ -1996,7 +2109,7 @@ begin
         returning r.*
       ), gone as (select * from first union all select * from again)
       select j.seq, j.id, gone.lane, j.policy, 1, gone.attempt, j.max_attempts, gone.version,
-        gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at, null, null, null
+        gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at, null, null, null, null
       from gone join fencepost.job j on j.seq = gone.seq
     loop
       v_rest := array_remove(v_rest, s.seq);
@@ -2005,7 +2118,7 @@ begin
     for s in
       with gone as (delete from fencepost.delayed d where d.seq = any (v_rest) returning d.*)
       select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
-        gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null, null, null
+        gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null, null, null, null
       from gone join fencepost.job j on j.seq = gone.seq
     loop
       v_rest := array_remove(v_rest, s.seq);
@@ -2014,7 +2127,7 @@ begin
     for s in
       with gone as (delete from fencepost.pending p where p.seq = any (v_rest) returning p.*)
       select j.seq, j.id, gone.lane, j.policy, 0, gone.attempt, j.max_attempts, gone.version,
-        gone.run_at, gone.scheduled_at, j.expires_at, null, null, null
+        gone.run_at, gone.scheduled_at, j.expires_at, null, null, null, null
       from gone join fencepost.job j on j.seq = gone.seq
     loop
       v_rest := array_remove(v_rest, s.seq);
@@ -2040,7 +2153,7 @@ begin
   with gone as (delete from fencepost.done where seq = p_seq returning *)
   select j.seq, j.id, j.lane, j.policy, gone.state, gone.attempt, j.max_attempts, gone.version,
     j.run_at, nullif(coalesce(gone.scheduled_at, j.created_at), '-infinity'), j.expires_at,
-    null::uuid, null::text, gone.started_at
+    null::uuid, null::text, gone.started_at, null::boolean
   from gone join fencepost.job j on j.seq = gone.seq;
 end $$;
 
@@ -2068,7 +2181,7 @@ begin
       else least(t + x.delay * interval '1 microsecond', x.expires_at) end as due
     from json_to_recordset(p_jobs) as x(
       seq bigint, lane integer, was_lane integer, state smallint, was smallint, attempt integer,
-      number integer, version integer, delay bigint, run_at timestamptz, scheduled_at timestamptz,
+      number integer, version bigint, delay bigint, run_at timestamptz, scheduled_at timestamptz,
       expires_at timestamptz, secret uuid, worker text, started_at timestamptz, outcome text,
       failure text, encoding smallint, result text, result_hex text, is_dead_letter boolean,
       is_in_line boolean, mode smallint, missing integer
@@ -2265,7 +2378,8 @@ left join lateral (
 ) r on true
 left join lateral (
   select 3 as state, x.secret, x.worker, x.started_at, x.expires_at,
-    coalesce(x.attempts[n], 1) as attempt, coalesce(x.versions[n], 1) as version,
+    coalesce(x.attempts[n], 1) as attempt,
+    coalesce(x.versions[n], fencepost.next_version(0, x.started_at)) as version,
     x.run_ats[n] as run_at, x.scheduled_ats[n] as scheduled_at
   from fencepost.lease x, array_position(x.seqs, j.seq) as n
   where d.seq is null and w.seq is null and p.seq is null and r.seq is null and n is not null

@@ -26,6 +26,8 @@ create table jobs(
   lease_version integer not null default 0,
   lease_token text,
   lease_expires_at integer,
+  lease_ttl integer,
+  timeout_grace integer,
   worker text,
   settled_token text,
   created_at integer not null,
