@@ -30,10 +30,10 @@ HOT = {"job", "done", "ready"}
 
 # In the order of submission: 20,000 that ended, 20,000 in line, 3,000 that wait, 200 that run.
 FILL = """
-insert into fencepost.lane(queue, type, priority)
-select 'default', type, priority
+insert into fencepost.lane(lane, queue, type, priority)
+select row_number() over (), 'default', type, priority
 from unnest(array['mail', 'rare']) as type, unnest(array[2, 3]) as priority;
-insert into fencepost.policy(body) values ('{}');
+insert into fencepost.policy(policy, body) values (1, '{}');
 insert into fencepost.job(
   seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload, correlation_id,
   tags)

@@ -135,7 +135,7 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     wanted, taken = yield from with_slots(loadable(records))
     has_callbacks = any(record.job.callback_url is not None for record in wanted.values())
     kinds = [*_kinds(wanted.values()).values(), *([DELIVERY] if has_callbacks else [])]
-    numbers = yield from env.catalog.number(kinds)
+    numbers = yield from env.catalog.number(kinds, afresh=True)
     yield Statement(HOLD_MARKS)
     fresh: dict[str, int] = {}
     for chunk in _chunks(list(wanted.values())):

@@ -49,6 +49,14 @@ def _nothing(_: Sequence[Operation[Any]]) -> Sequence[Statement]:
     return ()
 
 
+Forget = Callable[[], None]
+"""What drops the numbers that this process remembers, when the server has lost some."""
+
+
+def _no_numbers() -> None:
+    pass
+
+
 CONFLICTS_MAX = 5
 """How often an operation is done again because it met another."""
 CONFLICT_PAUSE = 0.005
@@ -65,9 +73,11 @@ class Runner:
         connections: Connections,
         lend: Callable[[], AbstractContextManager[Session]] | None = None,
         postscript: Postscript = _nothing,
+        forget: Forget = _no_numbers,
     ) -> None:
         self._lend = lend or connections.lend
         self._postscript = postscript
+        self._forget = forget
         self._clock = connections.clock
         self._where = connections.address.shown
 
@@ -83,7 +93,10 @@ class Runner:
                 except psycopg.Error as error:
                     if error.sqlstate in STALE_SESSION:
                         session.close()
-                    if run.is_conflict(error) and conflicts < CONFLICTS_MAX:
+                    if run.has_stale_numbers(error):
+                        self._forget()
+                    is_passing = run.is_conflict(error) or run.has_stale_numbers(error)
+                    if is_passing and conflicts < CONFLICTS_MAX:
                         conflicts += 1
                     elif run.is_without_trace(error) and not has_changed_session:
                         has_changed_session = True
@@ -102,10 +115,13 @@ class GroupRunner:
         *,
         threads: int = WRITERS_DEFAULT,
         postscript: Postscript = _nothing,
+        forget: Forget = _no_numbers,
     ) -> None:
         self._connections = connections
-        self._writing = _Lane(connections, "fencepost-postgres-write", threads, postscript)
-        self._reading = _Lane(connections, "fencepost-postgres-read", 1, _nothing)
+        writers = partial(_Crew, connections, postscript, forget)
+        readers = partial(_Crew, connections, _nothing, forget)
+        self._writing = _Lane("fencepost-postgres-write", threads, writers)
+        self._reading = _Lane("fencepost-postgres-read", 1, readers)
 
     async def run(self, operation: Operation[T]) -> T:
         """Post *operation* and wait for its answer; one cancelled before it starts is not run."""
@@ -123,11 +139,8 @@ class GroupRunner:
 class _Lane:
     """A queue of posted operations, and the threads that take from it."""
 
-    def __init__(
-        self, connections: Connections, name: str, count: int, postscript: Postscript
-    ) -> None:
-        self._connections = connections
-        self._postscript = postscript
+    def __init__(self, name: str, count: int, crew: Callable[[], _Crew]) -> None:
+        self._crew = crew
         self._name = name
         self._count = count
         self._posted: deque[Posted] = deque()
@@ -167,7 +180,7 @@ class _Lane:
             thread.join()
 
     def _work(self) -> None:
-        crew = _Crew(self._connections, self._postscript)
+        crew = self._crew()
         try:
             while True:
                 self._news.get()
@@ -188,11 +201,11 @@ class _Started(NamedTuple):
 class _Crew:
     """What one thread serves groups with: a connection of its own."""
 
-    def __init__(self, connections: Connections, postscript: Postscript) -> None:
+    def __init__(self, connections: Connections, postscript: Postscript, forget: Forget) -> None:
         self._own = connections.dedicated()
         self._where = connections.address.shown
         self._postscript = postscript
-        self._runner = Runner(connections, self._own.lend, postscript)
+        self._runner = Runner(connections, self._own.lend, postscript, forget)
 
     def close(self) -> None:
         self._own.close()

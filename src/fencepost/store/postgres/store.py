@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakSet
 
 import psycopg
 
@@ -48,7 +50,7 @@ from fencepost.store.postgres import rates as rates_
 from fencepost.store.postgres.bell import Bell
 from fencepost.store.postgres.catalog import Catalog, Env, Numbers
 from fencepost.store.postgres.connections import Connections
-from fencepost.store.postgres.failures import translate
+from fencepost.store.postgres.failures import STALE_NUMBERS, translate
 from fencepost.store.postgres.ringer import Ringer
 from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_async
 from fencepost.store.postgres.url import parse
@@ -117,13 +119,16 @@ class PostgresStore(Store):
         self._env = Env(self.clock, Catalog())
         self._connections = Connections(address, clock=self.clock, patience=patience)
         self._ringer = Ringer(self._connections)
-        self._runner = Runner(self._connections, postscript=self._ringer.postscript)
-        self._group = GroupRunner(self._connections, postscript=self._ringer.postscript)
+        postscript, forget = self._ringer.postscript, self._env.catalog.forget
+        self._runner = Runner(self._connections, postscript=postscript, forget=forget)
+        self._group = GroupRunner(self._connections, postscript=postscript, forget=forget)
         self._bell = Bell(self._connections)
         self._is_checked = False
         self._is_joined = False
         self._places: set[joining.Place] = set()
         """Where connections of callers have led that are known to lead to this database."""
+        self._joined_by: WeakSet[Any] = WeakSet()
+        """Connections of callers that have been used."""
         self._tidied = 0
 
     # Running operations.
@@ -163,9 +168,10 @@ class PostgresStore(Store):
                 theirs = run_in(connection, joining.IDENTIFY)
                 self._admit(place, self.run(joining.IDENTIFY), theirs)
             if new := new_jobs(operation):
-                self.run(self._number(new))
+                self.run(self._number(new, afresh=self._is_new(connection)))
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
-            return run_in(connection, joining.joined(operation))
+            with self._forgetting():
+                return run_in(connection, joining.joined(operation))
 
     async def run_in_async(
         self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
@@ -179,9 +185,10 @@ class PostgresStore(Store):
                 theirs = await run_in_async(connection, joining.IDENTIFY)
                 self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
             if new := new_jobs(operation):
-                await self.run_async(self._number(new))
+                await self.run_async(self._number(new, afresh=self._is_new(connection)))
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
-            return await run_in_async(connection, joining.joined(operation))
+            with self._forgetting():
+                return await run_in_async(connection, joining.joined(operation))
 
     def _view(self) -> PostgresStore:
         """Return this store as one transaction sees it: what is new there may be rolled back."""
@@ -190,12 +197,35 @@ class PostgresStore(Store):
         return view
 
     @operation(Effect.WRITE)
-    def _number(self, jobs: Sequence[NewJob]) -> Plan[Numbers]:
+    def _number(self, jobs: Sequence[NewJob], *, afresh: bool) -> Plan[Numbers]:
         """Number what is to be stored, apart from the caller's transaction.
 
         Whoever made a lane there would keep all others waiting who need it, until the commit.
         """
-        return self._env.catalog.number(graphs.with_delivery(graphs.inherited(jobs)))
+        wanted = graphs.with_delivery(graphs.inherited(jobs))
+        return self._env.catalog.number(wanted, afresh=afresh)
+
+    def _is_new(self, connection: Any) -> bool:
+        """Tell whether *connection* is used for the first time, perhaps after a failover.
+
+        Numbers that were lost are asked for then, since a statement that is refused for them takes
+        the caller's transaction with it.
+        """
+        is_new = connection not in self._joined_by
+        self._joined_by.add(connection)
+        return is_new
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Forget what the server has lost, so that the caller's next transaction succeeds."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if error.sqlstate != STALE_NUMBERS:
+                raise
+            self._env.catalog.forget()
+            where = self._connections.address.shown
+            raise translate(error, sent_commit=False, where=where) from error
 
     def _admit(
         self, place: joining.Place, ours: joining.Identity, theirs: joining.Identity

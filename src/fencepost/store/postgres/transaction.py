@@ -14,7 +14,14 @@ import psycopg
 
 from fencepost.errors import FencepostError, UnknownOutcomeError
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement
-from fencepost.store.postgres.failures import RETRIED, STALE_SESSION, headline, is_loss, translate
+from fencepost.store.postgres.failures import (
+    RETRIED,
+    STALE_NUMBERS,
+    STALE_SESSION,
+    headline,
+    is_loss,
+    translate,
+)
 from fencepost.store.postgres.wire import Session
 
 T = TypeVar("T")
@@ -146,6 +153,10 @@ class Run(Generic[T]):
     def is_conflict(self, error: psycopg.Error) -> bool:
         """Tell whether another transaction was in the way of this one, of which nothing is left."""
         return error.sqlstate in RETRIED and not self.has_committed
+
+    def has_stale_numbers(self, error: psycopg.Error) -> bool:
+        """Tell whether the server has lost what this process remembers; nothing was done."""
+        return error.sqlstate == STALE_NUMBERS and not self.has_committed
 
     def is_without_trace(self, error: psycopg.Error) -> bool:
         """Tell whether surely nothing was done, on a session that is of no more use."""

@@ -15,9 +15,9 @@
 -- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
 -- type costs the others nothing. No row of ready is, or can come to be, before `low`: an old
 -- snapshot keeps dead rows from being removed, and a claim that had to step over them all would
--- collapse.
+-- collapse. Its number is made of its names, see `number_of`.
 create table fencepost.lane(
-  lane integer generated always as identity primary key,
+  lane integer primary key,
   queue text not null,
   type text not null,
   priority smallint not null,
@@ -28,7 +28,7 @@ create table fencepost.lane(
 -- Jobs of one task share a policy; each distinct one is kept once. Some bodies are longer than an
 -- index allows.
 create table fencepost.policy(
-  policy integer generated always as identity primary key,
+  policy integer primary key,
   body text not null,
   lease_ttl bigint
 );
@@ -417,11 +417,21 @@ end $$;
 -- Submitting
 -- ------------------------------------------------------------------------------------------------
 
+-- The number that a lane or a policy gets, from what it is; p_try counts those that were taken by
+-- others. Living processes remember numbers. A failover that loses the last commits, a restore or a
+-- truncate takes some back, and were they given in turn, they would come to mean something else.
+create function fencepost.number_of(p_name text, p_try integer) returns integer
+language sql immutable as $$
+  select greatest(
+    ('x' || left(md5(p_try || ':' || p_name), 8))::bit(32)::integer & 2147483647, 1)
+$$;
+
 -- The number of a lane, which is made if it is new.
 create function fencepost.lane_number(p_queue text, p_type text, p_priority integer)
 returns integer language plpgsql as $$
 declare
   v_lane integer;
+  v_try integer := 0;
 begin
   loop
     select lane into v_lane from fencepost.lane
@@ -429,8 +439,12 @@ begin
     if found then
       return v_lane;
     end if;
-    insert into fencepost.lane(queue, type, priority) values (p_queue, p_type, p_priority)
+    insert into fencepost.lane(lane, queue, type, priority)
+    values (
+      fencepost.number_of(json_build_array(p_queue, p_type, p_priority)::text, v_try),
+      p_queue, p_type, p_priority)
     on conflict do nothing;
+    v_try := v_try + 1;
   end loop;
 end $$;
 
@@ -439,15 +453,31 @@ create function fencepost.policy_number(p_body text, p_lease_ttl bigint)
 returns integer language plpgsql as $$
 declare
   v_policy integer;
+  v_try integer := 0;
 begin
   loop
     select policy into v_policy from fencepost.policy where md5(body) = md5(p_body);
     if found then
       return v_policy;
     end if;
-    insert into fencepost.policy(body, lease_ttl) values (p_body, p_lease_ttl)
+    insert into fencepost.policy(policy, body, lease_ttl)
+    values (fencepost.number_of(p_body, v_try), p_body, p_lease_ttl)
     on conflict do nothing;
+    v_try := v_try + 1;
   end loop;
+end $$;
+
+-- Raise FP001 unless these numbers are there: a caller remembers them from before a failover or a
+-- restore that took them back. It forgets all that it remembers, and comes again.
+create function fencepost.check_numbers(p_lane integer, p_policy integer) returns void
+language plpgsql as $$
+begin
+  if not exists (select 1 from fencepost.lane where lane = p_lane)
+    or not exists (select 1 from fencepost.policy where policy = p_policy)
+  then
+    raise exception using errcode = 'FP001',
+      message = format('there is no lane %s or no policy %s', p_lane, p_policy);
+  end if;
 end $$;
 
 -- Write down that jobs which have a number now may be in any order; t is the time of the latest.
@@ -479,6 +509,7 @@ declare
   v_state smallint;
   v_expires_at timestamptz;
 begin
+  perform fencepost.check_numbers(p_lane, p_policy);
   -- The transaction has its number before it reads the clock: `tidy` relies on it.
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
@@ -527,6 +558,8 @@ declare
   v_held bigint[] := '{}';
   v_places integer[] := '{}';
   v_slots bigint[] := '{}';
+  v_lane integer;
+  v_policy integer;
 begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
@@ -537,6 +570,11 @@ begin
     node text, mode smallint, depth smallint, gathers boolean, missing integer,
     callback_url text, callback json, slot bigint, concurrency_key text, max_running integer
   ) loop
+    if (j.lane, j.policy) is distinct from (v_lane, v_policy) then
+      perform fencepost.check_numbers(j.lane, j.policy);
+      v_lane := j.lane;
+      v_policy := j.policy;
+    end if;
     v_seq := nextval('fencepost.seq');
     if j.key is not null and not fencepost.take_key(t, j.type, j.key, v_seq, j.key_window) then
       v_replies := v_replies || fencepost.holder(j.type, j.key);
@@ -594,6 +632,7 @@ end $$;
 -- Have the end of a job told of; p_how is [lane, policy, max_attempts, lifetime] of the delivery.
 create function fencepost.ask_back(p_seq bigint, p_how json) returns void language plpgsql as $$
 begin
+  perform fencepost.check_numbers((p_how ->> 0)::integer, (p_how ->> 1)::integer);
   insert into fencepost.callback(seq, lane, policy, max_attempts, lifetime)
   values (p_seq, (p_how ->> 0)::integer, (p_how ->> 1)::integer, (p_how ->> 2)::integer,
     (p_how ->> 3)::bigint);
@@ -608,6 +647,7 @@ declare
   t timestamptz;
   v_states smallint[];
   v_asked bigint;
+  v_checked bigint;
   v_last bigint;
   v_next timestamptz;
 begin
@@ -665,8 +705,11 @@ begin
     insert into fencepost.tally(lane, state, count)
     select lane, state, count(*) from placed group by lane, state
   )
-  select array_agg(state order by seq), (select count(*) from asked), max(seq)
-  into v_states, v_asked, v_last from placed;
+  select array_agg(state order by seq), (select count(*) from asked), max(seq), (
+    select count(*) from (select distinct lane, policy from placed) as x
+    cross join lateral fencepost.check_numbers(x.lane, x.policy) as checked
+  )
+  into v_states, v_asked, v_last, v_checked from placed;
   -- They were numbered by an earlier statement, and may have waited for keys since.
   select created_at into v_next from fencepost.job where seq > v_last order by seq limit 1;
   if v_next < t - interval '500 milliseconds' then
@@ -968,10 +1011,11 @@ end $$;
 -- p_lanes are the lanes to serve, by queue and then by priority; p_queues says which queue each
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
--- the order of p_names and from turn number p_turn on. p_known is how many lanes the caller knows,
+-- the order of p_names and from turn number p_turn on. p_known is the sum of the numbers of all lanes
+-- that the caller knows, or null if it has just looked, and
 -- p_chores what it can still do: 2 recover and expire, 1 expire.
 create function fencepost.claim(
-  p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_known integer,
+  p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_known bigint,
   p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
   p_queues integer[], p_names text[], p_turns integer[], p_turn bigint, p_limit integer
 ) returns text language plpgsql
@@ -1011,7 +1055,7 @@ begin
   m := fencepost.marks();
   -- One look at everything that could come in between.
   select
-    (select count(*) from fencepost.lane) > p_known as has_lanes,
+    (select coalesce(sum(lane), 0) from fencepost.lane) <> p_known as has_lanes,
     (select min(expires_at) from fencepost.lease where expires_at >= m.lease_mark) as expires_at,
     (select min(run_at) from fencepost.delayed where run_at >= m.due_mark) as run_at,
     p_chores >= 1 and exists (
