@@ -87,7 +87,7 @@ def tidy(store: PostgresStore, times: int = 3) -> None:
 
 def low(url: str) -> str:
     with psycopg.connect(url) as connection:
-        [(value,)] = connection.execute("select min(low)::text from fencepost.lane").fetchall()
+        [(value,)] = connection.execute("select min(low)::text from fencepost.line").fetchall()
     return "" if value == "-infinity" else str(value)
 
 
@@ -130,6 +130,25 @@ def test_the_mark_waits_for_whoever_writes_and_passes_then(
     assert before <= low(postgres_url) <= begun
     other.rollback()
     advance_mark(store, clock, postgres_url, begun)
+
+
+def test_the_mark_waits_for_a_transaction_that_is_newer_than_all_that_have_ended(
+    store: PostgresStore, other: psycopg.Connection, clock: FakeClock
+) -> None:
+    """INV-16: it has its number, and no transaction with a higher one is over when the mark is set.
+
+    The xmax of a snapshot is one past the last that has *ended*, and so this one's own number.
+    """
+    pass_through(store, 1)
+    tidy(store)
+    submit(store, job=NewJob(type="mail", delay=1000.0))  # to be counted by the next tidying
+    late = submit_in(other, store)
+    for _ in range(3):
+        clock.advance(1.0)
+        tidy(store, 1)
+        pass_through(store, 1)
+    other.commit()
+    assert [job.id for job in claim(store).jobs] == [late]
 
 
 def test_an_old_snapshot_does_not_hold_the_mark_back(

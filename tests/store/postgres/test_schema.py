@@ -385,7 +385,7 @@ def _readonly_only_looks(url: str) -> None:
         for change in (
             "delete from fencepost.job",
             "delete from fencepost.event",
-            "update fencepost.lane set low = now()",
+            "update fencepost.mark set low = now()",
             "insert into fencepost.pause values ('type', 'mail')",
             "select nextval('fencepost.seq')",
             "create table fencepost.mine(n integer)",

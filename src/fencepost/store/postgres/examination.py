@@ -39,7 +39,7 @@ where expires_at <= coalesce(%s::timestamptz, clock_timestamp())
 """
 WAITING_TYPES = """
 select l.type, sum(t.count)::bigint
-from fencepost.tally t join fencepost.lane l on l.lane = t.lane
+from fencepost.counts t join fencepost.lane l on l.lane = t.lane
 where t.state = 1 group by 1 having sum(t.count) > 0 order by 1
 """
 # A transaction of another database holds vacuum back here only if a standby reports it.

@@ -84,9 +84,8 @@ with given as materialized (
   select seq, version, progress, checkpoint_encoding, checkpoint, decode(checkpoint_hex, 'hex')
   from fresh where progress is not null or checkpoint_encoding is not null
 ), lowered as (
-  update fencepost.lane set low = first.run_at
+  select fencepost.lower_mark(first.lane, first.run_at)
   from (select lane, min(run_at) as run_at from fresh where state = 1 group by lane) as first
-  where lane.lane = first.lane and lane.low > first.run_at
 ), marked as (
   update fencepost.pulse set due_mark = least(due_mark, first.run_at),
     lifetime_mark = least(lifetime_mark, first.expires_at)
@@ -99,7 +98,7 @@ with given as materialized (
   insert into fencepost.tally(lane, state, count)
   select lane, state, count(*) from fresh group by lane, state
 )
-select id::text, seq, (select count(*) from asked) from fresh
+select id::text, seq, (select count(*) from asked) + (select count(*) from lowered) from fresh
 """
 LOAD_ATTEMPTS = """
 insert into fencepost.attempt(

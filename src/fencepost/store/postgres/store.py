@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from datetime import datetime
+from math import ceil
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
@@ -104,7 +105,10 @@ T = TypeVar("T")
 PATIENCE = 10.0
 TIDY_INTERVAL = 0.5
 THOROUGH_EVERY = 20
-"""One tidying in so many looks below the marks."""
+"""One tidying in so many looks below the marks, or fewer."""
+THOROUGH_SHARE = 0.01
+"""Of the time, at the most: beside an old snapshot, there is more to look at every time."""
+THOROUGH_EVERY_MAX = 1_200
 
 
 class PostgresStore(Store):
@@ -129,7 +133,7 @@ class PostgresStore(Store):
         """Where connections of callers have led that are known to lead to this database."""
         self._joined_by: WeakSet[Any] = WeakSet()
         """Connections of callers that have been used."""
-        self._tidied = 0
+        self._until_thorough = THOROUGH_EVERY
 
     # Running operations.
 
@@ -426,8 +430,12 @@ class PostgresStore(Store):
 
     @operation(Effect.LEASE)
     def tidy(self) -> Plan[None]:
-        self._tidied += 1
-        return upkeep.tidy(self._env, self._tidied % THOROUGH_EVERY == 0)
+        self._until_thorough -= 1
+        is_thorough = self._until_thorough <= 0
+        seconds = yield from upkeep.tidy(self._env, is_thorough)
+        if is_thorough:
+            every = ceil(seconds / THOROUGH_SHARE / TIDY_INTERVAL)
+            self._until_thorough = min(max(every, THOROUGH_EVERY), THOROUGH_EVERY_MAX)
 
     # Looking.
 

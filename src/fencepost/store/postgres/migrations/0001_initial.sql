@@ -13,17 +13,35 @@
 -- Time is the server's: p_now is null in production, and set by tests that stop the clock.
 
 -- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
--- type costs the others nothing. No row of ready is, or can come to be, before `low`: an old
--- snapshot keeps dead rows from being removed, and a claim that had to step over them all would
--- collapse. Its number is made of its names, see `number_of`.
+-- type costs the others nothing. Never updated. Its number is made of its names, see `number_of`.
 create table fencepost.lane(
   lane integer primary key,
   queue text not null,
   type text not null,
   priority smallint not null,
-  low timestamptz not null default '-infinity',
   unique (queue, type, priority)
-) with (fillfactor = 50);
+);
+
+-- No row of ready is, or can come to be, before the mark of its lane: an old snapshot keeps dead
+-- rows from being removed, and a claim that had to step over them all would collapse. So that the
+-- same does not befall marks, a mark that moves on is a new row with a higher number, and the newest
+-- is read first: older ones may pile up behind it.
+create table fencepost.mark(
+  lane integer not null,
+  number bigint not null,
+  low timestamptz not null,
+  primary key (lane, number)
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- Lanes with their marks.
+create view fencepost.line as
+select l.lane, l.queue, l.type, l.priority, coalesce((
+  select m.low from fencepost.mark m where m.lane = l.lane order by m.number desc limit 1
+), '-infinity') as low
+from fencepost.lane l;
 
 -- Jobs of one task share a policy; each distinct one is kept once. Some bodies are longer than an
 -- index allows.
@@ -256,17 +274,39 @@ create table fencepost.idempotency(
   primary key (type, key)
 ) with (fillfactor = 80);
 
--- How many jobs are in which state: the sum of rows, so that no two transactions ever wait for each
--- other over a count. `tidy` adds them up.
+-- How many more jobs are in which state, or fewer: rows that are only inserted, so that no two
+-- transactions ever wait for each other over a count. `tidy` adds them up, into `total`.
 create table fencepost.tally(
+  number bigint generated always as identity primary key,
   lane integer not null,
   state smallint not null,
-  count bigint not null,
-  is_sum boolean not null default false
+  count bigint not null
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
   autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
 );
+
+-- What they were when they were last added up. The newest counts, as in `mark`.
+create table fencepost.total(
+  lane integer not null,
+  state smallint not null,
+  number bigint not null,
+  count bigint not null,
+  primary key (lane, state, number)
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- How many jobs are in which state, in parts to be added up.
+create view fencepost.counts as
+select lane, state, count from fencepost.tally
+union all
+select l.lane, s.state, t.count
+from fencepost.lane l cross join generate_series(0, 8) as s(state) cross join lateral (
+  select x.count from fencepost.total x where x.lane = l.lane and x.state = s.state
+  order by x.number desc limit 1
+) as t;
 
 create table fencepost.pause(
   scope text not null,
@@ -379,28 +419,32 @@ create table fencepost.cron(
 ) with (fillfactor = 50);
 
 -- Below its mark an index holds nothing that lives, and nothing can appear there any more, see
--- `tidy`.
+-- `tidy`. The newest row counts, as in `mark`.
 create table fencepost.pulse(
-  is_only boolean primary key default true check (is_only),
+  number bigint primary key,
   at timestamptz not null,
   next_xid xid8 not null,
+  next_tally bigint not null,
+  tally_mark bigint not null default 0,
   lease_mark timestamptz not null default '-infinity',
   due_mark timestamptz not null default '-infinity',
   lifetime_mark timestamptz not null default '-infinity'
-) with (fillfactor = 20);
-insert into fencepost.pulse(at, next_xid)
-values ('-infinity', pg_snapshot_xmax(pg_current_snapshot()));
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+  autovacuum_vacuum_cost_delay = 0
+);
 
--- The one row of pulse, which is made again should somebody have emptied all tables.
-create function fencepost.marks() returns fencepost.pulse language plpgsql as $$
+-- The newest row of pulse; there is none at first, and after somebody has emptied all tables.
+create function fencepost.marks() returns fencepost.pulse language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   m fencepost.pulse;
 begin
-  select * into m from fencepost.pulse;
+  select * into m from fencepost.pulse order by number desc limit 1;
   if not found then
-    insert into fencepost.pulse(at, next_xid)
-    values ('-infinity', pg_snapshot_xmax(pg_current_snapshot())) on conflict do nothing;
-    select * into m from fencepost.pulse;
+    insert into fencepost.pulse(number, at, next_xid, next_tally) values (1, '-infinity', '0', 0)
+    on conflict do nothing;
+    select * into m from fencepost.pulse order by number desc limit 1;
   end if;
   return m;
 end $$;
@@ -411,6 +455,21 @@ end $$;
 create function fencepost.hold_marks() returns void language plpgsql as $$
 begin
   perform pg_advisory_xact_lock_shared(1178947156, 1);
+end $$;
+
+-- Lower the mark of a lane to p_to, unless it is there already. For whoever holds the marks: `tidy`
+-- replaces no row meanwhile. A transaction that looks at the past fails if it has been replaced.
+create function fencepost.lower_mark(p_lane integer, p_to timestamptz) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  m fencepost.mark;
+begin
+  loop
+    select * into m from fencepost.mark where lane = p_lane order by number desc limit 1;
+    exit when not found or m.low <= p_to;
+    update fencepost.mark set low = p_to where lane = p_lane and number = m.number and low > p_to;
+    exit when found;
+  end loop;
 end $$;
 
 -- ------------------------------------------------------------------------------------------------
@@ -890,8 +949,7 @@ begin
       insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
       select t, gone.seq, t, gone.lane, gone.attempt, gone.version from gone
     ), lowered as (
-      update fencepost.lane l set low = t from (select distinct gone.lane from gone) as x
-      where l.lane = x.lane and l.low > t
+      select fencepost.lower_mark(x.lane, t) from (select distinct gone.lane from gone) as x
     ), taken as (
       update fencepost.slot s set active = s.active + x.count
       from (select slot, count(*) as count from chosen group by slot) as x where s.slot = x.slot
@@ -902,6 +960,7 @@ begin
       select gone.lane, 1, count(*) from gone group by gone.lane
     )
     select j.seq, j.id, gone.lane from gone join fencepost.job j on j.seq = gone.seq
+    where (select count(*) from lowered) > 0
     order by gone.slot, gone.priority, gone.run_at, gone.seq;
     exit when not found;
   end loop;
@@ -938,7 +997,7 @@ declare
   has_own_ttls boolean;
 begin
   select low, exists (select 1 from fencepost.policy where lease_ttl is not null)
-  into v_low, has_own_ttls from fencepost.lane where lane = p_lane;
+  into v_low, has_own_ttls from fencepost.line where lane = p_lane;
   perform 1 from fencepost.ready where lane = p_lane and run_at >= v_low limit 1;
   if not found then
     popped := '';
@@ -1218,7 +1277,7 @@ declare
 begin
   v_open := array(
     select distinct x.queue from unnest(p_lanes, p_queues) as x(lane, queue)
-    join fencepost.lane l on l.lane = x.lane
+    join fencepost.line l on l.lane = x.lane
     cross join lateral (
       select 1 from fencepost.ready r
       where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
@@ -1245,7 +1304,7 @@ begin
   return query
   select first.lane, count(*)::integer from (
     select l.lane from unnest(p_lanes) with ordinality as x(lane, n)
-    join fencepost.lane l on l.lane = x.lane
+    join fencepost.line l on l.lane = x.lane
     cross join lateral (
       select r.run_at, r.seq from fencepost.ready r
       where r.lane = l.lane and r.run_at >= l.low
@@ -1281,7 +1340,7 @@ begin
   shut := coalesce(p_paused, '{}');
   types := array(
     select distinct l.type from unnest(p_lanes) as x(lane)
-    join fencepost.lane l on l.lane = x.lane join fencepost.rate on rate.type = l.type
+    join fencepost.line l on l.lane = x.lane join fencepost.rate on rate.type = l.type
     cross join lateral (
       select 1 from fencepost.ready r
       where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
@@ -1354,7 +1413,7 @@ begin
       + min(fencepost.rate_opens_at(x.type, v_now)) * interval '1 microsecond'
     from (
       select distinct l.type from unnest(p_lanes) as given(lane)
-      join fencepost.lane l on l.lane = given.lane
+      join fencepost.line l on l.lane = given.lane
       cross join lateral (
         select 1 from fencepost.ready r
         where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
@@ -1436,6 +1495,7 @@ declare
   v_mark timestamptz := (fencepost.marks()).due_mark;
   v_moved json;
   v_slots bigint[];
+  v_lowered bigint;
   v_entered uuid[];
 begin
   perform fencepost.hold_marks();
@@ -1463,14 +1523,13 @@ begin
     union all
     select lane, 0, count(*) from placed where slot is not null group by lane
   ), lowered as (
-    update fencepost.lane set low = first.run_at
+    select fencepost.lower_mark(first.lane, first.run_at)
     from (select lane, min(run_at) as run_at from due group by lane) as first
-    where lane.lane = first.lane and lane.low > first.run_at
   )
   select json_agg(json_build_array(job.id, placed.lane, placed.state,
       case when placed.slot is null then 1 else 0 end) order by placed.run_at, placed.seq),
-    array_agg(placed.slot) filter (where placed.slot is not null)
-  into v_moved, v_slots from placed join fencepost.job on job.seq = placed.seq;
+    array_agg(placed.slot) filter (where placed.slot is not null), (select count(*) from lowered)
+  into v_moved, v_slots, v_lowered from placed join fencepost.job on job.seq = placed.seq;
   if v_slots is not null then
     v_entered := array(select id from fencepost.admit(t, v_slots, null));
     v_moved := (
@@ -2066,6 +2125,7 @@ set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
   v_touched json;
+  v_lowered bigint;
 begin
   if exists (select 1 from json_array_elements(p_jobs) where value ->> 'state' = '1') then
     perform fencepost.hold_marks();
@@ -2106,9 +2166,8 @@ begin
     insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
     select due, seq, scheduled_at, lane, attempt, version from given where state = 1
   ), lowered as (
-    update fencepost.lane set low = first.due
+    select fencepost.lower_mark(first.lane, first.due)
     from (select lane, min(due) as due from given where state = 1 group by lane) as first
-    where lane.lane = first.lane and lane.low > first.due
   ), recorded as (
     insert into fencepost.attempt(
       seq, version, number, started_at, ended_at, secret, worker, outcome, failure)
@@ -2120,7 +2179,8 @@ begin
     union all
     select lane, state, count(*) from given group by lane, state
   )
-  select json_agg(json_build_array(x.slot, x.freed)) into v_touched from (
+  select json_agg(json_build_array(x.slot, x.freed)), (select count(*) from lowered)
+  into v_touched, v_lowered from (
     select slot, count(*) filter (where was in (1, 3)) as freed from given
     where slot is not null
       and ((was in (1, 3) and state not in (1, 3)) or (state = 0 and missing = 0))
@@ -2133,74 +2193,138 @@ end $$;
 -- Upkeep
 -- ------------------------------------------------------------------------------------------------
 
+-- Add up what came since the last time.
+create function fencepost.add_up(p_from bigint) returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+  with counted as (
+    delete from fencepost.tally where number >= p_from returning lane, state, count
+  ), was as materialized (
+    select x.lane, x.state, x.count, t.number, t.count as had from (
+      select lane, state, sum(count) as count from counted group by lane, state
+    ) as x left join lateral (
+      select number, count from fencepost.total where lane = x.lane and state = x.state
+      order by number desc limit 1
+    ) as t on true
+    where x.count <> 0 or t.number is null
+  ), gone as (
+    delete from fencepost.total t using was
+    where t.lane = was.lane and t.state = was.state and t.number = was.number
+  )
+  insert into fencepost.total(lane, state, number, count)
+  select lane, state, coalesce(number, 0) + 1, coalesce(had, 0) + count from was;
+end $$;
+
 -- Add the counts up, and move the marks. A mark may move up to an instant T once every transaction
--- is over that could have read the clock before T and not yet committed: the transactions below
--- the xmax that was seen at T. So `pulse` remembers one T with it, and the marks follow when
--- xmin has passed it. Whoever puts something below a lane's mark knowingly lowers that mark in the
--- same transaction. A clock that is set back can fool this, so that p_is_thorough, now and then,
--- looks below the marks.
+-- is over that could have read the clock before T and not yet committed. Whoever reads the clock
+-- has a number before, and `tidy` gets its own after it has read T: those are the transactions below
+-- it. So `pulse` remembers one T with that number, and the marks follow when xmin has reached it.
+-- (The xmax of a snapshot would not do: it is one past the last that has ended, and others with
+-- higher numbers may be under way.) Whoever puts something below a lane's mark knowingly lowers
+-- that mark in the same transaction. A clock that is set back can fool this, so that p_is_thorough,
+-- now and then, looks below the marks; it is the only one to read what an old snapshot has kept.
 create function fencepost.tidy(p_now timestamptz, p_is_thorough boolean) returns void
-language plpgsql set jit = off set enable_seqscan = off set enable_bitmapscan = off
-set lock_timeout = '50ms' as $$
+language plpgsql set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set lock_timeout = '50ms' as $$
 declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  is_early constant boolean := pg_current_xact_id_if_assigned() is null;
   m fencepost.pulse;
   l record;
   v_until timestamptz;
   v_first timestamptz;
   v_low timestamptz;
   v_lanes integer[];
+  v_below jsonb := '{}';
+  v_below_lease timestamptz;
+  v_below_due timestamptz;
 begin
   if not pg_try_advisory_xact_lock(1178947156, 0) then
     return;
   end if;
-  v_lanes := array(select distinct lane from fencepost.tally where not is_sum);
+  m := fencepost.marks();
+  v_lanes := array(select distinct lane from fencepost.tally where number >= m.tally_mark);
   if v_lanes = '{}' and not p_is_thorough then
     return;
   end if;
-  with counted as (
-    delete from fencepost.tally where lane = any (v_lanes) returning lane, state, count
-  )
-  insert into fencepost.tally(lane, state, count, is_sum)
-  select lane, state, sum(count), true from counted group by lane, state;
+  -- Before the counts are read: what is added up then has all that these transactions have left.
+  v_until := case when pg_snapshot_xmin(pg_current_snapshot()) >= m.next_xid then m.at end;
+  perform fencepost.add_up(case when p_is_thorough then 0 else m.tally_mark end);
   -- Some time after they counted: a claim under way may have read the clock a while ago. And not by
   -- claims, which would have to step over all that an old snapshot keeps from being removed.
   delete from fencepost.rate_use u using fencepost.rate r
   where r.type = u.type and u.at <= -2 * r.window_us - 60000000
-    + (extract(epoch from coalesce(p_now, clock_timestamp())) * 1000000)::bigint;
+      + (extract(epoch from v_now) * 1000000)::bigint
+    and u.at > case when p_is_thorough or m.at < 'epoch' then 0 else -2 * r.window_us - 60000000
+      + (extract(epoch from m.at) * 1000000)::bigint end;
+  if p_is_thorough then
+    -- Of these the latest count, see `first_since` and searching.py.
+    if (select count(*) from fencepost.disorder) > 1 then
+      with gone as (delete from fencepost.disorder returning seq, created_at)
+      insert into fencepost.disorder(seq, created_at)
+      select max(seq), max(created_at) from gone;
+    end if;
+    -- Before the lock: it may take a while.
+    v_lanes := array(select lane from fencepost.lane);
+    select coalesce(jsonb_object_agg(x.lane, first.run_at), '{}') into v_below
+    from fencepost.line x cross join lateral (
+      select r.run_at from fencepost.ready r where r.lane = x.lane and r.run_at < x.low
+      order by r.run_at, r.seq limit 1
+    ) as first;
+    v_below_lease := (select min(expires_at) from fencepost.lease where expires_at < m.lease_mark);
+    v_below_due := (select min(run_at) from fencepost.delayed where run_at < m.due_mark);
+  elsif v_until is null then
+    return;
+  end if;
   begin
     perform pg_advisory_xact_lock(1178947156, 1);
   exception when lock_not_available then
     return;  -- somebody holds the marks, see hold_marks: another time
   end;
-  m := fencepost.marks();
-  v_until := case when pg_snapshot_xmin(pg_current_snapshot()) >= m.next_xid then m.at end;
-  if v_until is null and not p_is_thorough then
-    return;
-  end if;
   for l in
-    select lane, low from fencepost.lane where p_is_thorough or lane = any (v_lanes)
+    select x.lane, y.number, coalesce(y.low, '-infinity') as low from unnest(v_lanes) as x(lane)
+    left join lateral (
+      select number, low from fencepost.mark where lane = x.lane order by number desc limit 1
+    ) as y on true
   loop
     select r.run_at into v_first from fencepost.ready r
-    where r.lane = l.lane and (p_is_thorough or r.run_at >= l.low)
+    where r.lane = l.lane and r.run_at >= l.low and r.run_at < coalesce(v_until, l.low)
     order by r.run_at, r.seq limit 1;
-    v_low := least(coalesce(v_until, l.low), v_first);
-    -- Only if nobody has lowered it meanwhile.
-    update fencepost.lane set low = v_low where lane = l.lane and low = l.low and low <> v_low;
+    v_low := least(coalesce(v_until, l.low), v_first,
+      (v_below ->> l.lane::text)::timestamptz);
+    continue when v_low = l.low;
+    if l.number is not null then
+      -- Only if nobody lowers it now.
+      perform 1 from fencepost.mark where lane = l.lane and number = l.number and low = l.low
+      for update skip locked;
+      continue when not found;
+      delete from fencepost.mark where lane = l.lane and number = l.number;
+    end if;
+    insert into fencepost.mark(lane, number, low)
+    values (l.lane, coalesce(l.number, 0) + 1, v_low);
   end loop;
-  update fencepost.pulse set
-    at = case when v_until is null then at else coalesce(p_now, clock_timestamp()) end,
-    next_xid = case when v_until is null then next_xid
-      else pg_snapshot_xmax(pg_current_snapshot()) end,
+  m := fencepost.marks();
+  insert into fencepost.pulse(
+    number, at, next_xid, next_tally, tally_mark, lease_mark, due_mark, lifetime_mark)
+  select m.number + 1,
+    case when v_until is null or not is_early then m.at else v_now end,
+    case when v_until is null or not is_early then m.next_xid else pg_current_xact_id() end,
+    case when v_until is null or not is_early then m.next_tally else s.last_value + 1 end,
+    case when v_until is null then m.tally_mark else m.next_tally end,
     -- A claim reads the clock before its transaction has a number, and may then be held up.
-    lease_mark = least(coalesce(v_until - interval '5 seconds', m.lease_mark), (
+    least(coalesce(v_until - interval '5 seconds', m.lease_mark), v_below_lease, (
       select min(expires_at) from fencepost.lease
-      where p_is_thorough or expires_at >= m.lease_mark)),
-    due_mark = least(coalesce(v_until, m.due_mark), (
-      select min(run_at) from fencepost.delayed where p_is_thorough or run_at >= m.due_mark)),
-    lifetime_mark = least(coalesce(v_until, m.lifetime_mark), (
+      where expires_at >= m.lease_mark and expires_at < v_until - interval '5 seconds')),
+    least(coalesce(v_until, m.due_mark), v_below_due, (
+      select min(run_at) from fencepost.delayed
+      where run_at >= m.due_mark and run_at < v_until)),
+    least(coalesce(v_until, m.lifetime_mark), (
       select min(expires_at) from fencepost.job
       where expires_at >= m.lifetime_mark and expires_at < v_until
-        and not exists (select 1 from fencepost.done where done.seq = job.seq)));
+        and not exists (select 1 from fencepost.done where done.seq = job.seq)))
+  from fencepost.tally_number_seq s;
+  delete from fencepost.pulse where number = m.number;
 end $$;
 
 -- ------------------------------------------------------------------------------------------------

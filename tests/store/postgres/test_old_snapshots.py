@@ -1,0 +1,107 @@
+"""An old snapshot keeps every row version of a day: what claims and tidying read must not grow.
+
+PostgreSQL-specific: only there a reader keeps others from removing what is dead. Counted in pages
+and rows, not in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from fencepost.core.job import NewJob
+from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.payload import NULL
+from fencepost.store.plan import Operation
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.requests import ClaimRequest
+from fencepost.testing.clock import FakeClock
+
+LANES = 50
+ROUNDS = 40
+LEEWAY = 1.3
+"""Pages of indexes split, and a chain may cross into a new page."""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(postgres_url: str, clock: FakeClock) -> Iterator[PostgresStore]:
+    store = PostgresStore(postgres_url, clock=clock)
+    store.migrate()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def probe(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def snapshot(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connection]:
+    """A transaction that reads, and does not end."""
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("set transaction isolation level repeatable read, read only")
+        connection.execute("select count(*) from fencepost.job")
+        yield connection
+        connection.rollback()
+
+
+def claiming(store: PostgresStore) -> Operation[Any]:
+    return store.claim(ClaimRequest(worker="w", limit=1000, lease_ttl=0.4))
+
+
+def work(store: PostgresStore, clock: FakeClock, rounds: int) -> None:
+    """Let a job of every type come, run and go, and tidy, as often as a leader would."""
+    jobs = [NewJob(type=f"type-{number}") for number in range(LANES)]
+    for _ in range(rounds):
+        store.run(store.enqueue(jobs))
+        found = store.run(claiming(store)).jobs
+        assert len(found) == LANES
+        ended = [
+            Settlement(job.id, job.lease.token, decide(job, Succeeded(NULL), clock.rng))
+            for job in found
+        ]
+        store.run(store.settle(ended))
+        clock.advance(0.5)
+        store.run(store.tidy())
+
+
+def pages(probe: psycopg.Connection, sql: str, params: Any) -> int:
+    """Return how many pages a statement reads whose plans are ready; it is undone."""
+    explained = f"explain (analyze, buffers, format json) {sql}".encode()
+    for _ in range(8):  # from the sixth on, the server may take a plan for any parameters
+        [[[found]]] = probe.execute(explained, params).fetchall()
+        probe.rollback()
+    plan = found["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def claim_pages(probe: psycopg.Connection, store: PostgresStore) -> int:
+    statement = next(claiming(store).start())
+    return pages(probe, statement.sql, statement.params)
+
+
+def tidy_pages(probe: psycopg.Connection, store: PostgresStore, clock: FakeClock) -> int:
+    store.run(store.enqueue([NewJob(type="type-0", delay=1000.0)]))  # something to add up
+    return pages(probe, "select fencepost.tidy(%s, false)", (clock.now(),))
+
+
+def test_claims_and_tidying_read_as_much_as_before_beside_an_old_snapshot(
+    store: PostgresStore, probe: psycopg.Connection, snapshot: psycopg.Connection, clock: FakeClock
+) -> None:
+    """S2-26: fifty lanes in use, each of whose marks moves twice a second."""
+    work(store, clock, 10)
+    before = claim_pages(probe, store), tidy_pages(probe, store, clock)
+    work(store, clock, ROUNDS)
+    after = claim_pages(probe, store), tidy_pages(probe, store, clock)
+    assert after[0] <= before[0] * LEEWAY
+    assert after[1] <= before[1] * LEEWAY
