@@ -36,7 +36,7 @@ from fencepost.store.plan import (
 from fencepost.store.postgres.connections import Connections
 from fencepost.store.postgres.failures import STALE_SESSION, is_loss, is_schema_missing, translate
 from fencepost.store.postgres.transaction import RELAX, Run
-from fencepost.store.postgres.wire import Session
+from fencepost.store.postgres.wire import NoAnswerError, Session
 from fencepost.store.posting import Answer, Posted, deliver, drain
 
 T = TypeVar("T")
@@ -87,6 +87,7 @@ class Runner:
         has_changed_session = False
         while True:
             with self._lend() as session:
+                session.answer_timeout = operation.timeout
                 run = Run(session, operation, partial(self._postscript, [operation]))
                 try:
                     return run.perform()
@@ -98,12 +99,18 @@ class Runner:
                     is_passing = run.is_conflict(error) or run.has_stale_numbers(error)
                     if is_passing and conflicts < CONFLICTS_MAX:
                         conflicts += 1
-                    elif run.is_without_trace(error) and not has_changed_session:
+                    elif run.is_without_trace(error) and not (
+                        has_changed_session or self._is_out_of_patience(operation, error)
+                    ):
                         has_changed_session = True
                         continue
                     else:
                         raise run.explain(error, self._where) from error
             self._clock.sleep(self._clock.rng.uniform(0, CONFLICT_PAUSE * 2**conflicts))
+
+    def _is_out_of_patience(self, operation: Operation[Any], error: psycopg.Error) -> bool:
+        """Tell whether the caller waits no longer for a server that may be silent once more."""
+        return operation.timeout is not None and isinstance(error, NoAnswerError)
 
 
 class GroupRunner:
@@ -239,6 +246,7 @@ class _Crew:
             return group
         try:
             with self._own.lend() as session:
+                session.answer_timeout = _patience(together)
                 done = [s.posted.operation for s in together if not s.statement.prepares]
                 rows = session.ask(
                     [*_relaxing(together), *(s.statement for s in together)],
@@ -307,6 +315,7 @@ class _Crew:
         """Run the rest of a plan whose first statement has been committed with the group."""
         try:
             with self._own.lend() as session:
+                session.answer_timeout = posted.operation.timeout
                 return Answer(posted, self._rest(session, posted, plan, statement), None)
         except StoreUnavailableError as error:
             if posted.operation.effect is Effect.READ:
@@ -325,6 +334,12 @@ class _Crew:
             return run.resume(plan, statement)
         except psycopg.Error as error:
             raise run.explain(error, self._where) from error
+
+
+def _patience(together: Sequence[_Started]) -> float | None:
+    """Return how long a silent server is waited for: as long as whoever would wait longest."""
+    timeouts = [started.posted.operation.timeout for started in together]
+    return None if None in timeouts else max(filter(None, timeouts))
 
 
 def _relaxing(together: Sequence[_Started]) -> list[Statement]:
