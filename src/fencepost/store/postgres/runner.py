@@ -57,6 +57,14 @@ def _no_numbers() -> None:
     pass
 
 
+Note = Callable[[Answer], None]
+"""What looks at every answer, also one that nobody waits for any more."""
+
+
+def _unnoted(_: Answer) -> None:
+    pass
+
+
 CONFLICTS_MAX = 5
 """How often an operation is done again because it met another."""
 CONFLICT_PAUSE = 0.005
@@ -123,10 +131,11 @@ class GroupRunner:
         threads: int = WRITERS_DEFAULT,
         postscript: Postscript = _nothing,
         forget: Forget = _no_numbers,
+        note: Note = _unnoted,
     ) -> None:
         self._connections = connections
-        writers = partial(_Crew, connections, postscript, forget)
-        readers = partial(_Crew, connections, _nothing, forget)
+        writers = partial(_Crew, connections, postscript, forget, note)
+        readers = partial(_Crew, connections, _nothing, forget, _unnoted)
         self._writing = _Lane("fencepost-postgres-write", threads, writers)
         self._reading = _Lane("fencepost-postgres-read", 1, readers)
 
@@ -208,7 +217,10 @@ class _Started(NamedTuple):
 class _Crew:
     """What one thread serves groups with: a connection of its own."""
 
-    def __init__(self, connections: Connections, postscript: Postscript, forget: Forget) -> None:
+    def __init__(
+        self, connections: Connections, postscript: Postscript, forget: Forget, note: Note
+    ) -> None:
+        self._note = note
         self._own = connections.dedicated()
         self._where = connections.address.shown
         self._postscript = postscript
@@ -217,13 +229,18 @@ class _Crew:
     def close(self) -> None:
         self._own.close()
 
+    def _deliver(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            self._note(answer)
+        deliver(answers)
+
     def serve(self, group: Sequence[Posted]) -> None:
         """Run every operation of *group*, and answer it; never raises."""
         wanted = [posted for posted in group if not posted.future.cancelled()]
         try:
             self._serve_each(wanted if len(wanted) < 2 else self._serve_together(wanted))
         except BaseException as error:  # noqa: BLE001 - whoever waits must be told of our bug
-            deliver([Answer(posted, None, error) for posted in wanted])
+            self._deliver([Answer(posted, None, error) for posted in wanted])
 
     def _serve_each(self, group: Sequence[Posted]) -> None:
         for index, posted in enumerate(group):
@@ -233,10 +250,10 @@ class _Crew:
                 result = self._runner.run(posted.operation)
             except Exception as raised:  # noqa: BLE001 - it is handed to whoever waits
                 error = raised
-            deliver([Answer(posted, result, error)])
+            self._deliver([Answer(posted, result, error)])
             if error is not None and self._own.is_refused:
                 # There is no server: nobody else in the group waits for the same to be found out.
-                deliver([Answer(other, None, error) for other in group[index + 1 :]])
+                self._deliver([Answer(other, None, error) for other in group[index + 1 :]])
                 return
 
     def _serve_together(self, group: Sequence[Posted]) -> Sequence[Posted]:
@@ -276,14 +293,16 @@ class _Crew:
         """Answer those whose outcome is known from *error*; return those who may be run again."""
         group = [started.posted for started in together]
         if isinstance(error, FencepostError):  # there was no connection to be had
-            deliver([Answer(posted, None, error) for posted in group])
+            self._deliver([Answer(posted, None, error) for posted in group])
             return []
         assert isinstance(error, psycopg.Error)
         if not is_loss(error) or group[0].operation.effect is Effect.READ:
             return group
         unknown = translate(error, sent_commit=True, where=self._where)
         unknown.__cause__ = error
-        deliver([Answer(s.posted, None, unknown) for s in together if not s.statement.prepares])
+        self._deliver(
+            [Answer(s.posted, None, unknown) for s in together if not s.statement.prepares]
+        )
         return [started.posted for started in together if started.statement.prepares]
 
     def _finish(self, together: Sequence[_Started], rows: Sequence[list[Row]]) -> list[Posted]:
@@ -306,9 +325,9 @@ class _Crew:
                 answers.append(Answer(posted, stop.value, None))
             except Exception as error:  # noqa: BLE001 - a plan's own verdict, such as a duplicate
                 answers.append(Answer(posted, None, error))
-        deliver(answers)
+        self._deliver(answers)
         for posted, plan, statement in further:
-            deliver([self._go_on(posted, plan, statement)])
+            self._deliver([self._go_on(posted, plan, statement)])
         return prepared
 
     def _go_on(self, posted: Posted, plan: Plan[Any], statement: Statement) -> Answer:

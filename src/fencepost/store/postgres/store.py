@@ -56,6 +56,7 @@ from fencepost.store.postgres.ringer import Ringer
 from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_async
 from fencepost.store.postgres.url import parse
 from fencepost.store.postgres.wire import Session
+from fencepost.store.posting import Answer
 from fencepost.store.protocol import Listener, Store, Topic
 from fencepost.store.recording import new_jobs
 from fencepost.store.replies import (
@@ -125,7 +126,9 @@ class PostgresStore(Store):
         self._ringer = Ringer(self._connections)
         postscript, forget = self._ringer.postscript, self._env.catalog.forget
         self._runner = Runner(self._connections, postscript=postscript, forget=forget)
-        self._group = GroupRunner(self._connections, postscript=postscript, forget=forget)
+        self._group = GroupRunner(
+            self._connections, postscript=postscript, forget=forget, note=self._tell
+        )
         self._bell = Bell(self._connections)
         self._is_checked = False
         self._is_joined = False
@@ -150,13 +153,15 @@ class PostgresStore(Store):
     async def run_async(self, operation: Operation[T]) -> T:
         if not self._is_checked:
             await asyncio.to_thread(self._check_schema)
-        try:
-            result = await self._group.run(operation)
-        except BaseException:
+        return await self._group.run(operation)
+
+    def _tell(self, answer: Answer) -> None:
+        """Have news told of what was awaited, also if whoever did has been cancelled meanwhile."""
+        operation = answer.posted.operation
+        if answer.error is not None:
             self._ringer.forget(operation)
-            raise
-        self._ringer.ring(operation, topics_of(operation, result))
-        return result
+        else:
+            self._ringer.ring(operation, topics_of(operation, answer.result))
 
     # In a caller's own transaction.
 
