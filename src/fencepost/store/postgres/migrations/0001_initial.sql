@@ -434,7 +434,8 @@ create table fencepost.pulse(
   autovacuum_vacuum_cost_delay = 0
 );
 
--- The newest row of pulse; there is none at first, and after somebody has emptied all tables.
+-- The newest row of pulse; there is none at first, and after somebody has emptied all tables. None is
+-- made here: others would wait for whoever does, until the commit.
 create function fencepost.marks() returns fencepost.pulse language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
@@ -442,9 +443,7 @@ declare
 begin
   select * into m from fencepost.pulse order by number desc limit 1;
   if not found then
-    insert into fencepost.pulse(number, at, next_xid, next_tally) values (1, '-infinity', '0', 0)
-    on conflict do nothing;
-    select * into m from fencepost.pulse order by number desc limit 1;
+    m := row(0, '-infinity', '0', 0, 0, '-infinity', '-infinity', '-infinity');
   end if;
   return m;
 end $$;
