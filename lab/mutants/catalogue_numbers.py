@@ -81,6 +81,13 @@ MARKS = (
         "tests/store/postgres/test_old_snapshots.py",
     ),
     _sql(
+        "tidying-reads-the-dead",
+        "tidying looks for the first job in line from the beginning of time",
+        "where r.lane = l.lane and r.run_at >= l.low and r.run_at < coalesce(v_until, l.low)",
+        "where r.lane = l.lane and (p_is_thorough or r.run_at >= l.low)",
+        "tests/store/postgres/test_old_snapshots.py",
+    ),
+    _sql(
         "disorder-is-forgotten",
         "what was out of order is taken for in order once it has been tidied",
         "select max(seq), max(created_at) from gone;",

@@ -6,7 +6,7 @@ and rows, not in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -59,13 +59,17 @@ def claiming(store: PostgresStore) -> Operation[Any]:
     return store.claim(ClaimRequest(worker="w", limit=1000, lease_ttl=0.4))
 
 
-def work(store: PostgresStore, clock: FakeClock, rounds: int) -> None:
-    """Let a job of every type come, run and go, and tidy, as often as a leader would."""
-    jobs = [NewJob(type=f"type-{number}") for number in range(LANES)]
+EACH = [NewJob(type=f"type-{number}") for number in range(LANES)]
+
+
+def work(
+    store: PostgresStore, clock: FakeClock, rounds: int, jobs: Sequence[NewJob] = EACH
+) -> None:
+    """Let *jobs* come, run and go, and tidy, as often as a leader would."""
     for _ in range(rounds):
         store.run(store.enqueue(jobs))
         found = store.run(claiming(store)).jobs
-        assert len(found) == LANES
+        assert len(found) == len(jobs)
         ended = [
             Settlement(job.id, job.lease.token, decide(job, Succeeded(NULL), clock.rng))
             for job in found
@@ -105,3 +109,14 @@ def test_claims_and_tidying_read_as_much_as_before_beside_an_old_snapshot(
     after = claim_pages(probe, store), tidy_pages(probe, store, clock)
     assert after[0] <= before[0] * LEEWAY
     assert after[1] <= before[1] * LEEWAY
+
+
+def test_tidying_does_not_read_the_jobs_that_have_gone(
+    store: PostgresStore, probe: psycopg.Connection, snapshot: psycopg.Connection, clock: FakeClock
+) -> None:
+    """S2-26: one busy lane, of which the server keeps every job in line that it ever had."""
+    jobs = [NewJob(type="type-0")] * 1_000
+    work(store, clock, 4, jobs)
+    before = tidy_pages(probe, store, clock)
+    work(store, clock, 12, jobs)
+    assert tidy_pages(probe, store, clock) <= before * LEEWAY
