@@ -88,6 +88,13 @@ MARKS = (
         "tests/store/postgres/test_old_snapshots.py",
     ),
     _sql(
+        "claims-step-over-ended-leases",
+        "every claim reads all leases that an old snapshot keeps",
+        "where expires_at >= m.lease_mark and expires_at <= t) as expires_at,",
+        "where expires_at >= m.lease_mark) as expires_at,",
+        "tests/store/postgres/test_old_snapshots.py",
+    ),
+    _sql(
         "disorder-is-forgotten",
         "what was out of order is taken for in order once it has been tidied",
         "select max(seq), max(created_at) from gone;",

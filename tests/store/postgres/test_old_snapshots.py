@@ -120,3 +120,21 @@ def test_tidying_does_not_read_the_jobs_that_have_gone(
     before = tidy_pages(probe, store, clock)
     work(store, clock, 12, jobs)
     assert tidy_pages(probe, store, clock) <= before * LEEWAY
+
+
+def test_a_claim_that_has_jobs_does_not_step_over_the_leases_that_have_ended(
+    store: PostgresStore, probe: psycopg.Connection, snapshot: psycopg.Connection, clock: FakeClock
+) -> None:
+    """S2-26: each of them would have lasted for a while yet, and its entry stands in the index."""
+    request = ClaimRequest(worker="w", limit=1, lease_ttl=30.0)
+    for _ in range(100):
+        store.run(store.enqueue([NewJob(type="type-0")]))
+        [job] = store.run(store.claim(request)).jobs
+        decision = decide(job, Succeeded(NULL), clock.rng)
+        store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+    store.run(store.enqueue([NewJob(type="type-0")]))
+    statement = next(store.claim(request).start())
+    probe.execute(statement.sql.encode(), statement.params)
+    read = "select pg_stat_get_xact_tuples_returned('fencepost.lease_expiry'::regclass)"
+    assert probe.execute(read.encode()).fetchone() == (0,)
+    probe.rollback()

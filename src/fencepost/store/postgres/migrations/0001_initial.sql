@@ -1114,7 +1114,8 @@ begin
   -- One look at everything that could come in between.
   select
     (select coalesce(sum(lane), 0) from fencepost.lane) <> p_known as has_lanes,
-    (select min(expires_at) from fencepost.lease where expires_at >= m.lease_mark) as expires_at,
+    (select min(expires_at) from fencepost.lease
+     where expires_at >= m.lease_mark and expires_at <= t) as expires_at,
     (select min(run_at) from fencepost.delayed where run_at >= m.due_mark) as run_at,
     p_chores >= 1 and exists (
       select 1 from fencepost.job where expires_at >= m.lifetime_mark and expires_at <= t
@@ -1255,6 +1256,11 @@ begin
       order by coalesce(array_position(v_order, l.queue), l.queue), l.priority,
         coalesce(x.run_at, j.run_at), x.seq
     );
+  end if;
+  -- When the next lease ends, only one who waits is told: beside an old snapshot, the look steps over
+  -- all leases that ended early in the last while.
+  if v_jobs = '' and ahead.expires_at is null then
+    ahead.expires_at := (select min(expires_at) from fencepost.lease where expires_at > t);
   end if;
   return '{"now":' || (extract(epoch from t) * 1000000)::bigint
     || ',"promoted":' || v_promoted || ',"held":' || v_held || ',"jobs":[' || v_jobs || ']'
