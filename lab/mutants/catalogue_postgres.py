@@ -226,15 +226,15 @@ MARKS = (
     _sql(
         "mark-moves-too-far",
         "the mark moves over jobs that stand in line",
-        "v_low := least(coalesce(v_until, l.low), v_first);",
-        "v_low := coalesce(v_until, l.low);",
+        "v_low := least(coalesce(v_until, l.low), v_first,",
+        "v_low := least(coalesce(v_until, l.low),",
         "tests/store/postgres/test_marks.py",
     ),
     _sql(
         "promoted-below-the-mark",
         "a job that is promoted to a place below the mark does not lower it",
-        "where lane.lane = first.lane and lane.low > first.run_at",
-        "where lane.lane = first.lane and false",
+        "from (select lane, min(run_at) as run_at from due group by lane) as first",
+        "from (select lane, min(run_at) as run_at from due group by lane) as first where false",
         "tests/store/postgres/test_marks.py",
     ),
     _python(

@@ -127,7 +127,7 @@ def run(session: Session, name: str) -> Script[EnqueueReply]:
             f"the stored job of cron {name!r} cannot be read; start a worker, which declares it"
         )
     job = msgspec.structs.replace(template, delay=0.0)
-    replies: list[EnqueueReply] = yield session.store.enqueue([job])
+    replies: list[EnqueueReply] = yield session.in_time(session.store.enqueue([job]))
     return replies[0]
 
 

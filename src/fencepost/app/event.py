@@ -73,7 +73,7 @@ class _Handle:
     ) -> Callable[[Store], Operation[EventReply]]:
         """Return what sends the event, checked against every handler; nothing is stored yet."""
         event, jobs = prepare_event(self._session, self._pattern, key, data)
-        return lambda store: store.send(event, jobs)
+        return lambda store: self._session.in_time(store.send(event, jobs))
 
     def _note(self, reply: EventReply) -> EventReply:
         return note_unhandled(self._session, reply)

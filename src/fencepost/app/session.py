@@ -22,6 +22,7 @@ from fencepost.errors import (
 from fencepost.observe.counters import Counters
 from fencepost.store.observed import observed
 from fencepost.store.opening import open_store, with_keys
+from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Duplicate, EnqueueReply
 
@@ -124,20 +125,20 @@ class Session:
         """Store one job, and return when it is safe, or when it is part of *conn*'s transaction."""
         if conn is not None:
             return accepted(self.store.run_in(conn, lambda store: store.enqueue([job]))[0])
-        return accepted(self.store.run(self.store.enqueue([job]))[0])
+        return accepted(self.store.run(self.in_time(self.store.enqueue([job])))[0])
 
     def submit_all(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
         """Store all of *jobs* or none."""
         if conn is not None:
             return self.store.run_in(conn, lambda store: store.enqueue(jobs, atomic=True))
-        return self.store.run(self.store.enqueue(jobs, atomic=True))
+        return self.store.run(self.in_time(self.store.enqueue(jobs, atomic=True)))
 
     async def submit_all_async(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
         """As ``submit_all``, for the async face."""
         store = self.store
         if conn is not None:
             return await store.run_in_async(conn, lambda view: view.enqueue(jobs, atomic=True))
-        return await store.run_async(store.enqueue(jobs, atomic=True))
+        return await store.run_async(self.in_time(store.enqueue(jobs, atomic=True)))
 
     async def submit_async(self, job: NewJob, conn: Any = None) -> EnqueueReply:
         """Store one job together with others submitted at the same time, or as *conn*'s alone."""
@@ -146,7 +147,8 @@ class Session:
             return accepted(replies[0])
         if job.after is not None:
             # What cannot be waited for refuses the whole batch, and strangers share a group.
-            return accepted((await self.store.run_async(self.store.enqueue([job])))[0])
+            operation = self.in_time(self.store.enqueue([job]))
+            return accepted((await self.store.run_async(operation))[0])
         store = self.store
         if self._submitter is None or self._submitter.store is not store:
             # Callers that never await must not pay for loading asyncio: half of our import time.
@@ -154,6 +156,13 @@ class Session:
 
             self._submitter = Submitter(store, self.timeouts.submission)
         return accepted(await self._submitter.submit(job))
+
+    def in_time(self, operation: Operation[T]) -> Operation[T]:
+        """Give up on a server that is silent for longer than a submission may take.
+
+        As long as it says something it is waited for: a bulk takes the time that it needs.
+        """
+        return operation.within(self.timeouts.submission)
 
     def carrying(self, jobs: list[NewJob]) -> list[NewJob]:
         """Return *jobs* as they are to be stored: with the present trace, if there is one."""

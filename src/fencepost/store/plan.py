@@ -60,6 +60,13 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     start: Callable[[], Plan[T]]
     given: tuple[Any, ...] = ()
     """The positional arguments, for whoever observes the operation."""
+    timeout: float | None = None
+    """Seconds for which whoever runs it waits for a server to say anything; None for as long as the
+    store sees fit. Past it the outcome is unknown."""
+
+    def within(self, timeout: float) -> Operation[T]:
+        """Return this operation for a caller who gives up on a server that is silent so long."""
+        return replace(self, timeout=timeout)
 
 
 class Executor(Protocol):

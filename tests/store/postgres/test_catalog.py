@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections.abc import Callable, Iterator
 
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+from fencepost.core.idempotency import Key
 from fencepost.core.job import NewJob
 from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
+from fencepost.errors import StoreUnavailableError
 from fencepost.store.postgres import catalog as module
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.replies import Enqueued
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.requests import ClaimRequest, Edit
 
 JOBS = [NewJob(type="mail", policy=Policy(max_attempts=n)) for n in range(1, 6)]
 
@@ -27,3 +35,177 @@ def test_a_full_memory_forgets_nothing_that_is_needed_now(
     assert sorted(job.max_attempts for job in found.jobs) == [1, 1, 1, 2, 2, 3, 3, 4, 5]
     assert found.corrupt == []
     store.close()
+
+
+# A failover to a standby that was behind, a restore or a truncate takes numbers back that living
+# processes remember, and gives them to others.
+
+MAIL = NewJob(type="mail", policy=Policy(max_attempts=7))
+REPORT = NewJob(type="report", queue="slow", policy=Policy(max_attempts=3))
+EMPTY = """
+do $$ declare t text; begin
+  for t in select tablename from pg_tables
+    where schemaname = 'fencepost' and tablename <> 'schema_version' loop
+    execute format('truncate fencepost.%I restart identity', t);
+  end loop;
+end $$
+"""
+
+
+class Fleet:
+    """Three living processes of one database, and an administrator who has it lose something."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.caller, self.other, self.worker = (PostgresStore(url) for _ in range(3))
+        self.caller.migrate()
+
+    def execute(self, sql: str) -> None:
+        with psycopg.connect(self.url) as admin:
+            admin.execute(sql.encode())
+
+    def submit(self, store: PostgresStore, *jobs: NewJob) -> list[str]:
+        return [reply.job_id for reply in store.run(store.enqueue(jobs))]
+
+    def claimed(self) -> dict[str, tuple[str, str, int]]:
+        request = ClaimRequest(worker="w", limit=100)
+        found = self.worker.run(self.worker.claim(request))
+        return {job.id: (job.type, job.queue, job.policy.max_attempts) for job in found.jobs}
+
+    def close(self) -> None:
+        for store in (self.caller, self.other, self.worker):
+            store.close()
+
+
+@pytest.fixture
+def fleet(postgres_url: str) -> Iterator[Fleet]:
+    fleet = Fleet(postgres_url)
+    yield fleet
+    fleet.close()
+
+
+def _plainly(fleet: Fleet, job: NewJob) -> str:
+    return fleet.submit(fleet.caller, job)[0]
+
+
+def _awaited(fleet: Fleet, job: NewJob) -> str:
+    store = fleet.caller
+
+    async def submit() -> str:
+        many = (store.run_async(store.enqueue([job])) for _ in range(3))
+        return [reply.job_id for [reply] in await asyncio.gather(*many)][-1]
+
+    return asyncio.run(submit())
+
+
+def _with_a_key(fleet: Fleet, job: NewJob) -> str:
+    return fleet.submit(fleet.caller, replace(job, key=Key("k")))[0]
+
+
+def _in_a_flow(fleet: Fleet, job: NewJob) -> str:
+    return fleet.submit(fleet.caller, replace(job, flow="f", node="n"))[0]
+
+
+def _joined(fleet: Fleet, job: NewJob) -> str:
+    with psycopg.connect(fleet.url) as connection:
+        [reply] = fleet.caller.run_in(connection, lambda store: store.enqueue([job]))
+    return reply.job_id
+
+
+WAYS: dict[str, Callable[[Fleet, NewJob], str]] = {
+    "plainly": _plainly,
+    "awaited": _awaited,
+    "with a key": _with_a_key,
+    "in a flow": _in_a_flow,
+    "joined": _joined,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_living_process_notices_that_its_numbers_were_lost(fleet: Fleet, way: str) -> None:
+    """S0-1, INV-17: an acknowledged job is found and claimed as what it is, and nothing else is."""
+    fleet.submit(fleet.caller, MAIL, REPORT)
+    assert len(fleet.claimed()) == 2
+    fleet.execute(EMPTY)
+    [report] = fleet.submit(fleet.other, REPORT)  # the first to be numbered now
+    mail = WAYS[way](fleet, MAIL)
+    claimed = fleet.claimed()
+    assert claimed[report] == ("report", "slow", 3)
+    assert claimed[mail] == ("mail", "default", 7)
+    [job] = fleet.other.run(fleet.other.get([mail]))
+    assert job is not None
+    assert (job.type, job.policy) == ("mail", MAIL.policy)
+
+
+def test_a_callers_transaction_fails_once_if_numbers_were_lost_under_it(fleet: Fleet) -> None:
+    """A truncate does not end connections: what was lost is forgotten, and the next succeeds."""
+    with psycopg.connect(fleet.url) as connection:
+        fleet.caller.run_in(connection, lambda store: store.enqueue([MAIL]))
+        connection.commit()
+        fleet.execute(EMPTY)
+        with pytest.raises(StoreUnavailableError, match="has lost what this process remembers"):
+            fleet.caller.run_in(connection, lambda store: store.enqueue([MAIL]))
+        connection.rollback()
+        [reply] = fleet.caller.run_in(connection, lambda store: store.enqueue([MAIL]))
+    assert fleet.claimed() == {reply.job_id: ("mail", "default", 7)}
+
+
+def test_a_worker_learns_lanes_that_came_for_others_that_were_lost(fleet: Fleet) -> None:
+    """S0-1: as many as before, but not the same."""
+    for store in (fleet.caller, fleet.worker):
+        fleet.submit(store, MAIL, REPORT)
+    assert len(fleet.claimed()) == 4
+    fleet.execute(EMPTY)
+    kinds = [NewJob(type="call"), NewJob(type="fax")]
+    wanted = dict(zip(fleet.submit(fleet.other, *kinds), ("call", "fax"), strict=True))
+    assert {job: type_ for job, (type_, *_) in fleet.claimed().items()} == wanted
+
+
+def test_a_lane_has_the_same_number_whenever_it_is_made(fleet: Fleet, postgres_url: str) -> None:
+    """A number that somebody remembers never comes to mean another lane or policy."""
+    numbers = "select lane, queue, type from fencepost.lane order by 1"
+    policies = "select policy, body from fencepost.policy order by 1"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        fleet.submit(fleet.caller, MAIL, REPORT)
+        before = admin.execute(numbers).fetchall(), admin.execute(policies).fetchall()
+        admin.execute(EMPTY.encode())
+        fleet.submit(fleet.other, REPORT)
+        fleet.submit(fleet.other, MAIL)
+        assert (admin.execute(numbers).fetchall(), admin.execute(policies).fetchall()) == before
+
+
+def test_two_lanes_whose_names_give_the_same_number_get_two(fleet: Fleet) -> None:
+    fleet.execute(
+        "create or replace function fencepost.number_of(p_name text, p_try integer) "
+        "returns integer language sql as 'select 7 + p_try'"
+    )
+    jobs = [MAIL, REPORT, NewJob(type="call", policy=Policy(max_attempts=2))]
+    ids = fleet.submit(fleet.caller, *jobs)
+    claimed = fleet.claimed()
+    assert [claimed[each] for each in ids] == [
+        (job.type, job.queue, job.policy.max_attempts) for job in jobs
+    ]
+
+
+def test_an_edit_after_a_loss_makes_the_lane_that_it_needs(fleet: Fleet) -> None:
+    fleet.submit(fleet.caller, MAIL, replace(MAIL, priority=Priority.LOW))
+    fleet.execute("delete from fencepost.lane where priority <> 2; delete from fencepost.ready")
+    [mail] = fleet.submit(fleet.other, MAIL)
+    fleet.caller.run(fleet.caller.edit([Edit(mail, Priority.LOW)]))
+    assert mail in fleet.claimed()
+
+
+def test_a_job_whose_lane_is_missing_stops_no_claim_and_comes_back_with_it(fleet: Fleet) -> None:
+    """Somebody deleted the row: others go on, and a submission of the same kind makes it again."""
+    lost = fleet.submit(fleet.caller, MAIL, replace(MAIL, delay=0.001))
+    request = ClaimRequest(worker="w", limit=1, lease_ttl=0.001)
+    fleet.caller.run(fleet.caller.claim(request))
+    fleet.execute("delete from fencepost.lane")
+    late = PostgresStore(fleet.url)
+    late.run(late.claim(request))
+    late.close()
+    [report] = fleet.submit(fleet.other, REPORT)
+    assert list(fleet.claimed()) == [report]
+    fleet.submit(fleet.other, MAIL)
+    fleet.execute("update fencepost.delayed set run_at = now() - interval '1 second'")
+    assert {*lost} & {*fleet.claimed()}

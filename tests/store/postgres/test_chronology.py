@@ -16,7 +16,7 @@ from fencepost.clock import SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.idempotency import Key
 from fencepost.core.job import NewJob
-from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.postgres.store import THOROUGH_EVERY, PostgresStore
 
 # A submission takes as long as it might if it had to wait for somebody.
 SLOW = """
@@ -71,6 +71,19 @@ def test_a_job_of_a_flow_that_waited_after_it_was_numbered_is_written_down(
         )
         store.run(store.enqueue([NewJob(type="mail", flow="f", node="n")]))
         assert admin.execute("select count(*) from fencepost.disorder").fetchone() == (1,)
+
+
+def test_what_is_written_down_is_made_one_in_time(store: PostgresStore, postgres_url: str) -> None:
+    """Only the latest is ever asked for: a store that is loaded in pages writes down thousands."""
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        for minutes in (3, 1, 2):
+            store.run(store.enqueue([NewJob(type="mail")]))
+            admin.execute("select fencepost.note_disorder(now() + %s * '1 m'::interval)", [minutes])
+        latest = "select max(seq), max(created_at) from fencepost.disorder"
+        before = admin.execute(latest).fetchall()
+        for _ in range(THOROUGH_EVERY):
+            store.run(store.tidy())
+        assert admin.execute("select seq, created_at from fencepost.disorder").fetchall() == before
 
 
 def test_what_is_written_down_is_not_relied_on(store: PostgresStore, postgres_url: str) -> None:

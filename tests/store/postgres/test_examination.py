@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from fencepost.clock import SystemClock
 from fencepost.core.job import NewJob
@@ -103,6 +104,28 @@ def test_a_transaction_that_stays_open_is_named(
     assert any(f"session {pid} (report), idle in transaction" in text for text in texts)
 
 
+def test_a_transaction_that_writes_to_another_database_is_named(
+    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops the marks of this one: the server numbers the transactions of all databases."""
+    monkeypatch.setattr(examination, "OLD", timedelta(0))
+    monkeypatch.setattr(examination, "SHOWN_MAX", 1_000)
+    elsewhere = make_conninfo(postgres_url, dbname="postgres", application_name="nightly")
+    with psycopg.connect(elsewhere) as forgotten:
+        pid = forgotten.info.backend_pid
+        forgotten.execute("select 1")
+        assert not any(f"session {pid} " in each.text for each in _writers(store))
+        forgotten.execute("select pg_current_xact_id()")
+        [named] = [each for each in _writers(store) if f"session {pid} " in each.text]
+        forgotten.rollback()
+    assert named.level == "warn"
+    assert "(nightly), idle in transaction has been writing to database 'postgres'" in named.text
+
+
+def _writers(store: PostgresStore) -> Sequence[Finding]:
+    return examined(store).get("old_writer", [])
+
+
 def test_dead_rows_are_counted_against_the_living(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +161,17 @@ def test_jobs_that_wait_for_nobody_are_told(store: PostgresStore) -> None:
     store.run(store.announce(info))
     (finding,) = examined(store)["no_worker"]
     assert "1 jobs of type 'mail' wait" in finding.text
+
+
+def test_jobs_whose_lanes_are_missing_are_told(store: PostgresStore, postgres_url: str) -> None:
+    kinds = [NewJob(type=name) for name in ("mail", "report", "call")]
+    store.run(store.enqueue(kinds * 2))
+    assert "missing_lanes" not in examined(store)
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("delete from fencepost.lane where type <> 'mail'")
+    (finding,) = examined(store)["missing_lanes"]
+    assert finding.level == "fail"
+    assert "2 lanes that are missing" in finding.text
 
 
 def test_leases_that_ran_out_are_counted(store: PostgresStore, postgres_url: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
 import pytest
@@ -14,9 +15,16 @@ from tests.servers.postgres import PostgresServer
 from tests.store.postgres.witness import Ledger, Producer, check_nothing_lost, make_app
 from tests.worker.support import eventually_sync, working_in_thread
 
+from fencepost.core.job import NewJob
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.plan import Operation
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.requests import ClaimRequest
+
+T = TypeVar("T")
 
 DATABASE = "jobs"
+FOLLOWERS = "select count(*) from pg_stat_replication"
 IN_STEP = "select count(*) from pg_stat_replication where sync_state = 'sync'"
 
 
@@ -66,6 +74,50 @@ def test_workers_and_callers_follow_when_the_standby_takes_over(
     for error in sync.errors + awaited.errors:
         assert isinstance(error, StoreUnavailableError | UnknownOutcomeError)
         assert hosts in str(error)
+
+
+def test_what_an_asynchronous_standby_did_not_have_is_lost_and_nothing_else_is_mixed_up(
+    primary: PostgresServer,
+) -> None:
+    """S0-1: living processes remember lanes that the new primary never had."""
+    with PostgresServer(durable=True, copy_of=primary) as standby:
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        url = f"postgresql://postgres@{hosts}/{DATABASE}"
+        with (
+            psycopg.connect(primary.url(), autocommit=True) as admin,
+            psycopg.connect(standby.url(), autocommit=True) as left_behind,
+        ):
+            eventually_sync(lambda: admin.execute(FOLLOWERS).fetchone() == (1,), "a standby")
+            left_behind.execute("alter system set primary_conninfo = ''")
+            left_behind.execute("select pg_reload_conf()")
+            eventually_sync(lambda: admin.execute(FOLLOWERS).fetchone() == (0,), "no standby")
+        caller, other, worker = (PostgresStore(url) for _ in range(3))
+        kinds = [NewJob(type=name) for name in ("one", "two", "three")]
+        caller.run(caller.enqueue(kinds))
+        assert len(_claimed(worker)) == 3
+        primary.crash()
+        standby.promote()
+        wanted: dict[str, str] = {}
+        for store, jobs in ((other, [NewJob(type="four"), kinds[2]]), (caller, kinds)):
+            for job in jobs:
+                [reply] = _again(store, store.enqueue([job]))
+                wanted[reply.job_id] = job.type
+        assert _claimed(worker) == wanted
+        for store in (caller, other, worker):
+            store.close()
+
+
+def _again(store: PostgresStore, operation: Operation[T]) -> T:
+    """Run *operation*, once more if the connection had ended with the old primary."""
+    try:
+        return store.run(operation)
+    except UnknownOutcomeError:
+        return store.run(operation)
+
+
+def _claimed(store: PostgresStore) -> dict[str, str]:
+    found = _again(store, store.claim(ClaimRequest(worker="w", limit=100)))
+    return {job.id: job.type for job in found.jobs}
 
 
 def test_a_standby_can_be_looked_at_and_a_worker_on_it_waits_until_it_is_promoted(

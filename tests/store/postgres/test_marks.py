@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.servers.postgres import PostgresServer
 
 from fencepost.core.job import NewJob
 from fencepost.core.outcome import Released, Settlement, Succeeded, decide
@@ -87,7 +88,7 @@ def tidy(store: PostgresStore, times: int = 3) -> None:
 
 def low(url: str) -> str:
     with psycopg.connect(url) as connection:
-        [(value,)] = connection.execute("select min(low)::text from fencepost.lane").fetchall()
+        [(value,)] = connection.execute("select min(low)::text from fencepost.line").fetchall()
     return "" if value == "-infinity" else str(value)
 
 
@@ -130,6 +131,31 @@ def test_the_mark_waits_for_whoever_writes_and_passes_then(
     assert before <= low(postgres_url) <= begun
     other.rollback()
     advance_mark(store, clock, postgres_url, begun)
+
+
+def test_the_mark_waits_for_a_transaction_that_is_newer_than_all_that_have_ended(
+    clock: FakeClock,
+) -> None:
+    """INV-16: it has its number, and no transaction with a higher one is over when the mark is set.
+
+    The xmax of a snapshot is one past the last that has *ended*, and so this one's own number. On a
+    server of its own: what others end at that moment would hide the gap.
+    """
+    with PostgresServer() as server:
+        url = server.create_database("jobs")
+        store = PostgresStore(url, clock=clock)
+        store.migrate()
+        pass_through(store, 1)
+        tidy(store)
+        submit(store, job=NewJob(type="mail", delay=1000.0))  # to be counted by the next tidying
+        with psycopg.connect(url) as other:
+            late = submit_in(other, store)
+            for _ in range(3):
+                clock.advance(1.0)
+                tidy(store, 1)
+                pass_through(store, 1)
+        assert [job.id for job in claim(store).jobs] == [late]
+        store.close()
 
 
 def test_an_old_snapshot_does_not_hold_the_mark_back(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 from tests.store.postgres.conftest import Admin
+from tests.worker.support import eventually
 
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import NewJob
@@ -19,6 +22,10 @@ from fencepost.testing.clock import FakeClock
 
 JOB = NewJob(type="mail")
 NEWS = "fencepost_ready"
+THREAD = "fencepost-postgres-ringer"
+BLOCKED = """
+select count(*) from pg_locks where not granted and relation = 'fencepost.job'::regclass
+"""
 
 
 @pytest.fixture
@@ -102,3 +109,42 @@ def test_a_failed_statement_does_not_hide_behind_its_postscript(
         with pytest.raises(psycopg.errors.DivisionByZero):
             session.ask(bad, [Statement("insert into note values ('after')")])
         assert session.ask([Statement("select text from note")]) == [[("after",)]]
+
+
+# What is kept for an operation goes with it, whatever becomes of whoever awaits it.
+
+
+async def test_a_cancelled_submission_leaves_nothing_behind_and_is_told(
+    store: PostgresStore, heard: psycopg.Connection, clock: FakeClock, admin: Admin
+) -> None:
+    """S2-31: it is under way when its caller is cancelled, and stored after that."""
+    await store.run_async(store.enqueue([JOB]))
+    assert count(heard, 1) == 1
+    for spacing in (1.0, 0.0):  # told behind the commit, and by the thread
+        clock.advance(spacing)
+        with admin.transaction():
+            admin.execute("lock table fencepost.job in exclusive mode")
+            waiting = asyncio.create_task(store.run_async(store.enqueue([JOB])))
+            await eventually(lambda: admin.execute(BLOCKED).fetchone() == (1,))
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert await asyncio.to_thread(count, heard, 1) == 1
+        assert store._ringer._told == set()
+
+
+def test_a_store_that_is_closed_leaves_nothing_to_do_at_the_end(
+    postgres_url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that opens and closes many must not keep a little of each."""
+    kept: list[object] = []
+    monkeypatch.setattr("atexit.register", kept.append)
+    monkeypatch.setattr("atexit.unregister", kept.remove)
+    for _ in range(3):
+        opened = PostgresStore(postgres_url)
+        [reply] = opened.run(opened.enqueue([JOB]))
+        opened.run(opened.cancel([reply.job_id]))  # an end is always told by the thread
+        assert len(kept) == 1
+        opened.close()
+    assert kept == []
+    assert [each.name for each in threading.enumerate() if each.name == THREAD] == []

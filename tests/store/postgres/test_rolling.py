@@ -21,6 +21,7 @@ LATER = [
     "alter table fencepost.done add column later text;\n",
     "alter table fencepost.ready add column later text;\n",
     "create index on fencepost.lease (worker);\n",
+    "-- concurrently\ncreate index concurrently later on fencepost.done (worker);\n",
 ]
 
 
@@ -55,6 +56,36 @@ def test_programs_of_the_version_before_go_on_while_the_schema_is_migrated(
         assert app.session.counters.get("store.unavailable", during="settle") == 0
     with make_app(postgres_url) as late, pytest.raises(SchemaError, match="upgrade Fencepost"):
         late.jobs.count()
+
+
+def test_a_process_of_the_version_before_starts_on_a_newer_schema_that_allows_it(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deploy is rolled out over minutes, in which a process of the old version may restart."""
+    known = schema.migrations()
+    newest = known[-1][0]
+    allowing = (newest + 1, "allowing", f"-- oldest: {newest}\n{LATER[0]}")
+    later = [*known, allowing, (newest + 2, "breaking", f"-- oldest: {newest + 1}\n{LATER[1]}")]
+    ledger = Ledger(tmp_path / "ledger")
+
+    def migrate(migrations: list[schema.Migration]) -> list[str]:
+        with monkeypatch.context() as newer, make_app(postgres_url) as owner:
+            newer.setattr(schema, "migrations", lambda: migrations)
+            return owner.migrate()
+
+    migrate([*known, allowing])
+    with make_app(postgres_url) as restarted:
+        job = ledger.task(restarted).submit(1)
+        assert restarted.migrate() == []
+        assert restarted.session.store.pending_migrations() == []
+        with working_in_thread(restarted):
+            check_nothing_lost(restarted, ledger, [job.id])
+    assert migrate(later) == ["breaking"]
+    with make_app(postgres_url) as late, pytest.raises(SchemaError, match="upgrade Fencepost"):
+        late.jobs.count()
+    with monkeypatch.context() as newer, make_app(postgres_url) as middle:
+        newer.setattr(schema, "migrations", lambda: later[:-1])
+        assert middle.jobs.count() == 1
 
 
 def test_a_migration_gives_way_to_a_transaction_that_does_not_end(

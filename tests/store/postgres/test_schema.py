@@ -157,16 +157,17 @@ def test_two_that_migrate_at_once_take_turns(admin: Admin, postgres_url: str) ->
         third.execute(schema._LOCK)
         for thread in threads:
             thread.start()
-        _wait_for_lock(admin, 2)
+        _wait_for_pauses(admin, 2)
     for thread in threads:
         thread.join()
     assert sorted(results) == [[], [name for _, name, _ in schema.migrations()]]
 
 
-def _wait_for_lock(admin: Admin, count: int) -> None:
+def _wait_for_pauses(admin: Admin, count: int) -> None:
+    """Wait until so many wait for their turn, without a lock or a snapshot that lasts."""
     waiting = """
-        select count(*) from pg_locks l join pg_database d on d.oid = l.database
-        where l.locktype = 'advisory' and not l.granted and d.datname = current_database()
+        select count(*) from pg_stat_activity
+        where wait_event = 'PgSleep' and datname = current_database()
     """
     deadline = time.monotonic() + 30
     while admin.execute(waiting).fetchone() != (count,):
@@ -385,7 +386,7 @@ def _readonly_only_looks(url: str) -> None:
         for change in (
             "delete from fencepost.job",
             "delete from fencepost.event",
-            "update fencepost.lane set low = now()",
+            "update fencepost.mark set low = now()",
             "insert into fencepost.pause values ('type', 'mail')",
             "select nextval('fencepost.seq')",
             "create table fencepost.mine(n integer)",

@@ -1,7 +1,12 @@
 """What a job's row refers to by number: lanes and policies, remembered once they are known.
 
-They never change and are never deleted. One is remembered only when it has been committed: a job
+They never change, and nobody deletes them. One is remembered only when it has been committed: a job
 that referred to a lane which was then rolled back would be lost.
+
+A failover to a standby that was behind, a restore or a truncate takes some back all the same. So a
+number is made of what it stands for, and never comes to mean anything else; the server refuses to
+store a job under a number that is not there (``STALE_NUMBERS``), upon which all is forgotten and
+asked for again; and a claim says which lanes it knows.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.policy import Policy, decode_policy, encode_policy
 from fencepost.core.priority import Priority
+from fencepost.errors import StoreError
 from fencepost.store.plan import Plan, Statement
 
 ALL_LANES = "select lane, queue, type, priority from fencepost.lane"
@@ -100,24 +106,35 @@ class Catalog:
             return list(self._lanes.values())
 
     def learn_lanes(self) -> Plan[None]:
-        """Remember all lanes that there are; not for a plan that may have made one itself."""
-        rows = yield Statement(ALL_LANES)
+        """Remember the lanes that there are, and no others.
+
+        Not for a plan that may have made one itself.
+        """
+        lanes = [Lane(*row) for row in (yield Statement(ALL_LANES))]
         with self._mutex:
             self._unsure.clear()
-        for row in rows:
-            self._remember(Lane(*row))
+            self._lanes = {lane.number: lane for lane in lanes}
+            self._lane_numbers = {lane[1:]: lane.number for lane in lanes}
 
-    def number(self, jobs: Iterable[NewJob]) -> Plan[Numbers]:
+    def forget(self) -> None:
+        """Remember nothing: what is remembered was lost with the last commits of a server."""
+        with self._mutex:
+            self._unsure.clear()
+            self._lanes, self._lane_numbers = {}, {}
+            self._policies, self._policy_numbers = {}, {}
+
+    def number(self, jobs: Iterable[NewJob], *, afresh: bool = False) -> Plan[Numbers]:
         """Return the numbers of lanes and policies of *jobs*, given in a transaction of its own.
 
-        The first thing that a plan does, if it does it at all.
+        The first thing that a plan does, if it does it at all. With *afresh*, the server is asked
+        whatever is remembered, for a plan which would not notice that some were lost.
         """
         lanes: dict[LaneKey, int | None] = {}
         policies: dict[Policy, int | None] = {}
         for job in jobs:
             key = _lane_key(job)
-            lanes[key] = self._lane_numbers.get(key)
-            policies[job.policy] = self._policy_numbers.get(job.policy)
+            lanes[key] = None if afresh else self._lane_numbers.get(key)
+            policies[job.policy] = None if afresh else self._policy_numbers.get(job.policy)
         new_lanes = [key for key, number in lanes.items() if number is None]
         new_policies = [policy for policy, number in policies.items() if number is None]
         if new_lanes or new_policies:
@@ -133,17 +150,21 @@ class Catalog:
         return Numbers(cast("dict[LaneKey, int]", lanes), cast("dict[Policy, int]", policies))
 
     def lane_number(self, queue: str, type: str, priority: Priority) -> Plan[int]:
-        """Return the number of a lane, which this plan's transaction makes if it is new."""
-        key = (queue, type, int(priority))
-        number = self._lane_numbers.get(key)
-        if number is None:
-            ((number,),) = yield Statement(f"select {LANE_NUMBER}", key)
-            with self._mutex:
+        """Return the number of a lane, which this plan's transaction makes if it is new.
+
+        The server is asked, whatever is remembered: jobs are moved there, and nothing else would
+        notice that a lane was lost.
+        """
+        if not queue:
+            raise StoreError("the lane of this job is missing in the database; restore it")
+        ((number,),) = yield Statement(f"select {LANE_NUMBER}", (queue, type, int(priority)))
+        with self._mutex:
+            if number not in self._lanes:
                 self._unsure.add(number)
-        return number
+        return int(number)
 
     def lanes(self, numbers: Iterable[int]) -> Plan[dict[int, Lane]]:
-        """Return lanes by number."""
+        """Return lanes by number; one that is missing has no names, so that others are served."""
         wanted = set(numbers)
         found = {number: self._lanes[number] for number in wanted if number in self._lanes}
         if len(found) < len(wanted):
@@ -152,6 +173,8 @@ class Catalog:
                 lane = found[row[0]] = Lane(*row)
                 if lane.number not in self._unsure:
                     self._remember(lane)
+            for number in wanted - found.keys():
+                found[number] = Lane(number, "", "", Priority.NORMAL)
         return found
 
     def _remember(self, lane: Lane) -> None:

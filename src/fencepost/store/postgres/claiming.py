@@ -34,6 +34,8 @@ from fencepost.store.requests import ClaimRequest
 from fencepost.store.states import ENCODINGS
 
 CLAIM = f"select fencepost.claim({', '.join(['%s'] * 16)})"
+LOOKS_MAX = 3
+"""How often one claim learns of new lanes, should others make some all the time."""
 BOTH_CHORES, EXPIRE_ONLY, NO_CHORES = 2, 1, 0
 PRIORITIES = tuple(Priority)
 CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
@@ -90,13 +92,15 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     recovered: list[Moved] = []
     expired: list[Moved] = []
     chores = BOTH_CHORES
+    looks = LOOKS_MAX
     while True:
-        params = _params(env, request, secret, chores)
+        params = _params(env, request, secret, chores, asks=looks > 0)
         ((text,),) = yield Statement(CLAIM, params, alone=True)
         answer = _answers.decode(text)
         match answer.todo:
             case "lanes":
                 yield from env.catalog.learn_lanes()
+                looks -= 1
             case "recover":
                 recovered = yield from recover(env, RECOVER_BATCH)
                 chores = EXPIRE_ONLY
@@ -119,7 +123,9 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     )
 
 
-def _params(env: Env, request: ClaimRequest, secret: str, chores: int) -> tuple[Any, ...]:
+def _params(
+    env: Env, request: ClaimRequest, secret: str, chores: int, *, asks: bool
+) -> tuple[Any, ...]:
     known = env.catalog.known_lanes()
     lanes = [lane for lane in known if _is_wanted(lane, request)]
     limit = max(min(request.limit, CLAIM_MAX), 0)
@@ -138,7 +144,7 @@ def _params(env: Env, request: ClaimRequest, secret: str, chores: int) -> tuple[
         seconds_to_us(request.lease_ttl),
         seconds_to_us(request.timeout_grace),
         CLAIM_BYTES_MAX,
-        len(known),
+        sum(lane.number for lane in known) if asks else None,
         chores,
         PROMOTE_BATCH,
         _array(lane.number for lane in lanes),

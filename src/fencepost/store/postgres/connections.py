@@ -114,9 +114,11 @@ class Connections:
 
     def _greet(self, session: Session) -> None:
         session.is_pooled = True
+        session.answer_timeout = max(min(self._patience, CONNECT_TIMEOUT), CONNECT_TIMEOUT_MIN)
         told = session.info.backend_pid
         ((is_server, _),) = session.ask([Statement(_GREET, (told, told))])[0]
         session.is_pooled = not is_server
+        session.answer_timeout = None
 
     def check(self) -> None:
         """Raise if this object must not be used here and now."""
@@ -151,6 +153,7 @@ class Connections:
     def _give_back(self, session: Session) -> None:
         if os.getpid() != self._pid:
             return
+        session.answer_timeout = None
         if session.is_idle:
             with self._mutex:
                 if not self._is_closed:

@@ -159,13 +159,12 @@ with given as (
     gone.attempt, gone.version
   from given, gone join fencepost.job on job.seq = gone.seq
 ), lowered as (
-  update fencepost.lane set low = gone.run_at
-  from given, gone where lane.lane = given.lane and lane.low > gone.run_at
+  select fencepost.lower_mark(given.lane, gone.run_at) from given, gone
 ), counted as (
   insert into fencepost.tally(lane, state, count)
   select gone.lane, 1, -1 from gone union all select given.lane, 1, 1 from given, gone
 )
-select seq from gone
+select seq from gone where (select count(*) from lowered) > 0
 """
 MOVE_DELAYED = """
 with given as (

@@ -39,8 +39,19 @@ where expires_at <= coalesce(%s::timestamptz, clock_timestamp())
 """
 WAITING_TYPES = """
 select l.type, sum(t.count)::bigint
-from fencepost.tally t join fencepost.lane l on l.lane = t.lane
+from fencepost.counts t join fencepost.lane l on l.lane = t.lane
 where t.state = 1 group by 1 having sum(t.count) > 0 order by 1
+"""
+# A look into the index for each lane that jobs refer to.
+MISSING_LANES = """
+with recursive used(lane) as (
+  (select lane from fencepost.job order by lane limit 1)
+  union all
+  select (select job.lane from fencepost.job where job.lane > used.lane order by job.lane limit 1)
+  from used where used.lane is not null
+)
+select count(*) from used
+where lane is not null and not exists (select 1 from fencepost.lane where lane.lane = used.lane)
 """
 # A transaction of another database holds vacuum back here only if a standby reports it.
 OLD_TRANSACTIONS = """
@@ -55,6 +66,20 @@ select 'prepared transaction ' || gid, clock_timestamp() - prepared
 from pg_prepared_xacts
 where prepared < clock_timestamp() - %s::interval and database = current_database()
 order by 2 desc limit %s
+"""
+# The marks below which claims do not look move past transactions that are over, see `tidy`; numbers
+# are given to those of all databases in turn. What only reads has none.
+OLD_WRITERS = """
+select 'session ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '')
+  || coalesce(', ' || state, ''), datname::text, clock_timestamp() - xact_start
+from pg_stat_activity
+where xact_start < clock_timestamp() - %s::interval and pid <> pg_backend_pid()
+  and backend_xid is not null and datname <> current_database()
+union all
+select 'prepared transaction ' || gid, database::text, clock_timestamp() - prepared
+from pg_prepared_xacts
+where prepared < clock_timestamp() - %s::interval and database <> current_database()
+order by 3 desc limit %s
 """
 IDLE_SLOTS = """
 select slot_name::text from pg_replication_slots
@@ -84,6 +109,8 @@ def examine(env: Env, *, is_pooled: bool | None = None) -> Plan[list[Finding]]:
     if env.now is None:  # a clock that a test has stopped is nobody's
         findings.append((yield from _clock(env)))
     findings += yield from _vacuum(settings, sees_others=sees_others)
+    ((missing,),) = yield Statement(MISSING_LANES)
+    findings += _missing_lanes(missing)
     ((orphans,),) = yield Statement(EXPIRED, (env.now,))
     findings.append(_orphans(orphans))
     findings += yield from _unserved(env)
@@ -196,6 +223,8 @@ def _vacuum(settings: dict[str, str], *, sees_others: bool) -> Plan[list[Finding
         findings.append(Finding("warn", "autovacuum", text))
     old = yield Statement(OLD_TRANSACTIONS, (OLD, OLD, SHOWN_MAX))
     findings += [_old_transaction(row) for row in old]
+    writers = yield Statement(OLD_WRITERS, (OLD, OLD, SHOWN_MAX))
+    findings += [_old_writer(row) for row in writers]
     findings += [
         Finding(
             "warn",
@@ -206,7 +235,7 @@ def _vacuum(settings: dict[str, str], *, sees_others: bool) -> Plan[list[Finding
         for (name,) in (yield Statement(IDLE_SLOTS, (SHOWN_MAX,)))
     ]
     if not findings:
-        text = "no transaction is older than 5 minutes, nothing holds vacuum back"
+        text = "no transaction is older than 5 minutes, nothing holds vacuum or claims back"
         findings.append(Finding("ok", "old_snapshot", text))
     bloated = yield Statement(DEAD_ROWS, (DEAD_ROWS_MAX,))
     findings += [_bloat(row) for row in bloated]
@@ -225,6 +254,16 @@ def _old_transaction(row: Row) -> Finding:
     )
 
 
+def _old_writer(row: Row) -> Finding:
+    who, database, age = row
+    return Finding(
+        "warn",
+        "old_writer",
+        f"{who} has been writing to database {database!r} for {_shown(age)}; until it ends, claims "
+        f"here step over every job that has gone since; end it if nobody needs it",
+    )
+
+
 def _bloat(row: Row) -> Finding:
     table, live, dead = row
     return Finding(
@@ -236,6 +275,19 @@ def _bloat(row: Row) -> Finding:
 
 
 # Jobs that wait for nobody.
+
+
+def _missing_lanes(count: int) -> list[Finding]:
+    if count == 0:
+        return []
+    return [
+        Finding(
+            "fail",
+            "missing_lanes",
+            f"jobs refer to {count} lanes that are missing, and are neither shown nor claimed; "
+            f"restore table fencepost.lane, or submit a job of each such queue, type and priority",
+        )
+    ]
 
 
 def _orphans(count: int) -> Finding:

@@ -24,6 +24,9 @@ STALE_SESSION = frozenset({"57P01", "57P02", "57P05", "25P03", "26000", "0A000",
 """The server ended this session, forgot or outgrew what was prepared in it, or has become a
 standby: surely not done, and a fresh connection may do it."""
 
+STALE_NUMBERS = "FP001"
+"""A number that this process remembers is not there, see ``fencepost.check_numbers``."""
+
 _SCHEMA = frozenset({"42P01", "3F000", "42883", "42703"})
 
 _HINTS_BY_STATE = {
@@ -37,6 +40,7 @@ _HINTS_BY_STATE = {
     "57P01": "the server is shutting down or an administrator ended the connection",
     "57P02": "the server is recovering from a crash",
     "57P03": "the server is starting or stopping; wait a moment",
+    STALE_NUMBERS: "the server has lost what this process remembers of it; repeat it",
 }
 
 # What is refused while connecting comes as text only: libpq hands out no code for it.

@@ -84,9 +84,8 @@ with given as materialized (
   select seq, version, progress, checkpoint_encoding, checkpoint, decode(checkpoint_hex, 'hex')
   from fresh where progress is not null or checkpoint_encoding is not null
 ), lowered as (
-  update fencepost.lane set low = first.run_at
+  select fencepost.lower_mark(first.lane, first.run_at)
   from (select lane, min(run_at) as run_at from fresh where state = 1 group by lane) as first
-  where lane.lane = first.lane and lane.low > first.run_at
 ), marked as (
   update fencepost.pulse set due_mark = least(due_mark, first.run_at),
     lifetime_mark = least(lifetime_mark, first.expires_at)
@@ -99,7 +98,7 @@ with given as materialized (
   insert into fencepost.tally(lane, state, count)
   select lane, state, count(*) from fresh group by lane, state
 )
-select id::text, seq, (select count(*) from asked) from fresh
+select id::text, seq, (select count(*) from asked) + (select count(*) from lowered) from fresh
 """
 LOAD_ATTEMPTS = """
 insert into fencepost.attempt(
@@ -135,7 +134,7 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     wanted, taken = yield from with_slots(loadable(records))
     has_callbacks = any(record.job.callback_url is not None for record in wanted.values())
     kinds = [*_kinds(wanted.values()).values(), *([DELIVERY] if has_callbacks else [])]
-    numbers = yield from env.catalog.number(kinds)
+    numbers = yield from env.catalog.number(kinds, afresh=True)
     yield Statement(HOLD_MARKS)
     fresh: dict[str, int] = {}
     for chunk in _chunks(list(wanted.values())):

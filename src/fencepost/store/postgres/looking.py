@@ -48,7 +48,7 @@ JOBS_AHEAD = """
 select count(*) from (
   select 1 from fencepost.job j
   join fencepost.lane own on own.lane = j.lane
-  join fencepost.lane l
+  join fencepost.line l
     on l.queue = own.queue and l.type = own.type and l.priority < own.priority
   cross join lateral (
     select 1 from fencepost.ready r where r.lane = l.lane and r.run_at >= l.low
@@ -57,7 +57,7 @@ select count(*) from (
   where j.id = %s::uuid
   union all
   select 1 from fencepost.job j
-  join fencepost.lane l on l.lane = j.lane
+  join fencepost.line l on l.lane = j.lane
   cross join lateral (
     select 1 from fencepost.ready r
     where r.lane = l.lane and r.run_at >= l.low and (r.run_at, r.seq) < (%s, j.seq)
@@ -86,10 +86,10 @@ order by d.ended_at desc, d.seq desc limit %s
 """
 OF_TYPE = "l.type = %s"
 OLDER = "(d.ended_at, d.seq) < (%s, %s)"
-# A lane that was made for a job which was then not stored has no row in tally.
+# A lane that was made for a job which was then not stored has no counts.
 COUNTS_BY = """
 select l.{column}, t.state, sum(t.count)::bigint
-from fencepost.lane l join fencepost.tally t on t.lane = l.lane
+from fencepost.lane l join fencepost.counts t on t.lane = l.lane
 group by 1, 2
 """
 DEPENDENCIES = """
@@ -113,7 +113,7 @@ where p.id = any (%s::uuid[]) order by c.seq
 """
 # One look into the index for each lane, however many are in line.
 OLDEST = """
-select l.queue, min(first.run_at) from fencepost.lane l cross join lateral (
+select l.queue, min(first.run_at) from fencepost.line l cross join lateral (
   select r.run_at from fencepost.ready r where r.lane = l.lane and r.run_at >= l.low
   order by r.run_at, r.seq limit 1
 ) as first group by l.queue

@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -26,6 +27,8 @@ from fencepost.store.protocol import Topic
 
 SPACING = 0.002
 """Seconds between two tellings, at least."""
+TELL_TIMEOUT = 5.0
+"""Seconds for which a silent server is waited for; whoever closes the store waits too."""
 
 NOTIFY = {topic: Statement(f"select pg_notify('{name}', '')") for name, topic in CHANNELS.items()}
 
@@ -43,6 +46,7 @@ class Ringer:
         self._is_telling = False
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._at_exit = partial(_flush, weakref.ref(self))
 
     def postscript(self, operations: Sequence[Operation[Any]]) -> Sequence[Statement]:
         """Return what tells of *operations* behind their commit, if that is due.
@@ -81,7 +85,7 @@ class Ringer:
                 )
                 self._thread.start()
                 # A script that submits and ends would take its news with it.
-                atexit.register(_flush, weakref.ref(self))
+                atexit.register(self._at_exit)
             self._news.notify()
 
     def flush(self, timeout: float = 1.0) -> None:
@@ -97,6 +101,7 @@ class Ringer:
             self._news.notify()
         if thread is not None:
             thread.join()
+        atexit.unregister(self._at_exit)  # or each store that was ever opened leaves one
 
     def _tell_on(self) -> None:
         while True:
@@ -111,6 +116,7 @@ class Ringer:
                 self._told_at = self._connections.clock.monotonic()
             try:
                 with self._connections.lend() as session:
+                    session.answer_timeout = TELL_TIMEOUT
                     session.ask([RELAX, *(NOTIFY[topic] for topic in topics)])
             except (psycopg.Error, FencepostError):
                 pass  # whoever waits polls

@@ -36,7 +36,7 @@ from fencepost.store.plan import (
 from fencepost.store.postgres.connections import Connections
 from fencepost.store.postgres.failures import STALE_SESSION, is_loss, is_schema_missing, translate
 from fencepost.store.postgres.transaction import RELAX, Run
-from fencepost.store.postgres.wire import Session
+from fencepost.store.postgres.wire import NoAnswerError, Session
 from fencepost.store.posting import Answer, Posted, deliver, drain
 
 T = TypeVar("T")
@@ -47,6 +47,22 @@ Postscript = Callable[[Sequence[Operation[Any]]], Sequence[Statement]]
 
 def _nothing(_: Sequence[Operation[Any]]) -> Sequence[Statement]:
     return ()
+
+
+Forget = Callable[[], None]
+"""What drops the numbers that this process remembers, when the server has lost some."""
+
+
+def _no_numbers() -> None:
+    pass
+
+
+Note = Callable[[Answer], None]
+"""What looks at every answer, also one that nobody waits for any more."""
+
+
+def _unnoted(_: Answer) -> None:
+    pass
 
 
 CONFLICTS_MAX = 5
@@ -65,9 +81,11 @@ class Runner:
         connections: Connections,
         lend: Callable[[], AbstractContextManager[Session]] | None = None,
         postscript: Postscript = _nothing,
+        forget: Forget = _no_numbers,
     ) -> None:
         self._lend = lend or connections.lend
         self._postscript = postscript
+        self._forget = forget
         self._clock = connections.clock
         self._where = connections.address.shown
 
@@ -77,20 +95,30 @@ class Runner:
         has_changed_session = False
         while True:
             with self._lend() as session:
+                session.answer_timeout = operation.timeout
                 run = Run(session, operation, partial(self._postscript, [operation]))
                 try:
                     return run.perform()
                 except psycopg.Error as error:
                     if error.sqlstate in STALE_SESSION:
                         session.close()
-                    if run.is_conflict(error) and conflicts < CONFLICTS_MAX:
+                    if run.has_stale_numbers(error):
+                        self._forget()
+                    is_passing = run.is_conflict(error) or run.has_stale_numbers(error)
+                    if is_passing and conflicts < CONFLICTS_MAX:
                         conflicts += 1
-                    elif run.is_without_trace(error) and not has_changed_session:
+                    elif run.is_without_trace(error) and not (
+                        has_changed_session or self._is_out_of_patience(operation, error)
+                    ):
                         has_changed_session = True
                         continue
                     else:
                         raise run.explain(error, self._where) from error
             self._clock.sleep(self._clock.rng.uniform(0, CONFLICT_PAUSE * 2**conflicts))
+
+    def _is_out_of_patience(self, operation: Operation[Any], error: psycopg.Error) -> bool:
+        """Tell whether the caller waits no longer for a server that may be silent once more."""
+        return operation.timeout is not None and isinstance(error, NoAnswerError)
 
 
 class GroupRunner:
@@ -102,10 +130,14 @@ class GroupRunner:
         *,
         threads: int = WRITERS_DEFAULT,
         postscript: Postscript = _nothing,
+        forget: Forget = _no_numbers,
+        note: Note = _unnoted,
     ) -> None:
         self._connections = connections
-        self._writing = _Lane(connections, "fencepost-postgres-write", threads, postscript)
-        self._reading = _Lane(connections, "fencepost-postgres-read", 1, _nothing)
+        writers = partial(_Crew, connections, postscript, forget, note)
+        readers = partial(_Crew, connections, _nothing, forget, _unnoted)
+        self._writing = _Lane("fencepost-postgres-write", threads, writers)
+        self._reading = _Lane("fencepost-postgres-read", 1, readers)
 
     async def run(self, operation: Operation[T]) -> T:
         """Post *operation* and wait for its answer; one cancelled before it starts is not run."""
@@ -123,11 +155,8 @@ class GroupRunner:
 class _Lane:
     """A queue of posted operations, and the threads that take from it."""
 
-    def __init__(
-        self, connections: Connections, name: str, count: int, postscript: Postscript
-    ) -> None:
-        self._connections = connections
-        self._postscript = postscript
+    def __init__(self, name: str, count: int, crew: Callable[[], _Crew]) -> None:
+        self._crew = crew
         self._name = name
         self._count = count
         self._posted: deque[Posted] = deque()
@@ -167,7 +196,7 @@ class _Lane:
             thread.join()
 
     def _work(self) -> None:
-        crew = _Crew(self._connections, self._postscript)
+        crew = self._crew()
         try:
             while True:
                 self._news.get()
@@ -188,14 +217,22 @@ class _Started(NamedTuple):
 class _Crew:
     """What one thread serves groups with: a connection of its own."""
 
-    def __init__(self, connections: Connections, postscript: Postscript) -> None:
+    def __init__(
+        self, connections: Connections, postscript: Postscript, forget: Forget, note: Note
+    ) -> None:
+        self._note = note
         self._own = connections.dedicated()
         self._where = connections.address.shown
         self._postscript = postscript
-        self._runner = Runner(connections, self._own.lend, postscript)
+        self._runner = Runner(connections, self._own.lend, postscript, forget)
 
     def close(self) -> None:
         self._own.close()
+
+    def _deliver(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            self._note(answer)
+        deliver(answers)
 
     def serve(self, group: Sequence[Posted]) -> None:
         """Run every operation of *group*, and answer it; never raises."""
@@ -203,7 +240,7 @@ class _Crew:
         try:
             self._serve_each(wanted if len(wanted) < 2 else self._serve_together(wanted))
         except BaseException as error:  # noqa: BLE001 - whoever waits must be told of our bug
-            deliver([Answer(posted, None, error) for posted in wanted])
+            self._deliver([Answer(posted, None, error) for posted in wanted])
 
     def _serve_each(self, group: Sequence[Posted]) -> None:
         for index, posted in enumerate(group):
@@ -213,10 +250,10 @@ class _Crew:
                 result = self._runner.run(posted.operation)
             except Exception as raised:  # noqa: BLE001 - it is handed to whoever waits
                 error = raised
-            deliver([Answer(posted, result, error)])
+            self._deliver([Answer(posted, result, error)])
             if error is not None and self._own.is_refused:
                 # There is no server: nobody else in the group waits for the same to be found out.
-                deliver([Answer(other, None, error) for other in group[index + 1 :]])
+                self._deliver([Answer(other, None, error) for other in group[index + 1 :]])
                 return
 
     def _serve_together(self, group: Sequence[Posted]) -> Sequence[Posted]:
@@ -226,6 +263,7 @@ class _Crew:
             return group
         try:
             with self._own.lend() as session:
+                session.answer_timeout = _patience(together)
                 done = [s.posted.operation for s in together if not s.statement.prepares]
                 rows = session.ask(
                     [*_relaxing(together), *(s.statement for s in together)],
@@ -255,14 +293,16 @@ class _Crew:
         """Answer those whose outcome is known from *error*; return those who may be run again."""
         group = [started.posted for started in together]
         if isinstance(error, FencepostError):  # there was no connection to be had
-            deliver([Answer(posted, None, error) for posted in group])
+            self._deliver([Answer(posted, None, error) for posted in group])
             return []
         assert isinstance(error, psycopg.Error)
         if not is_loss(error) or group[0].operation.effect is Effect.READ:
             return group
         unknown = translate(error, sent_commit=True, where=self._where)
         unknown.__cause__ = error
-        deliver([Answer(s.posted, None, unknown) for s in together if not s.statement.prepares])
+        self._deliver(
+            [Answer(s.posted, None, unknown) for s in together if not s.statement.prepares]
+        )
         return [started.posted for started in together if started.statement.prepares]
 
     def _finish(self, together: Sequence[_Started], rows: Sequence[list[Row]]) -> list[Posted]:
@@ -285,15 +325,16 @@ class _Crew:
                 answers.append(Answer(posted, stop.value, None))
             except Exception as error:  # noqa: BLE001 - a plan's own verdict, such as a duplicate
                 answers.append(Answer(posted, None, error))
-        deliver(answers)
+        self._deliver(answers)
         for posted, plan, statement in further:
-            deliver([self._go_on(posted, plan, statement)])
+            self._deliver([self._go_on(posted, plan, statement)])
         return prepared
 
     def _go_on(self, posted: Posted, plan: Plan[Any], statement: Statement) -> Answer:
         """Run the rest of a plan whose first statement has been committed with the group."""
         try:
             with self._own.lend() as session:
+                session.answer_timeout = posted.operation.timeout
                 return Answer(posted, self._rest(session, posted, plan, statement), None)
         except StoreUnavailableError as error:
             if posted.operation.effect is Effect.READ:
@@ -312,6 +353,12 @@ class _Crew:
             return run.resume(plan, statement)
         except psycopg.Error as error:
             raise run.explain(error, self._where) from error
+
+
+def _patience(together: Sequence[_Started]) -> float | None:
+    """Return how long a silent server is waited for: as long as whoever would wait longest."""
+    timeouts = [started.posted.operation.timeout for started in together]
+    return None if None in timeouts else max(filter(None, timeouts))
 
 
 def _relaxing(together: Sequence[_Started]) -> list[Statement]:

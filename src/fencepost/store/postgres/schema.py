@@ -4,10 +4,23 @@ Unlike a file, a database is shared by programs of several versions and belongs 
 migrated when that somebody says so, never by opening it. Each migration is one transaction with
 the row that records it, under a lock that ends with it, so that it works through a pooler too and
 two that migrate at once take turns.
+
+The first lines of a migration may say more about it:
+
+``-- oldest: 3``
+    Programs that know the schema up to version 3 can run on this one too, and start on it. Without
+    it, only those that know this migration do.
+``-- concurrently``
+    It has nothing but statements such as ``create index concurrently``, each ending with its line,
+    which no transaction can hold. Each is executed by itself, and what is there already is passed
+    over, so that it can be applied again whatever became of it the last time.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -24,6 +37,12 @@ LOCK_TIMEOUT = "10s"
 """How long a migration waits for a table: whoever comes after it waits behind it."""
 
 _LOCK = "select pg_advisory_xact_lock(1178947157, 0)"
+# Never waited for: whoever waits has a snapshot, for the end of which an index that is created
+# concurrently waits in turn.
+_TRY_LOCK = "select pg_try_advisory_xact_lock(1178947157, 0)"
+_TRY_SESSION_LOCK = "select pg_try_advisory_lock(1178947157, 0)"
+_SESSION_UNLOCK = "select pg_advisory_unlock(1178947157, 0)"
+_PAUSE = "select pg_sleep(0.1)"
 _STATE = """
 select current_setting('server_version_num')::integer, current_setting('server_version'),
   current_setting('server_encoding'), current_database(), exists (
@@ -32,6 +51,22 @@ select current_setting('server_version_num')::integer, current_setting('server_v
   )
 """
 _VERSION = "select coalesce(max(version), 0) from fencepost.schema_version"
+_OLDEST = """
+select max(coalesce(oldest, version)) from fencepost.schema_version where version > %s
+"""
+_IS_VALID = """
+select i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid
+where c.relnamespace = 'fencepost'::regnamespace and c.relname = %s
+"""
+_UNHURRIED = """
+select set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)
+"""
+
+_OLDEST_LINE = re.compile(r"^-- oldest: (\d+)$", re.MULTILINE)
+_CONCURRENTLY_LINE = re.compile(r"^-- concurrently$", re.MULTILINE)
+_CREATED_INDEX = re.compile(
+    r"create\s+(?:unique\s+)?index\s+concurrently\s+(?:if\s+not\s+exists\s+)?(\w+)\s+on"
+)
 
 # `create schema if not exists` wants the right to create one even where there is one.
 _CREATE = """
@@ -43,10 +78,13 @@ end $$;
 create table if not exists fencepost.schema_version(
   version integer primary key,
   name text not null,
+  oldest integer,
   applied_at timestamptz not null default clock_timestamp()
 );
 """
-_RECORD = "insert into fencepost.schema_version(version, name) values ({number}, '{name}');\n"
+_RECORD = """
+insert into fencepost.schema_version(version, name, oldest) values ({number}, '{name}', {oldest});
+"""
 
 # For a script that is run by hand, which goes on after an error.
 _IN_TURN = """
@@ -118,37 +156,76 @@ def _missing(connection: Connection) -> list[Migration]:
     version = current_version(connection)
     newest = migrations()[-1][0]
     if version > newest:
-        raise SchemaError(
-            f"{_place(connection)} has schema version {version}, this Fencepost knows up to "
-            f"{newest}; upgrade Fencepost"
-        )
+        found = connection.execute(_OLDEST, (newest,)).fetchone()
+        assert found is not None
+        if found[0] > newest:
+            raise SchemaError(
+                f"{_place(connection)} has schema version {version}, this Fencepost knows up to "
+                f"{newest}; upgrade Fencepost"
+            )
     return [migration for migration in migrations() if migration[0] > version]
 
 
 def pending(connection: Connection) -> list[tuple[str, str]]:
     """Return name and script of each migration yet to be applied.
 
-    The scripts are for psql: each is one transaction, records itself, and changes nothing if it was
-    applied before or if the one before it was not.
+    The scripts are for psql: each records itself, and changes nothing if it was applied before or
+    if the one before it was not. Each is one transaction, but for what no transaction can hold.
     """
-    return [(name, _script(number, name, sql)) for number, name, sql in _missing(connection)]
+    return [(migration[1], _script(*migration)) for migration in _missing(connection)]
 
 
 def _script(number: int, name: str, sql: str) -> str:
     in_turn = _IN_TURN.format(before=number - 1, name=name)
-    record = _RECORD.format(number=number, name=name)
-    return f"begin;\n{_LOCK};\n{_CREATE.strip()}{in_turn}\n{sql.strip()}\n\n{record}commit;\n"
+    record = _record(number, name, sql).strip()
+    if not _is_concurrent(sql):
+        return f"begin;\n{_LOCK};\n{_CREATE.strip()}{in_turn}\n{sql.strip()}\n\n{record}\ncommit;\n"
+    lock = _LOCK.replace("_xact", "")
+    body = "".join(f"{_without_leftover(each)}{each};\n" for each in _statements(sql))
+    return f"\\set ON_ERROR_STOP on\n{lock};{in_turn}{body}{record}\n{_SESSION_UNLOCK};\n"
+
+
+def _without_leftover(statement: str) -> str:
+    created = _CREATED_INDEX.search(statement)
+    return f"drop index concurrently if exists fencepost.{created[1]};\n" if created else ""
+
+
+def _record(number: int, name: str, sql: str) -> str:
+    oldest = _OLDEST_LINE.search(_head(sql))
+    return _RECORD.format(number=number, name=name, oldest=oldest[1] if oldest else number)
+
+
+def _head(sql: str) -> str:
+    """Return the comment with which a migration begins."""
+    lines = sql.lstrip().splitlines()
+    count = next((n for n, line in enumerate(lines) if not line.startswith("--")), len(lines))
+    return "\n".join(lines[:count])
+
+
+def _is_concurrent(sql: str) -> bool:
+    return _CONCURRENTLY_LINE.search(_head(sql)) is not None
+
+
+def _statements(sql: str) -> list[str]:
+    lines = [line for line in sql.splitlines() if not line.startswith("--")]
+    return [
+        each.strip() for each in re.split(r";\s*$", "\n".join(lines), flags=re.M) if each.strip()
+    ]
 
 
 def apply(connection: Connection) -> list[str]:
     """Apply what is pending, each migration in one transaction; return the names of those.
 
-    If it fails half-way, the migrations before are applied and the rest is as it was.
+    If it fails half-way, the migrations before are applied and the rest is as it was; what a
+    concurrent one has left is taken up or removed by the next who applies it.
     """
     applied: list[str] = []
     try:
-        while name := _apply_next(connection):
-            applied.append(name)
+        while missing := _missing(connection):  # without a lock: whoever may only read can ask
+            number, name, sql = missing[0]
+            step = _apply_apart if _is_concurrent(sql) else _apply_whole
+            if step(connection, number, name, sql):
+                applied.append(name)
     except psycopg.errors.InsufficientPrivilege as error:
         raise SchemaError(
             f"this role may not migrate: {error.diag.message_primary}; run `fencepost migrate` as "
@@ -157,19 +234,70 @@ def apply(connection: Connection) -> list[str]:
     return applied
 
 
-def _apply_next(connection: Connection) -> str | None:
-    """Apply the first migration that is missing and return its name, None if none is."""
-    if not _missing(connection):  # without a lock: whoever may only read can ask this
-        return None
+def _apply_whole(connection: Connection, number: int, name: str, sql: str) -> bool:
+    """Apply a migration as one transaction, in its turn; tell whether it was this one's to do."""
     with connection.transaction():
-        # A migration takes the time that it needs, and waits its turn as long as it must.
+        # A migration takes the time that it needs.
         connection.execute("set local statement_timeout = 0; set local lock_timeout = 0")
-        connection.execute(_LOCK)
-        missing = _missing(connection)
-        if not missing:
-            return None
-        number, name, sql = missing[0]
-        connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'".encode())
-        record = _RECORD.format(number=number, name=name)
-        connection.execute(f"{_CREATE}{sql}{record}".encode())
-        return name
+        if _is_granted(connection, _TRY_LOCK):
+            if current_version(connection) != number - 1:
+                return False
+            connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'".encode())
+            connection.execute(f"{_CREATE}{sql}{_record(number, name, sql)}".encode())
+            return True
+    connection.execute(_PAUSE)
+    return False
+
+
+def _apply_apart(connection: Connection, number: int, name: str, sql: str) -> bool:
+    """Execute the statements of a migration one by one; tell whether it was this one's to do."""
+    if getattr(connection, "is_pooled", False):
+        raise SchemaError(
+            f"{name} cannot be applied through a pooler, which keeps no lock between two "
+            f"statements; run `fencepost migrate` with a URL that leads to the server itself"
+        )
+    if not _is_granted(connection, _TRY_SESSION_LOCK):
+        connection.execute(_PAUSE)
+        return False
+    with _unhurried(connection):
+        try:
+            if current_version(connection) != number - 1:
+                return False
+            for statement in _statements(sql):
+                _execute_once(connection, statement)
+            connection.execute(_record(number, name, sql).encode())
+            return True
+        finally:
+            if not connection.closed:
+                connection.execute(_SESSION_UNLOCK)
+
+
+def _execute_once(connection: Connection, statement: str) -> None:
+    """Execute *statement*, unless the index that it creates is there; a spoilt one is removed."""
+    if created := _CREATED_INDEX.search(statement):
+        found = connection.execute(_IS_VALID, (created[1],)).fetchone()
+        if found == (True,):
+            return
+        if found is not None:
+            connection.execute(f"drop index concurrently fencepost.{created[1]}".encode())
+    connection.execute(statement.encode())
+
+
+@contextmanager
+def _unhurried(connection: Connection) -> Iterator[None]:
+    """Let statements of this session take the time that they need."""
+    settings = "select current_setting('statement_timeout'), current_setting('lock_timeout')"
+    before = connection.execute(settings).fetchone()
+    connection.execute(_UNHURRIED)
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            again = "select set_config('statement_timeout', %s, false), "
+            again += "set_config('lock_timeout', %s, false)"
+            connection.execute(again.encode(), before)
+
+
+def _is_granted(connection: Connection, lock: str) -> bool:
+    row = connection.execute(lock.encode()).fetchone()
+    return row == (True,)

@@ -37,7 +37,7 @@ select
   coalesce(sum(count) filter (where {lane} and {state}), 0)::bigint,
   coalesce(sum(count) filter (where {lane}), 0)::bigint,
   coalesce(sum(count) filter (where {state}), 0)::bigint
-from fencepost.tally
+from fencepost.counts
 """
 COUNT_JOBS = "select count(*) from fencepost.job j where {conditions}"
 

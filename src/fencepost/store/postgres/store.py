@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from datetime import datetime
+from math import ceil
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakSet
 
 import psycopg
 
@@ -48,11 +51,12 @@ from fencepost.store.postgres import rates as rates_
 from fencepost.store.postgres.bell import Bell
 from fencepost.store.postgres.catalog import Catalog, Env, Numbers
 from fencepost.store.postgres.connections import Connections
-from fencepost.store.postgres.failures import translate
+from fencepost.store.postgres.failures import STALE_NUMBERS, translate
 from fencepost.store.postgres.ringer import Ringer
 from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_async
 from fencepost.store.postgres.url import parse
 from fencepost.store.postgres.wire import Session
+from fencepost.store.posting import Answer
 from fencepost.store.protocol import Listener, Store, Topic
 from fencepost.store.recording import new_jobs
 from fencepost.store.replies import (
@@ -102,7 +106,10 @@ T = TypeVar("T")
 PATIENCE = 10.0
 TIDY_INTERVAL = 0.5
 THOROUGH_EVERY = 20
-"""One tidying in so many looks below the marks."""
+"""One tidying in so many looks below the marks, or fewer."""
+THOROUGH_SHARE = 0.01
+"""Of the time, at the most: beside an old snapshot, there is more to look at every time."""
+THOROUGH_EVERY_MAX = 1_200
 
 
 class PostgresStore(Store):
@@ -117,14 +124,19 @@ class PostgresStore(Store):
         self._env = Env(self.clock, Catalog())
         self._connections = Connections(address, clock=self.clock, patience=patience)
         self._ringer = Ringer(self._connections)
-        self._runner = Runner(self._connections, postscript=self._ringer.postscript)
-        self._group = GroupRunner(self._connections, postscript=self._ringer.postscript)
+        postscript, forget = self._ringer.postscript, self._env.catalog.forget
+        self._runner = Runner(self._connections, postscript=postscript, forget=forget)
+        self._group = GroupRunner(
+            self._connections, postscript=postscript, forget=forget, note=self._tell
+        )
         self._bell = Bell(self._connections)
         self._is_checked = False
         self._is_joined = False
         self._places: set[joining.Place] = set()
         """Where connections of callers have led that are known to lead to this database."""
-        self._tidied = 0
+        self._joined_by: WeakSet[Any] = WeakSet()
+        """Connections of callers that have been used."""
+        self._until_thorough = THOROUGH_EVERY
 
     # Running operations.
 
@@ -141,13 +153,15 @@ class PostgresStore(Store):
     async def run_async(self, operation: Operation[T]) -> T:
         if not self._is_checked:
             await asyncio.to_thread(self._check_schema)
-        try:
-            result = await self._group.run(operation)
-        except BaseException:
+        return await self._group.run(operation)
+
+    def _tell(self, answer: Answer) -> None:
+        """Have news told of what was awaited, also if whoever did has been cancelled meanwhile."""
+        operation = answer.posted.operation
+        if answer.error is not None:
             self._ringer.forget(operation)
-            raise
-        self._ringer.ring(operation, topics_of(operation, result))
-        return result
+        else:
+            self._ringer.ring(operation, topics_of(operation, answer.result))
 
     # In a caller's own transaction.
 
@@ -163,9 +177,10 @@ class PostgresStore(Store):
                 theirs = run_in(connection, joining.IDENTIFY)
                 self._admit(place, self.run(joining.IDENTIFY), theirs)
             if new := new_jobs(operation):
-                self.run(self._number(new))
+                self.run(self._number(new, afresh=self._is_new(connection)))
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
-            return run_in(connection, joining.joined(operation))
+            with self._forgetting():
+                return run_in(connection, joining.joined(operation))
 
     async def run_in_async(
         self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
@@ -179,9 +194,10 @@ class PostgresStore(Store):
                 theirs = await run_in_async(connection, joining.IDENTIFY)
                 self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
             if new := new_jobs(operation):
-                await self.run_async(self._number(new))
+                await self.run_async(self._number(new, afresh=self._is_new(connection)))
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
-            return await run_in_async(connection, joining.joined(operation))
+            with self._forgetting():
+                return await run_in_async(connection, joining.joined(operation))
 
     def _view(self) -> PostgresStore:
         """Return this store as one transaction sees it: what is new there may be rolled back."""
@@ -190,12 +206,35 @@ class PostgresStore(Store):
         return view
 
     @operation(Effect.WRITE)
-    def _number(self, jobs: Sequence[NewJob]) -> Plan[Numbers]:
+    def _number(self, jobs: Sequence[NewJob], *, afresh: bool) -> Plan[Numbers]:
         """Number what is to be stored, apart from the caller's transaction.
 
         Whoever made a lane there would keep all others waiting who need it, until the commit.
         """
-        return self._env.catalog.number(graphs.with_delivery(graphs.inherited(jobs)))
+        wanted = graphs.with_delivery(graphs.inherited(jobs))
+        return self._env.catalog.number(wanted, afresh=afresh)
+
+    def _is_new(self, connection: Any) -> bool:
+        """Tell whether *connection* is used for the first time, perhaps after a failover.
+
+        Numbers that were lost are asked for then, since a statement that is refused for them takes
+        the caller's transaction with it.
+        """
+        is_new = connection not in self._joined_by
+        self._joined_by.add(connection)
+        return is_new
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Forget what the server has lost, so that the caller's next transaction succeeds."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if error.sqlstate != STALE_NUMBERS:
+                raise
+            self._env.catalog.forget()
+            where = self._connections.address.shown
+            raise translate(error, sent_commit=False, where=where) from error
 
     def _admit(
         self, place: joining.Place, ours: joining.Identity, theirs: joining.Identity
@@ -396,8 +435,12 @@ class PostgresStore(Store):
 
     @operation(Effect.LEASE)
     def tidy(self) -> Plan[None]:
-        self._tidied += 1
-        return upkeep.tidy(self._env, self._tidied % THOROUGH_EVERY == 0)
+        self._until_thorough -= 1
+        is_thorough = self._until_thorough <= 0
+        seconds = yield from upkeep.tidy(self._env, is_thorough)
+        if is_thorough:
+            every = ceil(seconds / THOROUGH_SHARE / TIDY_INTERVAL)
+            self._until_thorough = min(max(every, THOROUGH_EVERY), THOROUGH_EVERY_MAX)
 
     # Looking.
 

@@ -12,10 +12,17 @@ from typing import Generic, TypeVar
 
 import psycopg
 
-from fencepost.errors import FencepostError, UnknownOutcomeError
+from fencepost.errors import FencepostError, SubmissionTimeoutError, UnknownOutcomeError
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement
-from fencepost.store.postgres.failures import RETRIED, STALE_SESSION, headline, is_loss, translate
-from fencepost.store.postgres.wire import Session
+from fencepost.store.postgres.failures import (
+    RETRIED,
+    STALE_NUMBERS,
+    STALE_SESSION,
+    headline,
+    is_loss,
+    translate,
+)
+from fencepost.store.postgres.wire import NoAnswerError, Session
 
 T = TypeVar("T")
 
@@ -43,6 +50,7 @@ class Run(Generic[T]):
         self._session = session
         self._postscript = postscript
         self._effect = operation.effect
+        self._timeout = operation.timeout
         self._start = operation.start
         self._failure: psycopg.Error | None = None
         self.is_open_ended = False
@@ -134,11 +142,17 @@ class Run(Generic[T]):
             if not session.closed:
                 raise  # refused, and rolled back
             self.is_open_ended = self._effect is not Effect.READ
+            if isinstance(error, NoAnswerError):
+                raise
             # Whatever the server said in parting, it may have said it after the commit.
             raise psycopg.OperationalError("the connection was lost at commit") from error
 
     def explain(self, error: psycopg.Error, where: str) -> FencepostError:
         """Return what a caller is told of *error*."""
+        if isinstance(error, NoAnswerError) and self.is_open_ended and self._timeout is not None:
+            return SubmissionTimeoutError(
+                f"{where}: {headline(error)}; it may have been done: repeat it with its key"
+            )
         if self.has_committed:
             return UnknownOutcomeError(f"{where}: {headline(error)}; a part was done: repeat it")
         return translate(error, sent_commit=self.is_open_ended, where=where)
@@ -146,6 +160,10 @@ class Run(Generic[T]):
     def is_conflict(self, error: psycopg.Error) -> bool:
         """Tell whether another transaction was in the way of this one, of which nothing is left."""
         return error.sqlstate in RETRIED and not self.has_committed
+
+    def has_stale_numbers(self, error: psycopg.Error) -> bool:
+        """Tell whether the server has lost what this process remembers; nothing was done."""
+        return error.sqlstate == STALE_NUMBERS and not self.has_committed
 
     def is_without_trace(self, error: psycopg.Error) -> bool:
         """Tell whether surely nothing was done, on a session that is of no more use."""

@@ -218,7 +218,12 @@ def _kept(request: PruneRequest) -> Iterator[tuple[str | None, int, int]]:
                 yield type_, NUMBER[state], seconds_to_us(seconds)
 
 
-def tidy(env: Env, is_thorough: bool) -> Plan[None]:
-    """Add the counts up, and move the marks below which nobody need look."""
-    # Not alone: it must not hold rows of lanes while others share its transaction.
+def tidy(env: Env, is_thorough: bool) -> Plan[float]:
+    """Add the counts up, and move the marks below which nobody need look.
+
+    Return how many seconds that took.
+    """
+    begun = env.clock.monotonic()
+    # Not alone: it must not hold marks while others share its transaction.
     yield Statement(TIDY, (env.now, is_thorough))
+    return env.clock.monotonic() - begun

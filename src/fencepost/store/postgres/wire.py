@@ -38,6 +38,10 @@ _PLACEHOLDER = re.compile(r"(%.)", re.DOTALL)
 _ANSWERED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
+class NoAnswerError(psycopg.OperationalError):
+    """The server has been silent for too long: a lost connection, as far as anybody can tell."""
+
+
 class _Command(NamedTuple):
     sql: bytes
     params: Sequence[Buffer | None]
@@ -56,6 +60,8 @@ class Session(psycopg.Connection[Row]):
         self._transformer = Transformer(self)
         self._names: dict[_Key, bytes | None] = {}
         self._name_count = 0
+        self.answer_timeout: float | None = None
+        """Seconds for which the server may be silent, if fewer than ``ANSWER_TIMEOUT``."""
         self._poll = select.poll()
         self._poll.register(self.pgconn.socket, LISTENING)
 
@@ -231,9 +237,12 @@ class Session(psycopg.Connection[Row]):
                 return  # the answers that did arrive are still to be read
 
     def _wait(self) -> list[tuple[int, int]]:
-        events = self._poll.poll(ANSWER_TIMEOUT * 1000)
+        timeout = ANSWER_TIMEOUT
+        if self.answer_timeout is not None:
+            timeout = min(timeout, self.answer_timeout)
+        events = self._poll.poll(timeout * 1000)
         if not events:
-            raise psycopg.OperationalError(f"the server gave no answer for {ANSWER_TIMEOUT:g} s")
+            raise NoAnswerError(f"the server gave no answer for {timeout:g} s")
         return events
 
     def _load(self, result: PGresult) -> list[Row]:

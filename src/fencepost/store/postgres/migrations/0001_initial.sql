@@ -13,22 +13,40 @@
 -- Time is the server's: p_now is null in production, and set by tests that stop the clock.
 
 -- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
--- type costs the others nothing. No row of ready is, or can come to be, before `low`: an old
--- snapshot keeps dead rows from being removed, and a claim that had to step over them all would
--- collapse.
+-- type costs the others nothing. Never updated. Its number is made of its names, see `number_of`.
 create table fencepost.lane(
-  lane integer generated always as identity primary key,
+  lane integer primary key,
   queue text not null,
   type text not null,
   priority smallint not null,
-  low timestamptz not null default '-infinity',
   unique (queue, type, priority)
-) with (fillfactor = 50);
+);
+
+-- No row of ready is, or can come to be, before the mark of its lane: an old snapshot keeps dead
+-- rows from being removed, and a claim that had to step over them all would collapse. So that the
+-- same does not befall marks, a mark that moves on is a new row with a higher number, and the newest
+-- is read first: older ones may pile up behind it.
+create table fencepost.mark(
+  lane integer not null,
+  number bigint not null,
+  low timestamptz not null,
+  primary key (lane, number)
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- Lanes with their marks.
+create view fencepost.line as
+select l.lane, l.queue, l.type, l.priority, coalesce((
+  select m.low from fencepost.mark m where m.lane = l.lane order by m.number desc limit 1
+), '-infinity') as low
+from fencepost.lane l;
 
 -- Jobs of one task share a policy; each distinct one is kept once. Some bodies are longer than an
 -- index allows.
 create table fencepost.policy(
-  policy integer generated always as identity primary key,
+  policy integer primary key,
   body text not null,
   lease_ttl bigint,
   timeout bigint not null
@@ -259,17 +277,39 @@ create table fencepost.idempotency(
   primary key (type, key)
 ) with (fillfactor = 80);
 
--- How many jobs are in which state: the sum of rows, so that no two transactions ever wait for each
--- other over a count. `tidy` adds them up.
+-- How many more jobs are in which state, or fewer: rows that are only inserted, so that no two
+-- transactions ever wait for each other over a count. `tidy` adds them up, into `total`.
 create table fencepost.tally(
+  number bigint generated always as identity primary key,
   lane integer not null,
   state smallint not null,
-  count bigint not null,
-  is_sum boolean not null default false
+  count bigint not null
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
   autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
 );
+
+-- What they were when they were last added up. The newest counts, as in `mark`.
+create table fencepost.total(
+  lane integer not null,
+  state smallint not null,
+  number bigint not null,
+  count bigint not null,
+  primary key (lane, state, number)
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- How many jobs are in which state, in parts to be added up.
+create view fencepost.counts as
+select lane, state, count from fencepost.tally
+union all
+select l.lane, s.state, t.count
+from fencepost.lane l cross join generate_series(0, 8) as s(state) cross join lateral (
+  select x.count from fencepost.total x where x.lane = l.lane and x.state = s.state
+  order by x.number desc limit 1
+) as t;
 
 create table fencepost.pause(
   scope text not null,
@@ -382,28 +422,31 @@ create table fencepost.cron(
 ) with (fillfactor = 50);
 
 -- Below its mark an index holds nothing that lives, and nothing can appear there any more, see
--- `tidy`.
+-- `tidy`. The newest row counts, as in `mark`.
 create table fencepost.pulse(
-  is_only boolean primary key default true check (is_only),
+  number bigint primary key,
   at timestamptz not null,
   next_xid xid8 not null,
+  next_tally bigint not null,
+  tally_mark bigint not null default 0,
   lease_mark timestamptz not null default '-infinity',
   due_mark timestamptz not null default '-infinity',
   lifetime_mark timestamptz not null default '-infinity'
-) with (fillfactor = 20);
-insert into fencepost.pulse(at, next_xid)
-values ('-infinity', pg_snapshot_xmax(pg_current_snapshot()));
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+  autovacuum_vacuum_cost_delay = 0
+);
 
--- The one row of pulse, which is made again should somebody have emptied all tables.
-create function fencepost.marks() returns fencepost.pulse language plpgsql as $$
+-- The newest row of pulse; there is none at first, and after somebody has emptied all tables. None is
+-- made here: others would wait for whoever does, until the commit.
+create function fencepost.marks() returns fencepost.pulse language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
   m fencepost.pulse;
 begin
-  select * into m from fencepost.pulse;
+  select * into m from fencepost.pulse order by number desc limit 1;
   if not found then
-    insert into fencepost.pulse(at, next_xid)
-    values ('-infinity', pg_snapshot_xmax(pg_current_snapshot())) on conflict do nothing;
-    select * into m from fencepost.pulse;
+    m := row(0, '-infinity', '0', 0, 0, '-infinity', '-infinity', '-infinity');
   end if;
   return m;
 end $$;
@@ -423,15 +466,40 @@ language sql stable as $$
   select greatest(p_last + 1, (extract(epoch from t) * 1000000)::bigint)
 $$;
 
+-- Lower the mark of a lane to p_to, unless it is there already. For whoever holds the marks: `tidy`
+-- replaces no row meanwhile. A transaction that looks at the past fails if it has been replaced.
+create function fencepost.lower_mark(p_lane integer, p_to timestamptz) returns void language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+  m fencepost.mark;
+begin
+  loop
+    select * into m from fencepost.mark where lane = p_lane order by number desc limit 1;
+    exit when not found or m.low <= p_to;
+    update fencepost.mark set low = p_to where lane = p_lane and number = m.number and low > p_to;
+    exit when found;
+  end loop;
+end $$;
+
 -- ------------------------------------------------------------------------------------------------
 -- Submitting
 -- ------------------------------------------------------------------------------------------------
+
+-- The number that a lane or a policy gets, from what it is; p_try counts those that were taken by
+-- others. Living processes remember numbers. A failover that loses the last commits, a restore or a
+-- truncate takes some back, and were they given in turn, they would come to mean something else.
+create function fencepost.number_of(p_name text, p_try integer) returns integer
+language sql immutable as $$
+  select greatest(
+    ('x' || left(md5(p_try || ':' || p_name), 8))::bit(32)::integer & 2147483647, 1)
+$$;
 
 -- The number of a lane, which is made if it is new.
 create function fencepost.lane_number(p_queue text, p_type text, p_priority integer)
 returns integer language plpgsql as $$
 declare
   v_lane integer;
+  v_try integer := 0;
 begin
   loop
     select lane into v_lane from fencepost.lane
@@ -439,8 +507,12 @@ begin
     if found then
       return v_lane;
     end if;
-    insert into fencepost.lane(queue, type, priority) values (p_queue, p_type, p_priority)
+    insert into fencepost.lane(lane, queue, type, priority)
+    values (
+      fencepost.number_of(json_build_array(p_queue, p_type, p_priority)::text, v_try),
+      p_queue, p_type, p_priority)
     on conflict do nothing;
+    v_try := v_try + 1;
   end loop;
 end $$;
 
@@ -449,16 +521,31 @@ create function fencepost.policy_number(p_body text, p_lease_ttl bigint, p_timeo
 returns integer language plpgsql as $$
 declare
   v_policy integer;
+  v_try integer := 0;
 begin
   loop
     select policy into v_policy from fencepost.policy where md5(body) = md5(p_body);
     if found then
       return v_policy;
     end if;
-    insert into fencepost.policy(body, lease_ttl, timeout)
-    values (p_body, p_lease_ttl, p_timeout)
+    insert into fencepost.policy(policy, body, lease_ttl, timeout)
+    values (fencepost.number_of(p_body, v_try), p_body, p_lease_ttl, p_timeout)
     on conflict do nothing;
+    v_try := v_try + 1;
   end loop;
+end $$;
+
+-- Raise FP001 unless these numbers are there: a caller remembers them from before a failover or a
+-- restore that took them back. It forgets all that it remembers, and comes again.
+create function fencepost.check_numbers(p_lane integer, p_policy integer) returns void
+language plpgsql as $$
+begin
+  if not exists (select 1 from fencepost.lane where lane = p_lane)
+    or not exists (select 1 from fencepost.policy where policy = p_policy)
+  then
+    raise exception using errcode = 'FP001',
+      message = format('there is no lane %s or no policy %s', p_lane, p_policy);
+  end if;
 end $$;
 
 -- Write down that jobs which have a number now may be in any order; t is the time of the latest.
@@ -490,6 +577,7 @@ declare
   v_state smallint;
   v_expires_at timestamptz;
 begin
+  perform fencepost.check_numbers(p_lane, p_policy);
   -- The transaction has its number before it reads the clock: `tidy` relies on it.
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
@@ -538,6 +626,8 @@ declare
   v_held bigint[] := '{}';
   v_places integer[] := '{}';
   v_slots bigint[] := '{}';
+  v_lane integer;
+  v_policy integer;
 begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
@@ -548,6 +638,11 @@ begin
     node text, mode smallint, depth smallint, gathers boolean, missing integer,
     callback_url text, callback json, slot bigint, concurrency_key text, max_running integer
   ) loop
+    if (j.lane, j.policy) is distinct from (v_lane, v_policy) then
+      perform fencepost.check_numbers(j.lane, j.policy);
+      v_lane := j.lane;
+      v_policy := j.policy;
+    end if;
     v_seq := nextval('fencepost.seq');
     if j.key is not null and not fencepost.take_key(t, j.type, j.key, v_seq, j.key_window) then
       v_replies := v_replies || fencepost.holder(j.type, j.key);
@@ -605,6 +700,7 @@ end $$;
 -- Have the end of a job told of; p_how is [lane, policy, max_attempts, lifetime] of the delivery.
 create function fencepost.ask_back(p_seq bigint, p_how json) returns void language plpgsql as $$
 begin
+  perform fencepost.check_numbers((p_how ->> 0)::integer, (p_how ->> 1)::integer);
   insert into fencepost.callback(seq, lane, policy, max_attempts, lifetime)
   values (p_seq, (p_how ->> 0)::integer, (p_how ->> 1)::integer, (p_how ->> 2)::integer,
     (p_how ->> 3)::bigint);
@@ -619,6 +715,7 @@ declare
   t timestamptz;
   v_states smallint[];
   v_asked bigint;
+  v_checked bigint;
   v_last bigint;
   v_next timestamptz;
 begin
@@ -676,8 +773,11 @@ begin
     insert into fencepost.tally(lane, state, count)
     select lane, state, count(*) from placed group by lane, state
   )
-  select array_agg(state order by seq), (select count(*) from asked), max(seq)
-  into v_states, v_asked, v_last from placed;
+  select array_agg(state order by seq), (select count(*) from asked), max(seq), (
+    select count(*) from (select distinct lane, policy from placed) as x
+    cross join lateral fencepost.check_numbers(x.lane, x.policy) as checked
+  )
+  into v_states, v_asked, v_last, v_checked from placed;
   -- They were numbered by an earlier statement, and may have waited for keys since.
   select created_at into v_next from fencepost.job where seq > v_last order by seq limit 1;
   if v_next < t - interval '500 milliseconds' then
@@ -858,8 +958,7 @@ begin
       insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
       select t, gone.seq, t, gone.lane, gone.attempt, gone.version from gone
     ), lowered as (
-      update fencepost.lane l set low = t from (select distinct gone.lane from gone) as x
-      where l.lane = x.lane and l.low > t
+      select fencepost.lower_mark(x.lane, t) from (select distinct gone.lane from gone) as x
     ), taken as (
       update fencepost.slot s set active = s.active + x.count
       from (select slot, count(*) as count from chosen group by slot) as x where s.slot = x.slot
@@ -870,6 +969,7 @@ begin
       select gone.lane, 1, count(*) from gone group by gone.lane
     )
     select j.seq, j.id, gone.lane from gone join fencepost.job j on j.seq = gone.seq
+    where (select count(*) from lowered) > 0
     order by gone.slot, gone.priority, gone.run_at, gone.seq;
     exit when not found;
   end loop;
@@ -919,7 +1019,7 @@ declare
   v_ttl bigint;
   v_timeout bigint;
 begin
-  select low into v_low from fencepost.lane where lane = p_lane;
+  select low into v_low from fencepost.line where lane = p_lane;
   perform 1 from fencepost.ready where lane = p_lane and run_at >= v_low limit 1;
   if not found then
     popped := '';
@@ -1060,12 +1160,13 @@ $$;
 -- p_lanes are the lanes to serve, by queue and then by priority; p_queues says which queue each
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
--- the order of p_names and from turn number p_turn on. p_known is how many lanes the caller knows,
--- p_chores what it can still do: 2 recover and expire, 1 expire. A lease lasts p_grace longer than
--- its job's execution timeout at the most. The jobs come to p_bytes at the most, or are one.
+-- the order of p_names and from turn number p_turn on. p_known is the sum of the numbers of all lanes
+-- that the caller knows, or null if it has just looked, and p_chores what it can still do: 2 recover
+-- and expire, 1 expire. A lease lasts p_grace longer than its job's execution timeout at the most. The
+-- jobs come to p_bytes at the most, or are one.
 create function fencepost.claim(
   p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_grace bigint, p_bytes bigint,
-  p_known integer, p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
+  p_known bigint, p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
   p_queues integer[], p_names text[], p_turns integer[], p_turn bigint, p_limit integer
 ) returns text language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -1106,8 +1207,9 @@ begin
   m := fencepost.marks();
   -- One look at everything that could come in between.
   select
-    (select count(*) from fencepost.lane) > p_known as has_lanes,
-    (select min(expires_at) from fencepost.lease where expires_at >= m.lease_mark) as expires_at,
+    (select coalesce(sum(lane), 0) from fencepost.lane) <> p_known as has_lanes,
+    (select min(expires_at) from fencepost.lease
+     where expires_at >= m.lease_mark and expires_at <= t) as expires_at,
     (select min(run_at) from fencepost.delayed where run_at >= m.due_mark) as run_at,
     p_chores >= 1 and exists (
       select 1 from fencepost.job where expires_at >= m.lifetime_mark and expires_at <= t
@@ -1260,6 +1362,11 @@ begin
         coalesce(x.run_at, j.run_at), x.seq
     );
   end if;
+  -- When the next lease ends, only one who waits is told: beside an old snapshot, the look steps over
+  -- all leases that ended early in the last while.
+  if v_jobs = '' and ahead.expires_at is null then
+    ahead.expires_at := (select min(expires_at) from fencepost.lease where expires_at > t);
+  end if;
   return '{"now":' || v_first
     || ',"promoted":' || v_promoted || ',"held":' || v_held || ',"jobs":[' || v_jobs || ']'
     || ',"order":' || coalesce(array_to_json(v_seqs)::text, 'null')
@@ -1280,7 +1387,7 @@ declare
 begin
   v_open := array(
     select distinct x.queue from unnest(p_lanes, p_queues) as x(lane, queue)
-    join fencepost.lane l on l.lane = x.lane
+    join fencepost.line l on l.lane = x.lane
     cross join lateral (
       select 1 from fencepost.ready r
       where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
@@ -1308,7 +1415,7 @@ begin
   return query
   select first.lane, count(*)::integer from (
     select l.lane, line.run_at, line.seq from unnest(p_lanes) with ordinality as x(lane, n)
-    join fencepost.lane l on l.lane = x.lane
+    join fencepost.line l on l.lane = x.lane
     cross join lateral (
       select r.run_at, r.seq from fencepost.ready r
       where r.lane = l.lane and r.run_at >= l.low
@@ -1345,7 +1452,7 @@ begin
   shut := coalesce(p_paused, '{}');
   types := array(
     select distinct l.type from unnest(p_lanes) as x(lane)
-    join fencepost.lane l on l.lane = x.lane join fencepost.rate on rate.type = l.type
+    join fencepost.line l on l.lane = x.lane join fencepost.rate on rate.type = l.type
     cross join lateral (
       select 1 from fencepost.ready r
       where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
@@ -1446,7 +1553,7 @@ begin
       + min(fencepost.rate_opens_at(x.type, v_now)) * interval '1 microsecond'
     from (
       select distinct l.type from unnest(p_lanes) as given(lane)
-      join fencepost.lane l on l.lane = given.lane
+      join fencepost.line l on l.lane = given.lane
       cross join lateral (
         select 1 from fencepost.ready r
         where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
@@ -1532,6 +1639,7 @@ declare
   v_mark timestamptz := (fencepost.marks()).due_mark;
   v_moved json;
   v_slots bigint[];
+  v_lowered bigint;
   v_entered uuid[];
 begin
   perform fencepost.hold_marks();
@@ -1559,14 +1667,13 @@ begin
     union all
     select lane, 0, count(*) from placed where slot is not null group by lane
   ), lowered as (
-    update fencepost.lane set low = first.run_at
+    select fencepost.lower_mark(first.lane, first.run_at)
     from (select lane, min(run_at) as run_at from due group by lane) as first
-    where lane.lane = first.lane and lane.low > first.run_at
   )
   select json_agg(json_build_array(job.id, placed.lane, placed.state,
       case when placed.slot is null then 1 else 0 end) order by placed.run_at, placed.seq),
-    array_agg(placed.slot) filter (where placed.slot is not null)
-  into v_moved, v_slots from placed join fencepost.job on job.seq = placed.seq;
+    array_agg(placed.slot) filter (where placed.slot is not null), (select count(*) from lowered)
+  into v_moved, v_slots, v_lowered from placed join fencepost.job on job.seq = placed.seq;
   if v_slots is not null then
     v_entered := array(select id from fencepost.admit(t, v_slots, null));
     v_moved := (
@@ -2168,6 +2275,7 @@ set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
   v_touched json;
+  v_lowered bigint;
 begin
   if exists (select 1 from json_array_elements(p_jobs) where value ->> 'state' = '1') then
     perform fencepost.hold_marks();
@@ -2208,9 +2316,8 @@ begin
     insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
     select due, seq, scheduled_at, lane, attempt, version from given where state = 1
   ), lowered as (
-    update fencepost.lane set low = first.due
+    select fencepost.lower_mark(first.lane, first.due)
     from (select lane, min(due) as due from given where state = 1 group by lane) as first
-    where lane.lane = first.lane and lane.low > first.due
   ), recorded as (
     insert into fencepost.attempt(
       seq, version, number, started_at, ended_at, secret, worker, outcome, failure)
@@ -2222,7 +2329,8 @@ begin
     union all
     select lane, state, count(*) from given group by lane, state
   )
-  select json_agg(json_build_array(x.slot, x.freed)) into v_touched from (
+  select json_agg(json_build_array(x.slot, x.freed)), (select count(*) from lowered)
+  into v_touched, v_lowered from (
     select slot, count(*) filter (where was in (1, 3)) as freed from given
     where slot is not null
       and ((was in (1, 3) and state not in (1, 3)) or (state = 0 and missing = 0))
@@ -2235,74 +2343,138 @@ end $$;
 -- Upkeep
 -- ------------------------------------------------------------------------------------------------
 
+-- Add up what came since the last time.
+create function fencepost.add_up(p_from bigint) returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+  with counted as (
+    delete from fencepost.tally where number >= p_from returning lane, state, count
+  ), was as materialized (
+    select x.lane, x.state, x.count, t.number, t.count as had from (
+      select lane, state, sum(count) as count from counted group by lane, state
+    ) as x left join lateral (
+      select number, count from fencepost.total where lane = x.lane and state = x.state
+      order by number desc limit 1
+    ) as t on true
+    where x.count <> 0 or t.number is null
+  ), gone as (
+    delete from fencepost.total t using was
+    where t.lane = was.lane and t.state = was.state and t.number = was.number
+  )
+  insert into fencepost.total(lane, state, number, count)
+  select lane, state, coalesce(number, 0) + 1, coalesce(had, 0) + count from was;
+end $$;
+
 -- Add the counts up, and move the marks. A mark may move up to an instant T once every transaction
--- is over that could have read the clock before T and not yet committed: the transactions below
--- the xmax that was seen at T. So `pulse` remembers one T with it, and the marks follow when
--- xmin has passed it. Whoever puts something below a lane's mark knowingly lowers that mark in the
--- same transaction. A clock that is set back can fool this, so that p_is_thorough, now and then,
--- looks below the marks.
+-- is over that could have read the clock before T and not yet committed. Whoever reads the clock
+-- has a number before, and `tidy` gets its own after it has read T: those are the transactions below
+-- it. So `pulse` remembers one T with that number, and the marks follow when xmin has reached it.
+-- (The xmax of a snapshot would not do: it is one past the last that has ended, and others with
+-- higher numbers may be under way.) Whoever puts something below a lane's mark knowingly lowers
+-- that mark in the same transaction. A clock that is set back can fool this, so that p_is_thorough,
+-- now and then, looks below the marks; it is the only one to read what an old snapshot has kept.
 create function fencepost.tidy(p_now timestamptz, p_is_thorough boolean) returns void
-language plpgsql set jit = off set enable_seqscan = off set enable_bitmapscan = off
-set lock_timeout = '50ms' as $$
+language plpgsql set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set lock_timeout = '50ms' as $$
 declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  is_early constant boolean := pg_current_xact_id_if_assigned() is null;
   m fencepost.pulse;
   l record;
   v_until timestamptz;
   v_first timestamptz;
   v_low timestamptz;
   v_lanes integer[];
+  v_below jsonb := '{}';
+  v_below_lease timestamptz;
+  v_below_due timestamptz;
 begin
   if not pg_try_advisory_xact_lock(1178947156, 0) then
     return;
   end if;
-  v_lanes := array(select distinct lane from fencepost.tally where not is_sum);
+  m := fencepost.marks();
+  v_lanes := array(select distinct lane from fencepost.tally where number >= m.tally_mark);
   if v_lanes = '{}' and not p_is_thorough then
     return;
   end if;
-  with counted as (
-    delete from fencepost.tally where lane = any (v_lanes) returning lane, state, count
-  )
-  insert into fencepost.tally(lane, state, count, is_sum)
-  select lane, state, sum(count), true from counted group by lane, state;
+  -- Before the counts are read: what is added up then has all that these transactions have left.
+  v_until := case when pg_snapshot_xmin(pg_current_snapshot()) >= m.next_xid then m.at end;
+  perform fencepost.add_up(case when p_is_thorough then 0 else m.tally_mark end);
   -- Some time after they counted: a claim under way may have read the clock a while ago. And not by
   -- claims, which would have to step over all that an old snapshot keeps from being removed.
   delete from fencepost.rate_use u using fencepost.rate r
   where r.type = u.type and u.at <= -2 * r.window_us - 60000000
-    + (extract(epoch from coalesce(p_now, clock_timestamp())) * 1000000)::bigint;
+      + (extract(epoch from v_now) * 1000000)::bigint
+    and u.at > case when p_is_thorough or m.at < 'epoch' then 0 else -2 * r.window_us - 60000000
+      + (extract(epoch from m.at) * 1000000)::bigint end;
+  if p_is_thorough then
+    -- Of these the latest count, see `first_since` and searching.py.
+    if (select count(*) from fencepost.disorder) > 1 then
+      with gone as (delete from fencepost.disorder returning seq, created_at)
+      insert into fencepost.disorder(seq, created_at)
+      select max(seq), max(created_at) from gone;
+    end if;
+    -- Before the lock: it may take a while.
+    v_lanes := array(select lane from fencepost.lane);
+    select coalesce(jsonb_object_agg(x.lane, first.run_at), '{}') into v_below
+    from fencepost.line x cross join lateral (
+      select r.run_at from fencepost.ready r where r.lane = x.lane and r.run_at < x.low
+      order by r.run_at, r.seq limit 1
+    ) as first;
+    v_below_lease := (select min(expires_at) from fencepost.lease where expires_at < m.lease_mark);
+    v_below_due := (select min(run_at) from fencepost.delayed where run_at < m.due_mark);
+  elsif v_until is null then
+    return;
+  end if;
   begin
     perform pg_advisory_xact_lock(1178947156, 1);
   exception when lock_not_available then
     return;  -- somebody holds the marks, see hold_marks: another time
   end;
-  m := fencepost.marks();
-  v_until := case when pg_snapshot_xmin(pg_current_snapshot()) >= m.next_xid then m.at end;
-  if v_until is null and not p_is_thorough then
-    return;
-  end if;
   for l in
-    select lane, low from fencepost.lane where p_is_thorough or lane = any (v_lanes)
+    select x.lane, y.number, coalesce(y.low, '-infinity') as low from unnest(v_lanes) as x(lane)
+    left join lateral (
+      select number, low from fencepost.mark where lane = x.lane order by number desc limit 1
+    ) as y on true
   loop
     select r.run_at into v_first from fencepost.ready r
-    where r.lane = l.lane and (p_is_thorough or r.run_at >= l.low)
+    where r.lane = l.lane and r.run_at >= l.low and r.run_at < coalesce(v_until, l.low)
     order by r.run_at, r.seq limit 1;
-    v_low := least(coalesce(v_until, l.low), v_first);
-    -- Only if nobody has lowered it meanwhile.
-    update fencepost.lane set low = v_low where lane = l.lane and low = l.low and low <> v_low;
+    v_low := least(coalesce(v_until, l.low), v_first,
+      (v_below ->> l.lane::text)::timestamptz);
+    continue when v_low = l.low;
+    if l.number is not null then
+      -- Only if nobody lowers it now.
+      perform 1 from fencepost.mark where lane = l.lane and number = l.number and low = l.low
+      for update skip locked;
+      continue when not found;
+      delete from fencepost.mark where lane = l.lane and number = l.number;
+    end if;
+    insert into fencepost.mark(lane, number, low)
+    values (l.lane, coalesce(l.number, 0) + 1, v_low);
   end loop;
-  update fencepost.pulse set
-    at = case when v_until is null then at else coalesce(p_now, clock_timestamp()) end,
-    next_xid = case when v_until is null then next_xid
-      else pg_snapshot_xmax(pg_current_snapshot()) end,
+  m := fencepost.marks();
+  insert into fencepost.pulse(
+    number, at, next_xid, next_tally, tally_mark, lease_mark, due_mark, lifetime_mark)
+  select m.number + 1,
+    case when v_until is null or not is_early then m.at else v_now end,
+    case when v_until is null or not is_early then m.next_xid else pg_current_xact_id() end,
+    case when v_until is null or not is_early then m.next_tally else s.last_value + 1 end,
+    case when v_until is null then m.tally_mark else m.next_tally end,
     -- A claim reads the clock before its transaction has a number, and may then be held up.
-    lease_mark = least(coalesce(v_until - interval '5 seconds', m.lease_mark), (
+    least(coalesce(v_until - interval '5 seconds', m.lease_mark), v_below_lease, (
       select min(expires_at) from fencepost.lease
-      where p_is_thorough or expires_at >= m.lease_mark)),
-    due_mark = least(coalesce(v_until, m.due_mark), (
-      select min(run_at) from fencepost.delayed where p_is_thorough or run_at >= m.due_mark)),
-    lifetime_mark = least(coalesce(v_until, m.lifetime_mark), (
+      where expires_at >= m.lease_mark and expires_at < v_until - interval '5 seconds')),
+    least(coalesce(v_until, m.due_mark), v_below_due, (
+      select min(run_at) from fencepost.delayed
+      where run_at >= m.due_mark and run_at < v_until)),
+    least(coalesce(v_until, m.lifetime_mark), (
       select min(expires_at) from fencepost.job
       where expires_at >= m.lifetime_mark and expires_at < v_until
-        and not exists (select 1 from fencepost.done where done.seq = job.seq)));
+        and not exists (select 1 from fencepost.done where done.seq = job.seq)))
+  from fencepost.tally_number_seq s;
+  delete from fencepost.pulse where number = m.number;
 end $$;
 
 -- ------------------------------------------------------------------------------------------------

@@ -1,0 +1,150 @@
+"""Mutants of what PostgreSQL processes remember of a server, and of what they do when it fails."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+STORE = "fencepost.store.postgres"
+SQL = f"{STORE}.migrations/0001_initial.sql"
+
+
+def _sql(name: str, about: str, old: str, new: str, *tests: str) -> Mutant:
+    return Mutant(f"postgres-{name}", about, Place.POSTGRES, (Patch(SQL, old, new),), tests)
+
+
+def _python(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    patches = (Patch(f"{STORE}.{module}", old, new),)
+    return Mutant(f"postgres-{name}", about, Place.POSTGRES, patches, tests)
+
+
+NUMBERS = (
+    _sql(
+        "lost-lanes-are-not-missed",
+        "a job is stored under a lane or a policy that the server has lost",
+        "if not exists (select 1 from fencepost.lane where lane = p_lane)\n"
+        "    or not exists (select 1 from fencepost.policy where policy = p_policy)\n  then",
+        "if false then",
+        "tests/store/postgres/test_catalog.py",
+    ),
+    _sql(
+        "numbers-are-given-in-turn",
+        "a number that was lost comes to mean another lane",
+        "('x' || left(md5(p_try || ':' || p_name), 8))::bit(32)::integer & 2147483647, 1)",
+        "(select count(*) from fencepost.lane)::integer + 1 + p_try, 1)",
+        "tests/store/postgres/test_catalog.py",
+    ),
+    _sql(
+        "lanes-are-counted",
+        "a worker does not notice that it knows others than there are, if they are as many",
+        "(select coalesce(sum(lane), 0) from fencepost.lane) <> p_known as has_lanes,",
+        "(select coalesce(sum(lane), 0) from fencepost.lane) > p_known as has_lanes,",
+        "tests/store/postgres/test_catalog.py",
+    ),
+    _python(
+        "stale-numbers-are-kept",
+        "a process that was told of lost numbers goes on with them",
+        "catalog",
+        "            self._policies, self._policy_numbers = {}, {}\n",
+        "            self._policies = {}\n",
+        "tests/store/postgres/test_catalog.py",
+    ),
+    _python(
+        "a-missing-lane-fails-the-claim",
+        "a job whose lane is missing fails every claim that comes to it",
+        "catalog",
+        'found[number] = Lane(number, "", "", Priority.NORMAL)',
+        "pass",
+        "tests/store/postgres/test_catalog.py",
+    ),
+)
+
+MARKS = (
+    _sql(
+        "mark-passes-the-newest-transaction",
+        "the mark passes a transaction that has a number, if none after it has ended",
+        "m.next_xid else pg_current_xact_id() end,",
+        "m.next_xid else pg_snapshot_xmax(pg_current_snapshot()) end,",
+        "tests/store/postgres/test_marks.py",
+    ),
+    _sql(
+        "marks-are-read-oldest-first",
+        "a claim steps over all marks that an old snapshot keeps",
+        "select m.low from fencepost.mark m where m.lane = l.lane order by m.number desc limit 1",
+        "select max(m.low) from fencepost.mark m where m.lane = l.lane and m.number * 1 > 0",
+        "tests/store/postgres/test_old_snapshots.py",
+    ),
+    _sql(
+        "counts-are-all-read",
+        "tidying reads every count that an old snapshot keeps",
+        "perform fencepost.add_up(case when p_is_thorough then 0 else m.tally_mark end);",
+        "perform fencepost.add_up(0);",
+        "tests/store/postgres/test_old_snapshots.py",
+    ),
+    _sql(
+        "tidying-reads-the-dead",
+        "tidying looks for the first job in line from the beginning of time",
+        "where r.lane = l.lane and r.run_at >= l.low and r.run_at < coalesce(v_until, l.low)",
+        "where r.lane = l.lane and (p_is_thorough or r.run_at >= l.low)",
+        "tests/store/postgres/test_old_snapshots.py",
+    ),
+    _sql(
+        "claims-step-over-ended-leases",
+        "every claim reads all leases that an old snapshot keeps",
+        "where expires_at >= m.lease_mark and expires_at <= t) as expires_at,",
+        "where expires_at >= m.lease_mark) as expires_at,",
+        "tests/store/postgres/test_old_snapshots.py",
+    ),
+    _sql(
+        "disorder-is-forgotten",
+        "what was out of order is taken for in order once it has been tidied",
+        "select max(seq), max(created_at) from gone;",
+        "select min(seq), min(created_at) from gone;",
+        "tests/store/postgres/test_chronology.py",
+    ),
+)
+
+FAILURES = (
+    _python(
+        "a-silent-server-is-waited-for",
+        "a blocking submission waits for a stopped server for a minute",
+        "runner",
+        "                session.answer_timeout = operation.timeout\n                run = Run(",
+        "                run = Run(",
+        "tests/store/postgres/test_silence.py",
+    ),
+    _python(
+        "a-newer-schema-is-always-refused",
+        "a process of the version before cannot start on a schema that allows it",
+        "schema",
+        "if found[0] > newest:",
+        "if version > newest:",
+        "tests/store/postgres/test_rolling.py",
+    ),
+    _python(
+        "a-newer-schema-is-never-refused",
+        "a process starts on a schema on which it cannot run",
+        "schema",
+        "if found[0] > newest:",
+        "if found[0] > version:",
+        "tests/store/postgres/test_rolling.py",
+    ),
+    _python(
+        "a-spoilt-index-is-kept",
+        "a migration that is applied again takes an index for done that never was",
+        "schema",
+        "if found == (True,):",
+        "if found is not None:",
+        "tests/store/postgres/test_concurrent_migrations.py",
+    ),
+    _python(
+        "cancelled-news-are-kept",
+        "what is remembered of a submission whose caller was cancelled is never forgotten",
+        "runner",
+        "            self._note(answer)\n",
+        "            if not answer.posted.future.cancelled():\n"
+        "                self._note(answer)\n",
+        "tests/store/postgres/test_ringer.py",
+    ),
+)
+
+MUTANTS = (*NUMBERS, *MARKS, *FAILURES)

@@ -1,0 +1,140 @@
+"""An old snapshot keeps every row version of a day: what claims and tidying read must not grow.
+
+PostgreSQL-specific: only there a reader keeps others from removing what is dead. Counted in pages
+and rows, not in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from fencepost.core.job import NewJob
+from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.payload import NULL
+from fencepost.store.plan import Operation
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.requests import ClaimRequest
+from fencepost.testing.clock import FakeClock
+
+LANES = 50
+ROUNDS = 40
+LEEWAY = 1.3
+"""Pages of indexes split, and a chain may cross into a new page."""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(postgres_url: str, clock: FakeClock) -> Iterator[PostgresStore]:
+    store = PostgresStore(postgres_url, clock=clock)
+    store.migrate()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def probe(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def snapshot(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connection]:
+    """A transaction that reads, and does not end."""
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("set transaction isolation level repeatable read, read only")
+        connection.execute("select count(*) from fencepost.job")
+        yield connection
+        connection.rollback()
+
+
+def claiming(store: PostgresStore) -> Operation[Any]:
+    return store.claim(ClaimRequest(worker="w", limit=1000, lease_ttl=0.4))
+
+
+EACH = [NewJob(type=f"type-{number}") for number in range(LANES)]
+
+
+def work(
+    store: PostgresStore, clock: FakeClock, rounds: int, jobs: Sequence[NewJob] = EACH
+) -> None:
+    """Let *jobs* come, run and go, and tidy, as often as a leader would."""
+    for _ in range(rounds):
+        store.run(store.enqueue(jobs))
+        found = store.run(claiming(store)).jobs
+        assert len(found) == len(jobs)
+        ended = [
+            Settlement(job.id, job.lease.token, decide(job, Succeeded(NULL), clock.rng))
+            for job in found
+        ]
+        store.run(store.settle(ended))
+        clock.advance(0.5)
+        store.run(store.tidy())
+
+
+def pages(probe: psycopg.Connection, sql: str, params: Any) -> int:
+    """Return how many pages a statement reads whose plans are ready; it is undone."""
+    explained = f"explain (analyze, buffers, format json) {sql}".encode()
+    for _ in range(8):  # from the sixth on, the server may take a plan for any parameters
+        [[[found]]] = probe.execute(explained, params).fetchall()
+        probe.rollback()
+    plan = found["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def claim_pages(probe: psycopg.Connection, store: PostgresStore) -> int:
+    statement = next(claiming(store).start())
+    return pages(probe, statement.sql, statement.params)
+
+
+def tidy_pages(probe: psycopg.Connection, store: PostgresStore, clock: FakeClock) -> int:
+    store.run(store.enqueue([NewJob(type="type-0", delay=1000.0)]))  # something to add up
+    return pages(probe, "select fencepost.tidy(%s, false)", (clock.now(),))
+
+
+def test_claims_and_tidying_read_as_much_as_before_beside_an_old_snapshot(
+    store: PostgresStore, probe: psycopg.Connection, snapshot: psycopg.Connection, clock: FakeClock
+) -> None:
+    """S2-26: fifty lanes in use, each of whose marks moves twice a second."""
+    work(store, clock, 10)
+    before = claim_pages(probe, store), tidy_pages(probe, store, clock)
+    work(store, clock, ROUNDS)
+    after = claim_pages(probe, store), tidy_pages(probe, store, clock)
+    assert after[0] <= before[0] * LEEWAY
+    assert after[1] <= before[1] * LEEWAY
+
+
+def test_tidying_does_not_read_the_jobs_that_have_gone(
+    store: PostgresStore, probe: psycopg.Connection, snapshot: psycopg.Connection, clock: FakeClock
+) -> None:
+    """S2-26: one busy lane, of which the server keeps every job in line that it ever had."""
+    jobs = [NewJob(type="type-0")] * 1_000
+    work(store, clock, 4, jobs)
+    before = tidy_pages(probe, store, clock)
+    work(store, clock, 12, jobs)
+    assert tidy_pages(probe, store, clock) <= before * LEEWAY
+
+
+def test_a_claim_that_has_jobs_does_not_step_over_the_leases_that_have_ended(
+    store: PostgresStore, probe: psycopg.Connection, snapshot: psycopg.Connection, clock: FakeClock
+) -> None:
+    """S2-26: each of them would have lasted for a while yet, and its entry stands in the index."""
+    request = ClaimRequest(worker="w", limit=1, lease_ttl=30.0)
+    for _ in range(100):
+        store.run(store.enqueue([NewJob(type="type-0")]))
+        [job] = store.run(store.claim(request)).jobs
+        decision = decide(job, Succeeded(NULL), clock.rng)
+        store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+    store.run(store.enqueue([NewJob(type="type-0")]))
+    statement = next(store.claim(request).start())
+    probe.execute(statement.sql.encode(), statement.params)
+    read = "select pg_stat_get_xact_tuples_returned('fencepost.lease_expiry'::regclass)"
+    assert probe.execute(read.encode()).fetchone() == (0,)
+    probe.rollback()
