@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fencepost.core.job import Attempt, AttemptOutcome
+from fencepost.core.job import Attempt, AttemptOutcome, Body, Encoding
 from fencepost.core.outcome import Unreadable
+from fencepost.core.payload import decode
 from fencepost.errors import InvalidPayloadError
 
 PASSED_OVER = frozenset({AttemptOutcome.RUNNING, AttemptOutcome.RELEASED})
@@ -26,6 +27,19 @@ class UnreadPayload(Exception):
     def __init__(self, error: InvalidPayloadError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+def unread(payload: Body, error: InvalidPayloadError) -> UnreadPayload | InvalidPayloadError:
+    """Return what to raise for a *payload* that a handler refused with *error*.
+
+    What is not even JSON was damaged: no version could read it, and it fails at once.
+    """
+    if payload.encoding is Encoding.JSON:
+        try:
+            decode(payload)
+        except InvalidPayloadError:
+            return error
+    return UnreadPayload(error)
 
 
 def with_past(outcome: Unreadable, attempts: Sequence[Attempt] | None) -> Unreadable:

@@ -18,7 +18,7 @@ from fencepost.core.job import ClaimedJob, Dependency, Failure
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, Unreadable, decide
 from fencepost.core.payload import encode_result
-from fencepost.core.skew import UnreadPayload, with_past
+from fencepost.core.skew import UnreadPayload, unread, with_past
 from fencepost.core.task import Task
 from fencepost.errors import FencepostError, HandlerSignal, InvalidPayloadError
 from fencepost.store.protocol import Store
@@ -69,11 +69,11 @@ Turns = Generator[Call, Ended, T]
 
 
 def arguments(task: Task, job: ClaimedJob, context: Context) -> tuple[list[Any], dict[str, Any]]:
-    """Return what the handler is called with, or raise UnreadPayload."""
+    """Return what the handler is called with, or raise UnreadPayload or InvalidPayloadError."""
     try:
         args, kwargs = task.signature.decode(job.payload)
     except InvalidPayloadError as error:
-        raise UnreadPayload(error) from None
+        raise unread(job.payload, error) from None
     if task.signature.context_name is not None:
         kwargs[task.signature.context_name] = context
     return args, kwargs

@@ -24,7 +24,7 @@ from fencepost.core.keyring import KeyRing
 from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.payload import encode_result
 from fencepost.core.signature import Signature
-from fencepost.core.skew import UnreadPayload
+from fencepost.core.skew import unread
 from fencepost.core.task import Task
 from fencepost.errors import InvalidPayloadError
 from fencepost.store.opening import open_store
@@ -110,7 +110,7 @@ def _call(request: ChildRequest, store: Any, pipe: Connection) -> Any:
     try:
         args, kwargs = signature.decode(request.job.payload)
     except InvalidPayloadError as error:
-        raise UnreadPayload(error) from None
+        raise unread(request.job.payload, error) from None
     if signature.context_name is not None:
         context = _ChildContext(request.job, store, pipe, request.dependencies, tasks)
         kwargs[signature.context_name] = context

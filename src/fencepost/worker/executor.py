@@ -16,7 +16,7 @@ from fencepost.core.job import ClaimedJob, Dependency
 from fencepost.core.limits import INTERRUPT_GRACE, THROW_AGAIN
 from fencepost.core.outcome import Outcome, Released, Succeeded
 from fencepost.core.payload import encode_result
-from fencepost.core.skew import UnreadPayload
+from fencepost.core.skew import unread
 from fencepost.core.task import Isolation, Task
 from fencepost.errors import InvalidPayloadError
 from fencepost.observe import names
@@ -298,7 +298,7 @@ def _arguments(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
     try:
         args, kwargs = signature.decode(attempt.job.payload)
     except InvalidPayloadError as error:
-        raise UnreadPayload(error) from None
+        raise unread(attempt.job.payload, error) from None
     if signature.context_name is not None:
         kwargs[signature.context_name] = attempt.context
     return args, kwargs
