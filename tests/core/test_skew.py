@@ -6,9 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fencepost.core.job import Attempt, AttemptOutcome, Category, Failure
-from fencepost.core.outcome import Unreadable
-from fencepost.core.skew import with_past
+from fencepost import Context
+from fencepost.core.failure import classify
+from fencepost.core.job import Attempt, AttemptOutcome, Body, Category, Encoding, Failure
+from fencepost.core.outcome import Failed, Unreadable
+from fencepost.core.signature import Signature
+from fencepost.core.skew import UnreadPayload, read_arguments, with_past
+from fencepost.errors import InvalidPayloadError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 UNREAD = Unreadable(Failure(Category.SYSTEM, "no"))
@@ -61,6 +65,28 @@ def test_it_counts_from_the_first_of_the_last_attempts_in_a_row(
     """C47."""
     seen = with_past(UNREAD, attempts(letters))
     assert (seen.returns, seen.waited, seen.failure) == (returns, waited, UNREAD.failure)
+
+
+@pytest.mark.parametrize(
+    ("payload", "is_skew"),
+    [
+        (Body(b'{"x": 1}'), True),
+        (Body(b"7"), True),
+        (Body(b"\xff\x00", Encoding.BINARY), True),
+        (Body(b"{"), False),
+        (Body(b'{"x": "\xff"}'), False),
+    ],
+)
+def test_only_what_was_damaged_fails_at_once(payload: Body, is_skew: bool) -> None:
+    """C47, S1-87: no version could read it."""
+
+    def handler(y: int, z: int) -> None: ...
+
+    with pytest.raises((UnreadPayload, InvalidPayloadError)) as caught:
+        read_arguments(Signature(handler, Context), payload)
+    outcome = classify(caught.value)
+    assert isinstance(outcome, Unreadable) == is_skew
+    assert isinstance(outcome, Failed) != is_skew
 
 
 @pytest.mark.parametrize("nothing", [None, []])

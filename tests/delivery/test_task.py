@@ -235,19 +235,25 @@ def test_both_secrets_sign_while_one_replaces_the_other(receiver: Receiver) -> N
         assert verify(known, request.headers, request.body)
 
 
-def test_a_payload_that_is_none_fails_for_good() -> None:
-    app = App("memory://", webhooks=settings())
-    job = NewJob(type=DELIVERY_TYPE, queue=DELIVERY_QUEUE)
+@pytest.mark.parametrize(
+    "job",
+    [
+        NewJob(type=DELIVERY_TYPE, queue=DELIVERY_QUEUE),
+        made_up("http://127.0.0.1:1/", ended_at=NOON.replace(tzinfo=None)),
+    ],
+    ids=["nothing at all", "a time without a zone"],
+)
+def test_a_payload_that_is_no_delivery_fails_when_no_version_could_read_it(job: NewJob) -> None:
+    """C47."""
+    app = App(store=MemoryStore(clock=FakeClock()), webhooks=settings())
     (sent,) = app.submit_many([job])
-    app.worker().run(until_idle=True)
-    assert sent.refresh().state is State.FAILED
-
-
-def test_a_time_without_a_zone_is_no_delivery() -> None:
-    app = App("memory://", webhooks=settings())
-    (sent,) = app.submit_many([made_up("http://127.0.0.1:1/", ended_at=NOON.replace(tzinfo=None))])
-    app.worker().run(until_idle=True)
-    assert sent.refresh().state is State.FAILED
+    drain(app, raises=False)
+    assert sent.refresh().state is State.RETRYING
+    drain(app, advance="all", raises=False)
+    failed = sent.refresh()
+    assert failed.state is State.FAILED
+    assert failed.failure is not None
+    assert failed.failure.code == "unreadable_payload"
 
 
 def test_an_app_without_secrets_leaves_deliveries_to_others_and_says_so() -> None:

@@ -37,7 +37,7 @@ def classify(error: BaseException) -> Failed | Snoozed | Unreadable:
             # Of this version of the code, not of the job: another may read it (C47).
             return unreadable(describe(error.error, Category.SYSTEM))
         case InvalidPayloadError():
-            # Of a job that the handler wanted to submit; it would be as wrong the next time.
+            # Damaged, or of a job that the handler wanted to submit: as wrong the next time.
             return Failed(describe(error, Category.PERMANENT, code=error.code))
         case MissingKeyError():
             # Of this worker, not of the job: another may have the key, or this one, one day.

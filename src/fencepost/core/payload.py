@@ -51,17 +51,6 @@ def convert(value: Any, kind: Any) -> Any:
     return msgspec.convert(value, kind, dec_hook=_decode_foreign)
 
 
-def is_damaged(body: Body) -> bool:
-    """Tell whether *body* calls itself JSON and is none: whatever reads it, it says nothing."""
-    if body.encoding is not Encoding.JSON:
-        return False
-    try:
-        msgspec.json.decode(body.data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return True
-    return False
-
-
 NULL = Body(b"null")
 """What most handlers return."""
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.core.job import Attempt, AttemptOutcome, Body
+from fencepost.core.job import Attempt, AttemptOutcome, Body, Encoding
 from fencepost.core.outcome import Unreadable
-from fencepost.core.payload import is_damaged
+from fencepost.core.payload import decode
 from fencepost.core.signature import Signature
 from fencepost.errors import InvalidPayloadError
 
@@ -34,13 +34,13 @@ class UnreadPayload(Exception):
 def read_arguments(signature: Signature, payload: Body) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a handler, or raise UnreadPayload if another version may know better.
 
-    Raises InvalidPayloadError for what no version can read, because it is damaged.
+    Raises InvalidPayloadError for what no version can read.
     """
     try:
         return signature.decode(payload)
     except InvalidPayloadError as error:
-        if is_damaged(payload):
-            raise
+        if payload.encoding is Encoding.JSON:
+            decode(payload)  # what is not even JSON is damaged, and fails at once
         raise UnreadPayload(error) from None
 
 
