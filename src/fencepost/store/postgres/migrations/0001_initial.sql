@@ -1263,6 +1263,10 @@ begin
     v_paused := v_paused || a.closed;
   end if;
   v_left := greatest(v_limit, 0);
+  -- It may have been held up since: a lease has its whole time, and begins after the one before.
+  if not ahead.has_rates then
+    t := coalesce(p_now, clock_timestamp());
+  end if;
   v_first := (extract(epoch from t) * 1000000)::bigint;
   if cardinality(p_lanes) = 1 and cardinality(p_names) = 1 then
     -- Most apps: one type of one queue at one priority.
