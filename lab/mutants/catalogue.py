@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.mutants import (
+    catalogue_addresses,
     catalogue_callbacks,
     catalogue_crons,
     catalogue_ended,
@@ -33,6 +34,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_tokens.MUTANTS,
     *catalogue_server.MUTANTS,
     *catalogue_ended.MUTANTS,
+    *catalogue_addresses.MUTANTS,
 )
 
 
