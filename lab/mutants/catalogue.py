@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.mutants import (
     catalogue_addresses,
     catalogue_callbacks,
+    catalogue_clocks,
     catalogue_crons,
     catalogue_ended,
     catalogue_events,
@@ -35,6 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_server.MUTANTS,
     *catalogue_ended.MUTANTS,
     *catalogue_addresses.MUTANTS,
+    *catalogue_clocks.MUTANTS,
 )
 
 
