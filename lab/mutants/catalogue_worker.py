@@ -12,6 +12,22 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 
 MUTANTS = (
     _mutant(
+        "drains-nothing-at-its-start",
+        "leases that ran out while nobody looked are left to claims and to the leader",
+        "worker.worker",
+        "            await self._recover_at_start()\n",
+        "",
+        "tests/worker/test_starting.py",
+    ),
+    _mutant(
+        "drains-one-batch-at-its-start",
+        "of leases that ran out while nobody looked, one batch is taken back",
+        "worker.worker",
+        "            while await self._store.run_async(self._store.recover(RECOVER_BATCH)):\n",
+        "            if await self._store.run_async(self._store.recover(RECOVER_BATCH)):\n",
+        "tests/worker/test_starting.py",
+    ),
+    _mutant(
         "settles-once-only",
         "a settlement whose outcome is unknown is not repeated",
         "worker.settler",
