@@ -195,7 +195,7 @@ class TestFailing:
     ) -> None:
         """S1-29, C8: it waits for each retry that it has, and then for no more."""
         job_id = h.submit(policy=Policy(max_attempts=3))
-        states = []
+        states: list[State] = []
         while len(states) < 5 and (jobs := h.claim().jobs):
             if how == "it fails":
                 h.fail(jobs[0])
