@@ -18,7 +18,7 @@ from lab.chaos.gate import Gate
 from lab.chaos.ledger import Ledger
 from lab.chaos.roster import enrol
 from lab.chaos.settings import ROOT, Settings
-from lab.chaos.tasks import ORDERED_QUEUE
+from lab.chaos.tasks import ORDERED_QUEUE, WEBHOOK_QUEUE
 
 CALLER, WORKER, ZOMBIE, API = "caller", "worker", "zombie", "api"
 NODE_WORKER = Path(__file__).parent / "node" / "crewman.mjs"
@@ -72,6 +72,7 @@ class Crew:
         for number in range(self._settings.workers):
             self.add(Member(WORKER, f"{WORKER}-{number}"))
         self.add(Member(WORKER, "ordered", (ORDERED_QUEUE, "1")))
+        self.add(Member(WORKER, "postman", (WEBHOOK_QUEUE, "8")))
         for name in NAMES:
             self.add(Member(CALLER, name))
         self.add(Member(ZOMBIE, ZOMBIE, () if self._gate is None else (self._gate.url,)))

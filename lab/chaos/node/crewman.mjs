@@ -84,4 +84,8 @@ await work({
   lasting: noting(lasting(settings.ttl * 1600)),
   failing: noting(fail),
   keeping: noting(keep),
+  keyed: noting(lasting(250)),
+  billing: quick,
+  shipping: quick,
+  "fencepost.webhook": quick,
 });
