@@ -13,7 +13,7 @@ from itertools import pairwise
 from fencepost.core.lifecycle import TERMINAL, TRANSITIONS, Event, State
 from lab.chaos.dump import Record, Run
 from lab.chaos.evidence import Evidence
-from lab.chaos.made import MADE, crowded, half_sent, ticked_twice, untold
+from lab.chaos.made import MADE, crowded, half_sent, ticked_twice, too_often, untold
 from lab.chaos.tasks import EVENT_TYPES, TICK
 from lab.chaos.violation import Violation
 from lab.chaos.waiting import SKEW, forgotten, too_early, unjust
@@ -313,6 +313,7 @@ RULES: tuple[Rule, ...] = (
     forgotten,
     unjust,
     crowded,
+    too_often,
     half_sent,
     ticked_twice,
     untold,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fencepost.core.lifecycle import TERMINAL, State
 from fencepost.core.webhook import DELIVERY_TYPE
 from lab.chaos.evidence import Evidence
-from lab.chaos.tasks import EVENT_TYPES, PER_KEY, TICK
+from lab.chaos.tasks import EVENT_TYPES, PER_KEY, RATE, RATED, TICK
 from lab.chaos.violation import Violation
 from lab.chaos.waiting import SKEW
 
@@ -34,6 +34,20 @@ def crowded(evidence: Evidence) -> Iterator[Violation]:
             running += change
             if change > 0 and running > PER_KEY:
                 yield Violation("crowded", job, f"{running} of key {key} ran at {at}")
+
+
+def too_often(evidence: Evidence) -> Iterator[Violation]:
+    """Jobs of a rated type start no oftener than may be, whichever worker died meanwhile."""
+    forgetful = evidence.forgetful()
+    starts = sorted(
+        (run.began, record.id)
+        for record in evidence.records
+        for run in record.runs
+        if record.type == RATED and run.outcome != "released"
+    )
+    for (first, _), (last, job) in zip(starts, starts[RATE:], strict=False):
+        if last - first < 1.0 - SKEW and not forgetful.touch(first, last):
+            yield Violation("too_often", job, f"start {RATE + 1} within {last - first:.3f} s")
 
 
 def half_sent(evidence: Evidence) -> Iterator[Violation]:

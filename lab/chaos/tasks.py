@@ -25,8 +25,10 @@ BAIT_QUEUE = "bait"
 QUICK = "quick"
 ORDERED = "ordered"
 KEYED = "keyed"
-TYPES = (QUICK, "threaded", "beating", "lasting", "failing", "keeping", KEYED)
-WEIGHTS = (78, 6, 3, 1, 4, 2, 6)
+RATED = "rated"
+RATED_QUEUE = "rated"
+TYPES = (QUICK, "threaded", "beating", "lasting", "failing", "keeping", KEYED, RATED)
+WEIGHTS = (75, 6, 3, 1, 4, 2, 6, 3)
 
 WEBHOOK_QUEUE = DELIVERY_QUEUE
 RECEIVER = "https://receiver.example/hook"
@@ -38,6 +40,8 @@ TICK = "tick"
 TENANTS = 7
 PER_KEY = 2
 """Jobs of one tenant that may run at once."""
+RATE = 20
+"""Starts of the rated task a second, over all workers."""
 KEYED_SECONDS = 0.25
 """Longer than what the checker forgives for clocks that are read early."""
 
@@ -153,6 +157,12 @@ def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandl
             effect(ctx)
         return ctx.lease.version
 
+    @app.task(queue=RATED_QUEUE, rate=f"{RATE}/s")
+    async def rated(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        with noting(ctx):
+            effect(ctx)
+        return ctx.lease.version
+
     @app.event(EVENT).on
     async def billing(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
         with noting(ctx):
@@ -186,5 +196,5 @@ def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandl
         queue=DELIVERY_QUEUE,
         policy=DELIVERY_POLICY,
     )
-    tasks = (quick, threaded, ordered, beating, lasting, failing, keeping, keyed)
+    tasks = (quick, threaded, ordered, beating, lasting, failing, keeping, keyed, rated)
     return {task.type: task for task in tasks}

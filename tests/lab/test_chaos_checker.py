@@ -27,7 +27,7 @@ from lab.chaos.entries import (
 )
 from lab.chaos.evidence import Evidence
 from lab.chaos.recovery import percentile, recoveries
-from lab.chaos.tasks import EVENT_TYPES
+from lab.chaos.tasks import EVENT_TYPES, RATE
 from lab.chaos.windows import Windows
 
 TTL = 1.5
@@ -270,6 +270,12 @@ def a_third_of_two(found: Evidence) -> None:
     replace(found, record(22, run_of(1, 11.2, 11.9), **KEYED))
 
 
+def one_start_too_many(found: Evidence) -> None:
+    for number in range(RATE + 1):
+        began = 11.0 + number / (RATE + 5)
+        found.records.append(record(100 + number, run_of(1, began, 13.0), type="rated"))
+
+
 def one_handler_alone(found: Evidence) -> None:
     found.records = [each for each in found.records if each.type != "shipping"]
 
@@ -378,6 +384,7 @@ BREAKS: list[tuple[str, Callable[[Evidence], None]]] = [
     ("unjust", ended_otherwise_than_its_culprit),
     ("unjust", ran_and_ended_for_another),
     ("crowded", a_third_of_two),
+    ("too_often", one_start_too_many),
     ("half_sent", one_handler_alone),
     ("ticked_twice", two_jobs_of_a_tick),
     ("untold", an_end_without_a_webhook),

@@ -87,5 +87,4 @@ await work({
   keyed: noting(lasting(250)),
   billing: quick,
   shipping: quick,
-  "fencepost.webhook": quick,
 });
