@@ -7,7 +7,7 @@ PYTHON  ?=
 JOBS    ?= 2
 ARGS    ?=
 
-VERSIONS := 3.11 3.12 3.13
+VERSIONS := 3.11 3.12 3.13 3.14
 PY       := $(VENV)/bin/python
 # Quiet twice: pip then prints errors only.
 INSTALL  := $(PY) -m pip install -qq --no-input --disable-pip-version-check
@@ -79,7 +79,7 @@ format: setup ## Rewrite the code in the agreed format
 	$(PY) -m ruff format
 
 .PHONY: test-matrix
-test-matrix: ## Run the suite on each installed Python from 3.11 to 3.13
+test-matrix: ## Run the suite on each installed Python from 3.11 to 3.14
 	@passed=; failed=; missing=; \
 	for version in $(VERSIONS); do \
 	    if python=$$(tools/find-python $$version 2>/dev/null); then \

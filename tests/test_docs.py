@@ -1,7 +1,6 @@
 """What the documentation says, holds: its programs run, its links lead somewhere, its tables agree.
 
-The requirements that call for a sentence in the documentation are listed here. Each is cited beside
-that sentence as an HTML comment, which readers do not see.
+The requirements that call for a sentence in the documentation are in ``test_documented.py``.
 """
 
 from __future__ import annotations
@@ -36,14 +35,6 @@ PROGRAMS = [
     for block in blocks_of(path)
 ]
 
-# Marked [D] in the requirements, and two whose wording is to be documented.
-DOCUMENTED = (
-    *("S0-6", "S0-8", "S0-13", "S0-14", "S0-15", "S0-16", "S0-17", "S0-18", "S0-19"),
-    *("S0-57", "S0-70", "S0-76", "S0-88"),
-    *("S1-32", "S1-35", "S1-74", "S1-79", "S1-86", "S1-87", "S1-95", "S1-110"),
-    *("S2-37", "S3-3"),
-)
-CITED = re.compile(r"\S[^\n]*<!--(?: S\d-\d+,?)+ -->")
 EDGE = re.compile(r"^ *(\w+) --> (\w+): (.+)$", re.MULTILINE)
 
 Edge = tuple[str, str, str]
@@ -76,12 +67,6 @@ def test_every_page_is_in_an_index() -> None:
     indexed = page("README.md") + page("decisions/README.md")
     missing = [p.name for p in PAGES if p.name != "README.md" and f"{p.name})" not in indexed]
     assert missing == []
-
-
-@pytest.mark.parametrize("number", DOCUMENTED)
-def test_a_requirement_is_cited_beside_its_sentence(number: str) -> None:
-    cited = [line for line in CITED.findall(EVERYTHING) if re.search(rf"\b{number}\b", line)]
-    assert cited, f"no page cites {number} at the end of a sentence"
 
 
 def test_the_table_of_states_is_the_table_of_transitions() -> None:

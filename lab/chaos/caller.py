@@ -11,6 +11,8 @@ import signal
 from collections.abc import Iterable
 from random import Random
 
+from msgspec.structs import replace
+
 from fencepost import App, NewJob
 from fencepost.errors import StoreError, UnknownOutcomeError
 from lab.chaos import woven
@@ -18,11 +20,23 @@ from lab.chaos.entries import Acknowledged, Asked, Doubted, Entry
 from lab.chaos.ledger import Ledger, paths, read
 from lab.chaos.process import begin, watch_for_stalls
 from lab.chaos.settings import Settings
-from lab.chaos.tasks import ORDERED, TYPES, WEIGHTS, declare, make_app
+from lab.chaos.tasks import (
+    EVENT,
+    EVENT_TYPES,
+    ORDERED,
+    QUICK,
+    RECEIVER,
+    TYPES,
+    WEIGHTS,
+    declare,
+    make_app,
+)
 
-BULK, CROWD, WOVEN = "bulk", "crowd", "woven"
-NAMES = (BULK, CROWD, ORDERED, WOVEN)
-SHARES = {BULK: 0.47, CROWD: 0.38, ORDERED: 0.05, WOVEN: 0.1}
+BULK, CROWD, WOVEN, HERALD = "bulk", "crowd", "woven", "herald"
+NAMES = (BULK, CROWD, ORDERED, WOVEN, HERALD)
+SHARES = {BULK: 0.43, CROWD: 0.38, ORDERED: 0.05, WOVEN: 0.1, HERALD: 0.04}
+CALLBACK_EVERY = 6
+"""Of the quick jobs that are submitted in bulk, which have a webhook sent at their end."""
 SIZES = {BULK: (1, 5, 20, 50, 100), CROWD: (1,), ORDERED: (1, 1, 3), WOVEN: woven.SIZES}
 CROWD_SIZE = 12
 """Submissions that the crowd makes at once."""
@@ -90,6 +104,21 @@ class Caller:
                     break
             self._clock.sleep(self._pause(len(batch)))
 
+    def send_on(self) -> None:
+        """Send events until stopped; one that had no answer may be there, and is not sent again."""
+        while self._stops_at is None:
+            self._number += 1
+            keys = [f"{type}/{self._name}/{self._number}" for type in EVENT_TYPES]
+            asked_at = self._ask(keys)
+            try:
+                sent = self._app.event(EVENT).send(number=self._number)
+            except StoreError as error:
+                self._doubt(keys, asked_at, error)
+            else:
+                ids = {job.type: job.id for job in sent.jobs}
+                self._acknowledge(keys, asked_at, [ids[type] for type in EVENT_TYPES])
+            self._clock.sleep(self._pause(len(keys)))
+
     async def call_on_async(self) -> None:
         """Submit one by one, many at once."""
         await asyncio.gather(*(self._member() for _ in range(CROWD_SIZE)))
@@ -133,7 +162,9 @@ class Caller:
 
     def _prepare(self, key: str) -> NewJob:
         type, _, number = key.split("/")
-        return self._tasks[type].using(key=key).prepare(int(number))
+        job = self._tasks[type].using(key=key).prepare(int(number))
+        is_told_of = self._name == BULK and type == QUICK and int(number) % CALLBACK_EVERY == 0
+        return replace(job, callback_url=RECEIVER) if is_told_of else job
 
     def _pause(self, count: int) -> float:
         """Return how long to wait for the rate's sake; what was missed is not made up for."""
@@ -164,6 +195,8 @@ def main() -> None:
     caller = Caller(settings, url, name)
     if name == CROWD:
         asyncio.run(caller.call_on_async())
+    elif name == HERALD:
+        caller.send_on()
     else:
         caller.call_on()
 

@@ -18,10 +18,12 @@ from lab.chaos.gate import Gate
 from lab.chaos.ledger import Ledger
 from lab.chaos.roster import enrol
 from lab.chaos.settings import ROOT, Settings
-from lab.chaos.tasks import ORDERED_QUEUE
+from lab.chaos.tasks import ORDERED_QUEUE, RATED_QUEUE, WEBHOOK_QUEUE
 
 CALLER, WORKER, ZOMBIE, API = "caller", "worker", "zombie", "api"
 NODE_WORKER = Path(__file__).parent / "node" / "crewman.mjs"
+POSTMAN, CLERK = "postman", "clerk"
+"""Workers in Python in any fleet: webhooks are the product's own, and a rate is of a task."""
 RESTART_DELAY = 0.1
 END_TIMEOUT = 30.0
 
@@ -72,6 +74,8 @@ class Crew:
         for number in range(self._settings.workers):
             self.add(Member(WORKER, f"{WORKER}-{number}"))
         self.add(Member(WORKER, "ordered", (ORDERED_QUEUE, "1")))
+        self.add(Member(WORKER, POSTMAN, (WEBHOOK_QUEUE, "8")))
+        self.add(Member(WORKER, CLERK, (RATED_QUEUE, "8")))
         for name in NAMES:
             self.add(Member(CALLER, name))
         self.add(Member(ZOMBIE, ZOMBIE, () if self._gate is None else (self._gate.url,)))
@@ -116,7 +120,8 @@ class Crew:
 
     def _command(self, member: Member) -> list[str]:
         program, url = [sys.executable, "-m", f"lab.chaos.{member.role}"], self._url
-        if self._gate is not None and member.role == WORKER and member.code is None:
+        is_foreign = member.role == WORKER and member.name not in (POSTMAN, CLERK)
+        if self._gate is not None and is_foreign and member.code is None:
             program, url = ["node", str(NODE_WORKER)], self._gate.url
         return [*program, str(self._settings.path), url, member.name, *member.arguments]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost.core.job import JobRecord
+from fencepost.core.job import Job, JobRecord
 from fencepost.core.limits import DUMP_BATCH
+from fencepost.core.webhook import DELIVERY_TYPE
 from fencepost.store.protocol import Store
 
 NAME = "dump.jsonl"
@@ -49,6 +50,10 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=
     mode: str | None = None
     culprit: str | None = None
     """On whose account it ended."""
+    has_callback: bool = False
+    about: str | None = None
+    """Of a webhook: whose end it tells of."""
+    concurrency_key: str | None = None
 
 
 class Closing(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +120,17 @@ def record_of(given: JobRecord) -> Record:
         awaited=given.dependencies,
         mode=None if job.waits is None else job.waits.mode.value,
         culprit=None if job.failure is None else job.failure.culprit,
+        has_callback=job.callback_url is not None,
+        about=_about(job),
+        concurrency_key=job.concurrency_key,
     )
+
+
+def _about(job: Job) -> str | None:
+    if job.type != DELIVERY_TYPE:
+        return None
+    told: dict[str, object] = msgspec.json.decode(job.payload.data)
+    return str(told["job_id"])
 
 
 def _seconds(at: datetime | None) -> float | None:

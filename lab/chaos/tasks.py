@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 from fencepost import App, Context, PermanentError, Retry, TaskHandle, TemporaryError, Timeouts
+from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from lab.chaos.entries import Effected, Ended, Kept, Started
 from lab.chaos.ledger import Ledger
 from lab.chaos.settings import ATTEMPTS_MAX, Settings
@@ -21,8 +24,26 @@ BAIT_QUEUE = "bait"
 
 QUICK = "quick"
 ORDERED = "ordered"
-TYPES = (QUICK, "threaded", "beating", "lasting", "failing", "keeping")
-WEIGHTS = (84, 6, 3, 1, 4, 2)
+KEYED = "keyed"
+RATED = "rated"
+RATED_QUEUE = "rated"
+TYPES = (QUICK, "threaded", "beating", "lasting", "failing", "keeping", KEYED, RATED)
+WEIGHTS = (75, 6, 3, 1, 4, 2, 6, 3)
+
+WEBHOOK_QUEUE = DELIVERY_QUEUE
+RECEIVER = "https://receiver.example/hook"
+"""Where webhooks would go: what is tried is that each end has one, not how it is sent."""
+EVENT = "order.paid"
+EVENT_TYPES = ("billing", "shipping")
+"""Its handlers, each of which gets a job, or neither does."""
+TICK = "tick"
+TENANTS = 7
+PER_KEY = 2
+"""Jobs of one tenant that may run at once."""
+RATE = 20
+"""Starts of the rated task a second, over all workers."""
+KEYED_SECONDS = 0.25
+"""Longer than what the checker forgives for clocks that are read early."""
 
 CHECKPOINTS = 4
 CHECKPOINT_DELAY = 0.1
@@ -129,5 +150,51 @@ def declare(app: App, settings: Settings, ledger: Ledger) -> dict[str, TaskHandl
                 ledger.note(Kept(ledger.now(), ctx.job_id, ctx.lease.version, step))
         return ctx.lease.version
 
-    tasks = (quick, threaded, ordered, beating, lasting, failing, keeping)
+    @app.task(concurrency_key=lambda number: f"{number % TENANTS}", max_running_per_key=PER_KEY)
+    async def keyed(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        with noting(ctx):
+            await sleep(KEYED_SECONDS)
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.task(queue=RATED_QUEUE, rate=f"{RATE}/s")
+    async def rated(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        with noting(ctx):
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.event(EVENT).on
+    async def billing(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        with noting(ctx):
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.event(EVENT).on
+    async def shipping(ctx: Context, number: int) -> int:  # noqa: ARG001 - as all are called
+        with noting(ctx):
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.cron("* * * * *")
+    @app.task
+    async def tick(ctx: Context) -> int:
+        with noting(ctx):
+            effect(ctx)
+        return ctx.lease.version
+
+    @app.task
+    async def webhook(ctx: Context, **delivery: Any) -> int:
+        """Stand in for the product's own, which would ask the network."""
+        assert delivery["url"] == RECEIVER
+        with noting(ctx):
+            effect(ctx)
+        return ctx.lease.version
+
+    app.session.tasks[DELIVERY_TYPE] = replace(
+        app.session.tasks.pop("webhook"),
+        type=DELIVERY_TYPE,
+        queue=DELIVERY_QUEUE,
+        policy=DELIVERY_POLICY,
+    )
+    tasks = (quick, threaded, ordered, beating, lasting, failing, keeping, keyed, rated)
     return {task.type: task for task in tasks}

@@ -10,7 +10,7 @@ from lab.chaos.entries import Up
 from lab.chaos.ledger import Ledger
 from lab.chaos.process import begin, watch_for_stalls
 from lab.chaos.settings import Settings
-from lab.chaos.tasks import QUEUE, declare, make_app
+from lab.chaos.tasks import QUEUE, RATED, RATED_QUEUE, declare, make_app
 
 GRACE = 1.0
 
@@ -21,6 +21,10 @@ def work(settings: Settings, url: str, name: str, queue: str = QUEUE, concurrenc
     watch_for_stalls(ledger, settings.ttl / 6)
     with make_app(url, settings) as app:
         declare(app, settings, ledger)
+        if queue != RATED_QUEUE:
+            # A worker that knows a task without its rate would take the rate away, and one that
+            # knows a rate claims nothing ahead: neither is for those that do the rest.
+            del app.session.tasks[RATED]
         worker = app.worker([queue], concurrency=concurrency or settings.concurrency, grace=GRACE)
         code = os.path.dirname(str(fencepost.__file__))
         ledger.note(Up(ledger.now(), worker.id, os.getpid(), code))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from lab.mutants import (
+    catalogue_addresses,
     catalogue_callbacks,
+    catalogue_clocks,
     catalogue_crons,
     catalogue_ended,
     catalogue_events,
@@ -39,6 +41,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_server.MUTANTS,
     *catalogue_ended.MUTANTS,
     *catalogue_leases.MUTANTS,
+    *catalogue_addresses.MUTANTS,
+    *catalogue_clocks.MUTANTS,
 )
 
 

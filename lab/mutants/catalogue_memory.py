@@ -14,6 +14,15 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 
 MUTANTS = (
     _mutant(
+        "retrying-jobs-live-for-ever",
+        "a job that waits for its retry does not expire",
+        "moves",
+        "    due = (jobs.roll[seq] for seq in jobs.lifetimes.before((now + 1,)))\n",
+        "    due = [jobs.roll[seq] for seq in jobs.lifetimes.before((now + 1,))]\n"
+        "    due = [each for each in due if each.state.value != 'retrying']\n",
+        "TestExpiring",
+    ),
+    _mutant(
         "settle-ignores-the-token",
         "whoever settles a running job is believed",
         "leases",

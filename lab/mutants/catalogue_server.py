@@ -24,7 +24,34 @@ def _unfenced(verb: str, about: str, condition: str) -> Mutant:
     return Mutant(f"memory-{verb}-ignores-the-token", about, Place.MEMORY, (patch,), (LEASES,))
 
 
+SUBMISSION = "tests/app/test_submission_timeout.py"
+
 MUTANTS = (
+    # What callers wait for.
+    _mutant(
+        "blocking-submission-has-no-timeout",
+        "a blocking submission waits for as long as the store has patience",
+        "app.session",
+        "patience = min(self.timeouts.submission, 10.0)",
+        "patience = 10.0",
+        SUBMISSION,
+    ),
+    _mutant(
+        "awaited-submission-has-no-timeout-of-its-own",
+        "an awaited submission is told after half a minute, whatever the app says",
+        "app.session",
+        "Submitter(store, self.timeouts.submission)",
+        "Submitter(store)",
+        SUBMISSION,
+    ),
+    _mutant(
+        "submission-is-never-given-up",
+        "whoever awaits a submission is never told that it took too long",
+        "app.submitter",
+        "            _fail(future, _too_slow(self._timeout))\n",
+        "            pass\n",
+        SUBMISSION,
+    ),
     # What workers write.
     _unfenced("ack", "whoever says that a running job is done is believed", "== 'SUCCEED'"),
     _unfenced("nack", "whoever says that a running job failed is believed", "!= 'SUCCEED'"),

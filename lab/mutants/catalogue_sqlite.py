@@ -14,6 +14,14 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 
 LEASES = (
     _mutant(
+        "retrying-jobs-live-for-ever",
+        "a job that waits for its retry does not expire",
+        "upkeep",
+        "where completed_at is null and expires_at <= ? order by expires_at",
+        "where completed_at is null and state <> 4 and expires_at <= ? order by expires_at",
+        "TestExpiring",
+    ),
+    _mutant(
         "success-ignores-the-token",
         "a success is recorded under any token that was once the job's",
         "settling",

@@ -112,6 +112,67 @@ STOPPING = (
 MUTANTS = (
     *STOPPING,
     _mutant(
+        "beats-for-what-it-has-settled",
+        "a job is heartbeated although its attempt has ended, by a timeout for one",
+        "worker.settler",
+        "        # Settled, settled before, or lost: in each case the job is no longer ours.\n"
+        "        self._hand.drop_all(batch)\n",
+        "",
+        "tests/worker/test_heartbeats_end.py",
+    ),
+    _mutant(
+        "beats-for-what-it-has-lost",
+        "a job is heartbeated although its lease was lost, or it was cancelled",
+        "worker.heartbeater",
+        "        if self._hand.drop(held.job.id, held.job.lease.token) is not None:\n",
+        "        if held.attempt is None or held.attempt.context.cancel_reason is None:\n",
+        "tests/worker/test_heartbeats_end.py",
+    ),
+    _mutant(
+        "beats-on-after-its-end",
+        "a worker that has stopped goes on with its heartbeats",
+        "worker.worker",
+        "        await self._heartbeater.stop_async()\n",
+        "",
+        "tests/worker/test_heartbeats_end.py",
+    ),
+    _mutant(
+        "asks-for-the-same-lease-again",
+        "a heartbeat asks for no more than what is left of a lease",
+        "worker.heartbeater",
+        "        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]\n"
+        "        replies = yield",
+        "        beats = [Beat(h.job.id, h.job.lease.token, 0.0) for h in batch]\n"
+        "        replies = yield",
+        "tests/worker/test_context.py",
+    ),
+    _mutant(
+        "beats-add-up",
+        "a heartbeat extends a lease by its TTL from its end, not from now",
+        "worker.heartbeater",
+        "        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]\n"
+        "        replies = yield",
+        "        beats = [Beat(h.job.id, h.job.lease.token, 2 * h.job.lease_ttl) for h in batch]\n"
+        "        replies = yield",
+        "tests/worker/test_context.py",
+    ),
+    _mutant(
+        "drains-nothing-at-its-start",
+        "leases that ran out while nobody looked are left to claims and to the leader",
+        "worker.worker",
+        "            await self._recover_at_start()\n",
+        "",
+        "tests/worker/test_starting.py",
+    ),
+    _mutant(
+        "drains-one-batch-at-its-start",
+        "of leases that ran out while nobody looked, one batch is taken back",
+        "worker.worker",
+        "            while await self._store.run_async(self._store.recover(RECOVER_BATCH)):\n",
+        "            if await self._store.run_async(self._store.recover(RECOVER_BATCH)):\n",
+        "tests/worker/test_starting.py",
+    ),
+    _mutant(
         "settles-once-only",
         "a settlement whose outcome is unknown is not repeated",
         "worker.settler",

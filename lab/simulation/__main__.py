@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from lab.simulation.running import live, run
+from lab.simulation.scenes import Scene
 from lab.simulation.world import Plan
 
 
@@ -27,6 +28,13 @@ def parse_seeds(text: str) -> Iterable[int]:
 @click.option("--hours", type=float, help="From the first seed on, until so much was simulated.")
 @click.option("--seconds", type=float, default=300.0, show_default=True, help="Of faults a seed.")
 @click.option("--workers", type=int, default=3, show_default=True)
+@click.option(
+    "--scene",
+    type=click.Choice([scene.value for scene in Scene]),
+    default=Scene.PLAIN.value,
+    show_default=True,
+    help="What the world is full of.",
+)
 @click.option("--jobs", type=int, default=os.cpu_count() or 1, help="Seeds at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--trace", is_flag=True, help="Print all that happens under each seed.")
@@ -35,12 +43,13 @@ def main(
     hours: float | None,
     seconds: float,
     workers: int,
+    scene: str,
     jobs: int,
     as_json: bool,
     trace: bool,
 ) -> None:
     """Simulate callers, workers and maintenance, with everything going wrong."""
-    plan = Plan(seconds=seconds, workers=workers)
+    plan = Plan(seconds=seconds, workers=workers, scene=Scene(scene))
     chosen = parse_seeds(seeds)
     if trace:
         for seed in chosen:

@@ -36,6 +36,10 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """When those that it waits for let it go; nothing if it has never waited for any."""
     awaited: tuple[str, ...] = ()
     """Who they are."""
+    has_callback: bool = False
+    concurrency_key: str | None = None
+    per_key: int = 0
+    """How many of its concurrency key may run at once."""
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False, array_like=True):

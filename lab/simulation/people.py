@@ -15,9 +15,10 @@ from fencepost.app.task import TaskHandle
 from fencepost.core.dependencies import Dependencies, Mode
 from fencepost.core.job import NewJob
 from fencepost.errors import FencepostError, StoreError
-from lab.simulation.handlers import QUEUES, WEIGHTS
+from lab.simulation.handlers import QUEUES
 from lab.simulation.history import Acknowledged, History
 from lab.simulation.process import Process
+from lab.simulation.scenes import Cast
 
 CALLS_PER_SECOND = 0.45
 STEERING_PAUSE = 4.0
@@ -45,19 +46,24 @@ class Known:
 class Caller:
     """Submits jobs of every kind, one by one and in bulk, and now and then waits for a result."""
 
-    def __init__(self, app: App, process: Process, history: History, known: Known) -> None:
+    def __init__(
+        self, app: App, process: Process, history: History, known: Known, cast: Cast
+    ) -> None:
         self._app = app
         self._process = process
         self._history = history
         self._known = known
+        self._cast = cast
         self._number = 0
 
     async def run(self) -> None:
         rng = self._process.clock.rng
         while True:
             await self._process.clock.sleep_async(rng.expovariate(CALLS_PER_SECOND))
-            draw = rng.random()
             with suppress(FencepostError):
+                if await self._did_something_else(rng):
+                    continue
+                draw = rng.random()
                 if draw < 0.08:
                     await self._submit_many(rng)
                 elif draw < 0.16:
@@ -66,6 +72,39 @@ class Caller:
                     handle = await self._submit(rng)
                     if draw > 0.85:
                         await handle.result(timeout=rng.uniform(0.5, 10.0))
+
+    async def _did_something_else(self, rng: Random) -> bool:
+        """Do one of the deeds of the scene at times, and tell whether it was done."""
+        for likely, deed in self._cast.deeds:
+            if rng.random() < likely:
+                await deed(self, rng)
+                return True
+        return False
+
+    async def send(self, event: str, rng: Random) -> None:
+        """Send an event, under a key at times, which is then sent again if there is doubt."""
+        handle = self._app.event(event).aio
+        number = self._next()
+        if rng.random() < 0.5:
+            sent = await handle.send(number=number)
+        else:
+            sent = await handle.send_idempotent(f"event-{rng.randrange(KEYS)}", number=number)
+        for job in sent.jobs:
+            self._acknowledge(job)
+
+    async def submit_with_callback(self, url: str, rng: Random) -> None:
+        new = self._task(rng).using(**_options(rng, keys=False)).prepare(self._next())
+        jobs = [replace(new, callback_url=url)]
+        for handle in await self._app.aio.submit_many(jobs):
+            self._acknowledge(handle)
+
+    async def submit_bulk(self, name: str, count: int) -> None:
+        """Submit many jobs of one task at once."""
+        session = self._app.session
+        task = TaskHandle[..., Any](session, session.task(name), Options())
+        jobs = [task.prepare(self._next()) for _ in range(count)]
+        for handle in await self._app.aio.submit_many(jobs):
+            self._acknowledge(handle)
 
     async def _submit(self, rng: Random) -> AsyncJobHandle[Any]:
         options = _options(rng)
@@ -104,7 +143,7 @@ class Caller:
             self._acknowledge(handle)
 
     def _task(self, rng: Random) -> TaskHandle[..., Any]:
-        (name,) = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        (name,) = rng.choices(list(self._cast.weights), list(self._cast.weights.values()))
         session = self._app.session
         return TaskHandle(session, session.task(name), Options())
 

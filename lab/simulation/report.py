@@ -32,6 +32,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     superseded: int
     """Effects in an unfenced ledger of handlers whose jobs had been given to others: why fencing
     is needed. They are no defect."""
+    events: int = 0
+    """Sent in the varied scene, as are ticks of crons and webhooks stored."""
+    ticks: int = 0
+    webhooks: int = 0
     recoveries: int
     recovery_p50: float
     """Seconds from the end of a lease until its job was taken back, some worker being well."""

@@ -20,6 +20,7 @@ from fencepost.observe.log import logger
 from lab.simulation.checker import check
 from lab.simulation.history import Event, Fault
 from lab.simulation.report import Failure, Report
+from lab.simulation.scenes import Scene
 from lab.simulation.timing import percentile
 from lab.simulation.verdict import Verdict, Violation
 from lab.simulation.world import MakeStore, Plan, World
@@ -46,7 +47,7 @@ def live(seed: int, plan: Plan | None = None, make_store: MakeStore | None = Non
             world.run()
     except Exception as raised:  # noqa: BLE001 - a planted bug may break anything, here as well
         error = raised
-    verdict = check(world.history.events, concurrency=plan.concurrency)
+    verdict = check(world.history.events, concurrency=plan.slots)
     if error is not None:
         verdict.violations.insert(0, Violation("broke", world.scheduler.time, repr(error)))
     scheduler = world.scheduler
@@ -165,10 +166,15 @@ def _report(all_told: Sequence[Told], plan: Plan, real_seconds: float) -> Report
 
 def _command(seed: int, plan: Plan) -> str:
     options = f"--seeds {seed} --seconds {plan.seconds:g} --workers {plan.workers}"
+    if plan.scene is not Scene.PLAIN:
+        options += f" --scene {plan.scene}"
     return f"python -m lab.simulation {options}"
 
 
-SUMMED = ("acknowledged", "lost", "attempts", "settled", "stale_refused", "superseded")
+SUMMED = (
+    *("acknowledged", "lost", "attempts", "settled", "stale_refused", "superseded"),
+    *("events", "ticks", "webhooks"),
+)
 
 
 @contextmanager

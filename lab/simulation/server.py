@@ -61,6 +61,9 @@ def snapshot(
         is_removed,
         "" if record.waits is None else record.waits.mode.value,
         awaited,
+        record.callback_url is not None,
+        record.concurrency_key,
+        record.policy.max_running_per_key or 0,
     )
 
 

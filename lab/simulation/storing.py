@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
+from fencepost.core.webhook import DELIVERY_TYPE
 from lab.simulation.graphs import FOLLOW, TERMINAL, GraphRules
 from lab.simulation.history import Asked, Limited, Operated, Snapshot
+from lab.simulation.varied import VariedRules
 from lab.simulation.verdict import Verdict
 
 LIVE = frozenset({"pending", "scheduled", "delayed", "running", "retrying"})
@@ -15,12 +17,15 @@ WAITING = ("delayed", "retrying")
 Move = tuple[str, str]
 
 _RECOVER: set[Move] = {("running", "retrying"), ("running", "dead_letter"), ("running", "failed")}
-_PROMOTE: set[Move] = {(state, "scheduled") for state in WAITING}
+_PROMOTE: set[Move] = {(state, new) for state in WAITING for new in ("scheduled", "pending")}
+"""What is due becomes claimable, unless its concurrency key holds it up."""
 _EXPIRE: set[Move] = {(state, "dead_letter") for state in LIVE}
 _REOPEN: set[Move] = {
     (old, new) for old in TERMINAL - {"completed"} for new in ("scheduled", "delayed", "pending")
 }
 _ENTER: set[Move] = {("", state) for state in ("scheduled", "delayed", "pending", *sorted(FAILED))}
+_ADMIT: set[Move] = {("pending", "scheduled")}
+"""A job of a concurrency key is stored first, and then let in if there is room."""
 ENDINGS = {
     "SUCCEED": ("completed", 0),
     "REJECT": ("failed", 0),
@@ -32,17 +37,18 @@ ENDINGS = {
 """What a settlement makes of a running job, and by how much it changes the count of attempts."""
 
 MOVES: dict[str, set[Move]] = {
-    "enqueue": _ENTER,
+    "enqueue": _ENTER | _ADMIT,
     "send": {("", "scheduled"), ("", "delayed")},
     "spawn": _ENTER | FOLLOW,
-    "replay": {("", "scheduled"), ("", "pending")},
+    "replay": {("", "scheduled"), ("", "pending")} | _ADMIT,
     "claim": {("scheduled", "running")} | _RECOVER | _PROMOTE | _EXPIRE | FOLLOW,
     "recover": _RECOVER | FOLLOW,
-    "promote": _PROMOTE,
+    "promote": _PROMOTE | FOLLOW,
+    "fire": {("", "scheduled")},
     "expire": _EXPIRE | FOLLOW,
     "settle": {("running", state) for state, _ in ENDINGS.values()} | FOLLOW,
     "cancel": {(state, "cancelled") for state in LIVE} | FOLLOW,
-    "retry": _REOPEN,
+    "retry": _REOPEN | _ADMIT,
 }
 """Which operation may move a job from where to where."""
 POSITIVE = frozenset({"Settled", "Extended", "Saved"})
@@ -63,12 +69,14 @@ class StoreRules:
         self._keys: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._limits: dict[str, int | None] = {}
         self._graphs = GraphRules(verdict, self.jobs)
+        self._varied = VariedRules(verdict, self.jobs, self.running)
 
     def note_limit(self, event: Limited) -> None:
         self._limits[event.queue] = event.max_running
 
     def note(self, event: Operated) -> None:
         """Judge one operation and everything that it changed."""
+        self._varied.note(event)
         changes: dict[str, deque[Snapshot]] = defaultdict(deque)
         if event.name in ("settle", "heartbeat", "save"):
             for change in event.changes:
@@ -89,13 +97,15 @@ class StoreRules:
                 has_claimed.add(change.queue)
         if has_claimed:
             self._judge_limits(event, has_claimed)
+            self._varied.note_claim(event)
 
     # Writes under a lease.
 
     def _judge_rest(self, event: Operated, change: Snapshot) -> None:
         """Judge what a write changed that nobody asked for: who waited for what it ended."""
         old = self.jobs.get(change.job_id)
-        if old is not None and old.state == "pending" and event.name == "settle":
+        is_webhook = old is None and change.type == DELIVERY_TYPE
+        if is_webhook or (old is not None and old.state == "pending" and event.name == "settle"):
             self._judge_change(event, change)
             return
         self._accuse("stale write", event, f"{event.name} changed {change}")
@@ -169,6 +179,8 @@ class StoreRules:
             is_claimed = event.name == "claim" and was != "pending"
             if _lease_of(old) != _lease_of(new) or is_claimed:
                 self._accuse("illegal change", event, f"{event.name}: {old} became {new}")
+        elif old is None and new.type == DELIVERY_TYPE:
+            pass  # stored with the end that it tells of, whatever ended the job
         elif (was, new.state) not in MOVES.get(event.name, ()):
             self._accuse("illegal transition", event, f"{event.name}: {old} became {new}")
         elif old is not None:

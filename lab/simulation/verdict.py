@@ -26,6 +26,10 @@ class Verdict:
         self.stale_refused = 0
         """Writes under a lease that was over, each of which was refused."""
         self.settled = 0
+        self.events = 0
+        self.ticks = 0
+        self.webhooks = 0
+        """Deliveries that were stored, each with the end that it tells of."""
         self.attempts = 0
         self.superseded = 0
         """Effects outside, unfenced, of a handler whose job had been given to another."""

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from fencepost import App
+from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT
 from fencepost.core.retention import Retention
-from fencepost.core.task import Task
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.store.requests import Scope
 from lab.simulation.clock import SimulatedClock
-from lab.simulation.handlers import LEASE_TTL, QUEUES, declare
+from lab.simulation.handlers import LEASE_TTL, QUEUES, WEIGHTS, declare
 from lab.simulation.history import Healed, History
 from lab.simulation.ledger import Ledger
 from lab.simulation.loop import SimulatedLoop
@@ -28,6 +28,7 @@ from lab.simulation.nemesis import Nemesis
 from lab.simulation.network import LATE_MAX, LATENCY, Link, Network, RemoteStore
 from lab.simulation.people import Caller, Known, Operator
 from lab.simulation.process import Process
+from lab.simulation.scenes import Scene, cast, options_of
 from lab.simulation.scheduler import Scheduler
 from lab.simulation.server import Server
 from lab.simulation.worker import SimulatedWorker
@@ -51,9 +52,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 6
     pause: float = 4.0
     """Seconds between two faults, in the mean."""
+    scene: Scene = Scene.PLAIN
     latency: float = LATENCY
     repeats: float = 0.03
     """How likely a write is delivered a second time, late."""
+
+    @property
+    def slots(self) -> int:
+        """How many jobs a worker runs at once."""
+        return CONCURRENCY_DEFAULT if self.scene is Scene.DEFAULTS else self.concurrency
 
 
 class Resident:
@@ -89,7 +96,8 @@ class World:
         rng = Random(f"network/{seed}")
         self.network = Network(self.server, self.outside, rng, self.history)
         self._rng = Random(f"world/{seed}")
-        self._tasks: dict[str, Task] = declare(Ledger(self.history))
+        ledger = Ledger(self.history)
+        self._cast = cast(plan.scene, declare(ledger), WEIGHTS, ledger)
         self._processes: list[Process] = []
         self._is_healed = False
         self.workers = [Resident(f"worker-{i}", self._boot_worker) for i in range(plan.workers)]
@@ -145,7 +153,8 @@ class World:
 
     def _app(self, resident: Resident) -> App:
         app = App("memory://", store=resident.store.as_store(), retention=RETENTION)
-        app.session.tasks.update(self._tasks)
+        app.session.tasks.update(self._cast.tasks)
+        app.session.crons.update(self._cast.crons)
         return app
 
     def _boot_worker(self, resident: Resident) -> None:
@@ -154,18 +163,22 @@ class World:
         worker = SimulatedWorker(
             app.store,
             app.session.tasks,
+            crons=app.session.crons,
             counters=app.session.counters,
             retention=RETENTION,
-            concurrency=self.plan.concurrency,
-            lease_ttl=LEASE_TTL,
-            grace=GRACE,
             id=process.name,
+            **options_of(
+                self.plan.scene,
+                concurrency=self.plan.concurrency,
+                lease_ttl=LEASE_TTL,
+                grace=GRACE,
+            ),
         )
         process.start(worker.aio.run())
 
     def _boot_caller(self, resident: Resident) -> None:
         process = self._process(resident)
-        caller = Caller(self._app(resident), process, self.history, self.known)
+        caller = Caller(self._app(resident), process, self.history, self.known, self._cast)
         process.start(caller.run())
 
     def _boot_operator(self, resident: Resident) -> None:
@@ -191,6 +204,8 @@ class World:
                 resident.boot()
         self.history.add(Healed(self.outside.time()))
         self._open_everything()
+        for name in self._cast.crons:  # else there would never be nothing to do
+            self.server.execute(self.server.store.pause_cron(name), "world")
         deadline = self.outside.time() + self.plan.settling
         # What went astray may arrive until then.
         self.outside.call_later(LATE_MAX + LOOK_INTERVAL, self._look, deadline)
@@ -215,7 +230,8 @@ class World:
             return
         for resident in self.workers:
             resident.process.terminate()
-        self.outside.call_later(4 * GRACE + 10.0, self._finish)
+        grace = GRACE_DEFAULT if self.plan.scene is Scene.DEFAULTS else GRACE
+        self.outside.call_later(4 * grace + 10.0, self._finish)
 
     def _finish(self) -> None:
         self.scheduler.is_over = True

@@ -14,6 +14,7 @@ from lab.model.running import Report as ModelReport
 from lab.mutants.suite import Report as MutantsReport
 from lab.nth.suite import Report as NthReport
 from lab.simulation.report import Report as SimulationReport
+from lab.simulation.scenes import Scene
 
 SEEDS_A_SLICE = 20
 OPERATIONS_A_SLICE = 4_000
@@ -50,8 +51,10 @@ class Suite:
 
 
 def _simulation(part: Slice) -> Sequence[str]:
+    """Take new seeds each time, and the scenes in turn."""
     first = part.number * SEEDS_A_SLICE + 1
-    return "--seeds", f"{first}..{first + SEEDS_A_SLICE - 1}"
+    scene = tuple(Scene)[part.number % len(Scene)]
+    return "--seeds", f"{first}..{first + SEEDS_A_SLICE - 1}", "--scene", scene.value
 
 
 def _model(part: Slice) -> Sequence[str]:

@@ -128,7 +128,7 @@ async def test_a_submission_that_is_not_acknowledged_in_time_may_have_been_store
 
 
 def test_a_locked_store_is_unavailable_and_the_job_is_surely_not_stored(path: Path) -> None:
-    """S1-40: the sync face waits as long as a submission may take."""
+    """C38: reading goes on meanwhile."""
     with App(f"sqlite:///{path}", timeouts=Timeouts(submission=0.2)) as app:
 
         @app.task

@@ -40,6 +40,16 @@ def send(host: str, port: int, timeout: float = 5.0) -> int:
     return sender.send(webhooks.check(f"https://{host}:{port}/hook"), {}, b"{}")
 
 
+def test_the_authority_passes_the_strictest_check_of_any_python(authority: Authority) -> None:
+    """Python 3.13 checks so by default, so these tests would fail there alone."""
+    strict = ssl.create_default_context(cafile=str(authority.certificate))
+    strict.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+    with receiving(tls=authority.server) as receiver:
+        plain = socket.create_connection(("127.0.0.1", receiver.port), timeout=5)
+        with plain, strict.wrap_socket(plain, server_hostname="hooks.example") as encrypted:
+            assert encrypted.version() is not None
+
+
 @pytest.mark.parametrize("host", ["hooks.example", "HOOKS.example.", "127.0.0.1"])
 def test_a_receiver_that_proves_its_name_is_sent_to(trusted: Authority, host: str) -> None:
     with receiving(tls=trusted.server) as receiver:

@@ -27,6 +27,7 @@ from lab.chaos.entries import (
 )
 from lab.chaos.evidence import Evidence
 from lab.chaos.recovery import percentile, recoveries
+from lab.chaos.tasks import EVENT_TYPES, RATE
 from lab.chaos.windows import Windows
 
 TTL = 1.5
@@ -86,9 +87,10 @@ def evidence(*records: Record, **changes: object) -> Evidence:
     found.add(Up(1.0, OTHER, OTHER_PID, "/code"))
     found.add(Calm(100.0))
     for each in records:
-        key = str(each.key)
-        found.add(Asked(9.0, [key]))
-        found.add(Acknowledged(10.0, [key], [each.id], 0.1))
+        key = str(each.key) if each.key else f"{each.type}/herald/{each.id}"
+        if each.type == "quick" or each.type in EVENT_TYPES:
+            found.add(Asked(9.0, [key]))
+            found.add(Acknowledged(10.0, [key], [each.id], 0.1))
         found.counts[each.state] = found.counts.get(each.state, 0) + 1
     for name, value in changes.items():
         setattr(found, name, value)
@@ -107,6 +109,7 @@ DOOMED: dict[str, Any] = {
     "completed_at": 23.1,
 }
 """A job that ended with another."""
+KEYED: dict[str, Any] = {"concurrency_key": "7"}
 
 
 def clean() -> Evidence:
@@ -125,6 +128,13 @@ def clean() -> Evidence:
         record(7, run_of(1, 23.0, 23.1, "failed"), state="failed", result=None),
         record(8, **DOOMED, awaited=("job-7",)),
         record(19, **DOOMED, awaited=("job-4", "job-8")),
+        *(record(20 + n, run_of(1, 11.0, 11.5), **KEYED) for n in range(2)),
+        record(22, run_of(1, 11.5, 11.9), **KEYED),
+        record(23, run_of(1, 11.0, 11.5), type="billing", key=None),
+        record(24, run_of(1, 11.0, 11.5), type="shipping", key=None),
+        record(25, run_of(1, 11.0, 11.5), type="tick", key="cron:tick:11"),
+        record(26, run_of(1, 11.0, 11.5), has_callback=True),
+        record(27, run_of(1, 11.5, 11.9), type="fencepost.webhook", key=None, about="job-26"),
     )
     found.add(Ended(23.1, "job-7", 1, "raised"))
     found.add(Killed(11.8, PID, "worker"))
@@ -265,6 +275,33 @@ def started_out_of_line(found: Evidence) -> None:
         found.add(started(number, 1, at))
 
 
+def a_third_of_two(found: Evidence) -> None:
+    replace(found, record(22, run_of(1, 11.2, 11.9), **KEYED))
+
+
+def one_start_too_many(found: Evidence) -> None:
+    for number in range(RATE + 1):
+        began = 11.0 + number / (RATE + 5)
+        found.records.append(record(100 + number, run_of(1, began, 13.0), type="rated"))
+
+
+def one_handler_alone(found: Evidence) -> None:
+    found.records = [each for each in found.records if each.type != "shipping"]
+
+
+def two_jobs_of_a_tick(found: Evidence) -> None:
+    found.records.append(record(28, run_of(1, 11.0, 11.5), type="tick", key="cron:tick:11"))
+
+
+def an_end_without_a_webhook(found: Evidence) -> None:
+    found.records = [each for each in found.records if each.about is None]
+
+
+def an_end_with_two_webhooks(found: Evidence) -> None:
+    more = {"type": "fencepost.webhook", "key": None, "about": "job-26"}
+    found.records.append(record(28, run_of(1, 11.0, 11.5), **more))
+
+
 def a_torn_page(found: Evidence) -> None:
     found.integrity = "row 3 missing from index"
 
@@ -358,6 +395,12 @@ BREAKS: list[tuple[str, Callable[[Evidence], None]]] = [
     ("unjust", ended_for_a_stranger),
     ("unjust", ended_otherwise_than_its_culprit),
     ("unjust", ran_and_ended_for_another),
+    ("crowded", a_third_of_two),
+    ("too_often", one_start_too_many),
+    ("half_sent", one_handler_alone),
+    ("ticked_twice", two_jobs_of_a_tick),
+    ("untold", an_end_without_a_webhook),
+    ("untold", an_end_with_two_webhooks),
     ("intact", a_torn_page),
     ("intact", a_wrong_count),
 ]

@@ -11,20 +11,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fencepost.core.cron import Cron
 from fencepost.core.dependents import Verdict
 from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Released
-from fencepost.store.memory import leases, moves
+from fencepost.store.memory import admission, leases, moves
+from fencepost.store.memory.crons import Crons
+from fencepost.store.memory.events import Events
+from fencepost.store.memory.rates import Rates
 from fencepost.store.memory.record import Record
 from fencepost.store.replies import Moved
 from fencepost.worker.heartbeater import Heartbeater
 from lab.simulation.__main__ import parse_seeds
 from lab.simulation.report import Report
 from lab.simulation.running import live, run
+from lab.simulation.scenes import Scene
 from lab.simulation.world import Plan
 
 ROOT = Path(__file__).parents[2]
 SHORT = Plan(seconds=90.0)
+VARIED = Plan(seconds=90.0, scene=Scene.VARIED)
+DEFAULTS = Plan(seconds=90.0, scene=Scene.DEFAULTS)
 ALONE = Plan(seconds=90.0, workers=1)
 """Nobody takes back what a worker loses while it is stopped: it comes back to an expired lease."""
 
@@ -45,6 +52,24 @@ def test_a_lone_worker_comes_back_to_leases_that_nobody_took() -> None:
     report = run(range(101, 111), plan=ALONE)
     assert report.failures == []
     assert report.acknowledged > 400
+
+
+def test_events_crons_webhooks_keys_and_rates_keep_their_promises_too() -> None:
+    """S1-109, S3-12, S3-13: under the same faults."""
+    report = run(range(1, 9), plan=VARIED)
+    assert report.failures == []
+    assert report.lost == 0
+    assert report.events > 40
+    assert report.ticks >= 8, "about one a minute"
+    assert report.webhooks > 40
+
+
+def test_workers_without_a_setting_keep_every_promise_beside_jobs_of_any_duration() -> None:
+    """C41: some hundred jobs of no duration in a row, and others of a minute."""
+    report = run(range(1, 6), plan=DEFAULTS)
+    assert report.failures == []
+    assert report.lost == 0
+    assert report.acknowledged > 3_000
 
 
 def replay(seed: int, hash_seed: str) -> Report:
@@ -121,6 +146,35 @@ def nobody_is_let_go(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(moves, "let_go", forget)
 
 
+def ends_are_untold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moves, "call_back", lambda jobs, record, now: ())
+
+
+def keys_have_room(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(admission, "limit_of", lambda policy: 99)
+
+
+def rates_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Rates, "budget", lambda self, now: {})
+
+
+def ticks_are_fired_by_everybody(patch: pytest.MonkeyPatch) -> None:
+    """Who comes second is stopped twice: the cron has moved on, and the tick's key is taken."""
+    patch.setattr(Crons, "_change", lambda self, cron, **changes: None)
+    patch.setattr(Cron, "job", lambda self, tick: self.template)
+
+
+def events_are_cut(patch: pytest.MonkeyPatch) -> None:
+    send = Events.send
+
+    def send_half(
+        self: Events, jobs: object, clock: object, event: object, new: list[object]
+    ) -> object:
+        return send(self, jobs, clock, event, new[:1])  # type: ignore[arg-type]  # as it is called
+
+    patch.setattr(Events, "send", send_half)
+
+
 def failures_let_go(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(moves, "step", lambda mode, missing, state: Verdict(missing - 1))
 
@@ -135,6 +189,11 @@ def failures_let_go(patch: pytest.MonkeyPatch) -> None:
         (heart_never_lets_go, {"not interrupted"}, SHORT),
         (nobody_is_let_go, {"forgotten"}, SHORT),
         (failures_let_go, {"too early"}, SHORT),
+        (ends_are_untold, {"untold"}, VARIED),
+        (keys_have_room, {"concurrency key"}, VARIED),
+        (rates_are_forgotten, {"rate"}, VARIED),
+        (ticks_are_fired_by_everybody, {"tick twice"}, VARIED),
+        (events_are_cut, {"half an event"}, VARIED),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

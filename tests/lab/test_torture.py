@@ -131,7 +131,8 @@ def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
 
 def test_the_commands_of_the_suites_name_their_seeds() -> None:
     commands = {each.name: each.command(Slice(2, 100.0)) for each in SUITES}
-    assert commands["simulation"][1:] == ["-m", "lab.simulation", "--seeds", "41..60", "--json"]
+    seeds = ["--seeds", "41..60", "--scene", "defaults"]
+    assert commands["simulation"][1:] == ["-m", "lab.simulation", *seeds, "--json"]
     assert commands["chaos-postgres"][3:] == [
         *("--store", "postgres", "--seconds", "80", "--seed", "2", "--json")
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.worker.support import drain, ended, eventually, working
 
-from fencepost import App, ConfigurationError, Context, StaleLeaseError, State
+from fencepost import App, ConfigurationError, Context, Job, StaleLeaseError, State
 from fencepost.core.job import Lease, Progress
 
 
@@ -164,23 +164,33 @@ async def test_a_handler_without_its_lease_can_save_nothing(app: App, write: str
 
 
 async def test_the_lease_that_a_handler_sees_moves_with_each_heartbeat(app: App) -> None:
-    """S0-79, S0-81, S2-32, C18: now + ttl, under the same token and version."""
+    """S0-79, S0-80, S0-81, S2-32, C18: now + ttl, under the same token and version."""
     leases: list[Lease] = []
-    enough = asyncio.Event()
+    seen_at: list[datetime] = []
+    stored: list[Job] = []
 
     @app.task
     async def long(ctx: Context) -> None:
-        while len(leases) < 3:
+        while len(leases) < 4:
             if ctx.lease not in leases:
                 leases.append(ctx.lease)
+                seen_at.append(datetime.now(UTC))
+                stored.append(job.refresh())
             await asyncio.sleep(0.01)
-        enough.set()
 
     job = long.submit()
     async with working(app, lease_ttl=1):
-        await ended(job)
+        assert (await ended(job)).state is State.COMPLETED
     assert len({(lease.token, lease.version) for lease in leases}) == 1
-    assert leases[0].expires_at < leases[1].expires_at < leases[2].expires_at
+    ttl = timedelta(seconds=1)
+    created_at = job.refresh().created_at
+    for number, lease in enumerate(leases):
+        # A beat is sent a third of the TTL after the one before, and never before that.
+        earliest = created_at + number * ttl / 3
+        assert earliest + ttl <= lease.expires_at <= seen_at[number] + ttl
+        in_store = stored[number].lease
+        assert in_store is not None
+        assert in_store.expires_at >= lease.expires_at
 
 
 async def test_a_handlers_log_lines_carry_the_jobs_ids(

@@ -84,4 +84,7 @@ await work({
   lasting: noting(lasting(settings.ttl * 1600)),
   failing: noting(fail),
   keeping: noting(keep),
+  keyed: noting(lasting(250)),
+  billing: quick,
+  shipping: quick,
 });

@@ -3,6 +3,9 @@
 A callback_url comes from whoever submits jobs; an address inside the network would let them reach
 what they cannot reach themselves. So what is not known to be public is refused, whichever way it
 is written.
+
+What is public is decided by the tables below, never by ``ipaddress``: its ``is_global`` and
+``is_private`` changed within patch releases (decision 0040), and a guard must not.
 """
 
 from __future__ import annotations
@@ -24,10 +27,53 @@ from fencepost.errors import ConfigurationError
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+# From the IANA registries of special-purpose addresses (RFC 6890 and its updates), and multicast.
+# Ranges that are refused as a whole include the few anycast addresses in them that are public:
+# no receiver of webhooks has one.
+_SPECIAL_V4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",  # this network
+            "10.0.0.0/8",  # private
+            "100.64.0.0/10",  # shared by a carrier's customers
+            "127.0.0.0/8",  # loopback
+            "169.254.0.0/16",  # link-local, and the metadata of clouds
+            "172.16.0.0/12",  # private
+            "192.0.0.0/24",  # protocol assignments
+            "192.0.2.0/24",  # documentation
+            "192.31.196.0/24",  # AS112: sinks of name servers
+            "192.52.193.0/24",  # relays of multicast
+            "192.88.99.0/24",  # relays of 6to4, deprecated
+            "192.168.0.0/16",  # private
+            "192.175.48.0/24",  # AS112
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, and broadcast
+        ),
+    )
+)
+# Public IPv6 is global unicast less these. What lies outside of it (loopback, link-local, unique
+# local, multicast, discard-only, segment routing, local NAT64, what is not yet given out, ...)
+# needs no line of its own.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
+_SPECIAL_V6 = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks, ...
+            "2001:db8::/32",  # documentation
+            "2620:4f:8000::/48",  # AS112
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+_MAPPED = IPv6Network("::ffff:0:0/96")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
-# Not public either, and not to every version of `ipaddress`: for protocols, for relays, for books.
-_SPECIAL = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))
+_6TO4 = IPv6Network("2002::/16")
+_6TO4_SHIFT = 80
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 _LOW = 0xFFFF_FFFF
 
@@ -72,27 +118,26 @@ def may_reach(address: Address, allowed: Iterable[Network] = ()) -> bool:
 def is_public(address: Address) -> bool:
     """Tell whether *address* surely belongs to the public internet."""
     host = _host_of(address)
-    if not host.is_global or any(host in network for network in _SPECIAL):
-        return False
     if isinstance(host, IPv4Address):
-        return not (host.is_multicast or host.is_reserved)
+        return not any(host in network for network in _SPECIAL_V4)
     # By what it is rather than by what it is not: the rest of IPv6 has no public hosts.
-    return host in _GLOBAL_UNICAST and all(is_public(inner) for inner in _inner(host))
+    if host not in _GLOBAL_UNICAST or any(host in network for network in _SPECIAL_V6):
+        return False
+    return all(is_public(inner) for inner in _inner(host))
 
 
 def _host_of(address: Address) -> Address:
     """Return the IPv4 host to which an IPv6 address is only another way."""
-    if isinstance(address, IPv4Address):
-        return address
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return IPv4Address(int(address) & _LOW) if address in _TRANSLATED else address
+    if isinstance(address, IPv6Address) and (address in _MAPPED or address in _TRANSLATED):
+        return IPv4Address(int(address) & _LOW)
+    return address
 
 
 def _inner(address: IPv6Address) -> list[IPv4Address]:
     """Return the IPv4 addresses to which a tunnel would carry what is sent to *address*."""
-    inner = [] if address.sixtofour is None else [address.sixtofour]
-    inner += [] if address.teredo is None else list(address.teredo)
+    inner = []
+    if address in _6TO4:
+        inner.append(IPv4Address((int(address) >> _6TO4_SHIFT) & _LOW))
     if (int(address) >> 32) & _LOW in _ISATAP:
         inner.append(IPv4Address(int(address) & _LOW))
     return inner

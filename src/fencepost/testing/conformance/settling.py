@@ -195,6 +195,25 @@ class TestFailing:
         h.advance("30d")
         assert h.claim().jobs == []
 
+    @pytest.mark.parametrize("how", ["it fails", "its worker dies"])
+    def test_a_retrying_job_is_a_dead_letter_once_its_retries_are_used_up(
+        self, h: Harness, how: str
+    ) -> None:
+        """S1-29, C8: it waits for each retry that it has, and then for no more."""
+        job_id = h.submit(policy=Policy(max_attempts=3))
+        states: list[State] = []
+        while len(states) < 5 and (jobs := h.claim().jobs):
+            if how == "it fails":
+                h.fail(jobs[0])
+            else:
+                h.advance(TTL)
+                h.run(h.store.recover(10))
+            states.append(h.state(job_id))
+            h.advance("1h")
+        assert states == [State.RETRYING, State.RETRYING, State.DEAD_LETTER]
+        assert [attempt.number for attempt in h.attempts(job_id)] == [1, 2, 3]
+        assert [letter.job_id for letter in h.letters()] == [job_id]
+
     @pytest.mark.parametrize("max_attempts", [1, 2, 4])
     def test_a_job_starts_as_often_as_it_may(self, h: Harness, max_attempts: int) -> None:
         """S0-22, S0-58, S0-59, S1-47, C1: MaxRetries = max_attempts - 1."""

@@ -10,6 +10,7 @@ from fencepost.core.job import AttemptOutcome
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import EXPIRE_BATCH
 from fencepost.core.policy import Policy
+from fencepost.core.retry import Backoff
 from fencepost.store.replies import LeaseLost, Moved
 from fencepost.store.requests import Scope
 from fencepost.testing.conformance.harness import (
@@ -116,6 +117,24 @@ class TestExpiring:
         h.advance(600.0)
         claim = h.claim()
         assert (claim.jobs, [moved.job_id for moved in claim.expired]) == ([], [job_id])
+
+    @pytest.mark.parametrize("by", ["expire", "claim"])
+    def test_a_retry_that_would_come_too_late_never_comes(self, h: Harness, by: str) -> None:
+        """S1-29, S1-44: RETRYING until the lifetime ends, then a dead letter with attempts left."""
+        backoff = Backoff(initial_delay=900.0, jitter=0.0)
+        policy = Policy(max_attempts=9, lifetime=600.0, backoff=backoff)
+        job_id = h.submit(policy=policy)
+        h.fail(h.take())
+        h.advance(600.0 - 0.000001)
+        assert (h.claim().jobs, h.state(job_id)) == ([], State.RETRYING)
+        h.advance(0.000001)
+        moved = h.run(h.store.expire(10)) if by == "expire" else h.claim().expired
+        assert moved == [Moved(job_id, "mail", State.DEAD_LETTER, State.RETRYING)]
+        h.advance(900.0)
+        assert h.claim().jobs == []
+        seen = h.get(job_id)
+        assert (seen.state, seen.attempt) == (State.DEAD_LETTER, 1)
+        assert seen.failure == LIFETIME_EXCEEDED
 
     @pytest.mark.parametrize("scope", [Scope.QUEUE, Scope.TYPE], ids=str)
     def test_a_pause_does_not_stop_the_lifetime(self, h: Harness, scope: Scope) -> None:

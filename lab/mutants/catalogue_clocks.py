@@ -1,0 +1,77 @@
+"""Mutants of the PostgreSQL store that take the time from the worker instead of the server."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+STORE = "fencepost.store.postgres"
+TESTS = ("tests/store/postgres/test_clocks.py",)
+
+
+def _mutant(name: str, about: str, module: str, old: str) -> Mutant:
+    patch = Patch(f"{STORE}.{module}", old, old.replace("env.now", "env.clock.now()"))
+    return Mutant(f"postgres-{name}-by-the-workers-clock", about, Place.POSTGRES, (patch,), TESTS)
+
+
+MUTANTS = (
+    _mutant(
+        "claims",
+        "a claim is dated, and decides what is due, by the clock of whoever claims",
+        "claiming",
+        "    return (\n        env.now,\n        request.worker,\n",
+    ),
+    _mutant(
+        "succeeds",
+        "whether a lease is valid for a success is judged by the worker's clock",
+        "settling",
+        "Statement(COMPLETE, (env.now, groups_json), alone=alone)",
+    ),
+    _mutant(
+        "fails",
+        "whether a lease is valid for a failure is judged by the worker's clock",
+        "settling",
+        "Statement(LIFT_LEASED, (env.now, encode_json(groups)))",
+    ),
+    _mutant(
+        "heartbeats",
+        "a heartbeat extends from the worker's now",
+        "settling",
+        "Statement(HEARTBEAT, (env.now, encode_json(asked)), alone=True)",
+    ),
+    _mutant(
+        "saves",
+        "whether a lease is valid for a checkpoint is judged by the worker's clock",
+        "settling",
+        "params = (env.now, fence.secret, fence.seq, progress, *checkpoint)",
+    ),
+    _mutant(
+        "recovers",
+        "a lease is over when a worker's clock says so",
+        "upkeep",
+        "Statement(LIFT_EXPIRED, (env.now, max(limit, 0)))",
+    ),
+    _mutant(
+        "promotes",
+        "a job is due when a worker's clock says so",
+        "upkeep",
+        "Statement(PROMOTE, (env.now, max(limit, 0)), alone=True)",
+    ),
+    _mutant(
+        "expires",
+        "a job's lifetime is over when a worker's clock says so",
+        "upkeep",
+        "Statement(OUTLIVED, (env.now, max(limit, 0)))",
+    ),
+    _mutant(
+        "leads",
+        "a term is over when a candidate's clock says so",
+        "roster",
+        "params = (env.now, name, worker, seconds_to_us(ttl))",
+    ),
+    _mutant(
+        "puts",
+        "a failed attempt waits from the worker's now",
+        "moving",
+        "Statement(PUT, (env.now, _encoder.encode(jobs).decode()))",
+    ),
+)
