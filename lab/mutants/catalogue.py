@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.mutants import (
     catalogue_callbacks,
+    catalogue_contract,
     catalogue_crons,
     catalogue_ended,
     catalogue_events,
@@ -33,6 +34,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_tokens.MUTANTS,
     *catalogue_server.MUTANTS,
     *catalogue_ended.MUTANTS,
+    *catalogue_contract.MUTANTS,
 )
 
 

@@ -234,8 +234,10 @@ def test_events_are_sent_and_listed(client: Client, app: App) -> None:
     sent = client.event("user.created").send(name="Ada", number=LARGE)
     assert [job.type for job in sent.jobs] == ["greet"]
     again = client.event("user.created").send_idempotent("k", name="Ada")
-    third = client.event("user.created").send_idempotent("k", name="Ada")
-    assert [job.duplicate for job in (*again.jobs, *third.jobs)] == [False, True]
+    with pytest.raises(DuplicateJobError) as caught:
+        client.event("user.created").send_idempotent("k", name="Ada")
+    assert caught.value.existing_id == again.jobs[0].id
+    assert caught.value.existing == again.jobs[0]
     events = client.events.find(name="user.created")
     assert list(events) == list(app.events.find())
     assert events.events[-1].data == {"name": "Ada", "number": LARGE}
