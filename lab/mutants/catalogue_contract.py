@@ -21,4 +21,26 @@ MUTANTS = (
         ),
         "tests/app/test_events.py",
     ),
+    _mutant(
+        "settlement-is-logged-without-correlation",
+        "the log of a settlement does not name the correlation id",
+        Place.WORKER,
+        Patch(
+            "fencepost.core.outcome",
+            "decision, job.type, job.correlation_id)",
+            "decision, job.type)",
+        ),
+        "tests/store/test_observed.py",
+    ),
+    _mutant(
+        "submission-is-logged-without-correlation",
+        "the log of a submission does not name the correlation id",
+        Place.WORKER,
+        Patch(
+            "fencepost.store.observed",
+            "_log_each(names.JOB_ENQUEUED, result, Enqueued, correlations)",
+            "_log_each(names.JOB_ENQUEUED, result, Enqueued)",
+        ),
+        "tests/store/test_observed.py",
+    ),
 )

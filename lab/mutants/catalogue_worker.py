@@ -106,8 +106,7 @@ MUTANTS = (
         "jobs that wait in hand at a shutdown are not given back",
         "worker.worker",
         "                decision = decide(held.job, Released(), self._clock.rng)\n"
-        "                self._settler.add("
-        "Settlement(held.job.id, held.job.lease.token, decision))\n",
+        "                self._settler.add(settlement_of(held.job, decision))\n",
         "                decide(held.job, Released(), self._clock.rng)\n",
         "tests/worker/test_stopping.py",
     ),

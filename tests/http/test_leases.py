@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.http.conftest import Caller
 from tests.http.messages import GONE, part, post
 
 from fencepost import App
+from fencepost.observe.log import FIELDS
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
 VERBS = ["heartbeat", "ack", "nack", "release", "checkpoint", "progress"]
@@ -39,6 +41,19 @@ async def test_a_job_is_done_once_and_its_result_is_kept(api: Caller) -> None:
     again = await api.post("/v1/leases/ack", held(job, result="other"))
     assert (again["state"], again["repeated"]) == ("completed", True)
     assert (await api.get(f"/v1/jobs/{job['id']}"))["result"] == {"n": [1, 2]}
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "release"])
+async def test_the_log_of_a_settlement_names_the_correlation_id(
+    api: Caller, verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S1-108: also where the worker is not ours."""
+    caplog.set_level(logging.DEBUG, logger="fencepost")
+    await api.submit("other", correlation_id="order 7")
+    (job,) = await api.claim()
+    await api.post(f"/v1/leases/{verb}", held(job))
+    (settled,) = [each for each in caplog.records if each.getMessage() == "job.settled"]
+    assert getattr(settled, FIELDS)["correlation_id"] == "order 7"
 
 
 async def test_a_binary_result_travels_in_base64(api: Caller) -> None:

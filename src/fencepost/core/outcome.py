@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from fencepost.core.job import AttemptOutcome, Body, Category, Failure
+from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure
 from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.policy import Policy
 
@@ -65,6 +65,13 @@ class Settlement(msgspec.Struct, gc=False, frozen=True):
     decision: Decision
     type: str | None = None
     """The job's type, if it is at hand: encryption binds it, and looks it up otherwise."""
+    correlation_id: str | None = None
+    """The job's own, if it is at hand: the log tells of it (S1-108), the store does not look."""
+
+
+def settlement_of(job: ClaimedJob, decision: Decision) -> Settlement:
+    """Return *decision* about *job* under its lease."""
+    return Settlement(job.id, job.lease.token, decision, job.type, job.correlation_id)
 
 
 class Standing(Protocol):

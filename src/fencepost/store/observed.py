@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
@@ -97,7 +98,14 @@ class ObservedStore:
             note(self._counters, operation, result)
 
 
-def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
+def _note_enqueue(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    _note_enqueued(counters, result, map(_CORRELATION, operation.given[0]))
+
+
+_CORRELATION = attrgetter("correlation_id")
+
+
+def _note_enqueued(counters: Counters, result: Any, correlations: Iterable[str | None]) -> None:
     enqueued: dict[Happening, int] = {}
     for (kind, state, type_), times in Counter(map(_REPLY, result)).items():
         if kind is Duplicate:
@@ -105,17 +113,17 @@ def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
         else:
             enqueued[SUBMIT, state, type_] = times
     count(counters, names.JOB_ENQUEUED, enqueued)
-    _log_each(names.JOB_ENQUEUED, result, Enqueued)
+    _log_each(names.JOB_ENQUEUED, result, Enqueued, correlations)
 
 
 _REPLY = attrgetter("__class__", "state", "type")
 
 
-def _note_send(counters: Counters, operation: Operation[Any], result: EventReply) -> None:
+def _note_send(counters: Counters, _: Operation[Any], result: EventReply) -> None:
     counters.add(names.EVENT_SENT)
     event = result.event
     log(names.EVENT_SENT, level=logging.DEBUG, id=event.id, name=event.name, jobs=len(event.jobs))
-    _note_enqueue(counters, operation, result.jobs)
+    _note_enqueued(counters, result.jobs, repeat(event.id))
 
 
 def _note_pruned(name: str) -> Callable[[Counters, Operation[Any], int], None]:
@@ -128,25 +136,34 @@ def _note_pruned(name: str) -> Callable[[Counters, Operation[Any], int], None]:
 
 
 def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    for reply in result:
+    for fire, reply in zip(operation.given[0], result, strict=True):
         if isinstance(reply, Fired):
             counters.add(names.CRON_FIRED, len(reply.jobs), cron=reply.name)
-            _note_enqueue(counters, operation, reply.jobs)
+            _note_enqueued(counters, reply.jobs, map(_CORRELATION, fire.jobs))
 
 
-def _log_each(name: str, replies: Any, kind: type) -> None:
-    """Write an event a job, if anybody listens: there may be tens of thousands a second."""
-    if logger.isEnabledFor(logging.DEBUG):
-        for reply in replies:
-            if isinstance(reply, kind):
-                reply = cast(Enqueued, reply)
-                log(
-                    name,
-                    level=logging.DEBUG,
-                    id=reply.job_id,
-                    type=reply.type,
-                    state=reply.state,
-                )
+def _log_each(
+    name: str, replies: Any, kind: type, correlations: Iterable[str | None] | None = None
+) -> None:
+    """Write an event a job, if anybody listens: there may be tens of thousands a second.
+
+    With the correlation ids of what each was the reply to, if they are known (S1-108).
+    """
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    # Of those that give their ids, as many as there are replies; else None for each.
+    for reply, correlation_id in zip(replies, correlations or repeat(None), strict=False):
+        if isinstance(reply, kind):
+            reply = cast(Enqueued, reply)
+            known = {} if correlation_id is None else {"correlation_id": correlation_id}
+            log(
+                name,
+                level=logging.DEBUG,
+                id=reply.job_id,
+                type=reply.type,
+                state=reply.state,
+                **known,
+            )
 
 
 def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
@@ -229,7 +246,7 @@ def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> 
         if followed:
             _note_followed(counters, followed)
     count(counters, names.JOB_SETTLED, happened)
-    _log_each(names.JOB_SETTLED, result, Settled)
+    _log_each(names.JOB_SETTLED, result, Settled, map(_CORRELATION, operation.given[0]))
 
 
 _SETTLED = attrgetter("state", "type", "followed")
@@ -268,11 +285,10 @@ def _note_save(counters: Counters, _: Operation[Any], result: Any) -> None:
 
 def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> None:
     _note_lost(counters, names.STALE_SPAWN, result)
-    spawned = [reply for reply in result if isinstance(reply, Spawned)]
-    for reply in spawned:
-        _note_followed(counters, reply.followed)
-    stored = [each for reply in spawned for each in reply.replies]
-    _note_enqueue(counters, operation, stored)
+    for spawn, reply in zip(operation.given[0], result, strict=True):
+        if isinstance(reply, Spawned):
+            _note_followed(counters, reply.followed)
+            _note_enqueued(counters, reply.replies, map(_CORRELATION, spawn.jobs))
 
 
 def _note_lost(counters: Counters, name: str, result: Any) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from fencepost.core.failure import classify, not_committed
 from fencepost.core.job import ClaimedJob, Dependency, Failure
 from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.outcome import Failed, Outcome, Succeeded, decide, settlement_of
 from fencepost.core.payload import encode_result
 from fencepost.core.task import Task
 from fencepost.errors import FencepostError, HandlerSignal
@@ -93,8 +93,7 @@ def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> R
             outcome = not_committed()
     if fate in (None, Fate.UNDONE):
         decision = decide(job, outcome, store.clock.rng)
-        settlement = Settlement(job.id, job.lease.token, decision, job.type)
-        (reply,) = store.run(store.settle([settlement]))
+        (reply,) = store.run(store.settle([settlement_of(job, decision)]))
         state = reply.state
         is_lost = isinstance(reply, LeaseLost)
     else:

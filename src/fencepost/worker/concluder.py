@@ -27,7 +27,7 @@ from collections.abc import Callable
 from fencepost.core.failure import not_committed
 from fencepost.core.job import AttemptOutcome
 from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Outcome, Settlement, Succeeded, decide
+from fencepost.core.outcome import Outcome, Succeeded, decide, settlement_of
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
@@ -85,12 +85,20 @@ class Concluder:
             case Fate.UNDONE:
                 ended = not_committed() if isinstance(outcome, Succeeded) else outcome
                 decision = decide(job, ended, self._store.clock.rng)
-                self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
+                self._settler.add(settlement_of(job, decision))
                 return
             case Fate.SETTLED:
                 self._counters.add(names.ATTEMPT_ENDED, outcome=AttemptOutcome.SUCCEEDED)
                 happened = (EVENT_NAMES[Event.SUCCEED], State.COMPLETED, job.type)
                 count(self._counters, names.JOB_SETTLED, [happened])
+                log(
+                    names.JOB_SETTLED,
+                    level=logging.DEBUG,
+                    id=job.id,
+                    type=job.type,
+                    state=State.COMPLETED,
+                    correlation_id=job.correlation_id,
+                )
             case Fate.OPEN:
                 self._counters.add(names.ATTEMPT_LEFT_OPEN)
                 log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)

@@ -28,7 +28,7 @@ from fencepost.core.limits import (
     RECOVER_BATCH,
     WORKER_LEASE_TTL_DEFAULT,
 )
-from fencepost.core.outcome import Outcome, Released, Settlement, decide
+from fencepost.core.outcome import Outcome, Released, Settlement, decide, settlement_of
 from fencepost.core.retention import Retention
 from fencepost.core.shown import shown, shown_url
 from fencepost.core.task import Task
@@ -366,7 +366,7 @@ class Worker:
             return  # given back meanwhile
         self._hand.waiting.remove(held)
         decision = decide(held.job, classify(error), self._clock.rng)
-        self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+        self._settler.add(settlement_of(held.job, decision))
 
     def _start(self, held: Held) -> None:
         job = held.job
@@ -403,7 +403,7 @@ class Worker:
             self._concluder.add(attempt, outcome)
         else:
             decision = decide(job, outcome, self._clock.rng)
-            self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
+            self._settler.add(settlement_of(job, decision))
         if outcome is None or self._is_verbose:
             log(
                 names.ATTEMPT_ENDED if outcome is not None else names.ATTEMPT_INTERRUPTED,
@@ -467,7 +467,7 @@ class Worker:
         for held in self._hand.waiting:
             if not held.is_dropped:
                 decision = decide(held.job, Released(), self._clock.rng)
-                self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+                self._settler.add(settlement_of(held.job, decision))
         self._hand.waiting.clear()
         await self._until_quiet(self._grace)
         for attempt in list(self._running.values()):
