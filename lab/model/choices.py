@@ -87,7 +87,7 @@ ttls = st.sampled_from((5.0, 1.0, 30.0))
 offsets = st.sampled_from((0, -1, 1))
 """Instants before or after a time at which something happens."""
 steps = st.sampled_from((0.000001, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0, 3600.0))
-delays = st.sampled_from((0.0, 0.0, 1.0, 5.0))
+delays = st.sampled_from((0.0, 0.0, 0.0, 1.0, 5.0, 6.0))
 priorities = st.sampled_from(Priority)
 bodies = st.sampled_from(BODIES)
 tags = st.sampled_from(TAGS)

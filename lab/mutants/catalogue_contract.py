@@ -43,4 +43,59 @@ MUTANTS = (
         ),
         "tests/store/test_observed.py",
     ),
+    _mutant(
+        "job-falls-due-at-its-end",
+        "a job is taken that falls due at the very end of its lifetime",
+        Place.MEMORY,
+        Patch(
+            "fencepost.core.lifetime",
+            "if to_us(job.run_at) >= ends:",
+            "if to_us(job.run_at) > ends:",
+        ),
+        "TestEnqueueing",
+    ),
+    _mutant(
+        "delay-outlasts-lifetime",
+        "a job is taken whose delay is as long as its lifetime",
+        Place.SQLITE,
+        Patch(
+            "fencepost.core.lifetime",
+            "if seconds_to_us(delay) >= seconds_to_us(lifetime):",
+            "if seconds_to_us(delay) > seconds_to_us(lifetime):",
+        ),
+        "TestEnqueueing",
+    ),
+    _mutant(
+        "due-time-is-not-looked-at",
+        "a job is stored that falls due when its lifetime is over",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.enqueueing",
+            "    for job in jobs:\n        check_due(job, now)\n",
+            "",
+        ),
+        "TestEnqueueing",
+    ),
+    _mutant(
+        "spawned-due-time-is-not-looked-at",
+        "a job is spawned that falls due when its lifetime is over",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.spawning",
+            "    yield from check_times(env, joined)\n",
+            "",
+        ),
+        "TestEnqueueing",
+    ),
+    _mutant(
+        "late-job-takes-strangers-along",
+        "a job that falls due too late refuses those that share its group",
+        Place.WORKER,
+        Patch(
+            "fencepost.app.session",
+            "if job.after is not None or job.run_at is not None:",
+            "if job.after is not None:",
+        ),
+        "tests/app/test_submitting.py",
+    ),
 )

@@ -14,6 +14,7 @@ from fencepost.core.dependencies import Dependencies
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
 from fencepost.core.job import Body, NewJob
+from fencepost.core.lifetime import check_delay
 from fencepost.core.limits import KEY_WINDOW_DEFAULT
 from fencepost.core.names import (
     check_concurrency_key,
@@ -178,6 +179,8 @@ def new_job(task: Task | ForeignTask, payload: Body, options: Options) -> NewJob
     policy: Policy = task.policy
     if options.policy:
         policy = msgspec.structs.replace(policy, **options.policy)
+    if options.run_at is None:
+        check_delay(options.delay, policy.lifetime)
     concurrency_key, policy = _with_key(task, payload, options, policy)
     key = None
     if options.key is not None:

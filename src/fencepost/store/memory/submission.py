@@ -14,6 +14,7 @@ from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import Encoding, NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
+from fencepost.core.lifetime import check_due
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory.admission import admit, held, hold
@@ -42,6 +43,8 @@ def enqueue(
     """Store new jobs, each unless its key is held; with *atomic* a refusal raises."""
     replies: list[EnqueueReply] = []
     stored: list[Record] = []
+    for each in new:
+        check_due(each, now)
     for place, each in enumerate(new):
         parents = _parents(jobs, each, stored, place)
         reply, record = _enqueue(jobs, clock, each, parents, atomic=atomic, now=now)

@@ -18,6 +18,7 @@ from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, State
+from fencepost.core.lifetime import check_due
 from fencepost.core.priority import Priority
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.plan import Plan, Statement
@@ -60,9 +61,16 @@ def enqueue(
 ) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, each unless its key is held and behind what it waits for."""
     if not any(_is_particular(job) for job in jobs):
+        _check_times(jobs, now)
         return (yield from enqueueing.enqueue(env, jobs, atomic=atomic, now=now))
     accepted = yield from accept(env, jobs, atomic=atomic, now=now)
     return [each.reply for each in accepted]
+
+
+def _check_times(jobs: Sequence[NewJob], now: int) -> None:
+    """Raise InvalidJobError if one of *jobs* falls due when its lifetime is over (C48)."""
+    for job in jobs:
+        check_due(job, now)
 
 
 def _is_particular(job: NewJob) -> bool:
@@ -72,6 +80,7 @@ def _is_particular(job: NewJob) -> bool:
 
 def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[Accepted]]:
     """Store *jobs* of any kind; return also the job for which each place stands."""
+    _check_times(jobs, now)
     yield from note_clock(env, now)
     ((last,),) = yield Statement(LAST)
     named = {on for job in jobs if job.after for on in job.after.on if isinstance(on, str)}
