@@ -165,6 +165,19 @@ new_jobs = st.fixed_dictionaries(
         "max_running": max_running,
     }
 ).map(_new_job)
+edits = st.fixed_dictionaries(
+    {},
+    optional={
+        "priority": priorities,
+        "tags": tags,
+        "run_at": st.sampled_from((-5.0, 0.5, 3.0, 6.0, 20.0, 100.0)).map(
+            lambda seconds: START + timedelta(seconds=seconds)
+        ),
+        "payload": bodies,
+        "correlation_id": st.sampled_from(("", "c1", "c2")),
+        "callback_url": st.sampled_from(("", "https://example.com/other")),
+    },
+)
 sturdy_jobs = st.builds(
     _keyed,
     st.builds(

@@ -5,8 +5,11 @@ Whoever waits for a retry or snoozes is cut short instead (C34): that job has be
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from fencepost.core.instants import from_us, seconds_to_us, to_us
 from fencepost.core.job import NewJob
+from fencepost.core.shown import shown
 from fencepost.errors import InvalidJobError
 
 
@@ -31,3 +34,17 @@ def check_due(job: NewJob, now: int) -> None:
             f"{from_us(ends).isoformat()}, so it could never run; give an earlier run_at or a "
             f"longer lifetime="
         )
+
+
+def check_run_at(value: datetime) -> datetime:
+    """Return a time of a caller in UTC, or raise InvalidJobError."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidJobError(
+            f"run_at must be a datetime with a time zone, got {shown(value)}; "
+            f"write datetime.now(UTC) + timedelta(…), or use delay="
+        )
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        # Stored, it could not be read again, by nobody who lists jobs.
+        raise InvalidJobError(f"run_at lies outside of the calendar in UTC: {value!r}") from None

@@ -30,6 +30,7 @@ from fencepost.store.replies import (
     Claim,
     Discarded,
     Duplicate,
+    Edited,
     Enqueued,
     EventReply,
     LeaseLost,
@@ -321,7 +322,8 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
                 continue
             log(name, id=getattr(reply, "job_id", None))
             if isinstance(reply, Moved):
-                count_moves(counters, name, [reply])
+                # A job that waits for its time may be given another, and go on waiting.
+                count_moves(counters, name, [reply] if reply.state is not reply.was else [])
                 _note_followed(counters, reply.followed)
             elif isinstance(reply, Replayed):
                 count(counters, name, [(SUBMIT, reply.state, reply.type)])
@@ -329,6 +331,15 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
                 counters.add(name)
 
     return note
+
+
+def _note_edit(counters: Counters, _: Operation[Any], result: Any) -> None:
+    for reply in result:
+        if isinstance(reply, Edited):
+            log(names.JOB_EDITED, id=reply.job.id)
+            own, followed = reply.moved[:1], reply.moved[1:]
+            count_moves(counters, names.JOB_EDITED, own)
+            _note_followed(counters, followed)
 
 
 _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
@@ -347,6 +358,7 @@ _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
     "expire": _note_expire,
     "prune": _note_prune,
     "cancel": _note_done(names.JOB_CANCELLED, Moved),
+    "edit": _note_edit,
     "retry": _note_done(names.JOB_REOPENED, Moved),
     "replay": _note_done(names.JOB_REPLAYED, Replayed),
     "discard": _note_done(names.JOB_DISCARDED, Discarded),

@@ -60,7 +60,12 @@ async def acknowledge(call: Call[Ack | Items[Ack], Nothing]) -> Reply:
         outcome = Succeeded(check_size(check_json(result), RESULT_BYTES_MAX))
         decision = decide(_ANY, outcome, call.session.clock.rng)
         job = found.get(item.id)
-        return Settlement(item.id, item.token, decision, correlation_id=job and job.correlation_id)
+        return Settlement(
+            item.id,
+            item.token,
+            decision,
+            correlation_id=None if job is None else job.correlation_id,
+        )
 
     return await _answer(call, settlement, call.session.store.settle)
 

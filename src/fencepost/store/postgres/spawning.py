@@ -16,8 +16,8 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres import graphs
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env, Numbers
-from fencepost.store.postgres.control import MOVE_PENDING, SET_LANE
 from fencepost.store.postgres.dependents import count_down, end_waiting
+from fencepost.store.postgres.editing import MOVE_PENDING, SET_LANE
 from fencepost.store.postgres.enqueueing import check_times
 from fencepost.store.postgres.parents import hold
 from fencepost.store.postgres.settling import with_states

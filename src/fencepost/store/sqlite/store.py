@@ -67,6 +67,7 @@ from fencepost.store.sqlite import (
     control,
     crontab,
     dumping,
+    editing,
     examination,
     graph,
     loading,
@@ -214,7 +215,7 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-        return control.edit(self._env, edits)
+        return editing.edit(self._env, edits)
 
     @operation(Effect.WRITE)
     def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:

@@ -38,13 +38,14 @@ from fencepost.store.wanted import wanted_ids
 
 LAST = "select coalesce(max(seq), 0) from jobs"
 WAITING_COLUMNS = """
-flow, node, callback_url, mode, missing, depth, gathers, completed_at, is_dead_letter, failure, slot
+flow, node, callback_url, mode, missing, depth, gathers, own_priority, completed_at, is_dead_letter,
+failure, slot
 """
 INSERT = f"insert into jobs(seq, {enqueueing.COLUMNS}, {WAITING_COLUMNS}) {{values}}"
 
 
 INSERT_FRESH = f"""
-insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 29)})
+insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 30)})
 returning seq
 """
 
@@ -253,19 +254,20 @@ def held_up(state: State, slot: int | None) -> State:
     return State.PENDING if slot is not None and state is State.SCHEDULED else state
 
 
-NOTHING = (None,) * 8
+NOTHING = (None,) * 9
 
 
 def waiting_columns(entry: Entry | None, now: int, *, slot: int | None = None) -> tuple[Any, ...]:
     """Return what WAITING_COLUMNS hold behind flow, node and callback_url."""
     if entry is None:
-        return NOTHING if slot is None else (None, 0, *(None,) * 5, slot)
+        return NOTHING if slot is None else (None, 0, *(None,) * 6, slot)
     waits, decision = entry.waits, entry.decision
     head: tuple[Any, ...] = (
         MODE_NUMBER[waits.mode],
         waits.missing,
         waits.depth,
         int(waits.gathers),
+        None if waits.own_priority is None else int(waits.own_priority),
     )
     if decision is None:
         return (*head, None, None, None, slot)
