@@ -383,7 +383,7 @@ def test_a_waiting_job_is_edited_and_hastened(command: Command) -> None:
     words = ("--payload", '{"a": 2}', "--correlation-id", "c", "--priority", "high", "--tag", "t=1")
     command.ok("jobs", "edit", id, *words)
     job = command.json("jobs", "show", id)
-    assert (job["priority"], job["correlation_id"], job["tags"]) == (1, "c", {"t": "1"})
+    assert (job["priority"], job["correlation_id"], job["tags"]) == ("high", "c", {"t": "1"})
     command.ok("jobs", "edit", id, "--delay", "2h", "--correlation-id", "")
     assert command.json("jobs", "show", id)["correlation_id"] is None
     command.ok("jobs", "retry", id, "--delay", "5m")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+from datetime import datetime
 from typing import Any
 
 import pytest
 from tests.http.conftest import Caller
 from tests.http.messages import GONE, part, post
 
-from fencepost import App
+from fencepost import App, Retry
 from fencepost.observe.log import FIELDS
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
@@ -276,3 +277,26 @@ async def test_results_of_dependencies_reach_the_worker(api: Caller) -> None:
     (dependency,) = second["dependencies"]
     assert (dependency["id"], dependency["node"]) == (first["id"], "a")
     assert (dependency["state"], dependency["result"]) == ("completed", {"n": 7})
+
+
+async def test_a_backoff_function_is_asked_for_workers_in_other_languages_too(
+    api: Caller, app: App
+) -> None:
+    """S1-55: by the server, which has the app."""
+    asked: list[int] = []
+
+    def backoff(attempt: int, initial: float, longest: float) -> float:
+        asked.append(attempt)
+        return 60.0 * len(asked)
+
+    @app.task(retry=Retry(max_attempts=3, backoff=backoff))
+    def work() -> None: ...
+
+    await api.submit("work")
+    before = len(asked)
+    (job,) = await api.claim(types=["work"])
+    await api.post("/v1/leases/nack", held(job))
+    assert asked[before:] == [1]
+    seen = await api.get(f"/v1/jobs/{job['id']}")
+    waits = datetime.fromisoformat(seen["run_at"]) - datetime.fromisoformat(seen["updated_at"])
+    assert waits.total_seconds() == 60.0 * len(asked)

@@ -6,8 +6,9 @@ lease that ran out, which is a failed attempt like any other (C8, S4-8).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -85,13 +86,21 @@ class Standing(Protocol):
     def policy(self) -> Policy: ...
 
 
-def decide(job: Standing, outcome: Outcome, rng: Random) -> Decision:
-    """Return what becomes of running *job* after *outcome*."""
+S = TypeVar("S", bound=Standing)
+
+
+def decide(
+    job: S, outcome: Outcome, rng: Random, ask: Callable[[S], float | None] = lambda _: None
+) -> Decision:
+    """Return what becomes of running *job* after *outcome*.
+
+    *ask* knows what the backoff function of its policy says now, if that is to be asked (S1-55).
+    """
     if isinstance(outcome, Succeeded):
         return Decision(Event.SUCCEED, _SUCCEEDED, AttemptOutcome.SUCCEEDED, result=outcome.result)
     match outcome:
         case Failed(failure, retry_after):
-            return _decide_failure(job, failure, retry_after, rng)
+            return _decide_failure(job, failure, retry_after, rng, ask)
         case Snoozed(delay):
             return _decision(Event.SNOOZE, AttemptOutcome.SNOOZED, delay=delay, is_counted=False)
         case Released():  # pragma: no branch - exhaustive
@@ -102,13 +111,17 @@ _SUCCEEDED = advance(State.RUNNING, Event.SUCCEED)
 
 
 def _decide_failure(
-    job: Standing, failure: Failure, retry_after: float | None, rng: Random
+    job: S,
+    failure: Failure,
+    retry_after: float | None,
+    rng: Random,
+    ask: Callable[[S], float | None],
 ) -> Decision:
     if not _is_retryable(failure.category, job.policy):
         return _decision(Event.REJECT, AttemptOutcome.FAILED, failure=failure)
     if job.attempt >= job.max_attempts:
         return _decision(Event.EXHAUST, AttemptOutcome.FAILED, failure=failure)
-    delay = job.policy.backoff.delay(max(job.attempt, 1), rng)
+    delay = job.policy.backoff.delay(max(job.attempt, 1), rng, ask(job))
     if retry_after is not None:
         delay = max(delay, retry_after)
     return _decision(Event.RETRY, AttemptOutcome.FAILED, failure=failure, delay=delay)

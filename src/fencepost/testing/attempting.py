@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,7 +23,7 @@ from fencepost.core.task import Task
 from fencepost.errors import FencepostError, HandlerSignal
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Fate, LeaseLost
-from fencepost.worker import Context
+from fencepost.worker import Backoffs, Context
 
 T = TypeVar("T")
 
@@ -83,7 +84,13 @@ def context_of(store: Store, job: ClaimedJob, tasks: Mapping[str, Task]) -> Cont
     return Context(job, store, store.clock.monotonic(), dependencies, tasks)
 
 
-def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> Ran:
+def conclude(
+    store: Store,
+    job: ClaimedJob,
+    context: Context,
+    ended: Ended,
+    tasks: Mapping[str, Task] = MappingProxyType({}),
+) -> Ran:
     """Settle an attempt as a worker would, and say what became of it."""
     outcome = _outcome(ended)
     fate = None
@@ -92,7 +99,7 @@ def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> R
         if fate is Fate.UNDONE and isinstance(outcome, Succeeded):
             outcome = not_committed()
     if fate in (None, Fate.UNDONE):
-        decision = decide(job, outcome, store.clock.rng)
+        decision = decide(job, outcome, store.clock.rng, Backoffs(tasks))
         (reply,) = store.run(store.settle([settlement_of(job, decision)]))
         state = reply.state
         is_lost = isinstance(reply, LeaseLost)

@@ -78,7 +78,7 @@ def _turns(app: App, advance: Advance, raises: bool, limit: int) -> Turns[list[R
                 raise AssertionError(_endless(job, limit))
             context = context_of(store, job, tasks)
             ended = yield partial(_call, tasks[job.type], job, context)
-            ran.append(conclude(store, job, context, ended))
+            ran.append(conclude(store, job, context, ended, tasks))
             if raises and ended.error is not None and not isinstance(ended.error, Snooze):
                 raise ended.error
         if not claim.jobs and not course.move(claim.wait):

@@ -25,7 +25,7 @@ import logging
 from collections.abc import Callable
 
 from fencepost.core.failure import not_committed
-from fencepost.core.job import AttemptOutcome
+from fencepost.core.job import AttemptOutcome, ClaimedJob
 from fencepost.core.lifecycle import Event, State
 from fencepost.core.outcome import Outcome, Succeeded, decide, settlement_of
 from fencepost.errors import StoreError
@@ -55,12 +55,14 @@ class Concluder:
         settler: Settler,
         counters: Counters,
         on_concluded: Callable[[], None] = lambda: None,
+        ask: Callable[[ClaimedJob], float | None] = lambda _: None,
     ) -> None:
         self._store = store
         self._hand = hand
         self._settler = settler
         self._counters = counters
         self._on_concluded = on_concluded
+        self._ask = ask
         self._patience = Patience("conclude", counters, store.clock.rng)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -84,7 +86,7 @@ class Concluder:
         match await self._fate(attempt):
             case Fate.UNDONE:
                 ended = not_committed() if isinstance(outcome, Succeeded) else outcome
-                decision = decide(job, ended, self._store.clock.rng)
+                decision = decide(job, ended, self._store.clock.rng, self._ask)
                 self._settler.add(settlement_of(job, decision))
                 return
             case Fate.SETTLED:

@@ -42,6 +42,7 @@ from fencepost.observe.log import log, logger
 from fencepost.store.protocol import Store, Topic
 from fencepost.store.requests import Beat, WorkerInfo
 from fencepost.worker.attempt import Attempt
+from fencepost.worker.backoffs import Backoffs
 from fencepost.worker.concluder import Concluder
 from fencepost.worker.context import CancelReason
 from fencepost.worker.executor import Executor
@@ -88,6 +89,7 @@ class Worker:
         self._store = store
         self._clock = store.clock
         self._tasks = tasks
+        self._backoffs = Backoffs(tasks)
         self._crons = crons or {}
         self.counters = counters or Counters()
         self._tracing = tracing
@@ -187,6 +189,7 @@ class Worker:
             self._settler,
             self.counters,
             lambda: self._settlements_written(()),
+            self._backoffs,
         )
         self._heartbeater = self._heartbeater_class(
             self._store, self._hand, self.counters, self._lost_elsewhere
@@ -365,7 +368,7 @@ class Worker:
         if held not in self._hand.waiting:
             return  # given back meanwhile
         self._hand.waiting.remove(held)
-        decision = decide(held.job, classify(error), self._clock.rng)
+        decision = decide(held.job, classify(error), self._clock.rng, self._backoffs)
         self._settler.add(settlement_of(held.job, decision))
 
     def _start(self, held: Held) -> None:
@@ -402,7 +405,7 @@ class Worker:
         elif attempt.context.has_joined:
             self._concluder.add(attempt, outcome)
         else:
-            decision = decide(job, outcome, self._clock.rng)
+            decision = decide(job, outcome, self._clock.rng, self._backoffs)
             self._settler.add(settlement_of(job, decision))
         if outcome is None or self._is_verbose:
             log(

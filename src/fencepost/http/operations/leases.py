@@ -46,6 +46,7 @@ from fencepost.wire.leases import (
     ProgressBody,
     Release,
 )
+from fencepost.worker import Backoffs
 
 T = TypeVar("T")
 
@@ -156,13 +157,14 @@ async def _settle_by_policy(
     """
     store, rng = call.session.store, call.session.clock.rng
     found = await _jobs(call)
+    ask = Backoffs(call.session.tasks)
 
     def settlement(item: Any) -> Settlement:
         job = found.get(item.id)
         outcome = outcome_of(item)
         if job is None:
             raise StaleLeaseError(item.id)
-        decision = decide(job, outcome, rng)
+        decision = decide(job, outcome, rng, ask)
         return Settlement(item.id, item.token, decision, job.type, job.correlation_id)
 
     return await _answer(call, settlement, store.settle)
