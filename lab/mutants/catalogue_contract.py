@@ -222,7 +222,7 @@ MUTANTS = (
     _mutant(
         "payload-is-edited-in-the-clear",
         "a payload that is edited is stored as it is",
-        Place.SQLITE,
+        Place.WORKER,
         Patch(
             "fencepost.store.encrypted",
             "return replace(edit, payload=self._sealer.seal_payload(edit.payload, owner))",
@@ -258,9 +258,20 @@ MUTANTS = (
         Place.WORKER,
         Patch(
             "fencepost.worker.backoffs",
-            "            return None\n",
-            "            raise\n",
+            "                error=repr(error),\n            )\n            return None\n",
+            "                error=repr(error),\n            )\n            raise\n",
         ),
         "tests/worker/test_backoffs.py",
+    ),
+    _mutant(
+        "server-delivers-no-webhooks",
+        "webhooks wait for a worker that has the app, where there is none",
+        Place.SERVER,
+        Patch(
+            "fencepost.http.server",
+            "            self._deliveries.start()\n",
+            "            pass\n",
+        ),
+        "tests/http/test_deliveries.py",
     ),
 )

@@ -141,6 +141,10 @@ CUSTOM_DELAYS_MAX: Final = 100
 """How many delays of a custom backoff are worked out at submission; the last one repeats."""
 
 # Interrupting handlers.
+DELIVERY_SLOTS: Final = 20
+"""Webhooks that a server sends at once."""
+DELIVERY_PAUSE: Final = 5.0
+"""Before a server begins again to deliver webhooks, should that have failed as a whole."""
 INTERRUPT_GRACE: Final = 5.0
 """How long an interrupted coroutine may tidy up before its slot is given up."""
 CHILD_START_TIMEOUT: Final = 60.0
