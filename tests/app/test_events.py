@@ -222,6 +222,7 @@ async def test_an_event_whose_key_is_held_is_refused(
         event.send_idempotent("k", user_id=7)
     assert (caught.value.existing_id, caught.value.key) == (welcome.id, "k")
     assert caught.value.existing == welcome
+    assert isinstance(caught.value.existing, JobHandle)
     assert caught.value.existing.duplicate
     welcome.cancel()
     with pytest.raises(DuplicateJobError) as caught:

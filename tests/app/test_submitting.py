@@ -280,7 +280,7 @@ async def test_a_job_that_could_never_run_is_refused(app: App, face: str, way: s
 
     late = datetime.now(UTC) + timedelta(hours=2)
     for options in ({"delay": "1h"}, {"delay": "2h"}, {"run_at": late}):
-        late_work = work.using(**options)  # type: ignore[arg-type]  # one of several
+        late_work = work.using(**options)
 
         async def submit(task: Any = late_work) -> None:
             aio = task.aio
