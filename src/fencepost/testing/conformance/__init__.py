@@ -96,7 +96,7 @@ from fencepost.testing.conformance.dates import TestDates
 from fencepost.testing.conformance.deadletters import TestDeadLetters, TestReplaying
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
-from fencepost.testing.conformance.editing import TestEditing
+from fencepost.testing.conformance.editing import TestEditing, TestRacingEdits
 from fencepost.testing.conformance.ended import TestEnded
 from fencepost.testing.conformance.enqueueing import TestEnqueueing, TestPayloads
 from fencepost.testing.conformance.events import TestEvents
@@ -175,6 +175,7 @@ __all__ = [
     "TestPromoting",
     "TestPruning",
     "TestRacingDependencies",
+    "TestRacingEdits",
     "TestRacingKeys",
     "TestRates",
     "TestRatesOfMany",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from fencepost.core.job import Body, Encoding
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
+from fencepost.store.plan import Operation
+from fencepost.store.protocol import Store
 from fencepost.store.replies import Conflict, Edited, Moved, NotFound, TooLate
-from fencepost.store.requests import Edit
+from fencepost.store.requests import ClaimRequest, Edit, RetryRequest
 from fencepost.testing.conformance.harness import INSTANT, NOBODY, REACHABLE, Harness, ids
 
-__all__ = ["TestEditing"]
+__all__ = ["TestEditing", "TestRacingEdits"]
 
 WAITING = (State.SCHEDULED, State.DELAYED, State.RETRYING)
 
@@ -268,3 +271,63 @@ class TestEditing:
         assert isinstance(replies[1], Edited)
         assert (h.get(job_id).priority, h.get(job_id).tags) == (Priority.HIGH, {"a": "1"})
         assert h.run(h.store.edit([])) == []
+
+
+def _edit(edit: Edit, store: Store) -> Operation[Any]:
+    return store.edit([edit])
+
+
+def _retry(job_id: str, store: Store) -> Operation[Any]:
+    return store.retry([RetryRequest(job_id)])
+
+
+def claiming(store: Store) -> Operation[Any]:
+    return store.claim(ClaimRequest(worker="w", limit=2))
+
+
+class TestRacingEdits:
+    """Edits beside claims, and beside each other."""
+
+    def test_what_a_claim_hands_out_is_what_was_edited_before_it(self, h: Harness) -> None:
+        """C46: an edit comes before the claim and is handed out, or it is refused."""
+        peers = h.peers(3)
+        for number in range(15):
+            jobs = h.submit_many(4, payload=Body(b"1"))
+            edited = Body(b"2", Encoding.BINARY) if number % 2 else Body(b"2")
+            claims = [claiming] * 2
+            edits = [partial(_edit, Edit(each, payload=edited)) for each in jobs]
+            answers: list[Any] = h.race([*claims, *edits], peers)
+            handed = {job.id: job for claim in answers[:2] for job in claim.jobs}
+            for job_id, [reply] in zip(jobs, answers[2:], strict=True):
+                is_edited = isinstance(reply, Edited)
+                assert is_edited or isinstance(reply, Conflict)
+                if job_id in handed:
+                    assert handed[job_id].payload == (edited if is_edited else Body(b"1"))
+                else:
+                    assert is_edited
+            h.succeed_all([*handed.values(), *h.claim().jobs])
+
+    def test_two_parents_edited_at_once_are_both_heard(self, h: Harness) -> None:
+        """S1-37: a dependent has the most urgent of both, whoever is last."""
+        peers = h.peers(2)
+        for number in range(15):
+            one, two = h.submit("a"), h.submit("b")
+            child = h.submit("c", after=Dependencies((one, two)), priority=Priority.BULK)
+            last = h.submit("d", after=Dependencies((child,)), priority=Priority.BULK)
+            urgent = [Priority.CRITICAL, Priority.LOW]
+            first, second = urgent if number % 2 else urgent[::-1]
+            h.race([partial(_edit, Edit(one, first)), partial(_edit, Edit(two, second))], peers)
+            assert [h.get(each).priority for each in (child, last)] == [Priority.CRITICAL] * 2
+
+    def test_a_retry_and_the_time_that_comes_put_a_job_into_line_once(self, h: Harness) -> None:
+        """C45, S0-21: whoever promotes it, and whoever hastens it."""
+        peers = h.peers(3)
+        for _ in range(15):
+            job_id = h.submit(delay=1.0)
+            h.advance(1.0)
+            answers: list[Any] = h.race(
+                [partial(_retry, job_id), lambda store: store.promote(10), claiming], peers
+            )
+            jobs = [*answers[2].jobs, *h.claim().jobs]
+            assert ids(jobs) == [job_id]
+            h.succeed_all(jobs)
