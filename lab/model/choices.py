@@ -90,7 +90,7 @@ graces = st.sampled_from((0.0, 0.0, 2.0))
 offsets = st.sampled_from((0, -1, 1))
 """Instants before or after a time at which something happens."""
 steps = st.sampled_from((0.000001, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0, 3600.0))
-delays = st.sampled_from((0.0, 0.0, 1.0, 5.0))
+delays = st.sampled_from((0.0, 0.0, 0.0, 1.0, 5.0, 6.0))
 priorities = st.sampled_from(Priority)
 bodies = st.sampled_from(BODIES)
 tags = st.sampled_from(TAGS)
@@ -168,6 +168,19 @@ new_jobs = st.fixed_dictionaries(
         "max_running": max_running,
     }
 ).map(_new_job)
+edits = st.fixed_dictionaries(
+    {},
+    optional={
+        "priority": priorities,
+        "tags": tags,
+        "run_at": st.sampled_from((-5.0, 0.5, 3.0, 6.0, 20.0, 100.0)).map(
+            lambda seconds: START + timedelta(seconds=seconds)
+        ),
+        "payload": bodies,
+        "correlation_id": st.sampled_from(("", "c1", "c2")),
+        "callback_url": st.sampled_from(("", "https://example.com/other")),
+    },
+)
 sturdy_jobs = st.builds(
     _keyed,
     st.builds(

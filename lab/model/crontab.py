@@ -7,6 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from fencepost.errors import InvalidJobError
 from fencepost.store.crons import (
     CronDefinition,
     CronFire,
@@ -56,7 +57,12 @@ class Crontab(Workings):
         )
 
     def fire(self, fires: Sequence[CronFire]) -> list[FireReply]:
-        return [self._fire(each) for each in fires]
+        before = self.world.copy()
+        try:
+            return [self._fire(each) for each in fires]
+        except InvalidJobError:
+            self.world = before
+            raise
 
     def _fire(self, fire: CronFire) -> FireReply:
         cron = self.world.crons.get(fire.name)
@@ -64,6 +70,7 @@ class Crontab(Workings):
             return NotDue(fire.name)
         if (cron.expression, cron.tz) != (fire.expression, fire.tz):
             return NotDue(fire.name)
+        self._check_times(fire.jobs)
         last_tick = fire.last_tick or cron.last_tick
         self.world.crons[fire.name] = replace(cron, last_tick=last_tick, next_tick=fire.next_tick)
         replies = [self._enqueue(job, (), atomic=False) for job in fire.jobs]

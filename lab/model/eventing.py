@@ -26,6 +26,7 @@ class Eventing(Steering):
             replace(job, tags={**job.tags, "fencepost.event": event.name}, correlation_id=event_id)
             for job in jobs
         ]
+        self._check_times(marked)
         try:
             replies = self.entered([self._enqueue(new, (), atomic=True) for new in marked])
         except DuplicateJobError:

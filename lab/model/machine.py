@@ -176,15 +176,9 @@ class StoresAgree(Contending):
     def discard(self, references: list[Reference]) -> None:
         self.do("discard", self._job_ids(references))
 
-    @rule(
-        references=choices.references,
-        priority=st.one_of(st.none(), choices.priorities),
-        tags=st.one_of(st.none(), choices.tags),
-    )
-    def edit(
-        self, references: list[Reference], priority: Priority | None, tags: dict[str, str] | None
-    ) -> None:
-        self.do("edit", [Edit(each, priority, tags) for each in self._job_ids(references)])
+    @rule(references=choices.references, fields=choices.edits)
+    def edit(self, references: list[Reference], fields: dict[str, Any]) -> None:
+        self.do("edit", [Edit(each, **fields) for each in self._job_ids(references)])
 
     @rule(what=st.sampled_from(("pause", "resume")), scope=choices.scopes, name=choices.names)
     def pause_or_resume(self, what: str, scope: Scope, name: str) -> None:

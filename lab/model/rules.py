@@ -40,7 +40,7 @@ IN_TIME = frozenset({State.SCHEDULED, State.PENDING, State.CANCELLED, State.DEAD
 
 NEXT: Mapping[State, frozenset[State]] = {
     State.PENDING: frozenset({State.SCHEDULED, State.DELAYED}) | (ENDED - {State.COMPLETED}),
-    State.SCHEDULED: frozenset({State.RUNNING, State.CANCELLED, State.DEAD_LETTER}),
+    State.SCHEDULED: frozenset({State.RUNNING, State.DELAYED, State.CANCELLED, State.DEAD_LETTER}),
     State.DELAYED: IN_TIME,
     State.RETRYING: IN_TIME,
     State.RUNNING: ENDED | {State.SCHEDULED, State.DELAYED, State.RETRYING},

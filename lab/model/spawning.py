@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fencepost.errors import DependencyBreadthError, DependencyError, DuplicateJobError
+from fencepost.errors import DependencyBreadthError, DuplicateJobError, InvalidJobError
 from fencepost.store.replies import Moved, Spawned, SpawnReply
 from fencepost.store.requests import Spawn
 from lab.model import rules
@@ -21,7 +21,7 @@ class Spawning(Workings):
         before = self.world.copy()
         try:
             return [self._spawn(spawn) for spawn in spawns]
-        except (DuplicateJobError, DependencyError):
+        except (DuplicateJobError, InvalidJobError):
             self.world = before
             raise
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from fencepost.core.job import AttemptOutcome, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PRUNE_SCAN
+from fencepost.core.priority import Priority
 from fencepost.errors import ConfigurationError
 from fencepost.store.replies import (
     CancelReply,
@@ -24,6 +26,7 @@ from fencepost.store.replies import (
     Replayed,
     ReplayReply,
     RetryReply,
+    TooLate,
 )
 from fencepost.store.requests import Edit, PruneRequest, RetryRequest, Scope
 from lab.model import rules
@@ -61,8 +64,13 @@ class Steering(Spawning):
         if kept is None:
             return NotFound(request.job_id)
         was = kept.job.state
+        if was in (State.DELAYED, State.RETRYING):
+            return self._hasten(kept, request)
         if was not in rules.ENDED or was is State.COMPLETED:
             return Conflict(request.job_id, was)
+        ends = self.now + seconds(kept.job.policy.lifetime)
+        if has_come(ends, self.now + seconds(request.delay)):
+            return TooLate(kept.id, ends)
         awaited = self._awaited_again(kept)
         if isinstance(awaited, Conflict):
             return awaited
@@ -72,7 +80,6 @@ class Steering(Spawning):
         changes: dict[str, object] = {
             "run_at": self.now + seconds(request.delay),
             "expires_at": self.now + seconds(job.policy.lifetime),
-            "priority": job.priority if request.priority is None else request.priority,
             "attempt": 0 if request.reset_attempts else job.attempt,
             "max_attempts": job.policy.max_attempts if request.reset_attempts else job.attempt + 1,
             "completed_at": None,
@@ -90,9 +97,56 @@ class Steering(Spawning):
         self.world.dead.pop(kept.id, None)
         self._take_key(reopened)
         self.hold_up(reopened)
+        reopened = self._set_priority(reopened, request.priority)
         [told] = self.told([Moved(job.id, job.type, reopened.job.state, was)])
         assert isinstance(told, Moved)
         return told
+
+    def _hasten(self, kept: Kept, request: RetryRequest) -> RetryReply:
+        """Have a job that waits for its time be due now, or after another delay (C45)."""
+        job, due = kept.job, self.now + seconds(request.delay)
+        if has_come(job.expires_at, due):
+            return TooLate(kept.id, job.expires_at)
+        if request.reset_attempts:
+            kept = self._change(kept, attempt=0, max_attempts=job.policy.max_attempts)
+        hastened = self._set_priority(self._be_due(kept, due), request.priority)
+        [told] = self.told([Moved(job.id, job.type, hastened.job.state, job.state)])
+        assert isinstance(told, Moved)
+        return told
+
+    def _be_due(self, kept: Kept, due: datetime) -> Kept:
+        """Let a waiting job be due at another time; one that is in line keeps its place."""
+        job, is_due = kept.job, has_come(due, self.now)
+        if kept.is_waiting:
+            return self._change(kept, run_at=max(due, self.now))
+        if job.state in (State.DELAYED, State.RETRYING):
+            if is_due:
+                times = {"run_at": self.now, "scheduled_at": self.now}
+                return self._move(kept, State.SCHEDULED, **times)
+            return self._change(kept, run_at=due)
+        return kept if is_due else self._move(kept, State.DELAYED, run_at=due)
+
+    def _set_priority(self, kept: Kept, priority: Priority | None) -> Kept:
+        """Give a job a priority by hand; those that inherited its own follow (S1-37)."""
+        if priority is None:
+            return kept
+        waits = kept.job.waits and replace(kept.job.waits, own_priority=None)
+        changed = self._change(kept, priority=priority, waits=waits)
+        while any(self._inherit(child) for child in self._in({State.PENDING})):
+            pass
+        return changed
+
+    def _inherit(self, kept: Kept) -> bool:
+        """Let a job that waits for others be as urgent as those; tell whether it was not."""
+        waits = kept.job.waits
+        if not kept.is_waiting or waits is None or waits.own_priority is None:
+            return False
+        parents = self.world.parents(kept.id)
+        urgent = min(waits.own_priority, *(parent.job.priority for parent in parents))
+        if urgent is kept.job.priority:
+            return False
+        self._change(kept, priority=urgent)
+        return True
 
     def _awaited_again(self, kept: Kept) -> int | Conflict:
         """Return for how many a job would wait now, or whose state forbids that it begin again."""
@@ -166,23 +220,38 @@ class Steering(Spawning):
     # Settings.
 
     def edit(self, edits: Sequence[Edit]) -> list[EditReply]:
-        replies = [self._edit(edit) for edit in edits]
-        self.world.touched.clear()  # nobody left a slot, whoever is first now
-        return replies
+        return [self._edit(edit) for edit in edits]
 
     def _edit(self, edit: Edit) -> EditReply:
         kept = self.world.get(edit.job_id)
         if kept is None:
             return NotFound(edit.job_id)
         job = kept.job
-        if edit.priority is not None and (job.state is State.RUNNING or job.state in rules.ENDED):
+        others = (edit.priority, edit.run_at, edit.payload, edit.correlation_id, edit.callback_url)
+        is_more_than_tags = any(each is not None for each in others)
+        if is_more_than_tags and (job.state is State.RUNNING or job.state in rules.ENDED):
             return Conflict(edit.job_id, job.state)
-        changed = self._change(
-            kept,
-            priority=job.priority if edit.priority is None else edit.priority,
-            tags=job.tags if edit.tags is None else dict(edit.tags),
-        )
-        return Edited(changed.shown(self.now))
+        if edit.run_at is not None and has_come(job.expires_at, max(edit.run_at, self.now)):
+            return TooLate(edit.job_id, job.expires_at)
+        asked: dict[str, object] = {
+            "tags": None if edit.tags is None else dict(edit.tags),
+            "payload": edit.payload,
+            "correlation_id": edit.correlation_id,
+            "callback_url": edit.callback_url,
+        }
+        changes = {name: value or None for name, value in asked.items() if value is not None}
+        if edit.tags is not None:
+            changes["tags"] = dict(edit.tags)
+        changed = self._set_priority(self._change(kept, **changes), edit.priority)
+        if edit.run_at is not None:
+            changed = self._be_due(changed, edit.run_at)
+        moved: list[Moved] = []
+        if changed.job.state is not job.state:
+            own = Moved(kept.id, job.type, changed.job.state, job.state)
+            [told] = self.told([own])
+            moved = [replace(told, followed=()), *told.followed]
+        self.world.touched.clear()  # else nobody left a slot, whoever is first now
+        return Edited(self.world.jobs[kept.id].shown(self.now), tuple(moved))
 
     def pause(self, scope: Scope, name: str) -> None:
         self._pause(scope, name, is_paused=True)

@@ -36,7 +36,9 @@ class Waiting(Delivering):
         job = replace(
             job,
             priority=min(job.priority, *(parent.job.priority for parent in parents)),
-            waits=Waits(after.mode, missing if culprit is None else 0, depth, after.gathers),
+            waits=Waits(
+                after.mode, missing if culprit is None else 0, depth, after.gathers, job.priority
+            ),
         )
         if culprit is not None:
             return self._stillborn(job, parents[culprit])

@@ -24,6 +24,7 @@ from fencepost.errors import (
     DependencyCycleError,
     DependencyError,
     DuplicateJobError,
+    InvalidJobError,
     UnknownDependencyError,
 )
 from fencepost.store.replies import (
@@ -58,6 +59,7 @@ class Workings(Waiting, Rating):
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueReply]:
         before = self.world.copy()
         replies: list[EnqueueReply] = []
+        self._check_times(jobs)
         try:
             for new in jobs:
                 parents = self._awaited(new, [reply.job_id for reply in replies])
@@ -66,6 +68,13 @@ class Workings(Waiting, Rating):
             self.world = before
             raise
         return self.entered(replies)
+
+    def _check_times(self, jobs: Sequence[NewJob]) -> None:
+        """Raise if one of *jobs* would fall due when its lifetime is over (C48)."""
+        for new in jobs:
+            due = new.run_at or self.now + seconds(new.delay)
+            if has_come(self.now + seconds(new.policy.lifetime), due):
+                raise InvalidJobError("it could never run")
 
     def _awaited(self, new: NewJob, earlier: Sequence[str]) -> list[Kept]:
         """Return what a new job is to wait for, each once, or raise (S1-65, S1-68)."""

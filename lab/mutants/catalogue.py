@@ -6,6 +6,7 @@ from lab.mutants import (
     catalogue_addresses,
     catalogue_callbacks,
     catalogue_clocks,
+    catalogue_contract,
     catalogue_crons,
     catalogue_ended,
     catalogue_events,
@@ -43,6 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_leases.MUTANTS,
     *catalogue_addresses.MUTANTS,
     *catalogue_clocks.MUTANTS,
+    *catalogue_contract.MUTANTS,
 )
 
 

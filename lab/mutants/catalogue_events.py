@@ -18,8 +18,8 @@ MUTANTS = (
         Place.WORKER,
         Patch(
             "fencepost.app.event",
-            "options = Options(key=key, key_window=None)",
-            "options = Options(key_window=None)",
+            "options = Options(key=key, key_window=None, on_duplicate=on_duplicate)",
+            "options = Options(key_window=None, on_duplicate=on_duplicate)",
         ),
         APP_TESTS,
     ),
@@ -29,8 +29,8 @@ MUTANTS = (
         Place.WORKER,
         Patch(
             "fencepost.app.event",
-            "options = Options(key=key, key_window=None)",
-            "options = Options(key=key)",
+            "options = Options(key=key, key_window=None, on_duplicate=on_duplicate)",
+            "options = Options(key=key, on_duplicate=on_duplicate)",
         ),
         APP_TESTS,
     ),

@@ -288,8 +288,7 @@ MUTANTS = (
         "jobs whose handlers have not begun at a shutdown are not given back",
         "worker.worker",
         "                decision = decide(held.job, Released(), self._clock.rng)\n"
-        "                self._settler.add("
-        "Settlement(held.job.id, held.job.lease.token, decision))\n",
+        "                self._settler.add(settlement_of(held.job, decision))\n",
         "                pass\n",
         "tests/worker/test_starts.py",
     ),

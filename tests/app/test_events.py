@@ -14,6 +14,7 @@ from fencepost import (
     App,
     ConfigurationError,
     Context,
+    DuplicateJobError,
     InvalidEventError,
     InvalidJobError,
     InvalidPayloadError,
@@ -27,7 +28,7 @@ from fencepost import (
     TaskHandle,
 )
 from fencepost.app import AsyncJobHandle, Sent
-from fencepost.core.events import EVENT_TAG, EventInfo, EventJob
+from fencepost.core.events import EVENT_TAG, EventInfo
 from fencepost.observe.log import FIELDS
 from fencepost.store.plan import Operation, Plan
 from fencepost.store.sqlite.store import SqliteStore
@@ -200,41 +201,38 @@ def test_what_is_sent_is_counted_like_what_is_submitted(
     app: App, handlers: dict[str, TaskHandle[..., Any]]
 ) -> None:
     app.event("user.created").send_idempotent("k", user_id=7)
-    app.event("user.created").send_idempotent("k", user_id=7)
+    app.event("user.created").send(user_id=7)
     counters = app.session.counters
     assert counters.get("event.sent") == 2
-    assert counters.get("job.enqueued", state="scheduled") == 2
-    assert counters.get("job.duplicate") == 2
+    assert counters.get("job.enqueued", state="scheduled") == 4
 
 
 # Keys.
 
 
-async def test_a_duplicate_is_reported_handler_by_handler(
+async def test_an_event_whose_key_is_held_is_refused(
     app: App, handlers: dict[str, TaskHandle[..., Any]], calls: Calls
 ) -> None:
-    """S3-16, C15: the key is on every handler's job; one may be there and another new."""
+    """S3-12, S3-16, C15: one live job of the key is enough; its id and handle are in the error."""
     event = app.event("user.created")
     first = event.send_idempotent("k", user_id=7)
+    welcome, index = first.jobs
     assert [job.refresh().key for job in first.jobs] == ["k", "k"]
-    app.jobs.cancel(first.jobs[1].id)
-    second = event.send_idempotent("k", user_id=7)
-    welcome, index = second.jobs
-    assert (welcome.id, welcome.duplicate) == (first.jobs[0].id, True)
-    assert (index.id == first.jobs[1].id, index.duplicate) == (False, False)
-    third = await event.aio.send_idempotent("k", user_id=7)
-    assert [job.duplicate for job in third.jobs] == [True, True]
-    assert [each.jobs for each in app.events.find()] == [
-        (EventJob(welcome.id, "welcome", True), EventJob(index.id, "index", True)),
-        (EventJob(welcome.id, "welcome", True), EventJob(index.id, "index", False)),
-        (
-            EventJob(first.jobs[0].id, "welcome", False),
-            EventJob(first.jobs[1].id, "index", False),
-        ),
-    ]
-    assert [each.key for each in app.events.find()] == ["k"] * 3
+    with pytest.raises(DuplicateJobError) as caught:
+        event.send_idempotent("k", user_id=7)
+    assert (caught.value.existing_id, caught.value.key) == (welcome.id, "k")
+    assert caught.value.existing == welcome
+    assert isinstance(caught.value.existing, JobHandle)
+    assert caught.value.existing.duplicate
+    welcome.cancel()
+    with pytest.raises(DuplicateJobError) as caught:
+        await event.aio.send_idempotent("k", user_id=7)
+    assert isinstance(caught.value.existing, AsyncJobHandle)
+    assert (caught.value.existing.id, caught.value.type) == (index.id, "index")
+    assert [each.id for each in app.events.find()] == [first.id]  # nothing of the refused ones
+    assert app.jobs.count() == 2
     await drain(app)
-    assert len(calls) == 2
+    assert len(calls) == 1
 
 
 async def test_a_key_is_free_when_its_job_has_ended(
@@ -244,7 +242,7 @@ async def test_a_key_is_free_when_its_job_has_ended(
     event = app.event("user.created")
     event.send_idempotent("k", user_id=7)
     await drain(app)
-    assert not any(job.duplicate for job in event.send_idempotent("k", user_id=7).jobs)
+    assert len(event.send_idempotent("k", user_id=7).jobs) == 2
 
 
 @pytest.mark.parametrize("key", ["", "k" * 257, 5, None])

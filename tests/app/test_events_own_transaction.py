@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from tests.worker.support import LONG, working_in_thread
 
-from fencepost import App, InvalidPayloadError, State, TaskHandle
+from fencepost import App, DuplicateJobError, InvalidPayloadError, State, TaskHandle
 
 Conn = psycopg.Connection[tuple[Any, ...]]
 Handlers = tuple[TaskHandle[[int], int], TaskHandle[[int], int]]
@@ -68,8 +68,7 @@ def test_nothing_is_left_of_an_event_that_is_rolled_back(app: App, conn: Conn) -
     app.event("nobody.hears").using(conn=conn).send()
     conn.rollback()
     assert stored(app) == (0, 0)
-    again = app.event("order.paid").send_idempotent("k", order=7)
-    assert not any(job.duplicate for job in again.jobs)
+    assert len(app.event("order.paid").send_idempotent("k", order=7).jobs) == 2
 
 
 @pytest.mark.usefixtures("handlers")
@@ -82,16 +81,17 @@ def test_a_worker_is_woken_by_the_commit_of_an_event(app: App, conn: Conn) -> No
 
 @pytest.mark.usefixtures("handlers")
 def test_a_refusal_or_a_duplicate_does_not_break_the_transaction(app: App, conn: Conn) -> None:
-    """S3-16: a duplicate is told of, handler by handler, in a transaction too."""
+    """S3-16, C15: an event whose key is held leaves nothing in the transaction, which goes on."""
     event = app.event("order.paid").using(conn=conn)
     before = app.event("order.deleted").send_idempotent("k", order=7)
     with pytest.raises(InvalidPayloadError):
         event.send(order="seven")
-    ship, bill = event.send_idempotent("k", order=7).jobs
-    assert (ship.duplicate, bill.duplicate) == (False, True)
-    assert bill == before.jobs[0]
+    with pytest.raises(DuplicateJobError) as caught:
+        event.send_idempotent("k", order=7)
+    assert caught.value.existing == before.jobs[0]
+    event.send(order=8)
     conn.commit()
-    assert stored(app) == (2, 2)
+    assert stored(app) == (2, 3)
 
 
 @pytest.mark.usefixtures("handlers")
@@ -101,11 +101,12 @@ async def test_the_awaited_face_joins_as_well(app: App) -> None:
         await event.send(order=1)
         await conn.rollback()
         sent = await event.send_idempotent("k", order=2)
-        again = await app.event("order.paid").using(conn=conn).aio.send_idempotent("k", order=2)
+        with pytest.raises(DuplicateJobError) as caught:
+            await app.event("order.paid").using(conn=conn).aio.send_idempotent("k", order=2)
+        assert caught.value.existing_id in {job.id for job in sent.jobs}
         assert stored(app) == (0, 0)
         await conn.commit()
-    assert [job.duplicate for job in again.jobs] == [True, True]
-    assert stored(app) == (2, 2)
+    assert stored(app) == (1, 2)
     await app.worker().aio.run(until_idle=True)
     assert [await job for job in sent.jobs] == [2, 2]
 

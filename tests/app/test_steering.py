@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from fencepost import (
     App,
     ConfigurationError,
     DuplicateJobError,
+    InvalidJobError,
+    InvalidPayloadError,
     JobHandle,
     JobNotFoundError,
     PermanentError,
@@ -202,15 +205,58 @@ async def test_a_completed_job_is_never_run_again(app: App, work: TaskHandle[[in
 
 
 def test_editing(app: App, work: TaskHandle[[int], int]) -> None:
-    """S1-94, S1-106, S1-107: priority and tags, and nothing else."""
-    job = work.using(tags={"a": "1"}).submit(1)
+    """S1-106, S1-107, C46: what a user said of a job that waits, and nothing of the system's."""
+    job = work.using(tags={"a": "1"}, correlation_id="c").submit(1)
     edited = app.jobs.edit(job.id, priority=Priority.BULK, tags={"b": "2"})
     assert (edited.priority, edited.tags) == (Priority.BULK, {"b": "2"})
     assert app.jobs.count(tags={"a": "1"}) == 0
-    with pytest.raises(TypeError):
-        app.jobs.edit(job.id, payload=b"{}")  # type: ignore[call-arg]  # that is the point
+    with pytest.raises(TypeError, match="attempt"):
+        app.jobs.edit(job.id, attempt=0)  # type: ignore[call-arg]  # that is the point
     with pytest.raises(Exception, match="priority"):
         app.jobs.edit(job.id, priority=7)
+
+
+async def test_a_waiting_job_is_given_another_payload_and_another_time(
+    app: App, work: TaskHandle[[int], int]
+) -> None:
+    """C46, S1-94: it runs with what it was given last, and never changes once it has started."""
+    job = work.using(delay="1h", correlation_id="c").submit(1)
+    edited = app.jobs.edit(job.id, payload={"x": 5}, correlation_id="")
+    assert (edited.state, edited.correlation_id) == (State.DELAYED, None)
+    for wrong in ({"x": "five"}, {"other": 5}, b"\x00"):
+        with pytest.raises(InvalidPayloadError):
+            app.jobs.edit(job.id, payload=wrong)
+    with pytest.raises(InvalidJobError, match="time zone"):
+        app.jobs.edit(job.id, run_at=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
+    with pytest.raises(InvalidJobError, match="lifetime"):
+        app.jobs.edit(job.id, run_at=edited.expires_at)
+    for fixed in ({"type": "other"}, {"queue": "other"}):
+        with pytest.raises(StateConflictError, match="cannot be changed"):
+            app.jobs.edit(job.id, **fixed)  # type: ignore[arg-type]  # one of two
+    moved = await app.aio.jobs.edit(job.id, run_at=datetime.now(UTC), type=job.type)
+    assert moved.state is State.SCHEDULED
+    await drain(app)
+    plain = work.submit(5)
+    await drain(app)
+    assert job.result(0) == plain.result(0)
+    with pytest.raises(StateConflictError):
+        app.jobs.edit(job.id, payload={"x": 6})
+
+
+async def test_a_live_job_is_retried_now_or_later(app: App, work: TaskHandle[[int], int]) -> None:
+    """S3-8, C45: and who cannot be is told why."""
+    job = work.using(delay="1h").submit(1)
+    assert app.jobs.retry(job.id, delay="2h") is State.DELAYED
+    with pytest.raises(InvalidJobError, match="lifetime"):
+        job.retry(delay="8d")
+    job.retry()
+    assert job.refresh().state is State.SCHEDULED
+    with pytest.raises(StateConflictError, match="in line already"):
+        job.retry()
+    await drain(app)
+    job.result(0)
+    with pytest.raises(StateConflictError, match="never runs again"):
+        await job.aio.retry()
 
 
 async def test_dead_letters_are_listed_replayed_and_discarded(

@@ -15,6 +15,7 @@ from fencepost import (
     App,
     ConfigurationError,
     DuplicateJobError,
+    InvalidJobError,
     Job,
     JobFailedError,
     JobHandle,
@@ -289,3 +290,54 @@ async def test_a_key_that_is_taken_while_waiting_does_not_lose_the_result(app: A
     work.submit_idempotent("k", 4)
     with pytest.raises(DuplicateJobError):
         work.wait_idempotent("k", 5)
+
+
+@pytest.mark.parametrize("face", ["plain", "aio"])
+@pytest.mark.parametrize("way", ["submit", "submit_many", "prepare", "flow", "idempotent"])
+async def test_a_job_that_could_never_run_is_refused(app: App, face: str, way: str) -> None:
+    """C48: by delay and by run_at, and strangers who submit meanwhile are stored."""
+
+    @app.task(lifetime="1h")
+    def work(n: int) -> None: ...
+
+    late = datetime.now(UTC) + timedelta(hours=2)
+    for options in ({"delay": "1h"}, {"delay": "2h"}, {"run_at": late}):
+        late_work = work.using(**options)
+
+        async def submit(task: Any = late_work) -> None:
+            aio = task.aio
+            match way, face:
+                case "submit", "plain":
+                    task.submit(1)
+                case "submit", _:
+                    await aio.submit(1)
+                case "submit_many", "plain":
+                    task.submit_many([1, 2])
+                case "submit_many", _:
+                    await aio.submit_many([1, 2])
+                case "idempotent", "plain":
+                    task.submit_idempotent("k", 1)
+                case "idempotent", _:
+                    await aio.submit_idempotent("k", 1)
+                case "flow", "plain":
+                    app.flow({"a": work.prepare(1), "b": task.using(after="a").prepare(2)}).submit()
+                case _:
+                    app.submit_many([task.prepare(1)])
+
+        refused, stored = await asyncio.gather(submit(), work.aio.submit(0), return_exceptions=True)
+        assert isinstance(refused, InvalidJobError)
+        assert "lifetime" in str(refused)
+        assert not isinstance(stored, BaseException)
+    assert app.jobs.count() == 3
+    work.using(delay="59m").submit(1)
+    work.using(delay="2h", lifetime="3h").submit(1)
+
+
+def test_a_cron_whose_jobs_could_never_run_is_refused(app: App) -> None:
+    """C48: where it is declared, not at its first tick."""
+
+    @app.task(lifetime="1h")
+    def work() -> None: ...
+
+    with pytest.raises(InvalidJobError, match="lifetime"):
+        app.cron("@daily")(work.using(delay="1h"))

@@ -56,17 +56,18 @@ def test_the_data_can_come_from_standard_input(command: Command) -> None:
     assert len(json.loads(result.stdout)["jobs"]) == 2
 
 
-def test_a_key_is_reported_handler_by_handler(command: Command) -> None:
-    """S3-16."""
+def test_an_event_whose_key_is_held_is_refused(command: Command) -> None:
+    """S3-16, C15."""
     words = ("events", "send", "user.created", DATA, "--key", "k")
     first = command.json(*words)
-    command.ok("jobs", "cancel", first["jobs"][0]["id"])
-    second = command.json(*words)
-    assert [job["duplicate"] for job in second["jobs"]] == [False, True]
-    assert second["jobs"][1]["id"] == first["jobs"][1]["id"]
-    assert command.ok(*words).count("duplicate") == 2
-    newest = command.json("events", "ls")["events"][0]
-    assert (newest["key"], [job["duplicate"] for job in newest["jobs"]]) == ("k", [True, True])
+    result = command(*words)
+    assert result.exit_code == 1
+    assert "(duplicate_key)" in result.stderr
+    assert first["jobs"][0]["id"] in result.stderr
+    for job in first["jobs"]:
+        command.ok("jobs", "cancel", job["id"])
+    assert len(command.json(*words)["jobs"]) == 2
+    assert [event["key"] for event in command.json("events", "ls")["events"]] == ["k", "k"]
 
 
 def test_an_event_that_nobody_handles_is_recorded_and_said(command: Command) -> None:

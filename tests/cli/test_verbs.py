@@ -393,3 +393,19 @@ def test_the_doctor_exits_with_1_when_something_is_broken(command: Command) -> N
     result = command("doctor", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)[-1]["level"] == "fail"
+
+
+def test_a_waiting_job_is_edited_and_hastened(command: Command) -> None:
+    """C45, C46."""
+    id = command.json("submit", "other", '{"a": 1}', "--raw", "--delay", "1h")["id"]
+    words = ("--payload", '{"a": 2}', "--correlation-id", "c", "--priority", "high", "--tag", "t=1")
+    command.ok("jobs", "edit", id, *words)
+    job = command.json("jobs", "show", id)
+    assert (job["priority"], job["correlation_id"], job["tags"]) == ("high", "c", {"t": "1"})
+    command.ok("jobs", "edit", id, "--delay", "2h", "--correlation-id", "")
+    assert command.json("jobs", "show", id)["correlation_id"] is None
+    command.ok("jobs", "retry", id, "--delay", "5m")
+    command.ok("jobs", "retry", id)
+    refused = command("jobs", "retry", id)
+    assert (refused.exit_code, "in line already" in refused.stderr) == (1, True)
+    assert command("jobs", "edit", id).exit_code == 2

@@ -234,8 +234,10 @@ def test_events_are_sent_and_listed(client: Client, app: App) -> None:
     sent = client.event("user.created").send(name="Ada", number=LARGE)
     assert [job.type for job in sent.jobs] == ["greet"]
     again = client.event("user.created").send_idempotent("k", name="Ada")
-    third = client.event("user.created").send_idempotent("k", name="Ada")
-    assert [job.duplicate for job in (*again.jobs, *third.jobs)] == [False, True]
+    with pytest.raises(DuplicateJobError) as caught:
+        client.event("user.created").send_idempotent("k", name="Ada")
+    assert caught.value.existing_id == again.jobs[0].id
+    assert caught.value.existing == again.jobs[0]
     events = client.events.find(name="user.created")
     assert list(events) == list(app.events.find())
     assert events.events[-1].data == {"name": "Ada", "number": LARGE}
@@ -366,3 +368,24 @@ def test_it_all_works_on_postgresql(postgres_url: str) -> None:
             assert job.result(20) == LARGE + 1
             assert flow.results(20) == {"x": 3}
             assert client.queues.list() == app.queues.list()
+
+
+def test_a_waiting_job_is_edited_and_hastened(client: Client, app: App) -> None:
+    """C45, C46: as with an app."""
+    job = client.task("other").using(delay="1h", correlation_id="c").submit(a=1)
+    client.jobs.edit(job.id, payload={"a": 2}, correlation_id="d", priority="high")
+    stored = app.jobs.get(job.id).refresh()
+    assert (stored.payload, stored.correlation_id) == (Body(b'{"a":2}'), "d")
+    assert stored.priority is Priority.HIGH
+    client.jobs.edit(job.id, payload=b"\x00", correlation_id="")
+    assert app.jobs.get(job.id).refresh().payload.data == b"\x00"
+    assert client.jobs.retry(job.id, delay="10m") == "delayed"
+    with pytest.raises(InvalidJobError, match="lifetime"):
+        client.jobs.retry(job.id, delay="8d")
+    job.retry()
+    with pytest.raises(StateConflictError, match="in line already"):
+        job.retry()
+    with pytest.raises(StateConflictError, match="cannot be changed"):
+        client.jobs.edit(job.id, queue="elsewhere")
+    with pytest.raises(TypeError):
+        client.jobs.edit(job.id, attempt=1)  # type: ignore[call-arg]  # that is the point

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.http.conftest import Caller
@@ -169,7 +170,7 @@ async def test_priority_and_tags_are_edited(api: Caller) -> None:
     response = await api.ask("PATCH", f"/v1/jobs/{job_id}", {"priority": 4, "tags": {"b": "2"}})
     assert response.status_code == 200
     assert (response.json()["priority"], response.json()["tags"]) == (4, {"b": "2"})
-    refused = await api.refused("PATCH", f"/v1/jobs/{job_id}", {"payload": {}})
+    refused = await api.refused("PATCH", f"/v1/jobs/{job_id}", {"attempt": 1})
     assert refused == (422, "invalid_request")
 
 
@@ -190,3 +191,25 @@ async def test_what_operators_do_is_on_record(api: Caller, app: App) -> None:
         "request-1",
         Principal.local().name,
     )
+
+
+async def test_a_waiting_job_is_edited_and_hastened(api: Caller) -> None:
+    """C45, C46, C48: over HTTP; what is refused says why."""
+    job_id = await api.submit("other", {"x": 1}, delay="1h", correlation_id="c")
+    path = f"/v1/jobs/{job_id}"
+    body = {"payload_base64": "AP8=", "correlation_id": "", "run_at": "2026-01-01T00:00:00Z"}
+    patched = (await api.ask("PATCH", path, body)).json()
+    assert (patched["state"], patched["correlation_id"]) == ("scheduled", None)
+    later = {"run_at": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+    assert (await api.ask("PATCH", path, later)).json()["state"] == "delayed"
+    late = {"run_at": "2999-01-01T00:00:00Z"}
+    assert await api.refused("PATCH", path, late) == (422, "invalid_job")
+    for fixed in ({"type": "another"}, {"queue": "another"}):
+        assert await api.refused("PATCH", path, fixed) == (409, "state_conflict")
+    hastened = await api.post(f"{path}/retry", {"delay": "10m"})
+    assert hastened["state"] == "delayed"
+    assert (await api.post(f"{path}/retry", {}))["state"] == "scheduled"
+    assert await api.refused("POST", f"{path}/retry", {}) == (409, "state_conflict")
+    (job,) = await api.claim()
+    assert (job["id"], job["payload_base64"]) == (job_id, "AP8=")
+    assert await api.refused("PATCH", path, {"payload": {}}) == (409, "state_conflict")

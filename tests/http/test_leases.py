@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from tests.http.conftest import Caller
 from tests.http.messages import GONE, part, post
 
-from fencepost import App
+from fencepost import App, Retry
+from fencepost.observe.log import FIELDS
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
 VERBS = ["heartbeat", "ack", "nack", "release", "checkpoint", "progress"]
@@ -56,6 +58,19 @@ async def test_a_payload_that_a_worker_cannot_read_is_left_to_others(api: Caller
     many = {"items": [body, {"id": NOBODY, "token": "x", "category": "unreadable"}]}
     answers = (await api.post("/v1/leases/nack", many))["items"]
     assert [each["status"] for each in answers] == [200, 409]
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "release"])
+async def test_the_log_of_a_settlement_names_the_correlation_id(
+    api: Caller, verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S1-108: also where the worker is not ours."""
+    caplog.set_level(logging.DEBUG, logger="fencepost")
+    await api.submit("other", correlation_id="order 7")
+    (job,) = await api.claim()
+    await api.post(f"/v1/leases/{verb}", held(job))
+    (settled,) = [each for each in caplog.records if each.getMessage() == "job.settled"]
+    assert getattr(settled, FIELDS)["correlation_id"] == "order 7"
 
 
 async def test_a_binary_result_travels_in_base64(api: Caller) -> None:
@@ -305,3 +320,26 @@ async def test_results_of_dependencies_reach_the_worker(api: Caller) -> None:
     (dependency,) = second["dependencies"]
     assert (dependency["id"], dependency["node"]) == (first["id"], "a")
     assert (dependency["state"], dependency["result"]) == ("completed", {"n": 7})
+
+
+async def test_a_backoff_function_is_asked_for_workers_in_other_languages_too(
+    api: Caller, app: App
+) -> None:
+    """S1-55: by the server, which has the app."""
+    asked: list[int] = []
+
+    def backoff(attempt: int, initial: float, longest: float) -> float:
+        asked.append(attempt)
+        return 60.0 * len(asked)
+
+    @app.task(retry=Retry(max_attempts=3, backoff=backoff))
+    def work() -> None: ...
+
+    await api.submit("work")
+    before = len(asked)
+    (job,) = await api.claim(types=["work"])
+    await api.post("/v1/leases/nack", held(job))
+    assert asked[before:] == [1]
+    seen = await api.get(f"/v1/jobs/{job['id']}")
+    waits = datetime.fromisoformat(seen["run_at"]) - datetime.fromisoformat(seen["updated_at"])
+    assert waits.total_seconds() == 60.0 * len(asked)

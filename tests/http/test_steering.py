@@ -113,6 +113,9 @@ async def test_an_event_makes_a_job_for_each_handler(api: Caller, app: App) -> N
     assert sorted(job["type"] for job in sent["jobs"]) == ["note", "welcome"]
     again = await api.post("/v1/events/user.created", body, status=202)
     assert [job["duplicate"] for job in again["jobs"]] == [True, True]
+    refusing = {**body, "on_duplicate": "reject"}
+    refused = await api.refused("POST", "/v1/events/user.created", refusing)
+    assert refused == (409, "duplicate_key")
     nobody = await api.post("/v1/events/order.paid", status=202)
     assert nobody["jobs"] == []
     events = (await api.get("/v1/events", params={"name": "user.created"}))["events"]

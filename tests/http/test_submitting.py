@@ -190,3 +190,18 @@ async def test_a_batch_is_bounded(api: Caller, app: App, count: int) -> None:
     body = {"jobs": [{"type": "x"}] * count}
     assert await api.refused("POST", "/v1/jobs/batch", body) == (422, "invalid_request")
     assert app.jobs.count(state=State.SCHEDULED) == 0
+
+
+async def test_a_job_that_could_never_run_is_refused(api: Caller) -> None:
+    """C48: alone, and of a batch that is not atomic by itself."""
+    late = {"type": "other", "run_at": "2999-01-01T00:00:00Z"}
+    slow = {"type": "other", "delay": "8d"}
+    for body in (late, slow):
+        assert await api.refused("POST", "/v1/jobs", body) == (422, "invalid_job")
+    good = {"type": "other"}
+    answer = await api.post("/v1/jobs/batch", {"jobs": [good, late, slow, good]}, status=201)
+    codes = [job.get("code") for job in answer["jobs"]]
+    assert codes == [None, "invalid_job", "invalid_job", None]
+    batch = {"jobs": [good, late], "atomic": True}
+    assert await api.refused("POST", "/v1/jobs/batch", batch) == (422, "invalid_job")
+    assert (await api.get("/v1/jobs/count"))["count"] == 2

@@ -164,6 +164,19 @@ def test_two_equal_payloads_look_different(rig: Rig) -> None:
     assert len(set(rig.sql("select payload from jobs"))) == 3
 
 
+def test_a_payload_that_is_edited_is_encrypted_for_its_job(rig: Rig) -> None:
+    """C46: content, as that of a submission; an id in capitals names the same job."""
+    store = rig.open(NEW_ONLY)
+    job_id, other = submit(store), Body(b'"an edited secret"')
+    for named in (job_id, job_id.upper()):
+        (reply,) = store.run(store.edit([Edit(named, payload=other)]))
+        assert isinstance(reply, Edited)
+        assert reply.job.payload == other
+        assert b"an edited secret" not in rig.bytes()
+        assert look(store, job_id).payload == other
+    assert claim(store).payload == other
+
+
 # Nothing that can be moved or altered.
 
 

@@ -11,15 +11,25 @@ from fencepost import NewJob, State
 from fencepost.core.events import NewEvent
 from fencepost.core.idempotency import Key, OnDuplicate
 from fencepost.core.job import Body, Category, ClaimedJob, Failure
-from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
+from fencepost.core.outcome import (
+    Failed,
+    Outcome,
+    Released,
+    Settlement,
+    Snoozed,
+    Succeeded,
+    decide,
+    settlement_of,
+)
 from fencepost.core.policy import Policy
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.observe.counters import Counters
+from fencepost.observe.log import FIELDS
 from fencepost.store.crons import CronDefinition, CronFire
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed
 from fencepost.store.protocol import Store
-from fencepost.store.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Save
+from fencepost.store.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Save, Spawn
 from fencepost.testing.clock import FakeClock
 
 TTL = 30.0
@@ -278,3 +288,28 @@ def test_a_fired_cron_is_counted_with_its_jobs(rig: Rig) -> None:
         "job.enqueued{event=submit,state=delayed,type=t}": 1,
         "job.enqueued{event=submit,state=scheduled,type=t}": 1,
     }
+
+
+def test_the_log_of_a_submission_and_of_a_settlement_names_the_correlation_id(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S1-108: however the job was submitted."""
+    caplog.set_level(logging.DEBUG, logger="fencepost")
+    rig.enqueue(correlation_id="order 7")
+    rig.enqueue()
+    sent = rig.store.run(rig.store.send(NewEvent("a"), [NewJob(type="t")]))
+    request = ClaimRequest(worker="w", limit=3, lease_ttl=TTL)
+    jobs = rig.store.run(rig.store.claim(request)).jobs
+    child = NewJob(type="t", key=Key("k", None), correlation_id="child")
+    rig.store.run(rig.store.spawn([Spawn(jobs[0].id, jobs[0].lease.token, (child,))]))
+    decision = decide(jobs[0], DONE, rig.clock.rng)
+    rig.store.run(rig.store.settle([settlement_of(job, decision) for job in jobs]))
+    told = [
+        (record.getMessage(), getattr(record, FIELDS).get("correlation_id"))
+        for record in caplog.records
+        if record.getMessage() in ("job.enqueued", "job.settled")
+    ]
+    ids = ["order 7", None, sent.event.id]
+    assert told == [("job.enqueued", each) for each in [*ids, "child"]] + [
+        ("job.settled", each) for each in ids
+    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from fencepost.observe.counters import Counters
 from fencepost.store.counting import LABELS
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed
-from fencepost.store.requests import ClaimRequest, RetryRequest
+from fencepost.store.requests import ClaimRequest, Edit, RetryRequest
 from fencepost.testing.clock import FakeClock
 
 DONE = Succeeded(Body(b"1"))
@@ -69,6 +70,10 @@ class Rig:
 
     def retry(self, job_id: str, **fields: Any) -> None:
         self.store.run(self.store.retry([RetryRequest(job_id, **fields)]))
+
+    def postpone(self, job_id: str) -> None:
+        later = self.clock.now() + timedelta(minutes=1)
+        self.store.run(self.store.edit([Edit(job_id, run_at=later)]))
 
     def waiting(self, on: ClaimedJob, mode: Mode = Mode.ALL, **fields: Any) -> str:
         return self.submit("d", after=Dependencies((on.id,), mode), **fields)
@@ -159,8 +164,9 @@ CASES: dict[tuple[State, Event], Case] = {
     (State.DELAYED, Event.READY): lambda rig: (rig.submit(delay=60.0), rig.promote)[1],
     (State.DELAYED, Event.HOLD): lambda rig: held_up(rig, rig.keyed(delay=60.0)),
     (State.DELAYED, Event.CANCEL): lambda rig: lambda: rig.cancel(rig.submit(delay=60.0)),
-    (State.DELAYED, Event.EXPIRE): lambda rig: (rig.submit(delay=8e5), rig.expire)[1],
+    (State.DELAYED, Event.EXPIRE): lambda rig: (rig.submit(delay=6e5), rig.expire)[1],
     (State.SCHEDULED, Event.CLAIM): lambda rig: (rig.submit(), rig.claim)[1],
+    (State.SCHEDULED, Event.POSTPONE): lambda rig: lambda: rig.postpone(rig.submit()),
     (State.SCHEDULED, Event.CANCEL): lambda rig: lambda: rig.cancel(rig.submit()),
     (State.SCHEDULED, Event.EXPIRE): lambda rig: (rig.submit(), rig.expire)[1],
     (State.RUNNING, Event.SUCCEED): running(DONE),
@@ -252,3 +258,21 @@ def test_claims_note_for_how_long_jobs_had_waited() -> None:
     rig.store.run(rig.store.claim(ClaimRequest(worker="w", limit=10)))
     waits = {lane: (each.count, round(each.sum, 6)) for lane, each in rig.counters.waits.read()}
     assert waits == {("a", "x"): (2, 0.3), ("b", "y"): (1, 0.3)}
+
+
+def test_what_an_edit_or_a_retry_of_a_live_job_moves_is_counted() -> None:
+    """S4-12, C45, C46: each once, and nothing if it goes on waiting."""
+    rig = Rig()
+    first, second = rig.keyed(), rig.keyed()
+    rig.postpone(first)
+    rig.postpone(second)
+    rig.retry(first, delay=30.0)
+    rig.retry(first)
+    assert rig.seen() == Counter(
+        {
+            ("submit", "scheduled"): 1,
+            ("submit", "pending"): 1,
+            ("postpone", "delayed"): 2,
+            ("ready", "scheduled"): 2,
+        }
+    )

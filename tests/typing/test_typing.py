@@ -74,7 +74,8 @@ WRONG = [
     "app.event('a').send(1)",
     "app.event('a').send_idempotent(1)",
     "app.event('a').send_idempotent(key='k')",
-    "app.jobs.edit('id', payload=b'')",
+    "app.jobs.edit('id', attempt=1)",
+    "app.jobs.edit('id', run_at='tomorrow')",
 ]
 
 

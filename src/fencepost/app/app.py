@@ -237,6 +237,7 @@ class App:
                 concurrency_key=None
                 if concurrency_key is None
                 else check_rule(concurrency_key, signature),
+                backoff=(retry or self._default_retry).function,
             )
             self._add(task)
             return TaskHandle(self.session, task, Options())

@@ -10,14 +10,19 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overl
 import msgspec
 
 from fencepost.app.decorating import TaskDecorator, Unannotated
-from fencepost.app.job import AsyncJobHandle, JobHandle
+from fencepost.app.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
 from fencepost.app.options import Options, new_job
 from fencepost.app.session import Session
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.core.concurrency import KeyRule
 from fencepost.core.duration import Duration
 from fencepost.core.events import NewEvent, check_event_name, matches
-from fencepost.core.idempotency import check_key
+from fencepost.core.idempotency import OnDuplicate, check_key
 from fencepost.core.job import NewJob
 from fencepost.core.names import DEFAULT_QUEUE
 from fencepost.core.payload import check_size, encode_json
@@ -44,8 +49,7 @@ class Sent(msgspec.Struct, Generic[H], frozen=True):
     name: str
     sent_at: datetime
     jobs: list[H]
-    """Each with ``duplicate`` True where the key returned a job that was there; none when no
-    handler of this app matches."""
+    """None when no handler of this app matches."""
 
 
 class _Handle:
@@ -72,7 +76,9 @@ class _Handle:
         self, key: str | None, data: dict[str, Any]
     ) -> Callable[[Store], Operation[EventReply]]:
         """Return what sends the event, checked against every handler; nothing is stored yet."""
-        event, jobs = prepare_event(self._session, self._pattern, key, data)
+        event, jobs = prepare_event(
+            self._session, self._pattern, key, data, on_duplicate=OnDuplicate.REJECT
+        )
         return lambda store: self._session.in_time(store.send(event, jobs))
 
     def _note(self, reply: EventReply) -> EventReply:
@@ -83,13 +89,20 @@ class _Handle:
 
 
 def prepare_event(
-    session: Session, name: str, key: str | None, data: dict[str, Any]
+    session: Session,
+    name: str,
+    key: str | None,
+    data: dict[str, Any],
+    *,
+    on_duplicate: OnDuplicate,
 ) -> tuple[NewEvent, list[NewJob]]:
-    """Return an event and the jobs of its handlers, checked against each; nothing is stored yet."""
+    """Return an event and the jobs of its handlers, checked against each; nothing is stored yet.
+
+    A key is held while its job is live (C15), for each handler by itself.
+    """
     name = check_event_name(name)
     payload = check_size(encode_json(data), session.max_payload)
-    # A key of an event is held while the job is live, and returns it: each handler by itself.
-    options = Options(key=key, key_window=None)
+    options = Options(key=key, key_window=None, on_duplicate=on_duplicate)
     handlers = [
         task
         for task in session.tasks.values()
@@ -183,15 +196,19 @@ class EventHandle(_Handle):
         return self._send(None, data)
 
     def send_idempotent(self, key: str, /, **data: Any) -> Sent[JobHandle[Any]]:
-        """Send with *key* on every handler's job: one that is live is returned, not made again."""
+        """Send with *key* on every handler's job, unless one of them is live under it.
+
+        Then raise DuplicateJobError with that job as ``existing``, and store nothing (C15).
+        """
         return self._send(check_key(key), data)
 
     def _send(self, key: str | None, data: dict[str, Any]) -> Sent[JobHandle[Any]]:
         make, session = self._prepare(key, data), self._session
-        if self._conn is None:
-            reply = session.store.run(make(session.store))
-        else:
-            reply = session.store.run_in(self._conn, make)
+        with naming_existing(session):
+            if self._conn is None:
+                reply = session.store.run(make(session.store))
+            else:
+                reply = session.store.run_in(self._conn, make)
         jobs = [handle(session, job) for job in self._note(reply).jobs]
         return Sent(reply.event.id, reply.event.name, reply.event.sent_at, jobs)
 
@@ -212,14 +229,18 @@ class AsyncEventHandle(_Handle):
         return await self._send(None, data)
 
     async def send_idempotent(self, key: str, /, **data: Any) -> Sent[AsyncJobHandle[Any]]:
-        """Send with *key* on every handler's job: one that is live is returned, not made again."""
+        """Send with *key* on every handler's job, unless one of them is live under it.
+
+        Then raise DuplicateJobError with that job as ``existing``, and store nothing (C15).
+        """
         return await self._send(check_key(key), data)
 
     async def _send(self, key: str | None, data: dict[str, Any]) -> Sent[AsyncJobHandle[Any]]:
         make, session = self._prepare(key, data), self._session
-        if self._conn is None:
-            reply = await session.store.run_async(make(session.store))
-        else:
-            reply = await session.store.run_in_async(self._conn, make)
+        async with naming_existing_async(session):
+            if self._conn is None:
+                reply = await session.store.run_async(make(session.store))
+            else:
+                reply = await session.store.run_in_async(self._conn, make)
         jobs = [async_handle(session, job) for job in self._note(reply).jobs]
         return Sent(reply.event.id, reply.event.name, reply.event.sent_at, jobs)

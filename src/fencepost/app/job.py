@@ -77,7 +77,10 @@ class JobHandle(_Handle, Generic[R]):
         delay: Duration = 0,
         priority: Priority | int | str | None = None,
     ) -> None:
-        """Run a failed or cancelled job again, under the same id."""
+        """Run a failed or cancelled job again, under the same id; or one that waits, now.
+
+        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
+        """
         with naming_existing(self._session):
             self.state = self._session.run(
                 scripts.retry(self._session, self.id, reset_attempts, delay, priority)
@@ -120,7 +123,10 @@ class AsyncJobHandle(_Handle, Generic[R]):
         delay: Duration = 0,
         priority: Priority | int | str | None = None,
     ) -> None:
-        """Run a failed or cancelled job again, under the same id."""
+        """Run a failed or cancelled job again, under the same id; or one that waits, now.
+
+        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
+        """
         async with naming_existing_async(self._session):
             self.state = await self._session.run_async(
                 scripts.retry(self._session, self.id, reset_attempts, delay, priority)

@@ -10,20 +10,24 @@ import msgspec
 from fencepost.app.script import Pause, Script
 from fencepost.app.session import Session
 from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.edits import Edits, check_names
 from fencepost.core.envelope import shown_text, unreadable
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.history import Change
 from fencepost.core.history import history as changes
 from fencepost.core.job import Attempt, Body, Encoding, Job
 from fencepost.core.lifecycle import LIVE, State
+from fencepost.core.lifetime import check_run_at
 from fencepost.core.limits import PAGE_MAX, POLL_INTERVAL
-from fencepost.core.names import check_tags, reserved_tags
-from fencepost.core.payload import decode_result
+from fencepost.core.names import check_correlation_id, check_tags, reserved_tags
+from fencepost.core.payload import check_size, decode_result, encode
 from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.webhook_settings import check_callback
 from fencepost.core.why import Reason, explain
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,
+    InvalidJobError,
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
@@ -31,7 +35,15 @@ from fencepost.errors import (
     WaitTimeoutError,
 )
 from fencepost.store.protocol import Topic
-from fencepost.store.replies import CancelReply, Conflict, Duplicate, Edited, Moved, NotFound
+from fencepost.store.replies import (
+    CancelReply,
+    Conflict,
+    Duplicate,
+    Edited,
+    Moved,
+    NotFound,
+    TooLate,
+)
 from fencepost.store.requests import Edit, RetryRequest
 
 
@@ -176,7 +188,7 @@ def retry(
     delay: Duration,
     priority: Priority | int | str | None,
 ) -> Script[State]:
-    """Run a terminal job again, or raise."""
+    """Run a job again, or one that waits for its time sooner, or raise (C36, C45)."""
     request = RetryRequest(
         job_id,
         bool(reset_attempts),
@@ -187,7 +199,24 @@ def retry(
     if isinstance(reply, Conflict) and reply.culprit is not None:
         job = yield from get(session, job_id)
         raise held_up(job_id, reply, job.flow)
+    if isinstance(reply, Conflict):
+        why = _NOT_RETRIED[reply.state]
+        raise StateConflictError(
+            f"job {job_id} is {reply.state} and cannot be retried: {why}",
+            job_id=job_id,
+            state=reply.state,
+        )
+    if isinstance(reply, TooLate):
+        raise _too_late(job_id, reply)
     return _moved(job_id, reply, "retried")
+
+
+_NOT_RETRIED = {
+    State.PENDING: "it waits for other jobs or for its concurrency key; ask why",
+    State.SCHEDULED: "it stands in line already, and starts as soon as a worker is free for it",
+    State.RUNNING: "an attempt is under way; wait for its end, or cancel it first",
+    State.COMPLETED: "a job that has succeeded never runs again; submit a new one",
+}
 
 
 def held_up(job_id: str, reply: Conflict, flow: str | None) -> StateConflictError:
@@ -201,29 +230,69 @@ def held_up(job_id: str, reply: Conflict, flow: str | None) -> StateConflictErro
     )
 
 
-def edit(
-    session: Session,
-    job_id: str,
-    priority: Priority | int | str | None,
-    tags: Mapping[str, str] | None,
-) -> Script[Job]:
+def edit(session: Session, job_id: str, edits: Edits) -> Script[Job]:
     """Change what a user may change, or raise."""
+    check_names(edits)
+    priority, run_at = edits.get("priority"), edits.get("run_at")
+    job = yield from get(session, job_id)
+    _check_unchanged(job, edits)
+    tags = edits.get("tags")
+    url, correlation_id = edits.get("callback_url"), edits.get("correlation_id")
     request = Edit(
         job_id,
         None if priority is None else parse_priority(priority),
-        None if tags is None else (yield from _new_tags(session, job_id, tags)),
+        None if tags is None else _new_tags(job, tags),
+        None if run_at is None else check_run_at(run_at),
+        _new_payload(session, job, edits.get("payload")),
+        check_correlation_id(correlation_id) if correlation_id else correlation_id,
+        check_callback(url, session.webhooks) if url else url,
     )
     (reply,) = yield session.store.edit([request])
     if isinstance(reply, Edited):
         return reply.job
+    if isinstance(reply, TooLate):
+        raise _too_late(job_id, reply)
     _moved(job_id, reply, "edited")
     raise AssertionError(reply)
 
 
-def _new_tags(session: Session, job_id: str, tags: Mapping[str, str]) -> Script[dict[str, str]]:
+def _check_unchanged(job: Job, edits: Edits) -> None:
+    """Raise StateConflictError if another type or queue is asked for (C46)."""
+    for name, given, own in (
+        ("type", edits.get("type"), job.type),
+        ("queue", edits.get("queue"), job.queue),
+    ):
+        if given is not None and given != own:
+            raise StateConflictError(
+                f"the {name} of a job cannot be changed, since its keys and its place in line hang "
+                f"on it; submit a new job and cancel {job.id}",
+                job_id=job.id,
+                state=job.state,
+            )
+
+
+def _new_payload(session: Session, job: Job, payload: Any) -> Body | None:
+    """Return a payload as it would be submitted, checked against the task if it is known here."""
+    if payload is None:
+        return None
+    body = payload if isinstance(payload, Body) else encode(payload)
+    check_size(body, session.max_payload)
+    task = session.tasks.get(job.type)
+    if task is not None:
+        task.signature.decode(body)
+    return body
+
+
+def _too_late(job_id: str, reply: TooLate) -> InvalidJobError:
+    return InvalidJobError(
+        f"job {job_id} would fall due when its lifetime is over, at "
+        f"{reply.expires_at.isoformat()}, so it could never run; give an earlier time"
+    )
+
+
+def _new_tags(job: Job, tags: Mapping[str, str]) -> dict[str, str]:
     """Return *tags* and those that Fencepost has set, which may be given again and not changed."""
     checked = check_tags(tags, may_be_reserved=True)
-    job = yield from get(session, job_id)
     kept = reserved_tags(job.tags)
     given = reserved_tags(checked)
     check_tags({name: value for name, value in given.items() if kept.get(name) != value})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 import msgspec
@@ -14,6 +14,7 @@ from fencepost.core.dependencies import Dependencies
 from fencepost.core.duration import Duration, parse_duration
 from fencepost.core.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
 from fencepost.core.job import Body, NewJob
+from fencepost.core.lifetime import check_delay, check_run_at
 from fencepost.core.limits import KEY_WINDOW_DEFAULT
 from fencepost.core.names import (
     check_concurrency_key,
@@ -98,7 +99,7 @@ def merge(
     if delay is not None:
         changes |= {"delay": parse_duration(delay, name="delay"), "run_at": None}
     if run_at is not None:
-        changes |= {"run_at": _aware(run_at)}
+        changes |= {"run_at": check_run_at(run_at)}
     for name, check in _CHECKS.items():
         if given.get(name) is not None:
             changes[name] = check(given[name])  # type: ignore[literal-required]  # a TypedDict key
@@ -160,24 +161,13 @@ def retry_fields(retry: Retry) -> dict[str, Any]:
     }
 
 
-def _aware(value: datetime) -> datetime:
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        raise InvalidJobError(
-            f"run_at must be a datetime with a time zone, got {shown(value)}; "
-            f"write datetime.now(UTC) + timedelta(…), or use delay="
-        )
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        # Stored, it could not be read again, by nobody who lists jobs.
-        raise InvalidJobError(f"run_at lies outside of the calendar in UTC: {value!r}") from None
-
-
 def new_job(task: Task | ForeignTask, payload: Body, options: Options) -> NewJob:
     """Return the job to be enqueued."""
     policy: Policy = task.policy
     if options.policy:
         policy = msgspec.structs.replace(policy, **options.policy)
+    if options.run_at is None:
+        check_delay(options.delay, policy.lifetime)
     concurrency_key, policy = _with_key(task, payload, options, policy)
     key = None
     if options.key is not None:

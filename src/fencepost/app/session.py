@@ -145,8 +145,9 @@ class Session:
         if conn is not None:
             replies = await self.store.run_in_async(conn, lambda store: store.enqueue([job]))
             return accepted(replies[0])
-        if job.after is not None:
-            # What cannot be waited for refuses the whole batch, and strangers share a group.
+        if job.after is not None or job.run_at is not None:
+            # What cannot be waited for, or falls due too late by the store's clock, refuses the
+            # whole batch, and strangers share a group.
             operation = self.in_time(self.store.enqueue([job]))
             return accepted((await self.store.run_async(operation))[0])
         store = self.store

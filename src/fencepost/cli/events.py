@@ -28,7 +28,7 @@ def events() -> None:
 @click.argument("name")
 @click.argument("payload", metavar="[JSON]", default="{}")
 @app_option
-@option("--key", help="Idempotency key of every handler's job: one that is live is returned.")
+@option("--key", help="Idempotency key of every handler's job; refused if one of them is live.")
 @url_option
 @json_option
 @pass_settings

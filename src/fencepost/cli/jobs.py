@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import click
 
+from fencepost.cli.apps import find_app
 from fencepost.cli.job_show import show
 from fencepost.cli.job_watch import watch
 from fencepost.cli.options import (
     DURATION,
+    TAG,
+    app_option,
     as_filter,
     filter_options,
     json_option,
@@ -20,6 +24,8 @@ from fencepost.cli.options import (
     url_option,
 )
 from fencepost.cli.settings import Settings
+from fencepost.cli.submit import parse_payload
+from fencepost.clock import SystemClock
 from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
 from fencepost.errors import FencepostError
 
@@ -149,7 +155,7 @@ def retry(
     priority: str | None,
     as_json: bool,
 ) -> None:
-    """Run failed, dead or cancelled jobs again, under the same id."""
+    """Run failed, dead or cancelled jobs again, under the same id; or those that wait, now."""
     if bool(ids) == (flow is not None):
         raise click.UsageError("name ids, or --flow; not both, not neither")
     if flow is not None and (keep_attempts or delay or priority is not None):
@@ -170,6 +176,49 @@ def retry(
                 priority=parse_priority_text(priority),
             ),
         )
+
+
+@jobs.command("edit")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@app_option
+@option("--priority", help="0 (critical) to 4 (bulk), or the name.")
+@option("--tag", "tags", type=TAG, multiple=True, help="A tag; all that it is to have.")
+@option("--delay", type=DURATION, help="Due so long from now, instead of when it was.")
+@option("--payload", metavar="JSON", help="What it is to run with; `-` reads standard input.")
+@option("--correlation-id", help="What it belongs to; empty for nothing.")
+@option("--callback-url", help="Where a webhook goes when it has ended; empty for nowhere.")
+@url_option
+@json_option
+@pass_settings
+def edit(
+    settings: Settings,
+    /,
+    ids: tuple[str, ...],
+    app_name: str | None,
+    priority: str | None,
+    tags: tuple[tuple[str, str], ...],
+    delay: float | None,
+    payload: str | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Change jobs that wait; tags, of any job.
+
+    With --app, a payload is checked against the signature of the task, and a webhook is allowed
+    if the app can sign it.
+    """
+    now = SystemClock().now()
+    edits: dict[str, Any] = {
+        "priority": parse_priority_text(priority),
+        "tags": dict(tags) or None,
+        "run_at": None if delay is None else now + timedelta(seconds=delay),
+        "payload": None if payload is None else parse_payload(payload, must_be_object=False),
+        **fields,
+    }
+    if not any(value is not None for value in edits.values()):
+        raise click.UsageError("say what to change, for example --priority high")
+    with settings.opened() if app_name is None else find_app(app_name, settings) as app:
+        each_job(settings, ids, "edited", as_json, lambda id: app.jobs.edit(id, **edits))
 
 
 def each_job(

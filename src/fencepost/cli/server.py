@@ -51,7 +51,7 @@ PORT_DEFAULT = 8000
 @option(
     "--no-maintenance",
     is_flag=True,
-    help="Leave promoting, expiring, recovering, pruning and crons to workers.",
+    help="Leave promoting, expiring, recovering, pruning, crons and webhooks to workers.",
 )
 @option("--tls-cert", type=click.Path(dir_okay=False), help="Serve HTTPS with this certificate.")
 @option("--tls-key", type=click.Path(dir_okay=False), help="Its key, if that is another file.")

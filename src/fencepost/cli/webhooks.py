@@ -52,7 +52,8 @@ def undelivered(queues: list[QueueView], workers: list[WorkerInfo]) -> list[Find
     if is_served or not waiting:
         return []
     text = (
-        f"{waiting} webhooks wait and no live worker delivers them; start `fencepost worker APP` "
-        f"for an app that has webhook secrets, without --queue or with --queue {DELIVERY_QUEUE}"
+        f"{waiting} webhooks wait and nobody delivers them; start `fencepost server APP`, or "
+        f"`fencepost worker APP` without --queue or with --queue {DELIVERY_QUEUE}, for an app that "
+        f"has webhook secrets"
     )
     return [Finding("warn", "webhooks", text)]

@@ -10,7 +10,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fencepost.client.exchange import Script, get, post, query_of
-from fencepost.client.job import AsyncJobHandle, JobHandle, async_handle, handle
+from fencepost.client.job import (
+    AsyncJobHandle,
+    JobHandle,
+    async_handle,
+    handle,
+    naming_existing,
+    naming_existing_async,
+)
 from fencepost.client.session import Session
 from fencepost.core.events import EventJob, SentEvent, check_event_name
 from fencepost.core.idempotency import check_key
@@ -30,8 +37,7 @@ class Sent(msgspec.Struct, Generic[H], frozen=True):
     name: str
     sent_at: datetime
     jobs: list[H]
-    """Each with ``duplicate`` True where the key returned a job that was there; none when no
-    handler of the server's app matches."""
+    """None when no handler of the server's app matches."""
 
 
 class SentEvents(msgspec.Struct, frozen=True):
@@ -81,7 +87,7 @@ def send(session: Session, name: str, key: str | None, data: dict[str, Any]) -> 
 
     It is not sent again when the answer is lost: its record, at least, would be there twice.
     """
-    body = {"payload": msgspec.Raw(encode_json(data).data), "key": key}
+    body = {"payload": msgspec.Raw(encode_json(data).data), "key": key, "on_duplicate": "reject"}
     return (yield from session.read(post(EVENTS, name, body=body), _Reply))
 
 
@@ -135,11 +141,15 @@ class EventHandle(_Handle):
         return self._send(None, data)
 
     def send_idempotent(self, key: str, /, **data: Any) -> Sent[JobHandle]:
-        """Send with *key* on every handler's job: one that is live is returned, not made again."""
+        """Send with *key* on every handler's job, unless one of them is live under it.
+
+        Then raise DuplicateJobError with that job as ``existing``, and store nothing (C15).
+        """
         return self._send(check_key(key), data)
 
     def _send(self, key: str | None, data: dict[str, Any]) -> Sent[JobHandle]:
-        sent = self._session.run(send(self._session, self._name, key, data))
+        with naming_existing(self._session):
+            sent = self._session.run(send(self._session, self._name, key, data))
         jobs = [handle(self._session, job) for job in sent.jobs]
         return Sent(sent.id, sent.name, sent.sent_at, jobs)
 
@@ -156,11 +166,15 @@ class AsyncEventHandle(_Handle):
         return await self._send(None, data)
 
     async def send_idempotent(self, key: str, /, **data: Any) -> Sent[AsyncJobHandle]:
-        """Send with *key* on every handler's job: one that is live is returned, not made again."""
+        """Send with *key* on every handler's job, unless one of them is live under it.
+
+        Then raise DuplicateJobError with that job as ``existing``, and store nothing (C15).
+        """
         return await self._send(check_key(key), data)
 
     async def _send(self, key: str | None, data: dict[str, Any]) -> Sent[AsyncJobHandle]:
-        sent = await self._session.run_async(send(self._session, self._name, key, data))
+        async with naming_existing_async(self._session):
+            sent = await self._session.run_async(send(self._session, self._name, key, data))
         jobs = [async_handle(self._session, job) for job in sent.jobs]
         return Sent(sent.id, sent.name, sent.sent_at, jobs)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import base64
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ import msgspec
 from fencepost.client.exchange import Request, Script, get, path, post, query_of
 from fencepost.client.session import Session
 from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.edits import Edits, check_names
 from fencepost.core.filter import Conditions, States
 from fencepost.core.history import Change
 from fencepost.core.ids import id_bytes
@@ -18,7 +20,7 @@ from fencepost.core.instants import check_instant
 from fencepost.core.job import Attempt, Encoding, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import HTTP_WAIT_DEFAULT
-from fencepost.core.payload import NULL, decode
+from fencepost.core.payload import NULL, decode, encode
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.why import Reason
 from fencepost.errors import (
@@ -163,19 +165,27 @@ def retry(
     return summary.state
 
 
-def edit(
-    session: Session,
-    job_id: str,
-    priority: Priority | int | str | None,
-    tags: Mapping[str, str] | None,
-) -> Script[JobSummary]:
+def edit(session: Session, job_id: str, edits: Edits) -> Script[JobSummary]:
     """Change what a user may change, or raise."""
-    body = {
-        "priority": None if priority is None else int(parse_priority(priority)),
-        "tags": None if tags is None else dict(tags),
-    }
+    check_names(edits)
+    body: dict[str, Any] = {name: value for name, value in edits.items() if value is not None}
+    if "priority" in body:
+        body["priority"] = int(parse_priority(body["priority"]))
+    if "tags" in body:
+        body["tags"] = dict(body["tags"])
+    if "run_at" in body:
+        body["run_at"] = check_instant(body["run_at"], name="run_at")
+    if "payload" in body:
+        body |= _payload(body.pop("payload"))
     request = Request("PATCH", path(*of_job(job_id)), body=msgspec.json.encode(body))
     return (yield from session.read(request, JobSummary))
+
+
+def _payload(value: Any) -> dict[str, Any]:
+    body = encode(value)
+    if body.encoding is Encoding.BINARY:
+        return {"payload_base64": base64.b64encode(body.data).decode()}
+    return {"payload": msgspec.Raw(body.data)}
 
 
 def why(session: Session, job_id: str) -> Script[list[Reason]]:

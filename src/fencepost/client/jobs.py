@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Unpack
 
 from fencepost.client import job_scripts as scripts
@@ -17,6 +16,7 @@ from fencepost.client.job import (
 from fencepost.client.job_scripts import Page
 from fencepost.client.session import Session
 from fencepost.core.duration import Duration
+from fencepost.core.edits import Edits
 from fencepost.core.filter import Conditions, States
 from fencepost.core.history import Change
 from fencepost.core.job import Attempt
@@ -68,20 +68,20 @@ class Jobs:
         delay: Duration = 0,
         priority: Priority | int | str | None = None,
     ) -> State:
-        """Run a failed or cancelled job again, under the same id."""
+        """Run a failed or cancelled job again, under the same id; or one that waits, now.
+
+        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
+        """
         with naming_existing(self._session):
             script = scripts.retry(self._session, id, reset_attempts, delay, priority)
             return self._session.run(script)
 
-    def edit(
-        self,
-        id: str,
-        *,
-        priority: Priority | int | str | None = None,
-        tags: Mapping[str, str] | None = None,
-    ) -> JobSummary:
-        """Change the priority of a waiting job, or the tags of any."""
-        return self._session.run(scripts.edit(self._session, id, priority, tags))
+    def edit(self, id: str, **edits: Unpack[Edits]) -> JobSummary:
+        """Change the tags of a job; of one that waits, also when it runs, with what, and how soon.
+
+        A priority set so holds for this job, and reaches those that wait for it (C46, S1-37).
+        """
+        return self._session.run(scripts.edit(self._session, id, edits))
 
     def why(self, id: str) -> list[Reason]:
         """Say in words why a job is where it is."""
@@ -139,20 +139,20 @@ class AsyncJobs:
         delay: Duration = 0,
         priority: Priority | int | str | None = None,
     ) -> State:
-        """Run a failed or cancelled job again, under the same id."""
+        """Run a failed or cancelled job again, under the same id; or one that waits, now.
+
+        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
+        """
         async with naming_existing_async(self._session):
             script = scripts.retry(self._session, id, reset_attempts, delay, priority)
             return await self._session.run_async(script)
 
-    async def edit(
-        self,
-        id: str,
-        *,
-        priority: Priority | int | str | None = None,
-        tags: Mapping[str, str] | None = None,
-    ) -> JobSummary:
-        """Change the priority of a waiting job, or the tags of any."""
-        return await self._session.run_async(scripts.edit(self._session, id, priority, tags))
+    async def edit(self, id: str, **edits: Unpack[Edits]) -> JobSummary:
+        """Change the tags of a job; of one that waits, also when it runs, with what, and how soon.
+
+        A priority set so holds for this job, and reaches those that wait for it (C46, S1-37).
+        """
+        return await self._session.run_async(scripts.edit(self._session, id, edits))
 
     async def why(self, id: str) -> list[Reason]:
         """Say in words why a job is where it is."""

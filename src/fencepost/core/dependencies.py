@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from fencepost.core.limits import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX
+from fencepost.core.priority import Priority
 from fencepost.errors import (
     DependencyBreadthError,
     DependencyCycleError,
@@ -52,6 +53,13 @@ class Waits(msgspec.Struct, frozen=True):
     depth: int
     """The number of jobs on the longest way to it, itself included."""
     gathers: bool = False
+    own_priority: Priority | None = None
+    """What it was submitted with; it has the most urgent of this and of those that it waits for
+    (S1-37). None once its priority was set by hand, which then holds."""
+
+    def inherited(self, parents: Iterable[Priority]) -> Priority | None:
+        """Return its priority behind jobs of these; None if it inherits none."""
+        return None if self.own_priority is None else min(self.own_priority, *parents)
 
 
 def check_dependencies(

@@ -94,7 +94,8 @@ def enter(
 ) -> Entry:
     """Return how a job enters that waits for *parents*, or raise DependencyDepthError."""
     verdict = judge(mode, [parent.state for parent in parents])
-    return _entered(Waits(mode, verdict.missing, 1, gathers), priority, parents, verdict.doom)
+    waits = Waits(mode, verdict.missing, 1, gathers, own_priority=priority)
+    return _entered(waits, priority, parents, verdict.doom)
 
 
 def gather(waits: Waits, priority: Priority, spawned: Sequence[Parent]) -> Entry:

@@ -2,7 +2,8 @@
 
 The table is the specification: stores, documentation and tests read it. Within one attempt a job
 moves forward only; what goes back to a waiting state (retry, release, reopen) opens a new attempt
-or a new lease, so that (attempt budget, lease version, state) never repeats (C6).
+or a new lease, so that (attempt budget, lease version, state) never repeats (C6). Only an operator
+can postpone a job that stands in line.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Event(StrEnum):
     READY = "become ready"
     HOLD = "be held up by its key"
     DELAY = "be delayed"
+    POSTPONE = "be postponed"
     CLAIM = "be claimed"
     SUCCEED = "succeed"
     REJECT = "be rejected"
@@ -101,7 +103,8 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     },
     # Its time has come, but as many jobs of its concurrency key are under way as may be.
     State.DELAYED: {Event.READY: State.SCHEDULED, Event.HOLD: State.PENDING, **_ANY_LIVE},
-    State.SCHEDULED: {Event.CLAIM: State.RUNNING, **_ANY_LIVE},
+    # By an edit of its time (C46), which is an operator's act, as a retry by hand is (C6).
+    State.SCHEDULED: {Event.CLAIM: State.RUNNING, Event.POSTPONE: State.DELAYED, **_ANY_LIVE},
     State.RUNNING: {
         Event.SUCCEED: State.COMPLETED,
         Event.REJECT: State.FAILED,

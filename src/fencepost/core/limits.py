@@ -171,6 +171,10 @@ UNREADABLE_SHOWN: Final = 200
 """Jobs that wait for another attempt at which ``doctor`` looks for such ones."""
 
 # Interrupting handlers.
+DELIVERY_SLOTS: Final = 20
+"""Webhooks that a server sends at once."""
+DELIVERY_PAUSE: Final = 5.0
+"""Before a server begins again to deliver webhooks, should that have failed as a whole."""
 INTERRUPT_GRACE: Final = 5.0
 """How long an interrupted handler may tidy up before its slot is given up."""
 THROW_AGAIN: Final = 0.01

@@ -7,13 +7,14 @@ S4-8).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.job import AttemptOutcome, Body, Category, Failure
+from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure
 from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.limits import (
     MESSAGE_LENGTH_MAX,
@@ -83,6 +84,13 @@ class Settlement(msgspec.Struct, gc=False, frozen=True):
     decision: Decision
     type: str | None = None
     """The job's type, if it is at hand: encryption binds it, and looks it up otherwise."""
+    correlation_id: str | None = None
+    """The job's own, if it is at hand: the log tells of it (S1-108), the store does not look."""
+
+
+def settlement_of(job: ClaimedJob, decision: Decision) -> Settlement:
+    """Return *decision* about *job* under its lease."""
+    return Settlement(job.id, job.lease.token, decision, job.type, job.correlation_id)
 
 
 class Standing(Protocol):
@@ -96,13 +104,21 @@ class Standing(Protocol):
     def policy(self) -> Policy: ...
 
 
-def decide(job: Standing, outcome: Outcome, rng: Random) -> Decision:
-    """Return what becomes of running *job* after *outcome*."""
+S = TypeVar("S", bound=Standing)
+
+
+def decide(
+    job: S, outcome: Outcome, rng: Random, ask: Callable[[S], float | None] = lambda _: None
+) -> Decision:
+    """Return what becomes of running *job* after *outcome*.
+
+    *ask* knows what the backoff function of its policy says now, if that is to be asked (S1-55).
+    """
     if isinstance(outcome, Succeeded):
         return Decision(Event.SUCCEED, _SUCCEEDED, AttemptOutcome.SUCCEEDED, result=outcome.result)
     match outcome:
         case Failed(failure, retry_after):
-            return _decide_failure(job, failure, retry_after, rng)
+            return _decide_failure(job, failure, retry_after, rng, ask)
         case Snoozed(delay):
             return _decision(Event.SNOOZE, AttemptOutcome.SNOOZED, delay=delay, is_counted=False)
         case Released():
@@ -115,13 +131,17 @@ _SUCCEEDED = advance(State.RUNNING, Event.SUCCEED)
 
 
 def _decide_failure(
-    job: Standing, failure: Failure, retry_after: float | None, rng: Random
+    job: S,
+    failure: Failure,
+    retry_after: float | None,
+    rng: Random,
+    ask: Callable[[S], float | None],
 ) -> Decision:
     if not _is_retryable(failure.category, job.policy):
         return _decision(Event.REJECT, AttemptOutcome.FAILED, failure=failure)
     if job.attempt >= job.max_attempts:
         return _decision(Event.EXHAUST, AttemptOutcome.FAILED, failure=failure)
-    delay = job.policy.backoff.delay(max(job.attempt, 1), rng)
+    delay = job.policy.backoff.delay(max(job.attempt, 1), rng, ask(job))
     if retry_after is not None:
         delay = max(delay, retry_after)
     return _decision(Event.RETRY, AttemptOutcome.FAILED, failure=failure, delay=delay)

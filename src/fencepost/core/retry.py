@@ -1,8 +1,9 @@
 """When a failed attempt is tried again, and after how long.
 
 ``Retry`` is what a user writes; ``Backoff`` is its stored form, which any process can follow
-without the user's code: a custom function is worked out at submission, attempt by attempt. Failures
-and expired leases take the same path (S4-8).
+without the user's code: a custom function is worked out when the policy is made, attempt by
+attempt, and whoever has it at hand when an attempt fails asks it again. Failures and expired leases
+take the same path (S4-8).
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from typing import Literal
 import msgspec
 
 from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.limits import ATTEMPTS_MAX, CUSTOM_DELAYS_MAX, DURATION_MAX, EXPONENT_MAX
+from fencepost.core.limits import (
+    ATTEMPTS_MAX,
+    CUSTOM_DELAYS_MAX,
+    DURATION_MAX,
+    EXPONENT_MAX,
+    TYPE_LENGTH_MAX,
+)
 from fencepost.core.shown import shown
 from fencepost.errors import ConfigurationError
 
@@ -36,11 +43,16 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
     """The share of the delay by which it may vary up or down; 1.0 means full jitter."""
     delays: tuple[float, ...] = ()
     """For a custom function: its first results, the last of which repeats."""
+    function: str | None = None
+    """The name of a custom function that is asked at every failure, where it is at hand."""
 
-    def delay(self, attempt: int, rng: Random) -> float:
-        """Return the seconds to wait after failed attempt *attempt* (from 1), at most max_delay."""
+    def delay(self, attempt: int, rng: Random, asked: float | None = None) -> float:
+        """Return the seconds to wait after failed attempt *attempt* (from 1), at most max_delay.
+
+        *asked* is what the custom function says now, if it was asked.
+        """
         assert attempt >= 1
-        planned = min(self._planned(attempt), self.max_delay)
+        planned = min(self._planned(attempt) if asked is None else asked, self.max_delay)
         if self.jitter == FULL_JITTER:
             return rng.uniform(0.0, planned)
         if self.jitter:
@@ -79,6 +91,8 @@ class Retry:
     backoff: Backoff
     on_timeout: bool
     on_system: bool
+    function: CustomBackoff | None
+    """The custom function, if it is to be asked at every failure."""
 
     def __init__(
         self,
@@ -92,6 +106,7 @@ class Retry:
         jitter: Literal["full"] | float | None = None,
         on_timeout: bool = True,
         on_system: bool = True,
+        sampled: bool = False,
     ) -> None:
         attempts = _attempts(max_attempts, max_retries)
         initial = parse_duration(initial_delay, name="initial_delay")
@@ -100,6 +115,8 @@ class Retry:
         set_(self, "max_attempts", attempts)
         set_(self, "on_timeout", bool(on_timeout))
         set_(self, "on_system", bool(on_system))
+        function = backoff if callable(backoff) and not sampled else None
+        set_(self, "function", function)
         set_(
             self,
             "backoff",
@@ -110,6 +127,7 @@ class Retry:
                 multiplier=_multiplier(multiplier),
                 jitter=_jitter(jitter),
                 delays=_custom_delays(backoff, attempts, initial, longest),
+                function=None if function is None else backoff_name(function),
             ),
         )
 
@@ -127,6 +145,18 @@ class Retry:
     def none(cls) -> Retry:
         """One attempt only."""
         return cls(max_attempts=1)
+
+
+def backoff_name(function: CustomBackoff) -> str:
+    """Return the name by which a stored policy knows *function*.
+
+    Two lambdas of a module have one name; the line on which they stand tells them apart.
+    """
+    module = getattr(function, "__module__", None) or "?"
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    code = getattr(function, "__code__", None)
+    line = f":{code.co_firstlineno}" if code is not None and "<" in name else ""
+    return f"{module}.{name}{line}"[:TYPE_LENGTH_MAX]
 
 
 def _attempts(max_attempts: int | None, max_retries: int | None) -> int:

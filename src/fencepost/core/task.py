@@ -14,6 +14,7 @@ from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
 from fencepost.core.rate import Rate
 from fencepost.core.retention import Retention
+from fencepost.core.retry import CustomBackoff
 from fencepost.core.signature import Signature
 from fencepost.errors import ConfigurationError
 
@@ -48,6 +49,8 @@ class Task:
     """The pattern of the events for which jobs of this task are made."""
     concurrency_key: KeyRule | None = None
     """Finds the concurrency key of a job in its arguments."""
+    backoff: CustomBackoff | None = None
+    """The function of its policy that is asked at every failure; None: there is none."""
 
     @property
     def is_async(self) -> bool:

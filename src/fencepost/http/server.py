@@ -1,4 +1,4 @@
-"""A server: one process, one socket, the HTTP API behind it, and the store's upkeep beside it.
+"""A server: one process, one socket, the HTTP API behind it; beside it upkeep, and webhooks.
 
 It can be stopped at any point. What was answered with success is in the store; of what was not
 answered, nobody can tell, and it may be repeated with the same key or token.
@@ -24,6 +24,7 @@ from fencepost.core.limits import GRACE_DEFAULT, HTTP_BACKLOG
 from fencepost.errors import ConfigurationError
 from fencepost.http.api import asgi
 from fencepost.http.connection import connection_class
+from fencepost.http.deliveries import Deliveries, deliveries_of
 from fencepost.http.gate import Gate
 from fencepost.http.listening import room_for_connections, url_of
 from fencepost.http.patience import Patience
@@ -82,6 +83,7 @@ class Server:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_requests = 0
+        self._deliveries: Deliveries | None = None
         self._mutex = threading.Lock()
 
     @property
@@ -151,7 +153,10 @@ class Server:
         caretaker = self._caretaker()
         if caretaker is not None:
             caretaker.start()
+            self._deliveries = deliveries_of(self._app, grace=self._options.grace)
             services.append(asyncio.create_task(self._declare_rates()))
+        if self._deliveries is not None:
+            self._deliveries.start()
         try:
             yield
         finally:
@@ -159,6 +164,8 @@ class Server:
             for service in services:
                 service.cancel()
             await asyncio.gather(*services, return_exceptions=True)
+            if self._deliveries is not None:
+                await self._deliveries.stop()
             if caretaker is not None:
                 await caretaker.stop()
 
@@ -188,6 +195,8 @@ class Server:
             self._cut_connections()
             for task in self._uvicorn.server_state.tasks:
                 task.cancel()
+            if self._deliveries is not None:
+                self._deliveries.hurry()
 
     def _cut_connections(self) -> None:
         """End what is left: whoever has not taken an answer by now will not."""

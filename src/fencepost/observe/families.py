@@ -48,8 +48,9 @@ def _gauge(name: str, text: str, *labels: str) -> Family:
 
 _TRANSITIONS = (
     names.JOB_ENQUEUED, names.JOB_CLAIMED, names.JOB_SETTLED, names.JOB_FOLLOWED,
-    names.JOB_PROMOTED, names.JOB_CANCELLED, names.JOB_REOPENED, names.JOB_REPLAYED,
-    names.JOB_EXPIRED, names.JOB_CORRUPT, names.LEASE_RECOVERED, names.LEASE_EXHAUSTED,
+    names.JOB_PROMOTED, names.JOB_CANCELLED, names.JOB_REOPENED, names.JOB_EDITED,
+    names.JOB_REPLAYED, names.JOB_EXPIRED, names.JOB_CORRUPT, names.LEASE_RECOVERED,
+    names.LEASE_EXHAUSTED,
 )  # fmt: skip
 
 _STALE = {

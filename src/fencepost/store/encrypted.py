@@ -7,7 +7,7 @@ same, so that whoever observes operations or tells the news sees what they would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -125,11 +125,14 @@ class EncryptedStore:
                 unknown[write.job_id] = None
             else:
                 types[write.job_id] = write.type
-        if unknown:
-            jobs = yield from part_of(self._store.get(list(unknown)))
-            found = zip(unknown, jobs, strict=True)
-            types |= {job_id: job.type for job_id, job in found if job is not None}
-        return types
+        return types | (yield from self._types_of(unknown))
+
+    def _types_of(self, job_ids: Iterable[str]) -> Plan[dict[str, str]]:
+        """Return the types of those jobs that there are."""
+        asked = list(job_ids)
+        jobs = (yield from part_of(self._store.get(asked))) if asked else []
+        found = zip(asked, jobs, strict=True)
+        return {job_id: job.type for job_id, job in found if job is not None}
 
     # Events.
 
@@ -183,15 +186,26 @@ class EncryptedStore:
 
     @operation(Effect.WRITE)
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-        replies = yield from self._store.edit(edits).start()
+        """A job's type never changes, so it may be looked for before the job is grasped."""
+        types = yield from self._types_of({each.job_id for each in edits if each.payload})
+        sealed = [self._seal_edit(each, types) for each in edits]
+        replies = yield from self._store.edit(sealed).start()
         return [
-            Edited(self._sealer.open_job(reply.job)) if isinstance(reply, Edited) else reply
+            replace(reply, job=self._sealer.open_job(reply.job))
+            if isinstance(reply, Edited)
+            else reply
             for reply in replies
         ]
 
+    def _seal_edit(self, edit: Edit, types: Mapping[str, str]) -> Edit:
+        if edit.payload is None:
+            return edit
+        owner = Owner(edit.job_id.lower(), types.get(edit.job_id, NO_TYPE))
+        return replace(edit, payload=self._sealer.seal_payload(edit.payload, owner))
+
     @operation(Effect.WRITE)
     def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
-        """A payload never changes, so it may be read before the dead letter is grasped."""
+        """A dead letter cannot be edited, so it may be read before it is grasped."""
         replies: list[ReplayReply] = []
         for start in range(0, len(requests), REPLAY_BATCH):
             asked = [as_replay(request) for request in requests[start : start + REPLAY_BATCH]]

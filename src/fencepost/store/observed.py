@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
@@ -31,6 +32,7 @@ from fencepost.store.replies import (
     Claim,
     Discarded,
     Duplicate,
+    Edited,
     Enqueued,
     EventReply,
     LeaseLost,
@@ -102,7 +104,14 @@ class ObservedStore:
             note(self._counters, operation, result)
 
 
-def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
+def _note_enqueue(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    _note_enqueued(counters, result, map(_CORRELATION, operation.given[0]))
+
+
+_CORRELATION = attrgetter("correlation_id")
+
+
+def _note_enqueued(counters: Counters, result: Any, correlations: Iterable[str | None]) -> None:
     enqueued: dict[Happening, int] = {}
     for (kind, state, type_), times in Counter(map(_REPLY, result)).items():
         if kind is Duplicate:
@@ -110,17 +119,17 @@ def _note_enqueue(counters: Counters, _: Operation[Any], result: Any) -> None:
         else:
             enqueued[SUBMIT, state, type_] = times
     count(counters, names.JOB_ENQUEUED, enqueued)
-    _log_each(names.JOB_ENQUEUED, result, Enqueued)
+    _log_each(names.JOB_ENQUEUED, result, Enqueued, correlations)
 
 
 _REPLY = attrgetter("__class__", "state", "type")
 
 
-def _note_send(counters: Counters, operation: Operation[Any], result: EventReply) -> None:
+def _note_send(counters: Counters, _: Operation[Any], result: EventReply) -> None:
     counters.add(names.EVENT_SENT)
     event = result.event
     log(names.EVENT_SENT, level=logging.DEBUG, id=event.id, name=event.name, jobs=len(event.jobs))
-    _note_enqueue(counters, operation, result.jobs)
+    _note_enqueued(counters, result.jobs, repeat(event.id))
 
 
 def _note_pruned(name: str) -> Callable[[Counters, Operation[Any], int], None]:
@@ -133,25 +142,34 @@ def _note_pruned(name: str) -> Callable[[Counters, Operation[Any], int], None]:
 
 
 def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    for reply in result:
+    for fire, reply in zip(operation.given[0], result, strict=True):
         if isinstance(reply, Fired):
             counters.add(names.CRON_FIRED, len(reply.jobs), cron=reply.name)
-            _note_enqueue(counters, operation, reply.jobs)
+            _note_enqueued(counters, reply.jobs, map(_CORRELATION, fire.jobs))
 
 
-def _log_each(name: str, replies: Any, kind: type) -> None:
-    """Write an event a job, if anybody listens: there may be tens of thousands a second."""
-    if logger.isEnabledFor(logging.DEBUG):
-        for reply in replies:
-            if isinstance(reply, kind):
-                reply = cast(Enqueued, reply)
-                log(
-                    name,
-                    level=logging.DEBUG,
-                    id=reply.job_id,
-                    type=reply.type,
-                    state=reply.state,
-                )
+def _log_each(
+    name: str, replies: Any, kind: type, correlations: Iterable[str | None] | None = None
+) -> None:
+    """Write an event a job, if anybody listens: there may be tens of thousands a second.
+
+    With the correlation ids of what each was the reply to, if they are known (S1-108).
+    """
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    # Of those that give their ids, as many as there are replies; else None for each.
+    for reply, correlation_id in zip(replies, correlations or repeat(None), strict=False):
+        if isinstance(reply, kind):
+            reply = cast(Enqueued, reply)
+            known = {} if correlation_id is None else {"correlation_id": correlation_id}
+            log(
+                name,
+                level=logging.DEBUG,
+                id=reply.job_id,
+                type=reply.type,
+                state=reply.state,
+                **known,
+            )
 
 
 def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
@@ -234,7 +252,7 @@ def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> 
         if followed:
             _note_followed(counters, followed)
     count(counters, names.JOB_SETTLED, happened)
-    _log_each(names.JOB_SETTLED, result, Settled)
+    _log_each(names.JOB_SETTLED, result, Settled, map(_CORRELATION, operation.given[0]))
 
 
 _SETTLED = attrgetter("state", "type", "followed")
@@ -273,11 +291,10 @@ def _note_save(counters: Counters, _: Operation[Any], result: Any) -> None:
 
 def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> None:
     _note_lost(counters, names.STALE_SPAWN, result)
-    spawned = [reply for reply in result if isinstance(reply, Spawned)]
-    for reply in spawned:
-        _note_followed(counters, reply.followed)
-    stored = [each for reply in spawned for each in reply.replies]
-    _note_enqueue(counters, operation, stored)
+    for spawn, reply in zip(operation.given[0], result, strict=True):
+        if isinstance(reply, Spawned):
+            _note_followed(counters, reply.followed)
+            _note_enqueued(counters, reply.replies, map(_CORRELATION, spawn.jobs))
 
 
 def _note_lost(counters: Counters, name: str, result: Any) -> None:
@@ -310,7 +327,8 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
                 continue
             log(name, id=getattr(reply, "job_id", None))
             if isinstance(reply, Moved):
-                count_moves(counters, name, [reply])
+                # A job that waits for its time may be given another, and go on waiting.
+                count_moves(counters, name, [reply] if reply.state is not reply.was else [])
                 _note_followed(counters, reply.followed)
             elif isinstance(reply, Replayed):
                 count(counters, name, [(SUBMIT, reply.state, reply.type)])
@@ -318,6 +336,15 @@ def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any
                 counters.add(name)
 
     return note
+
+
+def _note_edit(counters: Counters, _: Operation[Any], result: Any) -> None:
+    for reply in result:
+        if isinstance(reply, Edited):
+            log(names.JOB_EDITED, id=reply.job.id)
+            own, followed = reply.moved[:1], reply.moved[1:]
+            count_moves(counters, names.JOB_EDITED, own)
+            _note_followed(counters, followed)
 
 
 _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
@@ -336,6 +363,7 @@ _NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
     "expire": _note_expire,
     "prune": _note_prune,
     "cancel": _note_done(names.JOB_CANCELLED, Moved),
+    "edit": _note_edit,
     "retry": _note_done(names.JOB_REOPENED, Moved),
     "replay": _note_done(names.JOB_REPLAYED, Replayed),
     "discard": _note_done(names.JOB_DISCARDED, Discarded),

@@ -139,6 +139,13 @@ class Conflict(msgspec.Struct, frozen=True):
     """Set when it is the state of this other job, for which it would have to wait."""
 
 
+class TooLate(msgspec.Struct, frozen=True):
+    """The job would fall due when its lifetime is over (C48); nothing changed."""
+
+    job_id: str
+    expires_at: datetime
+
+
 class Replayed(msgspec.Struct, frozen=True):
     """The dead letter is gone, and a fresh job stands in its place."""
 
@@ -164,6 +171,8 @@ class Edited(msgspec.Struct, frozen=True):
     """The job is changed."""
 
     job: Job
+    moved: tuple[Moved, ...] = ()
+    """That it is in another state now, and who got the slot of its key that it left."""
 
 
 class Pruned(msgspec.Struct, frozen=True):
@@ -258,8 +267,8 @@ HeartbeatReply = Extended | LeaseLost
 SettleReply = Settled | AlreadySettled | LeaseLost
 SaveReply = Saved | LeaseLost
 CancelReply = Moved | NotFound | Conflict
-RetryReply = Moved | NotFound | Conflict | Duplicate
+RetryReply = Moved | NotFound | Conflict | Duplicate | TooLate
 ReplayReply = Replayed | NotFound | Duplicate | Conflict | Sealed
 DiscardReply = Discarded | NotFound
-EditReply = Edited | NotFound | Conflict
+EditReply = Edited | NotFound | Conflict | TooLate
 LoadReply = Loaded | Present

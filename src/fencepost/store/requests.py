@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -71,7 +72,11 @@ class Joined(msgspec.Struct, gc=False, frozen=True):
 
 
 class RetryRequest(msgspec.Struct, frozen=True):
-    """Run a terminal job again by hand: the same job, a new budget of attempts (C36)."""
+    """Run a job again by hand: the same job, a new budget of attempts (C36).
+
+    One that has ended begins again; one that waits for its time, for its next attempt or for its
+    first, becomes due now or after the delay, within its lifetime (C45).
+    """
 
     job_id: str
     reset_attempts: bool = True
@@ -95,11 +100,29 @@ def as_replay(request: str | Replay) -> Replay:
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Change what a user may change; a field that is None is left as it was."""
+    """Change what a user may change (C46); a field that is None is left as it was.
+
+    Tags can change at any time, all else while the job waits. Its type and its queue cannot: they
+    decide who may see it, and what holds its key.
+    """
 
     job_id: str
     priority: Priority | None = None
+    """Holds from then on, whatever those that it waits for have; see ``Waits.own_priority``."""
     tags: dict[str, str] | None = None
+    run_at: datetime | None = None
+    """A time that has come means now; one at the end of its lifetime is refused."""
+    payload: Body | None = None
+    correlation_id: str | None = None
+    """Empty: none any more."""
+    callback_url: str | None = None
+    """Empty: none any more."""
+
+    @property
+    def is_for_waiting(self) -> bool:
+        """Whether it changes anything that only a job that waits may have changed."""
+        others = (self.priority, self.run_at, self.payload, self.correlation_id, self.callback_url)
+        return any(each is not None for each in others)
 
 
 class Scope(StrEnum):

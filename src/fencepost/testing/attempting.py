@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,14 +17,14 @@ import msgspec
 from fencepost.core.failure import classify, not_committed
 from fencepost.core.job import ClaimedJob, Dependency, Failure
 from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, Unreadable, decide
+from fencepost.core.outcome import Failed, Outcome, Succeeded, Unreadable, decide, settlement_of
 from fencepost.core.payload import encode_result
 from fencepost.core.skew import UnreadPayload, read_arguments, with_past
 from fencepost.core.task import Task
 from fencepost.errors import FencepostError, HandlerSignal
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Fate, LeaseLost
-from fencepost.worker import Context
+from fencepost.worker import Backoffs, Context
 
 T = TypeVar("T")
 
@@ -84,7 +85,13 @@ def context_of(store: Store, job: ClaimedJob, tasks: Mapping[str, Task]) -> Cont
     return Context(job, store, store.clock.monotonic(), dependencies, tasks)
 
 
-def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> Ran:
+def conclude(
+    store: Store,
+    job: ClaimedJob,
+    context: Context,
+    ended: Ended,
+    tasks: Mapping[str, Task] = MappingProxyType({}),
+) -> Ran:
     """Settle an attempt as a worker would, and say what became of it."""
     outcome = _outcome(ended)
     fate = None
@@ -95,9 +102,8 @@ def conclude(store: Store, job: ClaimedJob, context: Context, ended: Ended) -> R
     if isinstance(outcome, Unreadable):
         outcome = with_past(outcome, store.run(store.attempts(job.id)))
     if fate in (None, Fate.UNDONE):
-        decision = decide(job, outcome, store.clock.rng)
-        settlement = Settlement(job.id, job.lease.token, decision, job.type)
-        (reply,) = store.run(store.settle([settlement]))
+        decision = decide(job, outcome, store.clock.rng, Backoffs(tasks))
+        (reply,) = store.run(store.settle([settlement_of(job, decision)]))
         state = reply.state
         is_lost = isinstance(reply, LeaseLost)
     else:

@@ -80,7 +80,7 @@ def _turns(app: App, advance: Advance, raises: bool, limit: int) -> Turns[list[R
                 raise AssertionError(_endless(job, limit))
             context = context_of(store, job, tasks)
             ended = yield partial(_call, tasks[job.type], job, context)
-            ran.append(conclude(store, job, context, ended))
+            ran.append(conclude(store, job, context, ended, tasks))
             error = raised(ended)
             if raises and error is not None and not isinstance(error, Snooze):
                 raise error

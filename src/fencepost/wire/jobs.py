@@ -193,6 +193,9 @@ class BackoffView(msgspec.Struct, frozen=True, kw_only=True):
     multiplier: float
     jitter: float
     delays: tuple[float, ...]
+    """Of a function: what it said when the policy was made."""
+    function: str | None
+    """The name of a function that is asked at every failure, where it is at hand."""
 
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,6 +99,28 @@ CallbackUrl = Annotated[
         }
     ),
 ]
+ClearableId = Annotated[
+    str,
+    Meta(
+        extra_json_schema={
+            "maxLength": CORRELATION_ID_LENGTH_MAX,
+            "pattern": _PRINTABLE.replace("+", "*"),
+            "examples": ["order-42", ""],
+        }
+    ),
+]
+"""As CorrelationId, or empty for none."""
+ClearableUrl = Annotated[
+    str,
+    Meta(
+        extra_json_schema={
+            "maxLength": CALLBACK_URL_LENGTH_MAX,
+            "pattern": "^([Hh][Tt][Tt][Pp][Ss]?://|$)",
+            "examples": ["https://example.com/hook", ""],
+        }
+    ),
+]
+"""As CallbackUrl, or empty for none."""
 
 _TEXT = Annotated[str, Meta(extra_json_schema={"pattern": _DURATION, "examples": ["90s", "10m"]})]
 Duration = Annotated[float, _between(0, DURATION_MAX)] | _TEXT

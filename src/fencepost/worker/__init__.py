@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING, Any
 from fencepost.worker.context import AsyncContext, Context
 
 if TYPE_CHECKING:
+    from fencepost.worker.backoffs import Backoffs
     from fencepost.worker.worker import Worker
 
-__all__ = ["AsyncContext", "Context", "Worker"]
+__all__ = ["AsyncContext", "Backoffs", "Context", "Worker"]
 
 
 def __getattr__(name: str) -> Any:
     # Callers that only submit never pay for importing what runs handlers.
+    if name == "Backoffs":
+        from fencepost.worker.backoffs import Backoffs
+
+        return Backoffs
     if name == "Worker":
         from fencepost.worker.worker import Worker
 

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from fencepost.core.failure import not_committed
 from fencepost.core.job import AttemptOutcome, ClaimedJob
 from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Outcome, Settlement, Succeeded, Unreadable, decide
+from fencepost.core.outcome import Outcome, Succeeded, Unreadable, decide, settlement_of
 from fencepost.core.skew import with_past
 from fencepost.errors import StoreError
 from fencepost.observe import names
@@ -60,12 +60,14 @@ class Concluder:
         settler: Settler,
         counters: Counters,
         on_concluded: Callable[[], None] = lambda: None,
+        ask: Callable[[ClaimedJob], float | None] = lambda _: None,
     ) -> None:
         self._store = store
         self._hand = hand
         self._settler = settler
         self._counters = counters
         self._on_concluded = on_concluded
+        self._ask = ask
         self._patience = Patience("conclude", counters, store.clock.rng)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -92,13 +94,21 @@ class Concluder:
         match await self._fate(attempt):
             case Fate.UNDONE:
                 ended = not_committed() if isinstance(outcome, Succeeded) else outcome
-                decision = decide(job, ended, self._store.clock.rng)
-                self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
+                decision = decide(job, ended, self._store.clock.rng, self._ask)
+                self._settler.add(settlement_of(job, decision))
                 return
             case Fate.SETTLED:
                 self._counters.add(names.ATTEMPT_ENDED, outcome=AttemptOutcome.SUCCEEDED)
                 happened = (EVENT_NAMES[Event.SUCCEED], State.COMPLETED, job.type)
                 count(self._counters, names.JOB_SETTLED, [happened])
+                log(
+                    names.JOB_SETTLED,
+                    level=logging.DEBUG,
+                    id=job.id,
+                    type=job.type,
+                    state=State.COMPLETED,
+                    correlation_id=job.correlation_id,
+                )
             case Fate.OPEN:
                 self._counters.add(names.ATTEMPT_LEFT_OPEN)
                 log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)
@@ -127,7 +137,7 @@ class Concluder:
             error=outcome.failure.message,
             hint="is this worker of an older version than what submits, or of a newer one?",
         )
-        self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
+        self._settler.add(settlement_of(job, decision))
 
     async def _fate(self, attempt: Attempt) -> Fate:
         """Return how it ended; OPEN if it did not in the time that a lease lasts."""

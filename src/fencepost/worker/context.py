@@ -11,7 +11,7 @@ from fencepost.core.events import EventInfo, event_of
 from fencepost.core.flow import Stage
 from fencepost.core.job import ClaimedJob, Dependency, Lease, Progress
 from fencepost.core.limits import PROGRESS_MESSAGE_LENGTH_MAX
-from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.outcome import Succeeded, decide, settlement_of
 from fencepost.core.payload import decode, encode, encode_result
 from fencepost.core.results import results_of
 from fencepost.core.spawning import Keyed, Numbers, arranged, keyed
@@ -239,7 +239,7 @@ class Context:
 
     def _completion(self, result: Any) -> Callable[[Store], Operation[list[SettleReply]]]:
         decision = decide(self._job, Succeeded(encode_result(result)), self._store.clock.rng)
-        settlement = Settlement(self.job_id, self._lease.token, decision, self.type)
+        settlement = settlement_of(self._job, decision)
         return lambda store: store.settle([settlement])
 
     def _check_settled(self, replies: list[SettleReply]) -> None:

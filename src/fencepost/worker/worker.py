@@ -31,7 +31,14 @@ from fencepost.core.limits import (
     THREADS_FAREWELL,
     WORKER_LEASE_TTL_DEFAULT,
 )
-from fencepost.core.outcome import Outcome, Released, Settlement, Unreadable, decide
+from fencepost.core.outcome import (
+    Outcome,
+    Released,
+    Settlement,
+    Unreadable,
+    decide,
+    settlement_of,
+)
 from fencepost.core.retention import Retention
 from fencepost.core.shown import shown, shown_url
 from fencepost.core.task import Task
@@ -45,6 +52,7 @@ from fencepost.observe.log import log, logger
 from fencepost.store.protocol import Store, Topic
 from fencepost.store.requests import WorkerInfo
 from fencepost.worker.attempt import Attempt
+from fencepost.worker.backoffs import Backoffs
 from fencepost.worker.concluder import Concluder
 from fencepost.worker.context import CancelReason
 from fencepost.worker.executor import Executor
@@ -90,6 +98,7 @@ class Worker:
         self._store = store
         self._clock = store.clock
         self._tasks = tasks
+        self._backoffs = Backoffs(tasks)
         self._crons = crons or {}
         self.counters = counters or Counters()
         self._tracing = tracing
@@ -235,6 +244,7 @@ class Worker:
             self._settler,
             self.counters,
             lambda: self._settlements_written(()),
+            self._backoffs,
         )
         self._heartbeater = self._heartbeater_class(
             self._store, self._hand, self.counters, self._lost_elsewhere
@@ -417,8 +427,8 @@ class Worker:
 
     def _refused(self, held: Held, error: Exception) -> None:
         """What a job waited for cannot be loaded: its attempt has failed before its start."""
-        decision = decide(held.job, classify(error), self._clock.rng)
-        self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+        decision = decide(held.job, classify(error), self._clock.rng, self._backoffs)
+        self._settler.add(settlement_of(held.job, decision))
         self._attempt_returned()
 
     def _attempt_began(self, attempt: Attempt) -> None:
@@ -446,7 +456,7 @@ class Worker:
         for held in jobs:
             if not held.is_dropped:
                 decision = decide(held.job, Released(), self._clock.rng)
-                self._settler.add(Settlement(held.job.id, held.job.lease.token, decision))
+                self._settler.add(settlement_of(held.job, decision))
             self._attempt_returned()
 
     # Ending.
@@ -466,8 +476,8 @@ class Worker:
         elif attempt.context.has_joined or isinstance(outcome, Unreadable):
             self._concluder.add(attempt, outcome)
         else:
-            decision = decide(job, outcome, self._clock.rng)
-            self._settler.add(Settlement(job.id, job.lease.token, decision, job.type))
+            decision = decide(job, outcome, self._clock.rng, self._backoffs)
+            self._settler.add(settlement_of(job, decision))
         if outcome is None or self._is_verbose:
             log(
                 names.ATTEMPT_ENDED if outcome is not None else names.ATTEMPT_INTERRUPTED,

@@ -23,7 +23,7 @@ from fencepost.core.limits import (
     WORKER_LENGTH_MAX,
 )
 from fencepost.core.names import RESERVED_TYPES, check_name, check_own_type
-from fencepost.core.outcome import Released, Settlement, decide
+from fencepost.core.outcome import Released, decide, settlement_of
 from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.core.token import Principal
 from fencepost.core.weights import parse_weights
@@ -116,9 +116,7 @@ def _claim(
 
 async def _give_back(session: Session, jobs: Sequence[ClaimedJob]) -> None:
     rng = session.clock.rng
-    settlements = [
-        Settlement(job.id, job.lease.token, decide(job, Released(), rng), job.type) for job in jobs
-    ]
+    settlements = [settlement_of(job, decide(job, Released(), rng)) for job in jobs]
     await session.store.run_async(session.store.settle(settlements))
 
 

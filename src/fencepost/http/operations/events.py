@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from fencepost.app import events as scripts
 from fencepost.app.event import note_unhandled, prepare_event
+from fencepost.app.job import naming_existing_async
 from fencepost.core.events import SentEvent
-from fencepost.core.idempotency import check_key
+from fencepost.core.idempotency import OnDuplicate, check_key
 from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.submission import check_queue_allowed
@@ -27,7 +28,9 @@ class EventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
     payload: dict[str, Any] = {}
     key: IdempotencyKey | None = None
-    """Idempotency key: a handler's job that is live under it is returned, not made again."""
+    """Idempotency key of every handler's job, held while that job is live."""
+    on_duplicate: Literal["return", "reject"] = "return"
+    """When a handler's key is held: answer with the job that has it, or refuse all with 409."""
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,11 +83,15 @@ async def send_event(call: Call[EventBody, Nothing]) -> Reply:
     """Record an event and a job for each handler that matches, all or none."""
     session, body = call.session, call.body
     key = None if body.key is None else check_key(body.key)
-    event, jobs = prepare_event(session, call.path["name"], key, body.payload)
+    on_duplicate = OnDuplicate(body.on_duplicate)
+    event, jobs = prepare_event(
+        session, call.path["name"], key, body.payload, on_duplicate=on_duplicate
+    )
     for job in jobs:
         check_queue_allowed(call.principal, job.queue)
-    reply = note_unhandled(session, await session.store.run_async(session.store.send(event, jobs)))
-    sent = reply.event
+    async with naming_existing_async(session):
+        reply = await session.store.run_async(session.store.send(event, jobs))
+    sent = note_unhandled(session, reply).event
     made = [
         Accepted(
             id=job.job_id,

@@ -15,6 +15,7 @@ from fencepost.app.jobs import cancel as cancel_script
 from fencepost.app.jobs import count as count_script
 from fencepost.app.jobs import find as find_script
 from fencepost.core.duration import parse_duration
+from fencepost.core.edits import Edits
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.history import Change
 from fencepost.core.job import Attempt, Job
@@ -28,9 +29,11 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
 from fencepost.http.submission import check_queue_allowed
-from fencepost.wire.bodies import Base64, Json, show
+from fencepost.wire.bodies import Base64, Json, body_of, check_json, show
 from fencepost.wire.jobs import JobPage, summary_of, view_of
 from fencepost.wire.terms import (
+    ClearableId,
+    ClearableUrl,
     CorrelationId,
     Duration,
     PageLimit,
@@ -295,7 +298,7 @@ async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
 
 
 class RetryBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """How to run a job again."""
+    """How to run a job again; one that is delayed or retrying becomes due."""
 
     reset_attempts: bool = True
     """Whether it has all of its attempts again."""
@@ -304,7 +307,7 @@ class RetryBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
 
 async def retry_job(call: Call[RetryBody, Nothing]) -> Reply:
-    """Run a failed or cancelled job again, under the same id."""
+    """Run a failed or cancelled job again, under the same id; or a delayed or retrying one now."""
     job, body = await look(call), call.body
     async with naming_existing_async(call.session):
         await call.session.run_async(
@@ -314,17 +317,43 @@ async def retry_job(call: Call[RetryBody, Nothing]) -> Reply:
 
 
 class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What may be changed of a job; what is left out stays as it is."""
+    """What may be changed of a job; what is left out stays as it is.
+
+    Tags may change at any time, the rest while the job waits.
+    """
 
     priority: PriorityNumber | PriorityName | None = None
+    """Reaches those that wait for the job and have inherited its priority."""
     tags: Tags | None = None
     """All that it is to have: these take the place of those it has."""
+    run_at: datetime | None = None
+    """A time with its zone; one that has come means now."""
+    payload: Json = UNSET
+    payload_base64: Base64 = UNSET
+    """A payload that is no JSON; give one of the two."""
+    correlation_id: ClearableId | None = None
+    """Empty: none any more."""
+    callback_url: ClearableUrl | None = None
+    """Empty: none any more."""
+    type: TypeName | None = None
+    """Another than it has is refused with 409: submit a new job, and cancel this one."""
+    queue: QueueName | None = None
+    """As ``type``."""
 
 
 async def edit_job(call: Call[EditBody, Nothing]) -> Reply:
-    """Change the priority of a waiting job, or the tags of any."""
+    """Change the tags of a job; of one that waits, also when it runs, with what, and how soon."""
     job, body = await look(call), call.body
-    edited = await call.session.run_async(
-        scripts.edit(call.session, job.id, body.priority, body.tags)
-    )
+    edits: Edits = {
+        "priority": body.priority,
+        "tags": body.tags,
+        "run_at": body.run_at,
+        "correlation_id": body.correlation_id,
+        "callback_url": body.callback_url,
+        "type": body.type,
+        "queue": body.queue,
+    }
+    if body.payload is not UNSET or body.payload_base64 is not UNSET:
+        edits["payload"] = check_json(body_of("payload", body.payload, body.payload_base64))
+    edited = await call.session.run_async(scripts.edit(call.session, job.id, edits))
     return Reply(summary_of(edited))

@@ -6,6 +6,7 @@ same token again is told what had become of it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.errors import FencepostError, InvalidJobError, StaleLeaseError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError, status_of
+from fencepost.observe.log import logger
 from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Settled
 from fencepost.store.requests import Beat as StoreBeat
 from fencepost.store.requests import Save
@@ -55,6 +57,7 @@ from fencepost.wire.leases import (
     ProgressBody,
     Release,
 )
+from fencepost.worker import Backoffs
 
 T = TypeVar("T")
 
@@ -63,11 +66,20 @@ UNREADABLE_CATEGORY = "unreadable"
 
 async def acknowledge(call: Call[Ack | Items[Ack], Nothing]) -> Reply:
     """Record that jobs are done."""
+    # Only the log names a correlation id: where nobody reads it, the jobs are not looked up.
+    found = await _jobs(call) if logger.isEnabledFor(logging.DEBUG) else {}
 
     def settlement(item: Ack) -> Settlement:
         result = body_of("result", item.result, item.result_base64, default=NULL)
         outcome = Succeeded(check_size(check_json(result), RESULT_BYTES_MAX))
-        return Settlement(item.id, item.token, decide(_ANY, outcome, call.session.clock.rng))
+        decision = decide(_ANY, outcome, call.session.clock.rng)
+        job = found.get(item.id)
+        return Settlement(
+            item.id,
+            item.token,
+            decision,
+            correlation_id=None if job is None else job.correlation_id,
+        )
 
     return await _answer(call, settlement, call.session.store.settle)
 
@@ -159,8 +171,8 @@ async def _settle_by_policy(
     """
     store, rng = call.session.store, call.session.clock.rng
     items, _ = _items(call.body)
-    jobs: list[Job | None] = await store.run_async(store.get([item.id for item in items]))
-    found = {job.id: job for job in jobs if job is not None}
+    found = await _jobs(call)
+    ask = Backoffs(call.session.tasks)
     # One by one: a worker meets few of them, and stops claiming such jobs if it is wise.
     pasts = {
         item.id: await store.run_async(store.attempts(item.id))
@@ -175,9 +187,18 @@ async def _settle_by_policy(
             outcome = with_past(outcome, pasts.get(item.id))
         if job is None:
             raise StaleLeaseError(item.id)
-        return Settlement(item.id, item.token, decide(job, outcome, rng), job.type)
+        decision = decide(job, outcome, rng, ask)
+        return Settlement(item.id, item.token, decision, job.type, job.correlation_id)
 
     return await _answer(call, settlement, store.settle)
+
+
+async def _jobs(call: Call[Any, Nothing]) -> dict[str, Job]:
+    """Return the jobs that a request names, by their ids."""
+    store = call.session.store
+    items, _ = _items(call.body)
+    jobs: list[Job | None] = await store.run_async(store.get([item.id for item in items]))
+    return {job.id: job for job in jobs if job is not None}
 
 
 async def _answer(

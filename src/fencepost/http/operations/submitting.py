@@ -8,7 +8,6 @@ from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import HTTP_BATCH_MAX
 from fencepost.errors import (
-    DependencyError,
     DuplicateJobError,
     ForbiddenError,
     InvalidJobError,
@@ -77,7 +76,7 @@ async def _store(session: Session, jobs: list[NewJob], *, atomic: bool) -> list[
     try:
         carrying = session.carrying(jobs)
         replies = await store.run_async(store.enqueue(carrying, atomic=atomic))
-    except DependencyError:
+    except InvalidJobError:  # what cannot be waited for, or falls due too late
         if atomic or len(jobs) == 1:
             raise
         return await _store_apart(session, jobs)
@@ -85,9 +84,9 @@ async def _store(session: Session, jobs: list[NewJob], *, atomic: bool) -> list[
 
 
 async def _store_apart(session: Session, jobs: list[NewJob]) -> list[Accepted | Refused]:
-    """Store each job that waits for others by itself: one that cannot refuses its whole batch."""
-    lone = [number for number, job in enumerate(jobs) if job.after is not None]
-    others = [number for number, job in enumerate(jobs) if job.after is None]
+    """Store each job by itself that the store may refuse, and its whole batch with it."""
+    lone = [number for number, job in enumerate(jobs) if _may_be_refused(job)]
+    others = [number for number, job in enumerate(jobs) if not _may_be_refused(job)]
     answers = dict(
         zip(others, await _store(session, [jobs[n] for n in others], atomic=False), strict=True)
     )
@@ -95,9 +94,14 @@ async def _store_apart(session: Session, jobs: list[NewJob]) -> list[Accepted | 
         try:
             storing = _store(session, [jobs[number]], atomic=False)
             (answers[number],) = await afterwards(storing)  # the others are stored
-        except DependencyError as error:
+        except InvalidJobError as error:
             answers[number] = Refused(code=error.code, detail=str(error))
     return [answers[number] for number in range(len(jobs))]
+
+
+def _may_be_refused(job: NewJob) -> bool:
+    """Tell whether only the store knows if it can be stored: behind others, or at such a time."""
+    return job.after is not None or job.run_at is not None
 
 
 def _prepared(call: Call[Batch, Nothing], number: int, each: Submission) -> NewJob | Refused:

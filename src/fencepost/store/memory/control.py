@@ -11,19 +11,16 @@ from fencepost.store.batches import with_admitted
 from fencepost.store.memory import moves
 from fencepost.store.memory.admission import admit
 from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.record import Changes, Record
-from fencepost.store.memory.views import job_of
+from fencepost.store.memory.record import Record
 from fencepost.store.replies import (
     CancelReply,
     Conflict,
     Discarded,
     DiscardReply,
-    Edited,
-    EditReply,
     NotFound,
     Pruned,
 )
-from fencepost.store.requests import Edit, PruneRequest
+from fencepost.store.requests import PruneRequest
 
 
 def cancel(jobs: Jobs, job_ids: Sequence[str], now: int) -> list[CancelReply]:
@@ -48,23 +45,6 @@ def discard(jobs: Jobs, job_id: str) -> DiscardReply:
         return NotFound(job_id)
     jobs.change(record, dead_number=None)
     return Discarded(record.id)
-
-
-def edit(jobs: Jobs, edit: Edit, now: int) -> EditReply:
-    """Change tags at any time, the priority while the job waits (S1-106, S1-107)."""
-    record = jobs.get(edit.job_id)
-    if record is None:
-        return NotFound(edit.job_id)
-    has_started = record.state is State.RUNNING or record.state.is_terminal
-    if edit.priority is not None and has_started:
-        return Conflict(record.id, record.state)
-    changes: Changes = {}
-    if edit.priority is not None:
-        changes["priority"] = edit.priority
-    if edit.tags is not None:
-        changes["tags"] = dict(edit.tags)
-    jobs.change(record, **changes)
-    return Edited(job_of(record, now))
 
 
 def prune(jobs: Jobs, request: PruneRequest, now: int) -> Pruned:

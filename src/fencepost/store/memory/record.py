@@ -125,6 +125,9 @@ class Record:
 class Changes(TypedDict, total=False):
     """The fields of a record that can change."""
 
+    payload: Body
+    correlation_id: str | None
+    callback_url: str | None
     priority: Priority
     tags: dict[str, str]
     state: State

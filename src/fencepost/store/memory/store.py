@@ -24,6 +24,7 @@ from fencepost.store.memory import (
     claiming,
     control,
     copying,
+    editing,
     leases,
     moves,
     search,
@@ -250,8 +251,8 @@ class MemoryStore(Store):
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
         yield from ()
         now = self.clock.now_us()
-        replies = [control.edit(self._jobs, edit, now) for edit in edits]
-        self._jobs.slots.forget_touches()  # nobody left a slot, whoever is first now
+        replies = [editing.edit(self._jobs, edit, now) for edit in edits]
+        self._journal.announce(Topic.READY)  # a due time may have come nearer
         return replies
 
     @operation(Effect.WRITE)

@@ -11,13 +11,15 @@ from fencepost.core.dependencies import Dependencies, Mode, Waits, check_place
 from fencepost.core.dependents import Parent, enter, judge
 from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_text
-from fencepost.core.instants import seconds_to_us, to_us
+from fencepost.core.instants import from_us, seconds_to_us, to_us
 from fencepost.core.job import Encoding, NewJob
 from fencepost.core.lifecycle import DEAD, Event, State, advance
+from fencepost.core.lifetime import check_due
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory.admission import admit, held, hold
 from fencepost.store.memory.callbacks import call_back
+from fencepost.store.memory.editing import hasten, set_priority
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import depth_of
 from fencepost.store.memory.record import Changes, Record
@@ -32,6 +34,7 @@ from fencepost.store.replies import (
     ReplayReply,
     RetryReply,
     Sealed,
+    TooLate,
 )
 from fencepost.store.requests import Replay, RetryRequest
 
@@ -42,6 +45,8 @@ def enqueue(
     """Store new jobs, each unless its key is held; with *atomic* a refusal raises."""
     replies: list[EnqueueReply] = []
     stored: list[Record] = []
+    for each in new:
+        check_due(each, now)
     for place, each in enumerate(new):
         parents = _parents(jobs, each, stored, place)
         reply, record = _enqueue(jobs, clock, each, parents, atomic=atomic, now=now)
@@ -163,8 +168,13 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
     record = jobs.get(request.job_id)
     if record is None:
         return NotFound(request.job_id)
-    if not record.state.is_terminal or record.state is State.COMPLETED:
+    if not record.state.is_terminal:
+        return hasten(jobs, record, request, now)
+    if record.state is State.COMPLETED:
         return Conflict(record.id, record.state)
+    ends = now + seconds_to_us(record.policy.lifetime)
+    if now + seconds_to_us(request.delay) >= ends:
+        return TooLate(record.id, from_us(ends))
     waits = _waits_again(jobs, record)
     if isinstance(waits, Conflict):
         return waits
@@ -175,6 +185,8 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
         jobs.vacate_key(record)
     reopened = _reopened(record, request, waits, now)
     jobs.change(record, **held(record, reopened, Event.REOPEN_WAITING))
+    if request.priority is not None:
+        set_priority(jobs, record, request.priority)
     _hold_up_again(jobs, record)
     moved = Moved(record.id, record.type, record.state, was)
     return with_admitted([moved], admit(jobs, now))[0]
@@ -220,8 +232,6 @@ def _reopened(record: Record, request: RetryRequest, waits: Waits | None, now: i
     }
     if event is Event.REOPEN:
         changes["scheduled_at"] = now
-    if request.priority is not None:
-        changes["priority"] = request.priority
     if request.reset_attempts:
         changes["attempt"] = 0
         changes["max_attempts"] = record.policy.max_attempts

@@ -1,4 +1,4 @@
-"""What operators do: cancel, retry, edit, replay, discard, pause, limit.
+"""What operators do: cancel, retry, replay, discard, pause, limit.
 
 Whoever does something to a terminal job locks its row of ``done`` first, and whoever changes what a
 job is, its row of ``job``; then comes the look at what it is, which nobody can change any more.
@@ -6,26 +6,32 @@ job is, its row of ``job``; then comes the look at what it is, which nobody can 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fencepost.core.concurrency import check_max_running
 from fencepost.core.dependencies import Mode
 from fencepost.core.dependents import Parent, judge
 from fencepost.core.ids import id_text
-from fencepost.core.instants import seconds_to_us
+from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
 from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import DEFAULT_POLICY, Policy
-from fencepost.core.priority import Priority
-from fencepost.errors import ConfigurationError, IllegalTransition, StoreUnavailableError
+from fencepost.errors import ConfigurationError, IllegalTransition
 from fencepost.store.batches import with_admitted
-from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import end
-from fencepost.store.postgres.looking import get
+from fencepost.store.postgres.editing import (
+    hasten,
+    lane_at,
+    one,
+    set_by_hand,
+    states_of,
+)
+from fencepost.store.postgres.instants import now_us
 from fencepost.store.postgres.moving import (
     LIFT,
     LIFT_DONE,
@@ -43,25 +49,22 @@ from fencepost.store.replies import (
     Discarded,
     DiscardReply,
     Duplicate,
-    Edited,
-    EditReply,
     Moved,
     NotFound,
     Replayed,
     ReplayReply,
     RetryReply,
     Sealed,
+    TooLate,
 )
-from fencepost.store.requests import Edit, Replay, RetryRequest, Scope, as_replay
+from fencepost.store.requests import Replay, RetryRequest, Scope, as_replay
 from fencepost.store.states import BY_NUMBER, ENCRYPTED, MODE_NUMBER, MODES
-from fencepost.store.texts import encode_json
 from fencepost.store.wanted import wanted_ids
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 FIND = "select id::text, seq from fencepost.job where id = any (%s::uuid[])"
-STATES = "select seq, state from fencepost.jobs where seq = any (%s::bigint[])"
 FIND_TERMINAL = """
 select job.seq, job.lane, job.policy, job.key, job.key_window, job.mode, done.state, done.attempt,
   keyed.slot is not null
@@ -69,7 +72,6 @@ from fencepost.job join fencepost.done on done.seq = job.seq
 left join fencepost.keyed on keyed.seq = job.seq
 where job.id = %s::uuid for update of done
 """
-STATE = "select state from fencepost.jobs where id = %s::uuid"
 TAKE_KEY = """
 select fencepost.take_key(
   coalesce(%s::timestamptz, clock_timestamp()), %s::text, %s::text, %s::bigint, %s::bigint)
@@ -115,7 +117,8 @@ lateral (
     'payload', case when given.encoding is null then job.payload else given.payload end,
     'payload_hex', case when given.encoding is null then encode(job.payload_bytes, 'hex')
       else given.payload_hex end, 'flow', job.flow, 'node', job.node,
-    'mode', job.mode, 'depth', job.depth, 'gathers', job.gathers, 'missing', %s::integer,
+    'mode', job.mode, 'depth', job.depth, 'gathers', job.gathers,
+    'own_priority', job.own_priority, 'missing', %s::integer,
     'callback_url', job.callback_url, 'callback', (
       select json_build_array(c.lane, c.policy, c.max_attempts, c.lifetime)
       from fencepost.callback c where c.seq = job.seq),
@@ -137,78 +140,6 @@ update fencepost.done set is_dead_letter = null from fencepost.job
 where job.id = any (%s::uuid[]) and done.seq = job.seq and done.is_dead_letter
 returning job.id::text
 """
-FIND_EDITABLE = """
-select seq, lane from fencepost.job where id = %s::uuid for no key update
-"""
-# A job that was ready when it was submitted is found by its lane; from now on by its scheduled_at.
-MOVE_READY = """
-with given as (
-  select %s::bigint as seq, %s::integer as lane
-), gone as (
-  delete from fencepost.ready where ctid = any (array(
-    select ready.ctid from given join fencepost.job on job.seq = given.seq
-    join fencepost.ready
-      on ready.lane = job.lane and ready.run_at = job.run_at and ready.seq = job.seq
-    union all
-    select ready.ctid from given join fencepost.ready on ready.seq = given.seq
-    where ready.scheduled_at is not null
-  )) returning *
-), moved as (
-  insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
-  select gone.run_at, gone.seq, coalesce(gone.scheduled_at, job.created_at), given.lane,
-    gone.attempt, gone.version
-  from given, gone join fencepost.job on job.seq = gone.seq
-), lowered as (
-  select fencepost.lower_mark(given.lane, gone.run_at) from given, gone
-), counted as (
-  insert into fencepost.tally(lane, state, count)
-  select gone.lane, 1, -1 from gone union all select given.lane, 1, 1 from given, gone
-)
-select seq from gone where (select count(*) from lowered) > 0
-"""
-MOVE_DELAYED = """
-with given as (
-  select %s::bigint as seq, %s::integer as lane
-), was as (
-  select delayed.seq, delayed.lane from given join fencepost.delayed on delayed.seq = given.seq
-  for update of delayed
-), moved as (
-  update fencepost.delayed set lane = given.lane
-  from given, was where delayed.seq = was.seq
-  returning delayed.seq, was.lane as was_lane, given.lane as lane, delayed.state
-), counted as (
-  insert into fencepost.tally(lane, state, count)
-  select was_lane, state, -1 from moved union all select lane, state, 1 from moved
-)
-select seq from moved
-"""
-MOVE_PENDING = """
-with given as (
-  select %s::bigint as seq, %s::integer as lane
-), was as (
-  select pending.seq, pending.lane from given join fencepost.pending on pending.seq = given.seq
-  for update of pending
-), moved as (
-  update fencepost.pending set lane = given.lane, priority = case
-    when pending.slot is not null then (
-      select lane.priority from fencepost.lane where lane.lane = given.lane) end
-  from given, was where pending.seq = was.seq
-  returning pending.seq, was.lane as was_lane, given.lane as lane
-), counted as (
-  insert into fencepost.tally(lane, state, count)
-  select was_lane, 0, -1 from moved union all select lane, 0, 1 from moved
-)
-select seq from moved
-"""
-MOVE = {
-    State.PENDING: MOVE_PENDING,
-    State.SCHEDULED: MOVE_READY,
-    State.DELAYED: MOVE_DELAYED,
-    State.RETRYING: MOVE_DELAYED,
-}
-HOLD_MARKS = "select fencepost.hold_marks()"
-SET_LANE = "update fencepost.job set lane = %s where seq = %s"
-SET_TAGS = "update fencepost.job set tags = %s::jsonb where seq = %s"
 PAUSE = "insert into fencepost.pause(scope, name) values (%s, %s) on conflict do nothing"
 RESUME = "delete from fencepost.pause where scope = %s and name = %s"
 SET_LIMIT = """
@@ -218,8 +149,6 @@ on conflict (scope, name) do update set max_running = excluded.max_running
 CLEAR_LIMIT = "delete from fencepost.max_running where scope = %s and name = %s"
 
 CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
-LOOKS_MAX = 20
-"""How often a job is looked for that moves on between the look and the grasp."""
 
 
 def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
@@ -229,7 +158,7 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
         return [NotFound(job_id) for job_id in job_ids]
     seqs: dict[str, int] = dict((yield Statement(FIND, (wanted,))))
     jobs = lifted((yield Statement(LIFT, (sorted(seqs.values()),))))
-    states = yield from _states(set(seqs.values()) - {job.seq for job in jobs})
+    states = yield from states_of(set(seqs.values()) - {job.seq for job in jobs})
     lanes = yield from env.catalog.lanes({job.lane for job in jobs})
     endings = {job.job_id: Ending(job, _cancelled(job)) for job in jobs}
     followed = yield from end(env, list(endings.values()))
@@ -249,36 +178,35 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
     return replies
 
 
-def _states(seqs: Iterable[int]) -> Plan[dict[int, State]]:
-    """Return the states of those jobs that there are."""
-    asked = list(seqs)
-    rows = (yield Statement(STATES, (asked,))) if asked else []
-    return {seq: BY_NUMBER[number] for seq, number in rows}
-
-
 def _cancelled(job: Standing) -> Decision:
     state = advance(job.state, Event.CANCEL)
     return Decision(Event.CANCEL, state, AttemptOutcome.CANCELLED, failure=CANCELLED)
 
 
 def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
-    """Run terminal jobs again: the same job, its key taken back first (S3-17)."""
+    """Run jobs again: the same job, if it had ended its key taken back first (S3-17, C45)."""
     return (yield from each(requests, lambda request: _retry(env, request)))
 
 
 def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
-    row = yield from _one(FIND_TERMINAL, request.job_id)
+    row = yield from one(FIND_TERMINAL, request.job_id)
     if row is None:  # live, or unknown
-        found = yield from _one(STATE, request.job_id)
-        if found is None:
-            return NotFound(request.job_id)
-        return Conflict(request.job_id, BY_NUMBER[found[0]])
+        reply = yield from hasten(env, request)
+        if not isinstance(reply, Conflict) or not reply.state.is_terminal:
+            return reply
+        row = yield from one(FIND_TERMINAL, request.job_id)  # it has ended meanwhile
+        if row is None:
+            return reply
     seq, lane, policy_number, key, key_window, mode, number, attempt, is_keyed = row
     event = Event.REOPEN_LATER if request.delay > 0 else Event.REOPEN
     try:
         state = advance(BY_NUMBER[number], event)
     except IllegalTransition:
         return Conflict(request.job_id, BY_NUMBER[number])
+    policy = yield from _policy(env, policy_number)
+    lifetime = seconds_to_us(policy.lifetime)
+    if seconds_to_us(request.delay) >= lifetime:
+        return TooLate(request.job_id, from_us((yield from now_us(env)) + lifetime))
     missing, culprit = yield from _waits(seq, mode)
     if culprit is not None:
         return Conflict(request.job_id.lower(), culprit.state, culprit.job_id)
@@ -293,13 +221,14 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
         if not is_taken:
             ((holder_state, holder_id),) = yield Statement(HOLDER, (type_, key))
             return Duplicate(holder_id, type_, key, BY_NUMBER[holder_state], is_rejected=True)
-    policy = yield from _policy(env, policy_number)
     max_attempts = policy.max_attempts if request.reset_attempts else attempt + 1
     touched = yield from _reopen(
         env, request, seq=seq, state=state, max_attempts=max_attempts, lifetime=policy.lifetime,
         waits={"mode": mode, "missing": missing} if missing else {},
     )  # fmt: skip
     yield Statement(HOLD_UP_AGAIN, (MODE_NUMBER[Mode.ENDED], seq))
+    if request.priority is not None:
+        yield from set_by_hand(env, seq, (yield from lane_at(env, lane, request.priority)))
     moved = Moved(request.job_id.lower(), type_, state, BY_NUMBER[number])
     return with_admitted([moved], (yield from admit(env, touched)))[0]
 
@@ -325,7 +254,7 @@ def _reopen(
 ) -> Plan[Touched]:
     """Move a job whose row of done is locked back into line; return the slots to admit to."""
     (job,) = lifted((yield Statement(LIFT_DONE, (seq,))))
-    lane = yield from _lane_at(env, job.lane, request.priority)
+    lane = yield from lane_at(env, job.lane, request.priority)
     delay = seconds_to_us(request.delay)
     params = (env.now, lane, max_attempts, job.version, delay, seconds_to_us(lifetime), seq)
     yield Statement(REOPEN, params)
@@ -343,14 +272,6 @@ def _reopen(
     return touched
 
 
-def _lane_at(env: Env, number: int, priority: Priority | None) -> Plan[int]:
-    """Return the lane of the same queue and type at another priority."""
-    if priority is None:
-        return number
-    lane = (yield from env.catalog.lanes([number]))[number]
-    return (yield from env.catalog.lane_number(lane.queue, lane.type, priority))
-
-
 def _policy(env: Env, number: int) -> Plan[Policy]:
     policies = yield from env.catalog.policies([number])
     return policies.get(number, DEFAULT_POLICY)
@@ -365,22 +286,13 @@ def each(items: Sequence[A], plan_of: Callable[[A], Plan[B]]) -> Plan[list[B]]:
     return replies
 
 
-def _one(sql: str, job_id: str) -> Plan[Row | None]:
-    """Return the only row that *sql* finds for a job id, if it is one and there is one."""
-    for id_ in wanted_ids([job_id]).values():
-        rows = yield Statement(sql, (id_,))
-        if rows:
-            return rows[0]
-    return None
-
-
 def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
     return (yield from each(requests, lambda request: _replay(env, as_replay(request))))
 
 
 def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
-    row = yield from _one(FIND_DEAD, request.job_id)
+    row = yield from one(FIND_DEAD, request.job_id)
     if row is None:
         return NotFound(request.job_id)
     seq, dead_id, lane, policy_number, key, encoding, mode, slot = row
@@ -422,43 +334,6 @@ def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
         replies.append(Discarded(id_) if id_ in discarded else NotFound(job_id))
         discarded.discard(id_)
     return replies
-
-
-def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-    """Change priority (while waiting) and tags (always)."""
-    return (yield from each(edits, lambda item: _edit(env, item)))
-
-
-def _edit(env: Env, item: Edit) -> Plan[EditReply]:
-    row = yield from _one(FIND_EDITABLE, item.job_id)
-    if row is None:
-        return NotFound(item.job_id)
-    seq, lane = row
-    if item.priority is not None:
-        wanted = yield from _lane_at(env, lane, item.priority)
-        refused = yield from _move(seq, lane=lane, wanted=wanted)
-        if refused is not None:
-            return Conflict(item.job_id, refused)
-    if item.tags is not None:
-        yield Statement(SET_TAGS, (encode_json(item.tags) if item.tags else None, seq))
-    (job,) = yield from get(env, [item.job_id])
-    assert job is not None
-    return Edited(job)
-
-
-def _move(seq: int, *, lane: int, wanted: int) -> Plan[State | None]:
-    """Move a waiting job to another lane; return its state if it does not wait."""
-    yield Statement(HOLD_MARKS)
-    for _ in range(LOOKS_MAX):
-        state = (yield from _states([seq]))[seq]
-        if state not in MOVE:
-            return state
-        if wanted == lane:
-            return None
-        if (yield Statement(MOVE[state], (seq, wanted))):
-            yield Statement(SET_LANE, (wanted, seq))
-            return None
-    raise StoreUnavailableError("the job moves on at every look; edit it again")
 
 
 def pause(scope: Scope, name: str, *, is_paused: bool) -> Plan[None]:

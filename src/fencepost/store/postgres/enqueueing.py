@@ -13,11 +13,13 @@ from fencepost.core.ids import id_of_digits, id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
+from fencepost.core.lifetime import check_due
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres import graphs
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env, Numbers
+from fencepost.store.postgres.instants import now_us
 from fencepost.store.postgres.rows import plain_json
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.states import BY_NUMBER
@@ -65,8 +67,10 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
     if graphs.is_graph(jobs):
         urgent = graphs.inherited(jobs)
         numbers = yield from env.catalog.number(graphs.with_delivery(urgent))
+        yield from check_times(env, jobs)
         return (yield from graphs.enqueue(env, jobs, numbers, atomic=atomic))
     numbers = yield from env.catalog.number(jobs)
+    yield from check_times(env, jobs)
     batches: list[_Batch] = []
     for job, id_ in zip(jobs, env.clock.new_ids(len(jobs)), strict=True):
         payload = None
@@ -89,6 +93,20 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
         else:
             replies += yield from _enqueue_each(env, batch, numbers, atomic=atomic, alone=alone)
     return (yield from _admitted(env, jobs, replies, alone=len(batches) == 1 and not atomic))
+
+
+def check_times(env: Env, jobs: Sequence[NewJob]) -> Plan[None]:
+    """Raise InvalidJobError if one of *jobs* falls due when its lifetime is over (C48).
+
+    The server is asked for its time only if a job says when it is to run. It is read before they
+    are stored: what is not too late by it is not too late then. Not before they have their numbers,
+    though: what gives those is a transaction of its own if it comes first.
+    """
+    now = 0
+    if any(job.run_at is not None for job in jobs):
+        now = yield from now_us(env)
+    for job in jobs:
+        check_due(job, now)
 
 
 def _is_plain(job: NewJob) -> bool:

@@ -251,6 +251,7 @@ def _entry_fields(entry: Entry | None, behind: Sequence[Stored]) -> dict[str, An
         "depth": waits.depth,
         "gathers": waits.gathers or None,
         "missing": waits.missing,
+        "own_priority": waits.own_priority,
         "parents": [each.seq for each in behind],
     }
     if decision is not None:

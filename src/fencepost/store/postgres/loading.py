@@ -15,7 +15,8 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, key_fields, note
 from fencepost.store.postgres.arriving import with_slots
 from fencepost.store.postgres.catalog import Env, Numbers
-from fencepost.store.postgres.control import HOLD_MARKS, HOLDER
+from fencepost.store.postgres.control import HOLDER
+from fencepost.store.postgres.editing import HOLD_MARKS
 from fencepost.store.postgres.graphs import DELIVERY, callback_fields
 from fencepost.store.postgres.linking import link
 from fencepost.store.postgres.rows import body_fields
@@ -38,16 +39,17 @@ with given as materialized (
     result text, result_hex text, checkpoint_encoding smallint, checkpoint text,
     checkpoint_hex text, flow text, node text, mode smallint, depth smallint, gathers boolean,
     missing integer, callback_url text, callback json, slot bigint, concurrency_key text,
-    max_running integer
+    max_running integer, own_priority smallint
   )
 ), stored as (
   insert into fencepost.job(
     seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, reopened_version, encoding,
     payload, payload_bytes, key, key_window, correlation_id, tags, replay_of, flow, node, mode,
-    depth, gathers, callback_url)
+    depth, gathers, callback_url, own_priority)
   select nextval('fencepost.seq'), id, created_at, run_at, expires_at, lane, policy, max_attempts,
     reopened_version, encoding, payload, decode(payload_hex, 'hex'), key, key_window,
-    correlation_id, tags, replay_of, flow, node, mode, depth, gathers, callback_url
+    correlation_id, tags, replay_of, flow, node, mode, depth, gathers, callback_url,
+    own_priority
   from (select * from given order by place) as sorted
   on conflict (id) do nothing returning seq, id
 ), fresh as materialized (
@@ -247,6 +249,7 @@ def _waits(job: Job) -> dict[str, Any]:
             "depth": job.waits.depth,
             "gathers": job.waits.gathers or None,
             "missing": job.waits.missing,
+            "own_priority": job.waits.own_priority,
         }
     return fields | key_fields(job)
 

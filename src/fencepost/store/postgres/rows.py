@@ -36,8 +36,8 @@ seq, id::text, queue, type, priority, policy, state, attempt, max_attempts, vers
 lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
 expires_at, key, correlation_id, tags::text, replay_of::text, failure, progress,
 checkpoint_encoding, checkpoint, checkpoint_bytes, result_encoding, result, result_bytes,
-flow, node, mode, missing, depth, gathers, concurrency_key, callback_url, encoding, payload,
-payload_bytes
+flow, node, mode, missing, depth, gathers, own_priority, concurrency_key, callback_url, encoding,
+payload, payload_bytes
 """
 """What to select from the view of all jobs."""
 
@@ -49,8 +49,8 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
         expires_at, key, correlation_id, tags, replay_of, failure, progress,
         checkpoint_encoding, checkpoint, checkpoint_bytes, result_encoding, result, result_bytes,
-        flow, node, mode, missing, depth, gathers, concurrency_key, callback_url, encoding,
-        payload, payload_bytes,
+        flow, node, mode, missing, depth, gathers, own_priority, concurrency_key, callback_url,
+        encoding, payload, payload_bytes,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
     return Job(
@@ -81,7 +81,9 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         correlation_id=correlation_id,
         replay_of=replay_of,
         callback_url=callback_url,
-        waits=None if mode is None else Waits(MODES[mode], missing, depth, bool(gathers)),
+        waits=None
+        if mode is None
+        else Waits(MODES[mode], missing, depth, bool(gathers), _PRIORITIES.get(own_priority)),
         flow=flow,
         node=node,
         concurrency_key=concurrency_key,

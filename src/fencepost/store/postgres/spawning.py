@@ -16,8 +16,9 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres import graphs
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env, Numbers
-from fencepost.store.postgres.control import MOVE_PENDING, SET_LANE
 from fencepost.store.postgres.dependents import count_down, end_waiting
+from fencepost.store.postgres.editing import MOVE_PENDING, SET_LANE
+from fencepost.store.postgres.enqueueing import check_times
 from fencepost.store.postgres.parents import hold
 from fencepost.store.postgres.settling import with_states
 from fencepost.store.postgres.tokens import NOWHERE, read_token
@@ -94,6 +95,7 @@ def _spawn(env: Env, spawn: Spawn, numbers: Numbers) -> Plan[SpawnReply]:
         return LeaseLost(spawn.job_id)
     ((flow,),) = leased
     joined = [replace(job, flow=flow) for job in spawn.jobs]
+    yield from check_times(env, joined)
     replies = yield from graphs.enqueue(env, joined, numbers, atomic=True)
     gatherers = [Gatherer(*row) for row in (yield Statement(GATHERERS, (fence.seq,)))]
     followed: list[Moved] = []

@@ -33,6 +33,7 @@ from fencepost.store.postgres import (
     control,
     crontab,
     dumping,
+    editing,
     enqueueing,
     examination,
     graphs,
@@ -337,7 +338,7 @@ class PostgresStore(Store):
 
     @operation(Effect.WRITE)
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-        return control.edit(self._env, edits)
+        return editing.edit(self._env, edits)
 
     @operation(Effect.WRITE)
     def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:

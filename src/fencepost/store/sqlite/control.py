@@ -1,57 +1,51 @@
-"""What operators do: cancel, retry, edit, discard, pause, limit."""
+"""What operators do: cancel, retry, discard, pause, limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from fencepost.core.concurrency import check_max_running
 from fencepost.core.dependencies import Mode
-from fencepost.core.instants import seconds_to_us
+from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
 from fencepost.core.lifecycle import Event, State, advance
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import DEFAULT_POLICY
 from fencepost.errors import ConfigurationError, IllegalTransition
 from fencepost.store.batches import with_admitted
-from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import (
     CancelReply,
     Conflict,
     Discarded,
     DiscardReply,
     Duplicate,
-    Edited,
-    EditReply,
     Moved,
     NotFound,
     RetryReply,
+    TooLate,
 )
-from fencepost.store.requests import Edit, RetryRequest, Scope
+from fencepost.store.requests import RetryRequest, Scope
 from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.dependents import end_all, moved
+from fencepost.store.sqlite.editing import each, hasten, one, set_priority
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, standing
-from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
-from fencepost.store.sqlite.looking import get
+from fencepost.store.sqlite.enqueueing import find_holder, take_key
 from fencepost.store.sqlite.parents import judge_parents
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import BY_NUMBER, MODE_NUMBER, NUMBER, PENDING
-from fencepost.store.texts import encode_json, readable_tags
 from fencepost.store.wanted import wanted_ids
-
-A = TypeVar("A")
-B = TypeVar("B")
 
 FIND = f"select {STANDING_COLUMNS} from jobs where id in ({{values}})"
 FIND_TERMINAL = """
-select seq, lane, policy, state, attempt, priority, key, key_window, mode, slot
+select seq, lane, policy, state, attempt, key, key_window, mode, slot
 from jobs where id = ?
 """
 REOPEN = """
 update jobs
 set state = ?, missing = ?, run_at = ?, scheduled_at = coalesce(?, scheduled_at), updated_at = ?,
-    attempt = ?, max_attempts = ?, priority = ?, expires_at = ?, completed_at = null,
+    attempt = ?, max_attempts = ?, expires_at = ?, completed_at = null,
     failure = null, result = null, result_encoding = null, is_dead_letter = null, worker = null
 where seq = ?
 """
@@ -63,10 +57,6 @@ where state = {PENDING} and missing > 0 and mode = {MODE_NUMBER[Mode.ENDED]}
   and seq in (select child from dependencies where parent = ?)
 """
 DISCARD = "update jobs set is_dead_letter = null where id = ? and is_dead_letter = 1 returning seq"
-FIND_EDITABLE = "select seq, state, tags from jobs where id = ?"
-SET_PRIORITY = "update jobs set priority = ? where seq = ?"
-SET_TAGS = "update jobs set tags = ? where seq = ?"
-DROP_TAGS = "delete from tags where name = ? and value = ? and seq = ?"
 PAUSE = "insert into pauses(scope, name) values (?, ?) on conflict do nothing"
 RESUME = "delete from pauses where scope = ? and name = ?"
 SET_LIMIT = """
@@ -110,7 +100,7 @@ def cancel(env: Env, job_ids: Sequence[str]) -> Plan[list[CancelReply]]:
 
 
 def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
-    """Run terminal jobs again: the same job, its key taken back first (S3-17)."""
+    """Run jobs again: the same job, if it had ended its key taken back first (S3-17, C45)."""
     return (yield from each(requests, lambda request: _retry(env, request)))
 
 
@@ -119,13 +109,20 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     row = yield from one(FIND_TERMINAL, request.job_id)
     if row is None:
         return NotFound(request.job_id)
-    seq, lane, policy_number, number, attempt, priority, key, key_window, mode, slot = row
+    seq, lane, policy_number, number, attempt, key, key_window, mode, slot = row
     was = BY_NUMBER[number]
+    if not was.is_terminal:
+        return (yield from hasten(env, request, now))
     event = Event.REOPEN_LATER if request.delay > 0 else Event.REOPEN
     try:
         state = advance(was, event)
     except IllegalTransition:
         return Conflict(request.job_id, was)
+    policies = yield from env.catalog.policies([policy_number])
+    policy = policies.get(policy_number, DEFAULT_POLICY)
+    ends = now + seconds_to_us(policy.lifetime)
+    if now + seconds_to_us(request.delay) >= ends:
+        return TooLate(request.job_id, from_us(ends))
     missing, culprit = yield from judge_parents(seq, mode)
     if culprit is not None:
         return Conflict(request.job_id, culprit.state, culprit.job_id)
@@ -138,8 +135,6 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
         state = advance(was, Event.REOPEN_WAITING)
     if key is not None:
         yield from take_key(type_, key, seq, key_window, now)
-    policies = yield from env.catalog.policies([policy_number])
-    policy = policies.get(policy_number, DEFAULT_POLICY)
     yield Statement(
         REOPEN,
         (
@@ -150,35 +145,18 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
             now,
             0 if request.reset_attempts else attempt,
             policy.max_attempts if request.reset_attempts else attempt + 1,
-            priority if request.priority is None else int(request.priority),
-            now + seconds_to_us(policy.lifetime),
+            ends,
             seq,
         ),
     )
+    if request.priority is not None:
+        yield from set_priority(seq, request.priority)
     yield Statement(HOLD_UP, (seq, seq))
     tally = Tally()
     tally.move(lane, was, state)
     admitted = yield from admit(env, () if slot is None else (seq,), now, tally)
     yield from tally.write()
     return with_admitted([Moved(request.job_id.lower(), type_, state, was)], admitted)[0]
-
-
-def each(items: Sequence[A], plan_of: Callable[[A], Plan[B]]) -> Plan[list[B]]:
-    """Run one plan after the other, for operations whose jobs come few at a time."""
-    replies: list[B] = []
-    for item in items:
-        reply = yield from plan_of(item)
-        replies += [reply]
-    return replies
-
-
-def one(sql: str, job_id: str) -> Plan[Row | None]:
-    """Return the only row that *sql* finds for a job id, if it is one and there is one."""
-    for id_ in wanted_ids([job_id]):
-        rows = yield Statement(sql, (id_,))
-        if rows:
-            return rows[0]
-    return None
 
 
 def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
@@ -188,31 +166,6 @@ def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
         row = yield from one(DISCARD, job_id)
         replies.append(NotFound(job_id) if row is None else Discarded(job_id.lower()))
     return replies
-
-
-def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-    """Change priority (while waiting) and tags (always)."""
-    return (yield from each(edits, lambda item: _edit(env, item)))
-
-
-def _edit(env: Env, item: Edit) -> Plan[EditReply]:
-    row = yield from one(FIND_EDITABLE, item.job_id)
-    if row is None:
-        return NotFound(item.job_id)
-    seq, number, tags = row
-    state = BY_NUMBER[number]
-    if item.priority is not None:
-        if state is State.RUNNING or state.is_terminal:
-            return Conflict(item.job_id, state)
-        yield Statement(SET_PRIORITY, (int(item.priority), seq))
-    if item.tags is not None:
-        for name, value in readable_tags(tags).items():
-            yield Statement(DROP_TAGS, (name, value, seq))
-        yield Statement(SET_TAGS, (encode_json(item.tags) if item.tags else None, seq))
-        yield from write_tags(seq, item.tags)
-    (job,) = yield from get(env, [item.job_id])
-    assert job is not None
-    return Edited(job)
 
 
 def pause(scope: Scope, name: str, *, is_paused: bool) -> Plan[None]:

@@ -34,8 +34,8 @@ insert into jobs(
   seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_version, worker,
   created_at, updated_at, scheduled_at, started_at, completed_at, expires_at, is_dead_letter, key,
   key_window, correlation_id, tags, replay_of, failure, progress, checkpoint, checkpoint_encoding,
-  result, result_encoding, flow, node, mode, missing, depth, gathers, slot, callback_url,
-  payload_encoding, payload)
+  result, result_encoding, flow, node, mode, missing, depth, gathers, own_priority, slot,
+  callback_url, payload_encoding, payload)
 {values}
 """
 
@@ -152,8 +152,9 @@ def _row(
 
 def _waits(waits: Waits | None, slot: int | None) -> tuple[int | None, ...]:
     if waits is None:
-        return (None, None if slot is None else 0, None, None)
-    return (MODE_NUMBER[waits.mode], waits.missing, waits.depth, int(waits.gathers))
+        return (None, None if slot is None else 0, None, None, None)
+    own = None if waits.own_priority is None else int(waits.own_priority)
+    return (MODE_NUMBER[waits.mode], waits.missing, waits.depth, int(waits.gathers), own)
 
 
 def _attempts(record: JobRecord, seq: int) -> Iterator[tuple[Any, ...]]:

@@ -21,7 +21,7 @@ from fencepost.store.replies import (
 from fencepost.store.requests import Replay, as_replay
 from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally
-from fencepost.store.sqlite.control import each, one
+from fencepost.store.sqlite.editing import each, one
 from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
 from fencepost.store.sqlite.parents import judge_parents, link, parents_of
 from fencepost.store.sqlite.submission import INSERT_FRESH, held_up
@@ -30,7 +30,7 @@ from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
 select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node,
-  callback_url, mode, depth, gathers, slot, payload_encoding, payload
+  callback_url, mode, depth, gathers, own_priority, slot, payload_encoding, payload
 from jobs where id = ? and is_dead_letter = 1
 """
 RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
@@ -54,6 +54,7 @@ class Dead(NamedTuple):
     mode: int | None
     depth: int | None
     gathers: int | None
+    own_priority: int | None
     slot: int | None
     payload_encoding: int
     payload: bytes
@@ -111,7 +112,7 @@ def _insert(env: Env, dead: Dead, fresh: bytes, missing: int, now: int) -> Plan[
         now if state is State.SCHEDULED else None, now + seconds_to_us(policy.lifetime), dead.key,
         dead.key_window, dead.correlation_id, dead.tags, dead.id, dead.payload_encoding,
         dead.payload, dead.flow, dead.node, dead.callback_url, dead.mode, counted, dead.depth,
-        dead.gathers, None, None, None, dead.slot,
+        dead.gathers, dead.own_priority, None, None, None, dead.slot,
     )  # fmt: skip
     ((seq,),) = yield Statement(INSERT_FRESH, row)
     yield from link([(seq, place, parent.seq) for place, parent in enumerate(parents)])

@@ -32,8 +32,8 @@ seq, id, lane, policy, priority, state, attempt, max_attempts, run_at, lease_ver
 lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
 expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
 checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
-(select slots.key from slots where slots.slot = jobs.slot), callback_url, payload_encoding,
-payload
+own_priority, (select slots.key from slots where slots.slot = jobs.slot), callback_url,
+payload_encoding, payload
 """
 
 
@@ -44,7 +44,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
         expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
         checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
-        concurrency_key, callback_url, payload_encoding, payload,
+        own_priority, concurrency_key, callback_url, payload_encoding, payload,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
     still_missing = missing if BY_NUMBER[state] is State.PENDING else 0
@@ -76,7 +76,9 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         correlation_id=correlation_id,
         replay_of=None if replay_of is None else id_text(replay_of),
         callback_url=callback_url,
-        waits=None if mode is None else Waits(MODES[mode], still_missing, depth, bool(gathers)),
+        waits=None
+        if mode is None
+        else Waits(MODES[mode], still_missing, depth, bool(gathers), _PRIORITIES.get(own_priority)),
         flow=flow,
         node=node,
         concurrency_key=concurrency_key,

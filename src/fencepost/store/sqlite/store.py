@@ -68,6 +68,7 @@ from fencepost.store.sqlite import (
     control,
     crontab,
     dumping,
+    editing,
     examination,
     graph,
     loading,
@@ -219,7 +220,7 @@ class SqliteStore(Store):
 
     @operation(Effect.WRITE)
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-        return control.edit(self._env, edits)
+        return editing.edit(self._env, edits)
 
     @operation(Effect.WRITE)
     def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:

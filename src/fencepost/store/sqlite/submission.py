@@ -18,6 +18,7 @@ from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, State
+from fencepost.core.lifetime import check_due
 from fencepost.core.priority import Priority
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.plan import Plan, Statement
@@ -37,13 +38,14 @@ from fencepost.store.wanted import wanted_ids
 
 LAST = "select coalesce(max(seq), 0) from jobs"
 WAITING_COLUMNS = """
-flow, node, callback_url, mode, missing, depth, gathers, completed_at, is_dead_letter, failure, slot
+flow, node, callback_url, mode, missing, depth, gathers, own_priority, completed_at, is_dead_letter,
+failure, slot
 """
 INSERT = f"insert into jobs(seq, {enqueueing.COLUMNS}, {WAITING_COLUMNS}) {{values}}"
 
 
 INSERT_FRESH = f"""
-insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 29)})
+insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 30)})
 returning seq
 """
 
@@ -60,9 +62,16 @@ def enqueue(
 ) -> Plan[list[EnqueueReply]]:
     """Store *jobs*, each unless its key is held and behind what it waits for."""
     if not any(_is_particular(job) for job in jobs):
+        _check_times(jobs, now)
         return (yield from enqueueing.enqueue(env, jobs, atomic=atomic, now=now))
     accepted = yield from accept(env, jobs, atomic=atomic, now=now)
     return [each.reply for each in accepted]
+
+
+def _check_times(jobs: Sequence[NewJob], now: int) -> None:
+    """Raise InvalidJobError if one of *jobs* falls due when its lifetime is over (C48)."""
+    for job in jobs:
+        check_due(job, now)
 
 
 def _is_particular(job: NewJob) -> bool:
@@ -72,6 +81,7 @@ def _is_particular(job: NewJob) -> bool:
 
 def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[Accepted]]:
     """Store *jobs* of any kind; return also the job for which each place stands."""
+    _check_times(jobs, now)
     yield from note_clock(env, now)
     ((last,),) = yield Statement(LAST)
     named = {on for job in jobs if job.after for on in job.after.on if isinstance(on, str)}
@@ -244,19 +254,20 @@ def held_up(state: State, slot: int | None) -> State:
     return State.PENDING if slot is not None and state is State.SCHEDULED else state
 
 
-NOTHING = (None,) * 8
+NOTHING = (None,) * 9
 
 
 def waiting_columns(entry: Entry | None, now: int, *, slot: int | None = None) -> tuple[Any, ...]:
     """Return what WAITING_COLUMNS hold behind flow, node and callback_url."""
     if entry is None:
-        return NOTHING if slot is None else (None, 0, *(None,) * 5, slot)
+        return NOTHING if slot is None else (None, 0, *(None,) * 6, slot)
     waits, decision = entry.waits, entry.decision
     head: tuple[Any, ...] = (
         MODE_NUMBER[waits.mode],
         waits.missing,
         waits.depth,
         int(waits.gathers),
+        None if waits.own_priority is None else int(waits.own_priority),
     )
     if decision is None:
         return (*head, None, None, None, slot)

@@ -100,7 +100,7 @@ from fencepost.testing.conformance.deadletters import TestDeadLetters, TestRepla
 from fencepost.testing.conformance.deadlines import TestDeadlines, TestLeaseLengths
 from fencepost.testing.conformance.dependencies import TestDependencies
 from fencepost.testing.conformance.durability import TestDurability
-from fencepost.testing.conformance.editing import TestEditing
+from fencepost.testing.conformance.editing import TestEditing, TestRacingEdits
 from fencepost.testing.conformance.ended import TestEnded
 from fencepost.testing.conformance.enqueueing import TestEnqueueing, TestPayloads
 from fencepost.testing.conformance.events import TestEvents
@@ -183,6 +183,7 @@ __all__ = [
     "TestPromoting",
     "TestPruning",
     "TestRacingDependencies",
+    "TestRacingEdits",
     "TestRacingKeys",
     "TestRates",
     "TestRatesOfMany",

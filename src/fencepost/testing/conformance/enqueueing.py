@@ -6,15 +6,19 @@ import uuid
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
+from fencepost.core.dependencies import Dependencies
+from fencepost.core.events import NewEvent
 from fencepost.core.idempotency import Key
 from fencepost.core.job import Body, Encoding, Job
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.priority import Priority
 from fencepost.core.retry import Backoff
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, InvalidJobError
 from fencepost.store.replies import Enqueued
+from fencepost.store.requests import Spawn
 from fencepost.testing.conformance.harness import DONE, INSTANT, Harness, job
 
 __all__ = ["TestEnqueueing", "TestPayloads"]
@@ -183,6 +187,42 @@ class TestEnqueueing:
             CUSTOM,
             DEFAULT_POLICY,
         ]
+
+    @pytest.mark.parametrize("kind", ["plain", "tagged", "of a flow", "waiting", "spawned", "sent"])
+    @pytest.mark.parametrize("is_absolute", [False, True])
+    def test_a_job_that_falls_due_at_the_end_of_its_lifetime_is_refused(
+        self, h: Harness, kind: str, is_absolute: bool
+    ) -> None:
+        """C48, S1-44: it could never run; an instant earlier it may. Nothing is stored."""
+        parent = h.submit("parent")
+        running = h.take()
+
+        def store(late: float) -> None:
+            due = 60.0 + late
+            when = {"run_at": h.now + timedelta(seconds=due)} if is_absolute else {"delay": due}
+            new = job("child", policy=Policy(lifetime=60.0), **when)
+            match kind:
+                case "tagged":
+                    h.enqueue(job(), replace(new, tags={"a": "1"}), job())
+                case "of a flow":
+                    h.enqueue(job(), replace(new, flow="f"))
+                case "waiting":
+                    h.enqueue(replace(new, after=Dependencies((parent,))))
+                case "spawned":
+                    spawned = replace(new, key=Key(f"k{late}", None))
+                    h.run(h.store.spawn([Spawn(running.id, running.lease.token, (spawned,))]))
+                case "sent":
+                    h.run(h.store.send(NewEvent("e"), [job(), new]))
+                case _:
+                    h.enqueue(job(), new)
+
+        before = h.snapshot()
+        for late in (0.0, 30.0):
+            with pytest.raises(InvalidJobError, match="lifetime"):
+                store(late)
+        assert h.snapshot() == before
+        store(-0.000001)
+        assert len(h.find(type="child")) == 1
 
     def test_time_on_the_way_changes_nothing(self, h: Harness) -> None:
         """S0-3: a job that waits is there as long as its lifetime."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
+from fencepost.core.dependencies import Dependencies
 from fencepost.core.idempotency import Key
 from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
-from fencepost.store.replies import Conflict, Duplicate, Enqueued, Moved, NotFound
+from fencepost.store.replies import Conflict, Duplicate, Enqueued, Moved, NotFound, TooLate
 from fencepost.store.requests import RetryRequest
 from fencepost.testing.conformance.harness import (
-    LIVE,
     NOBODY,
     ONE_ATTEMPT,
     TERMINAL,
+    TTL,
     Harness,
     ids,
     job,
@@ -49,13 +51,103 @@ class TestReopening:
         assert (claimed.id, claimed.attempt) == (job_id, 1)
         assert claimed.lease.version > before.lease_version
 
-    @pytest.mark.parametrize("state", [*LIVE, State.COMPLETED], ids=str)
-    def test_a_live_or_completed_job_is_not_reopened(self, h: Harness, state: State) -> None:
-        """S0-12, S1-30, C37: refused, and nothing changes."""
+    @pytest.mark.parametrize("state", [State.SCHEDULED, State.RUNNING, State.COMPLETED], ids=str)
+    def test_a_job_in_line_or_running_or_completed_is_not_retried(
+        self, h: Harness, state: State
+    ) -> None:
+        """S0-12, S1-30, C37, C45: refused, and nothing changes."""
         job_id = h.job_in(state)
         before = h.snapshot()
         assert h.retry(job_id, delay=5.0, priority=Priority.HIGH) == Conflict(job_id, state)
         assert h.snapshot() == before
+
+    def test_a_job_that_waits_for_others_is_not_retried(self, h: Harness) -> None:
+        """C45: it is they who hold it up."""
+        child = h.submit(after=Dependencies((h.submit("a"),)))
+        before = h.snapshot()
+        assert h.retry(child) == Conflict(child, State.PENDING)
+        assert h.snapshot() == before
+
+    @pytest.mark.parametrize("state", [State.DELAYED, State.RETRYING], ids=str)
+    def test_a_live_job_that_waits_for_its_time_becomes_due_now(
+        self, h: Harness, state: State
+    ) -> None:
+        """S3-8, S3-28, C45: the same job, in line from now on, its lifetime as it was."""
+        job_id = h.job_in(state)
+        before = h.get(job_id)
+        now = h.advance(0.25)
+        assert h.retry(job_id) == Moved(job_id, "mail", State.SCHEDULED, state)
+        seen = h.get(job_id)
+        assert (seen.run_at, seen.scheduled_at, seen.updated_at) == (now, now, now)
+        assert (seen.attempt, seen.max_attempts) == (0, before.policy.max_attempts)
+        assert (seen.expires_at, seen.created_at) == (before.expires_at, before.created_at)
+        claimed = h.take()
+        assert (claimed.id, claimed.attempt) == (job_id, 1)
+        assert claimed.lease.version > before.lease_version
+        h.succeed(claimed)
+        assert h.state(job_id) is State.COMPLETED
+
+    @pytest.mark.parametrize("state", [State.DELAYED, State.RETRYING], ids=str)
+    def test_a_live_job_may_be_given_another_delay(self, h: Harness, state: State) -> None:
+        """S3-8, C45: sooner or later than before, to the instant; its attempts as they were."""
+        job_id = h.job_in(state)
+        before = h.get(job_id)
+        now = h.advance(0.25)
+        for delay in (900.0, 30.0):
+            reply = h.retry(job_id, delay=delay, reset_attempts=False)
+            assert reply == Moved(job_id, "mail", state, state)
+            assert h.get(job_id) == replace(before, run_at=now + timedelta(seconds=delay))
+        h.advance(30.0 - 0.000001)
+        assert h.claim().jobs == []
+        h.advance(0.000001)
+        assert (h.take().id, h.get(job_id).attempt) == (job_id, before.attempt + 1)
+
+    def test_a_lost_worker_s_job_can_be_had_at_once(self, h: Harness) -> None:
+        """S3-28, C45: reclaimed, retried without a delay, and claimed again."""
+        job_id = h.submit()
+        lost = h.take()
+        h.advance(TTL)
+        h.run(h.store.recover(10))
+        assert h.state(job_id) is State.RETRYING
+        h.retry(job_id, reset_attempts=False)
+        again = h.take()
+        assert (again.id, again.attempt) == (job_id, lost.attempt + 1)
+
+    def test_a_live_job_that_is_retried_keeps_its_key_and_may_get_a_priority(
+        self, h: Harness
+    ) -> None:
+        """C36, C45, S3-17."""
+        job_id = h.submit(key=ACTIVE, delay=60.0, priority=Priority.LOW)
+        other = h.submit()
+        h.retry(job_id, priority=Priority.CRITICAL)
+        assert h.enqueue(job(key=ACTIVE)) == [
+            Duplicate(job_id, "mail", "k", State.SCHEDULED, False)
+        ]
+        assert ids(h.claim().jobs) == [job_id, other]
+
+    def test_a_live_job_is_held_up_by_its_concurrency_key_all_the_same(self, h: Harness) -> None:
+        """C45: it waits for its slot, and gets the next that is free."""
+        alone = Policy(max_running_per_key=1)
+        first = h.submit(concurrency_key="c", policy=alone)
+        later = h.submit(concurrency_key="c", policy=alone, delay=60.0)
+        assert h.retry(later) == Moved(later, "mail", State.PENDING, State.DELAYED)
+        assert h.get(later).is_held
+        h.cancel(first)
+        assert h.take().id == later
+
+    @pytest.mark.parametrize("state", [State.DELAYED, State.RETRYING, State.FAILED], ids=str)
+    def test_a_retry_past_the_lifetime_is_refused(self, h: Harness, state: State) -> None:
+        """C48: of a live job, the lifetime that it has; nothing changes."""
+        job_id = h.job_in(state, policy=Policy(max_attempts=2, lifetime=100.0))
+        h.advance(0.25)
+        ends = h.get(job_id).expires_at
+        if state is State.FAILED:
+            ends = h.now + timedelta(seconds=100)
+        before = h.snapshot()
+        left = (ends - h.now).total_seconds()
+        assert h.retry(job_id, delay=left) == TooLate(job_id, ends)
+        assert h.snapshot() == before
+        assert isinstance(h.retry(job_id, delay=left - 0.000001), Moved)
 
     def test_a_retry_may_wait(self, h: Harness) -> None:
         """S3-8, C36."""

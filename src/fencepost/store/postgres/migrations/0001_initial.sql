@@ -78,6 +78,7 @@ create table fencepost.job(
   mode smallint,
   depth smallint,
   gathers boolean,
+  own_priority smallint,
   callback_url text
 );
 create unique index job_id on fencepost.job(id);
@@ -636,7 +637,8 @@ begin
     run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
     tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text, flow text,
     node text, mode smallint, depth smallint, gathers boolean, missing integer,
-    callback_url text, callback json, slot bigint, concurrency_key text, max_running integer
+    callback_url text, callback json, slot bigint, concurrency_key text, max_running integer,
+    own_priority smallint
   ) loop
     if (j.lane, j.policy) is distinct from (v_lane, v_policy) then
       perform fencepost.check_numbers(j.lane, j.policy);
@@ -654,11 +656,11 @@ begin
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
       correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
-      gathers, callback_url)
+      gathers, callback_url, own_priority)
     values (v_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
       j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
       j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers,
-      j.callback_url);
+      j.callback_url, j.own_priority);
     if j.callback is not null then
       perform fencepost.ask_back(v_seq, j.callback);
     end if;
@@ -729,7 +731,7 @@ begin
       tags jsonb, encoding smallint, payload text, payload_hex text, flow text, node text,
       mode smallint, depth smallint, gathers boolean, missing integer, parents bigint[],
       ended smallint, failure text, is_dead_letter boolean, callback_url text, callback json,
-      slot bigint, concurrency_key text, max_running integer
+      slot bigint, concurrency_key text, max_running integer, own_priority smallint
     )
   ), placed as materialized (
     select given.*, coalesce(given.ended, case when given.missing > 0 then 0 when due > t then 2
@@ -739,10 +741,10 @@ begin
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
       correlation_id, tags, encoding, payload, payload_bytes, flow, node, mode, depth, gathers,
-      callback_url)
+      callback_url, own_priority)
     select seq, id, t, due, t + lifetime * interval '1 microsecond', lane, policy, max_attempts,
       key, key_window, correlation_id, tags, encoding, payload, decode(payload_hex, 'hex'), flow,
-      node, mode, depth, gathers, callback_url
+      node, mode, depth, gathers, callback_url, own_priority
     from placed
   ), named as (
     insert into fencepost.keyed(seq, slot, max_running, key)
@@ -2512,8 +2514,8 @@ create view fencepost.jobs as
 select
   j.seq, j.id, l.queue, l.type, l.priority, j.lane, j.policy, j.max_attempts, j.created_at,
   j.expires_at, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.flow, j.node,
-  j.mode, coalesce(p.missing, 0) as missing, j.depth, j.gathers, k.key as concurrency_key,
-  j.callback_url,
+  j.mode, coalesce(p.missing, 0) as missing, j.depth, j.gathers, j.own_priority,
+  k.key as concurrency_key, j.callback_url,
   coalesce(d.state, w.state, p.state, r.state, e.state)::smallint as state,
   coalesce(d.attempt, w.attempt, p.attempt, r.attempt, e.attempt) as attempt,
   coalesce(d.version, w.version, p.version, r.version, e.version) as version,

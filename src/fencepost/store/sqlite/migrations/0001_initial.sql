@@ -54,6 +54,7 @@ create table jobs(
   missing integer,
   depth integer,
   gathers integer,
+  own_priority integer,
   slot integer,
   callback_url text,
   payload_encoding integer not null,

@@ -1,0 +1,277 @@
+"""Mutants of what a caller may ask of a job: keys of events, retries, edits, delays."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+
+def _mutant(name: str, about: str, place: Place, patch: Patch, *tests: str) -> Mutant:
+    return Mutant(f"{place}-{name}", about, place, (patch,), tests)
+
+
+MUTANTS = (
+    _mutant(
+        "event-duplicate-is-returned",
+        "an event is sent though the key of one of its handlers is held",
+        Place.WORKER,
+        Patch(
+            "fencepost.app.event",
+            "key, data, on_duplicate=OnDuplicate.REJECT",
+            "key, data, on_duplicate=OnDuplicate.RETURN",
+        ),
+        "tests/app/test_events.py",
+    ),
+    _mutant(
+        "settlement-is-logged-without-correlation",
+        "the log of a settlement does not name the correlation id",
+        Place.WORKER,
+        Patch(
+            "fencepost.core.outcome",
+            "decision, job.type, job.correlation_id)",
+            "decision, job.type)",
+        ),
+        "tests/store/test_observed.py",
+    ),
+    _mutant(
+        "submission-is-logged-without-correlation",
+        "the log of a submission does not name the correlation id",
+        Place.WORKER,
+        Patch(
+            "fencepost.store.observed",
+            "_log_each(names.JOB_ENQUEUED, result, Enqueued, correlations)",
+            "_log_each(names.JOB_ENQUEUED, result, Enqueued)",
+        ),
+        "tests/store/test_observed.py",
+    ),
+    _mutant(
+        "job-falls-due-at-its-end",
+        "a job is taken that falls due at the very end of its lifetime",
+        Place.MEMORY,
+        Patch(
+            "fencepost.core.lifetime",
+            "if to_us(job.run_at) >= ends:",
+            "if to_us(job.run_at) > ends:",
+        ),
+        "TestEnqueueing",
+    ),
+    _mutant(
+        "delay-outlasts-lifetime",
+        "a job is taken whose delay is as long as its lifetime",
+        Place.SQLITE,
+        Patch(
+            "fencepost.core.lifetime",
+            "if seconds_to_us(delay) >= seconds_to_us(lifetime):",
+            "if seconds_to_us(delay) > seconds_to_us(lifetime):",
+        ),
+        "TestEnqueueing",
+    ),
+    _mutant(
+        "due-time-is-not-looked-at",
+        "a job is stored that falls due when its lifetime is over",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.enqueueing",
+            "    for job in jobs:\n        check_due(job, now)\n",
+            "",
+        ),
+        "TestEnqueueing",
+    ),
+    _mutant(
+        "spawned-due-time-is-not-looked-at",
+        "a job is spawned that falls due when its lifetime is over",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.spawning",
+            "    yield from check_times(env, joined)\n",
+            "",
+        ),
+        "TestEnqueueing",
+    ),
+    _mutant(
+        "late-job-takes-strangers-along",
+        "a job that falls due too late refuses those that share its group",
+        Place.WORKER,
+        Patch(
+            "fencepost.app.session",
+            "if job.after is not None or job.run_at is not None:",
+            "if job.after is not None:",
+        ),
+        "tests/app/test_submitting.py",
+    ),
+    _mutant(
+        "hastened-job-waits-on",
+        "a live job that is retried stays where it waits",
+        Place.MEMORY,
+        Patch(
+            "fencepost.core.rescheduling",
+            "        if due > now:\n            return state, due\n",
+            "        if due >= now:\n            return state, due\n",
+        ),
+        "TestReopening",
+    ),
+    _mutant(
+        "running-job-is-hastened",
+        "a retry takes any live job",
+        Place.MEMORY,
+        Patch(
+            "fencepost.store.memory.editing",
+            "    if record.state not in HASTENED:\n",
+            "    if record.state not in WAITING:\n",
+        ),
+        "TestReopening",
+    ),
+    _mutant(
+        "retry-outlasts-lifetime",
+        "a live job is put off to the end of its lifetime",
+        Place.SQLITE,
+        Patch(
+            "fencepost.store.sqlite.editing",
+            "    if due >= job.expires_at:\n",
+            "    if due > job.expires_at:\n",
+        ),
+        "TestReopening",
+    ),
+    _mutant(
+        "retry-keeps-the-attempts",
+        "a live job that is retried has no new budget",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.editing",
+            "        yield Statement(RESET_ATTEMPTS, (job.seq,))\n",
+            "",
+        ),
+        "TestReopening",
+    ),
+    _mutant(
+        "running-job-is-edited",
+        "a job that runs is given another payload",
+        Place.SQLITE,
+        Patch(
+            "fencepost.store.sqlite.editing",
+            "    if item.is_for_waiting and job.state not in WAITING:\n",
+            "    if item.is_for_waiting and job.state.is_terminal:\n",
+        ),
+        "TestEditing",
+    ),
+    _mutant(
+        "postponed-job-keeps-its-slot",
+        "nobody gets the slot of a key that an edit has freed",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.editing",
+            "        return with_admitted([moved], (yield from admit(env, touched)))[0]\n",
+            "        return moved\n",
+        ),
+        "TestEditing",
+    ),
+    _mutant(
+        "edited-webhook-is-not-delivered",
+        "a webhook that an edit adds is not delivered",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.editing",
+            "            yield from _ask_back(env, seq)\n",
+            "            yield from ()\n",
+        ),
+        "TestEditing",
+    ),
+    _mutant(
+        "priority-stops-at-the-children",
+        "a priority reaches those that wait for a job, and not those behind them",
+        Place.MEMORY,
+        Patch(
+            "fencepost.store.memory.editing",
+            "                changed.append(child)\n",
+            "",
+        ),
+        "TestEditing",
+    ),
+    _mutant(
+        "priority-is-not-passed-on",
+        "a priority reaches nobody who has inherited it",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.editing",
+            "    yield from pass_on(env, seq)\n",
+            "",
+        ),
+        "TestEditing",
+    ),
+    _mutant(
+        "priority-falls-below-its-own",
+        "one that has inherited a priority loses its own with it",
+        Place.SQLITE,
+        Patch(
+            "fencepost.store.sqlite.editing",
+            "min(own_priority, (\n  select min(parent.priority)",
+            "max(0, (\n  select min(parent.priority)",
+        ),
+        "TestEditing",
+    ),
+    _mutant(
+        "priority-by-hand-is-overruled",
+        "a priority that was set by hand is inherited over",
+        Place.MEMORY,
+        Patch(
+            "fencepost.store.memory.editing",
+            "replace(record.waits, own_priority=None)",
+            "record.waits",
+        ),
+        "TestEditing",
+    ),
+    _mutant(
+        "payload-is-edited-in-the-clear",
+        "a payload that is edited is stored as it is",
+        Place.WORKER,
+        Patch(
+            "fencepost.store.encrypted",
+            "return replace(edit, payload=self._sealer.seal_payload(edit.payload, owner))",
+            "return edit",
+        ),
+        "tests/store/test_encrypted.py",
+    ),
+    _mutant(
+        "backoff-function-is-not-asked",
+        "a backoff function is never asked again once its policy is made",
+        Place.WORKER,
+        Patch(
+            "fencepost.core.outcome",
+            "rng, ask(job))",
+            "rng, None)",
+        ),
+        "tests/worker/test_backoffs.py",
+    ),
+    _mutant(
+        "backoff-of-another-is-asked",
+        "the function of a task is asked for a job that was submitted with another",
+        Place.WORKER,
+        Patch(
+            "fencepost.worker.backoffs",
+            "if function is None or backoff.function != backoff_name(function):",
+            "if function is None:",
+        ),
+        "tests/worker/test_backoffs.py",
+    ),
+    _mutant(
+        "broken-backoff-loses-the-failure",
+        "a failure is not recorded if its backoff function raises",
+        Place.WORKER,
+        Patch(
+            "fencepost.worker.backoffs",
+            "                error=repr(error),\n            )\n            return None\n",
+            "                error=repr(error),\n            )\n            raise\n",
+        ),
+        "tests/worker/test_backoffs.py",
+    ),
+    _mutant(
+        "server-delivers-no-webhooks",
+        "webhooks wait for a worker that has the app, where there is none",
+        Place.SERVER,
+        Patch(
+            "fencepost.http.server",
+            "            self._deliveries.start()\n",
+            "            pass\n",
+        ),
+        "tests/http/test_deliveries.py",
+    ),
+)
