@@ -27,10 +27,9 @@ from fencepost.store.states import MODES
 
 # Locked as by a settlement: until this transaction is over the job does not end.
 HOLD_LEASE = """
-select job.flow from fencepost.lease join fencepost.job on job.seq = %s::bigint
-where lease.secret = %s::uuid and job.seq = any (lease.seqs)
-  and lease.expires_at > coalesce(%s::timestamptz, clock_timestamp())
-for update of lease
+select job.flow from fencepost.job, fencepost.hold_leases(
+  coalesce(%s::timestamptz, clock_timestamp()), %s::uuid, array[%s::bigint])
+where job.seq = %s
 """
 GATHERERS = """
 select pending.seq, pending.lane, pending.mode, pending.missing, job.depth, array(
@@ -89,7 +88,7 @@ def _spawn(env: Env, spawn: Spawn, numbers: Numbers) -> Plan[SpawnReply]:
     fence = read_token(spawn.token, spawn.job_id)
     leased: Sequence[Row] = ()
     if fence is not NOWHERE:
-        leased = yield Statement(HOLD_LEASE, (fence.seq, fence.secret, env.now))
+        leased = yield Statement(HOLD_LEASE, (env.now, fence.secret, fence.seq, fence.seq))
     if not leased:
         return LeaseLost(spawn.job_id)
     ((flow,),) = leased

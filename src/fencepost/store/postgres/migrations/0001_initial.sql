@@ -200,6 +200,10 @@ create table fencepost.lease(
   autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
 );
 alter table fencepost.lease alter seqs set storage plain;
+
+-- Numbers of parts that were split off, below those that claims give.
+create sequence fencepost.part as integer
+minvalue -2147483648 maxvalue -1 start -2147483648 cycle;
 create index lease_expiry on fencepost.lease(expires_at);
 
 -- scheduled_at: null is the job's created_at, -infinity is never.
@@ -1444,6 +1448,42 @@ end $$;
 -- not run out.
 -- ------------------------------------------------------------------------------------------------
 
+-- Lock the rows of a lease that hold some of p_seqs at t, and return them. Rows that hold none of
+-- them are left alone. Whoever had a row in hand may have put some of its jobs into a row of their
+-- own, which a look that waited for it cannot see; so what was not found is looked for again, by a
+-- later statement, until that finds no more either.
+create function fencepost.hold_leases(t timestamptz, p_secret uuid, p_seqs bigint[])
+returns setof fencepost.lease language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  v_rest bigint[] := p_seqs;
+  v_count integer;
+  e fencepost.lease;
+begin
+  loop
+    for e in
+      select * from fencepost.lease where secret = p_secret and expires_at > t
+        and exists (select 1 from unnest(seqs) as x where x in (select unnest(v_rest)))
+      order by part for update
+    loop
+      return next e;
+      v_count := least(cardinality(v_rest), cardinality(e.seqs));
+      if e.seqs[1:v_count] = v_rest[1:v_count] then
+        v_rest := v_rest[v_count + 1:];
+      else
+        v_rest := array(
+          select x.seq from unnest(v_rest) with ordinality as x(seq, n)
+          where x.seq not in (select unnest(e.seqs)) order by x.n
+        );
+      end if;
+    end loop;
+    exit when v_rest = '{}' or not exists (
+      select 1 from fencepost.lease where secret = p_secret and expires_at > t
+        and exists (select 1 from unnest(seqs) as x where x in (select unnest(v_rest)))
+    );
+  end loop;
+end $$;
+
 -- Record successes; p_groups is [[secret, "{seq,…}", [result, …] or null], …], by secret. Returns
 -- null if that is all there is to say, or {"lost": [[secret, seq], …] of those that were not held,
 -- "moved": of those that waited for them, see `count_down`, "told": of webhooks, see `call_back`}.
@@ -1475,11 +1515,7 @@ begin
     if v_parts[3] <> 'null' then
       v_results := array(select value::text from json_array_elements(v_parts[3]::json));
     end if;
-    for e in
-      select * from fencepost.lease where secret = v_secret and expires_at > t
-      order by part for update
-    loop
-      exit when v_seqs = '{}';
+    for e in select * from fencepost.hold_leases(t, v_secret, v_seqs) loop
       v_count := least(cardinality(v_seqs), cardinality(e.seqs));
       if e.seqs[1:v_count] = v_seqs[1:v_count] then
         -- As they were claimed, so they end: nearly always.
@@ -1692,15 +1728,11 @@ begin
       (value ->> 2)::bigint[] as seqs
     from json_array_elements(p_beats) with ordinality as x(value, n)
   loop
-    for e in
-      select * from fencepost.lease where secret = b.secret and expires_at > t
-      order by part for update
-    loop
+    for e in select * from fencepost.hold_leases(t, b.secret, b.seqs) loop
       v_named := array(
         select x.seq from unnest(e.seqs) with ordinality as x(seq, n)
         where x.seq = any (b.seqs) order by x.n
       );
-      continue when v_named = '{}';
       v_expires_at := greatest(e.expires_at, t + b.ttl * interval '1 microsecond');
       if v_expires_at > e.expires_at then
         if cardinality(v_named) < cardinality(e.seqs) then
@@ -1719,14 +1751,15 @@ begin
   return array_to_json(v_extended);
 end $$;
 
--- Put some jobs of a lease into a part of their own, and return that.
+-- Put some jobs of a lease into a part of their own, and return that. Whoever waits for the row of
+-- the lease meanwhile has to look again, see `hold_leases`.
 create function fencepost.part(e fencepost.lease, p_seqs bigint[]) returns fencepost.lease
 language plpgsql as $$
 declare
   v_part fencepost.lease;
 begin
   insert into fencepost.lease
-  select e.secret, (select max(part) + 1 from fencepost.lease where secret = e.secret), e.lane,
+  select e.secret, nextval('fencepost.part'), e.lane,
     e.started_at, e.expires_at, e.worker, array_agg(x.seq order by x.n),
     case when e.attempts is not null then array_agg(x.attempt order by x.n) end,
     case when e.attempts is not null then array_agg(x.version order by x.n) end,
@@ -1750,8 +1783,7 @@ declare
   e fencepost.lease;
   v_version integer;
 begin
-  select * into e from fencepost.lease
-  where secret = p_secret and expires_at > t and p_seq = any (seqs) for update;
+  select * into e from fencepost.hold_leases(t, p_secret, array[p_seq]);
   if not found then
     return false;
   end if;
@@ -1811,14 +1843,9 @@ begin
     select (value ->> 0)::uuid as secret, (value ->> 1)::bigint[] as seqs
     from json_array_elements(p_groups)
   loop
-    for e in
-      select * from fencepost.lease where secret = g.secret and expires_at > t
-      order by part for update
-    loop
+    for e in select * from fencepost.hold_leases(t, g.secret, g.seqs) loop
       v_named := array(select x from unnest(e.seqs) as x where x = any (g.seqs));
-      if v_named <> '{}' then
-        return query select * from fencepost.lift_held(e, v_named);
-      end if;
+      return query select * from fencepost.lift_held(e, v_named);
     end loop;
   end loop;
 end $$;
