@@ -62,6 +62,31 @@ LEASES = (
         "exit when true or not exists (",
         "tests/store/postgres/test_splitting.py",
     ),
+    _python(
+        "chore-fails-the-claim",
+        "a chore that fails takes the claim with it, every claim",
+        "sheltering",
+        "    except Exception as error:  # noqa: BLE001 - whatever is wrong with a chore, "
+        "the claim is not\n        yield RETREAT\n",
+        "    except ZeroDivisionError as error:\n        yield RETREAT\n",
+        "TestChores",
+    ),
+    _python(
+        "chore-is-never-left-alone",
+        "a chore that failed is done again by every claim",
+        "claiming",
+        'RECOVER if chores.may("recover") else 0',
+        "RECOVER",
+        "TestChores",
+    ),
+    _python(
+        "fan-in-one-statement",
+        "all that waited for a job is ended by one statement, however many they are",
+        "dependents",
+        "for seqs in portions(sorted(doomed), FOLLOW_BATCH):",
+        "for seqs in portions(sorted(doomed), 10**9):",
+        "tests/store/postgres/test_fans.py",
+    ),
     _sql(
         "ended-jobs-keep-their-lease",
         "a job that was taken back or cancelled stands in its old lease too",

@@ -93,6 +93,17 @@ ENDED_OVERLAP: Final = 5.0
 ENDED_TOLD_MAX: Final = 100_000
 """Ends that a follower remembers to have told."""
 
+# Locks, on PostgreSQL, in seconds.
+LOCK_TIMEOUT: Final = 2.0
+"""So long does an operation wait for a lock that another transaction holds; then it is refused as
+unavailable, with nothing done."""
+CHORE_LOCK_TIMEOUT: Final = 0.1
+"""So long does a chore that a claim does on the side."""
+CHORE_PAUSE: Final = 1.0
+"""After a chore has failed, claims of this process leave it alone for so long; twice as long after
+each further failure."""
+CHORE_PAUSE_MAX: Final = 60.0
+
 # Batches.
 CLAIM_MAX: Final = 1_000
 SETTLE_MAX: Final = 500
@@ -104,6 +115,8 @@ UNSETTLED_MAX: Final = 1_000
 RECOVER_BATCH: Final = 200
 PROMOTE_BATCH: Final = 1_000
 EXPIRE_BATCH: Final = 200
+FOLLOW_BATCH: Final = 2_000
+"""Jobs that waited for one that has ended, and are moved by one statement."""
 PRUNE_BATCH: Final = 1_000
 PRUNE_SCAN: Final = 10_000
 PAGE_DEFAULT: Final = 50

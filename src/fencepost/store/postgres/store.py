@@ -19,6 +19,7 @@ from fencepost.core.outcome import Settlement
 from fencepost.core.rate import Rate
 from fencepost.core.token import TokenRecord
 from fencepost.core.why import Situation
+from fencepost.store.chores import Chores
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
@@ -115,6 +116,7 @@ class PostgresStore(Store):
         self.url = url
         self.clock = clock or SystemClock()
         self._env = Env(self.clock, Catalog())
+        self._chores = Chores(self.clock)
         self._connections = Connections(address, clock=self.clock, patience=patience)
         self._ringer = Ringer(self._connections)
         self._runner = Runner(self._connections, postscript=self._ringer.postscript)
@@ -249,7 +251,7 @@ class PostgresStore(Store):
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
-        return claiming.claim(self._env, request)
+        return claiming.claim(self._env, self._chores, request)
 
     @operation(Effect.LEASE)
     def heartbeat(self, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:

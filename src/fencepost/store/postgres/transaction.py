@@ -23,6 +23,9 @@ BEGIN = Statement("begin")
 BEGIN_SNAPSHOT = Statement("begin isolation level repeatable read read only")
 COMMIT = Statement("commit")
 ROLLBACK = Statement("rollback")
+SHELTER = Statement("savepoint fencepost_shelter")
+RETREAT = Statement("rollback to savepoint fencepost_shelter")
+"""What failed since is undone, and the transaction is as good as it was."""
 RELAX = Statement("select set_config('synchronous_commit', 'off', true)")
 """Before a claim or a heartbeat, for its transaction only: it need not wait for the disk."""
 
@@ -116,7 +119,10 @@ class Run(Generic[T]):
         session = self._session
         try:
             if session.is_in_transaction:
-                return session.ask([statement])[0]
+                rows = session.ask([statement])[0]
+                if statement == RETREAT:
+                    self._failure = None
+                return rows
             begin = BEGIN_SNAPSHOT if self._effect is Effect.READ else BEGIN
             return session.ask([begin, *relaxing(self._effect), statement])[-1]
         except psycopg.Error as error:

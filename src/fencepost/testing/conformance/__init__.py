@@ -38,6 +38,7 @@ pytest.register_assert_rewrite(
             "access",
             "callbacks",
             "cancelling",
+            "chores",
             "claiming",
             "concurrency",
             "concurrency_keys",
@@ -84,6 +85,7 @@ pytest.register_assert_rewrite(
 from fencepost.testing.conformance.access import TestAuditLog, TestTokens
 from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
+from fencepost.testing.conformance.chores import TestChores, TestFans
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
 from fencepost.testing.conformance.concurrency_keys import (
@@ -140,6 +142,7 @@ __all__ = [
     "TestAuditLog",
     "TestCallbacks",
     "TestCancelling",
+    "TestChores",
     "TestClaiming",
     "TestConcurrency",
     "TestConcurrencyKeys",
@@ -154,6 +157,7 @@ __all__ = [
     "TestEvents",
     "TestExpiring",
     "TestFailing",
+    "TestFans",
     "TestFencing",
     "TestFinding",
     "TestFiring",

@@ -10,6 +10,8 @@
 --
 -- A live job stands in exactly one of pending, ready, delayed and lease; a job with a row in done is
 -- terminal.
+-- `(x in (select unnest(y))) is true` looks up x in a hash of the array; without the `is true` it would
+-- be a join, and `x = any (y)` goes through the array for every x.
 -- Time is the server's: p_now is null in production, and set by tests that stop the clock.
 
 -- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
@@ -804,7 +806,7 @@ begin
   if not p_are_noted then
     insert into fencepost.touched(slot, freed)
     select x.slot, coalesce(sum(x.freed), 0) from unnest(p_slots, p_freed) as x(slot, freed)
-    where x.slot <> all (v_got) group by x.slot;
+    where x.slot not in (select unnest(v_got)) group by x.slot;
   end if;
   if v_got = '{}' then
     return;
@@ -816,7 +818,7 @@ begin
     select x.slot, sum(x.freed) as count from (
       select * from noted union all select * from unnest(p_slots, p_freed) as u(slot, freed)
     ) as x
-    where x.slot = any (v_got) group by x.slot having sum(x.freed) > 0
+    where (x.slot in (select unnest(v_got))) is true group by x.slot having sum(x.freed) > 0
   )
   update fencepost.slot s set active = s.active - freed.count from freed where s.slot = freed.slot;
   -- As many as the first in line allows; one behind it may allow more.
@@ -973,7 +975,8 @@ end $$;
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
 -- the order of p_names and from turn number p_turn on. p_known is how many lanes the caller knows,
--- p_chores what it can still do: 2 recover and expire, 1 expire.
+-- p_chores what it can still do: 2 recover, 1 expire, or the sum of them. With p_promote 0, it leaves
+-- alone what is due and the notes on slots; "failed" says why that was not possible.
 create function fencepost.claim(
   p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_known integer,
   p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
@@ -986,6 +989,7 @@ declare
   ahead record;
   v_promoted integer := 0;
   v_held integer := 0;
+  v_failed text;
   v_limit integer := p_limit;
   v_rooms integer[];
   v_paused integer[];
@@ -1018,7 +1022,7 @@ begin
     (select count(*) from fencepost.lane) > p_known as has_lanes,
     (select min(expires_at) from fencepost.lease where expires_at >= m.lease_mark) as expires_at,
     (select min(run_at) from fencepost.delayed where run_at >= m.due_mark) as run_at,
-    p_chores >= 1 and exists (
+    p_chores & 1 > 0 and exists (
       select 1 from fencepost.job where expires_at >= m.lifetime_mark and expires_at <= t
         and not exists (select 1 from fencepost.done where done.seq = job.seq)
     ) as has_outlived,
@@ -1029,18 +1033,26 @@ begin
   into ahead;
   if ahead.has_lanes then
     return '{"todo":"lanes"}';
-  elsif p_chores >= 2 and ahead.expires_at <= t then
+  elsif p_chores & 2 > 0 and ahead.expires_at <= t then
     return '{"todo":"recover"}';
   elsif ahead.has_outlived then
     return '{"todo":"expire"}';
   end if;
-  if ahead.run_at <= t then
-    select count(*), count(*) filter (where move ->> 3 = '0') into v_promoted, v_held
-    from json_array_elements(fencepost.promote(t, p_promote)) as move;
-    ahead.run_at := (select min(run_at) from fencepost.delayed where run_at >= m.due_mark);
-  end if;
-  if ahead.has_touched then
-    perform fencepost.admit_noted(p_now);
+  if p_promote > 0 and (ahead.run_at <= t or ahead.has_touched) then
+    begin
+      if ahead.run_at <= t then
+        select count(*), count(*) filter (where move ->> 3 = '0') into v_promoted, v_held
+        from json_array_elements(fencepost.promote(t, p_promote)) as move;
+        ahead.run_at := (select min(run_at) from fencepost.delayed where run_at >= m.due_mark);
+      end if;
+      if ahead.has_touched then
+        perform fencepost.admit_noted(p_now);
+      end if;
+    exception when others then
+      v_promoted := 0;
+      v_held := 0;
+      v_failed := sqlerrm;
+    end;
   end if;
   if ahead.has_pauses then
     v_paused := array(
@@ -1160,6 +1172,7 @@ begin
   end if;
   return '{"now":' || (extract(epoch from t) * 1000000)::bigint
     || ',"promoted":' || v_promoted || ',"held":' || v_held || ',"jobs":[' || v_jobs || ']'
+    || case when v_failed is null then '' else ',"failed":' || to_json(v_failed) end
     || ',"order":' || coalesce(array_to_json(v_seqs)::text, 'null')
     || ',"wait":' || coalesce(
       extract(epoch from least(ahead.run_at, ahead.expires_at, v_opens_at) - t)::text, 'null')
@@ -1463,7 +1476,7 @@ begin
   loop
     for e in
       select * from fencepost.lease where secret = p_secret and expires_at > t
-        and exists (select 1 from unnest(seqs) as x where x in (select unnest(v_rest)))
+        and exists (select 1 from unnest(seqs) as x where (x in (select unnest(v_rest))) is true)
       order by part for update
     loop
       return next e;
@@ -1479,7 +1492,7 @@ begin
     end loop;
     exit when v_rest = '{}' or not exists (
       select 1 from fencepost.lease where secret = p_secret and expires_at > t
-        and exists (select 1 from unnest(seqs) as x where x in (select unnest(v_rest)))
+        and exists (select 1 from unnest(seqs) as x where (x in (select unnest(v_rest))) is true)
     );
   end loop;
 end $$;
@@ -1955,15 +1968,54 @@ begin
   end if;
 end $$;
 
--- Lift live jobs from wherever they stand. A claim or a settlement may move one between two looks,
--- so that what was not found is looked for again. Not returned: what is terminal or unknown.
+-- Lift jobs that wait for others, whose rows this transaction has locked.
+create function fencepost.lift_pending(p_seqs bigint[]) returns setof fencepost.standing
+language plpgsql set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+  return query
+  with gone as (delete from fencepost.pending p where p.seq = any (p_seqs) returning p.*)
+  select j.seq, j.id, gone.lane, j.policy, 0::smallint, gone.attempt, j.max_attempts,
+    gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null::uuid, null::text,
+    null::timestamptz
+  from gone join fencepost.job j on j.seq = gone.seq;
+end $$;
+
+-- Lock those of p_seqs that wait for others or for a key, and all that wait behind any of p_ended,
+-- in the one order of their numbers: level by level, two that end jobs of one graph could come upon
+-- each other's.
+create function fencepost.lock_behind(p_ended bigint[], p_seqs bigint[] default '{}')
+returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+begin
+  perform 1 from fencepost.pending where seq = any (array(
+    with recursive behind(seq) as (
+      select d.child from fencepost.dependency d join fencepost.pending p on p.seq = d.child
+      where d.parent = any (p_ended)
+      union
+      select d.child from behind join fencepost.dependency d on d.parent = behind.seq
+      join fencepost.pending p on p.seq = d.child
+    )
+    select behind.seq from behind union select unnest(p_seqs)
+  )) order by seq for update;
+end $$;
+
+-- Lift live jobs from wherever they stand, which end then. A claim or a settlement may move one
+-- between two looks, so that what was not found is looked for again. Not returned: what is terminal
+-- or unknown. Everything is locked in one order, which is also that of a settlement: leases,
+-- ready, delayed, pending, each by its key. So only the first look waits for locks; the others come
+-- back to leases with rows of pending in hand.
 create function fencepost.lift(p_seqs bigint[]) returns setof fencepost.standing
 language plpgsql set jit = off set enable_seqscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
-  v_named bigint[];
+  v_leases fencepost.lease[];
+  v_places tid[];
+  v_ready bigint[];
+  v_delayed bigint[];
+  v_pending bigint[];
   e fencepost.lease;
-  s fencepost.standing;
 begin
   for round in 1..20 loop
     v_rest := array(
@@ -1972,58 +2024,76 @@ begin
         and exists (select 1 from fencepost.job where job.seq = x)
     );
     exit when v_rest = '{}';
+    if round = 1 then
+      v_leases := array(
+        select l from fencepost.lease l
+        where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
+        order by l.secret, l.part for update
+      );
+    else
+      perform pg_sleep(0.001 * round);
+      v_leases := array(
+        select l from fencepost.lease l
+        where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
+        order by l.secret, l.part for update skip locked
+      );
+    end if;
+    foreach e in array v_leases loop
+      return query select * from fencepost.lift_held(
+        e, array(select x from unnest(e.seqs) as x where (x in (select unnest(v_rest))) is true));
+    end loop;
+    v_rest := array(
+      select x from unnest(v_rest) as x where x not in (
+        select unnest(l.seqs) from unnest(v_leases) as l)
+    );
     -- A row is found by its whole key, or by ready_again; never by looking through the line, which a
-    -- plan does that was made while the line was short.
-    for s in
-      with first as (
-        delete from fencepost.ready where ctid = any (array(
-          select r.ctid from fencepost.job j cross join lateral (
-            select ctid from fencepost.ready
-            where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
-            limit 1
-          ) as r
-          where j.seq = any (v_rest)
-        ))
-        returning *
-      ), again as (
-        delete from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
-        returning r.*
-      ), gone as (select * from first union all select * from again)
-      select j.seq, j.id, gone.lane, j.policy, 1, gone.attempt, j.max_attempts, gone.version,
-        gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at, null, null, null
-      from gone join fencepost.job j on j.seq = gone.seq
-    loop
-      v_rest := array_remove(v_rest, s.seq);
-      return next s;
-    end loop;
-    for s in
-      with gone as (delete from fencepost.delayed d where d.seq = any (v_rest) returning d.*)
-      select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
-        gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null, null, null
-      from gone join fencepost.job j on j.seq = gone.seq
-    loop
-      v_rest := array_remove(v_rest, s.seq);
-      return next s;
-    end loop;
-    for s in
-      with gone as (delete from fencepost.pending p where p.seq = any (v_rest) returning p.*)
-      select j.seq, j.id, gone.lane, j.policy, 0, gone.attempt, j.max_attempts, gone.version,
-        gone.run_at, gone.scheduled_at, j.expires_at, null, null, null
-      from gone join fencepost.job j on j.seq = gone.seq
-    loop
-      v_rest := array_remove(v_rest, s.seq);
-      return next s;
-    end loop;
-    for e in
-      select * from fencepost.lease where seqs && v_rest order by secret, part for update
-    loop
-      v_named := array(select x from unnest(e.seqs) as x where x = any (v_rest));
-      for s in select * from fencepost.lift_held(e, v_named) loop
-        v_rest := array_remove(v_rest, s.seq);
-        return next s;
-      end loop;
-    end loop;
+    -- plan does that was made while the line was short. Whoever has one in hand is about to delete
+    -- it: a claim, or somebody who lifts it too.
+    select array_agg(first.place), array_agg(first.seq) into v_places, v_ready from (
+      select r.place, j.seq from fencepost.job j cross join lateral (
+        select ctid as place from fencepost.ready
+        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+        limit 1 for update skip locked
+      ) as r
+      where j.seq = any (v_rest)
+    ) as first;
+    select v_places || array_agg(again.place), v_ready || array_agg(again.seq)
+    into v_places, v_ready from (
+      select r.ctid as place, r.seq from fencepost.ready r
+      where r.seq = any (v_rest) and r.scheduled_at is not null for update skip locked
+    ) as again;
+    return query
+    with gone as (delete from fencepost.ready where ctid = any (v_places) returning *)
+    select j.seq, j.id, gone.lane, j.policy, 1::smallint, gone.attempt, j.max_attempts,
+      gone.version, gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at,
+      null::uuid, null::text, null::timestamptz
+    from gone join fencepost.job j on j.seq = gone.seq;
+    v_delayed := array(
+      select d.seq from fencepost.delayed d where d.seq = any (v_rest)
+      order by d.seq for update skip locked
+    );
+    return query
+    with gone as (delete from fencepost.delayed d where d.seq = any (v_delayed) returning d.*)
+    select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
+      gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null::uuid, null::text,
+      null::timestamptz
+    from gone join fencepost.job j on j.seq = gone.seq;
+    if round = 1 then
+      perform fencepost.lock_behind(p_seqs, v_rest);
+    end if;
+    v_pending := array(
+      select p.seq from fencepost.pending p where p.seq = any (v_rest)
+      order by p.seq for update skip locked
+    );
+    return query select * from fencepost.lift_pending(v_pending);
+    v_rest := array(
+      select x from unnest(v_rest) as x
+      where x not in (select unnest(v_ready || v_delayed || v_pending))
+    );
   end loop;
+  if v_rest <> '{}' then
+    raise exception 'jobs move on at every look' using errcode = '40001';
+  end if;
 end $$;
 
 -- Lift a terminal job.
