@@ -41,6 +41,10 @@ class Chores:
         self._until[name] = self._clock.monotonic() + pause
         log(names.CHORE_FAILED, level=logging.ERROR, chore=name, error=reason, pause=pause)
 
+    def postpone(self, name: str, pause: float) -> None:
+        """Leave a chore alone for a moment that could not be done to its end."""
+        self._until[name] = self._clock.monotonic() + pause
+
     def wait(self, wait: float | None) -> float | None:
         """Return how long a worker can wait, which need not ask for what is left alone."""
         if wait is None or wait > 0 or not self._until:

@@ -11,7 +11,13 @@ import msgspec
 from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
 from fencepost.core.lifecycle import Event, State
-from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.limits import (
+    CLAIM_MAX,
+    EXPIRE_BATCH,
+    PROMOTE_BATCH,
+    RECOVER_BATCH,
+    RESOLVE_PAUSE,
+)
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
@@ -21,6 +27,7 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env, Lane
 from fencepost.store.postgres.dependents import end
 from fencepost.store.postgres.moving import LIFT_LEASED, Ending, lifted
+from fencepost.store.postgres.resolving import resolve
 from fencepost.store.postgres.sheltering import sheltered
 from fencepost.store.postgres.tokens import make_token
 from fencepost.store.postgres.upkeep import expire, recover
@@ -29,7 +36,7 @@ from fencepost.store.requests import ClaimRequest
 from fencepost.store.states import ENCODINGS
 
 CLAIM = f"select fencepost.claim({', '.join(['%s'] * 14)})"
-EXPIRE, RECOVER = 1, 2
+EXPIRE, RECOVER, RESOLVE = 1, 2, 4
 PRIORITIES = tuple(Priority)
 CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
 
@@ -87,7 +94,9 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
     secret = env.clock.new_id().hex()
     recovered: list[Moved] = []
     expired: list[Moved] = []
+    followed: list[Moved] = []
     todo = (RECOVER if chores.may("recover") else 0) | (EXPIRE if chores.may("expire") else 0)
+    todo |= RESOLVE if chores.may("resolve") else 0
     promote = PROMOTE_BATCH if chores.may("promote") else 0
     while True:
         params = _params(env, request, secret, todo, promote)
@@ -100,6 +109,12 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
                 chore = recover(env, RECOVER_BATCH)
                 recovered = yield from sheltered(chores, "recover", chore, [])
                 todo &= ~RECOVER
+            case "resolve":
+                looked = yield from sheltered(chores, "resolve", resolve(env), ([], False))
+                followed, has_left = looked
+                if has_left:
+                    chores.postpone("resolve", RESOLVE_PAUSE)
+                todo &= ~RESOLVE
             case "expire":
                 chore = expire(env, EXPIRE_BATCH)
                 expired = yield from sheltered(chores, "expire", chore, [])
@@ -119,6 +134,7 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
         promoted=answer.promoted,
         held=answer.held,
         corrupt=corrupt,
+        followed=followed,
         wait=chores.wait(max(min(waits), 0.0) if waits else None),
     )
 

@@ -17,6 +17,7 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.moving import LIFT_PENDING, Ending, lifted, put_ended
+from fencepost.store.postgres.notes import note_ended
 from fencepost.store.replies import Moved
 from fencepost.store.states import BY_NUMBER, MODES
 
@@ -75,6 +76,8 @@ def follow(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Mov
     Last, give away the slots that were *touched*, by all this or before.
     """
     moved: list[Moved] = []
+    if env.is_joined:
+        return (yield from _leave_notes(env, ended, touched))
     failed = [each.seq for each in ended if each.state is not State.COMPLETED]
     if failed:
         yield Statement(LOCK_BEHIND, (failed,))
@@ -90,6 +93,15 @@ def follow(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Mov
             moved += yield from _put(env, endings, touched)
             ended += ended_of(endings)
     return (*moved, *(yield from admit(env, touched)))
+
+
+def _leave_notes(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Moved, ...]]:
+    """Leave it to the next claim to see who waits for *ended*."""
+    seqs = [each.seq for each in ended]
+    ((text,),) = yield Statement(CALL_BACK, (env.now, seqs))
+    yield from note_ended(seqs)
+    yield from admit(env, touched)
+    return tuple((yield from told(env, [] if text is None else _told.decode(text))))
 
 
 def end_waiting(env: Env, doomed: Mapping[int, Decision]) -> Plan[list[Moved]]:

@@ -36,7 +36,8 @@ from fencepost.store.states import BY_NUMBER
 from fencepost.store.texts import encode_json
 from fencepost.store.wanted import wanted_ids
 
-COMPLETE = "select fencepost.complete(%s, %s)::text"
+COMPLETE = "select fencepost.complete(%s, %s, %s)::text"
+ISOLATE = "select fencepost.isolate(%s, %s)"
 HEARTBEAT = "select fencepost.heartbeat(%s, %s)::text"
 SAVE = "select fencepost.save(%s, %s, %s, %s, %s, %s, %s)"
 STATES = "select id::text, state from fencepost.jobs where id = any (%s::uuid[])"
@@ -125,7 +126,7 @@ def _complete(
         seqs = ",".join([str(fence.seq) for fence in fences])
         groups.append(f'["{secret}","{{{seqs}}}",{_results(results)}]')
     groups_json = "[" + ",".join(groups) + "]"
-    ((text,),) = yield Statement(COMPLETE, (env.now, groups_json), alone=alone)
+    ((text,),) = yield Statement(COMPLETE, (env.now, groups_json, env.is_joined), alone=alone)
     if text is None:
         return set(), ()
     completed = _completed.decode(text)
@@ -152,15 +153,25 @@ def _settle_each(
     env: Env, others: dict[Fence, Settlement]
 ) -> Plan[tuple[set[Fence], tuple[Moved, ...]]]:
     """Record failures, releases and the like; return the same."""
-    groups = [
-        [secret, "{" + ",".join(str(fence.seq) for fence in fences) + "}"]
-        for secret, fences in _by_secret(others).items()
-    ]
-    jobs = lifted((yield Statement(LIFT_LEASED, (env.now, encode_json(groups)))))
+    jobs = lifted((yield Statement(LIFT_LEASED, (env.now, encode_json(_groups(others))))))
     held = {Fence(job.seq, job.lane, UUID(job.secret).hex): job for job in jobs}
     endings = [Ending(job, others[fence].decision, True) for fence, job in held.items()]
     followed = yield from end(env, endings)
     return others.keys() - held.keys(), followed
+
+
+def isolate(env: Env, settlements: Sequence[Settlement]) -> Plan[None]:
+    """Keep what locks the leases of *settlements* from locking those of others."""
+    fences = {read_token(each.token, each.job_id) for each in settlements} - {NOWHERE}
+    groups = _groups(sorted(fences))
+    yield Statement(ISOLATE, (env.now, encode_json(groups)), alone=True, prepares=True)
+
+
+def _groups(fences: Iterable[Fence]) -> list[list[str]]:
+    return [
+        [secret, "{" + ",".join(str(fence.seq) for fence in own) + "}"]
+        for secret, own in _by_secret(fences).items()
+    ]
 
 
 def _with_repeats(replies: list[SettleReply], fences: Sequence[Fence]) -> Plan[list[SettleReply]]:

@@ -8,13 +8,11 @@ import psycopg
 
 from fencepost.core.limits import CHORE_LOCK_TIMEOUT, LOCK_TIMEOUT
 from fencepost.store.chores import Chores
-from fencepost.store.plan import Plan, Statement
+from fencepost.store.plan import Plan
 from fencepost.store.postgres.failures import headline
-from fencepost.store.postgres.transaction import RETREAT, SHELTER
+from fencepost.store.postgres.transaction import RETREAT, SHELTER, waiting
 
 T = TypeVar("T")
-
-SET_LOCK_TIMEOUT = "select set_config('lock_timeout', %s, true)"
 
 
 def sheltered(chores: Chores, name: str, plan: Plan[T], instead: T) -> Plan[T]:
@@ -24,9 +22,9 @@ def sheltered(chores: Chores, name: str, plan: Plan[T], instead: T) -> Plan[T]:
     """
     yield SHELTER
     try:
-        yield Statement(SET_LOCK_TIMEOUT, (_milliseconds(CHORE_LOCK_TIMEOUT),))
+        yield waiting(CHORE_LOCK_TIMEOUT)
         result = yield from plan
-        yield Statement(SET_LOCK_TIMEOUT, (_milliseconds(LOCK_TIMEOUT),))
+        yield waiting(LOCK_TIMEOUT)
     except psycopg.Error as error:
         if error.sqlstate is None:  # there is no session any more
             raise
@@ -39,7 +37,3 @@ def sheltered(chores: Chores, name: str, plan: Plan[T], instead: T) -> Plan[T]:
         return instead
     chores.done(name)
     return result
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{round(seconds * 1000)}ms"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
 import psycopg
+from msgspec.structs import replace
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.audit import Action
@@ -164,8 +165,8 @@ class PostgresStore(Store):
             if place not in self._places:
                 theirs = run_in(connection, joining.IDENTIFY)
                 self._admit(place, self.run(joining.IDENTIFY), theirs)
-            if new := new_jobs(operation):
-                self.run(self._number(new))
+            for before in self._beforehand(operation):
+                self.run(before)
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             return run_in(connection, joining.joined(operation))
 
@@ -180,8 +181,8 @@ class PostgresStore(Store):
             if place not in self._places:
                 theirs = await run_in_async(connection, joining.IDENTIFY)
                 self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
-            if new := new_jobs(operation):
-                await self.run_async(self._number(new))
+            for before in self._beforehand(operation):
+                await self.run_async(before)
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             return await run_in_async(connection, joining.joined(operation))
 
@@ -191,13 +192,30 @@ class PostgresStore(Store):
         view._is_joined = True
         return view
 
+    def _beforehand(self, operation: Operation[Any]) -> Iterator[Operation[Any]]:
+        """Yield what is done apart from the caller's transaction, which would keep others waiting.
+
+        If that is rolled back then, it has done no harm.
+        """
+        if new := new_jobs(operation):
+            yield self._number(new)
+        if operation.name == "settle":
+            yield self._isolate(*operation.given)
+
+    @operation(Effect.LEASE)
+    def _isolate(self, settlements: Sequence[Settlement]) -> Plan[None]:
+        return settling.isolate(self._env, settlements)
+
     @operation(Effect.WRITE)
     def _number(self, jobs: Sequence[NewJob]) -> Plan[Numbers]:
         """Number what is to be stored, apart from the caller's transaction.
 
         Whoever made a lane there would keep all others waiting who need it, until the commit.
         """
-        return self._env.catalog.number(graphs.with_delivery(graphs.inherited(jobs)))
+        urgent = graphs.inherited(jobs)
+        parents = yield from graphs.priorities(jobs)
+        more = [replace(job, priority=each) for job in urgent for each in parents if job.after]
+        return (yield from self._env.catalog.number(graphs.with_delivery([*urgent, *more])))
 
     def _admit(
         self, place: joining.Place, ours: joining.Identity, theirs: joining.Identity

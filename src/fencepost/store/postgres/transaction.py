@@ -12,9 +12,17 @@ from typing import Generic, TypeVar
 
 import psycopg
 
+from fencepost.core.limits import LOCK_TIMEOUT
 from fencepost.errors import FencepostError, UnknownOutcomeError
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement
-from fencepost.store.postgres.failures import RETRIED, STALE_SESSION, headline, is_loss, translate
+from fencepost.store.postgres.failures import (
+    LOCK_NOT_AVAILABLE,
+    RETRIED,
+    STALE_SESSION,
+    headline,
+    is_loss,
+    translate,
+)
 from fencepost.store.postgres.wire import Session
 
 T = TypeVar("T")
@@ -30,6 +38,11 @@ RELAX = Statement("select set_config('synchronous_commit', 'off', true)")
 """Before a claim or a heartbeat, for its transaction only: it need not wait for the disk."""
 
 
+def waiting(seconds: float) -> Statement:
+    """Have a transaction wait no longer than that for a lock."""
+    return Statement("select set_config('lock_timeout', %s, true)", (f"{round(seconds * 1000)}ms",))
+
+
 def relaxing(effect: Effect) -> list[Statement]:
     return [RELAX] if effect is Effect.LEASE else []
 
@@ -42,8 +55,12 @@ class Run(Generic[T]):
         session: Session,
         operation: Operation[T],
         postscript: Callable[[], Sequence[Statement]] = tuple,
+        lock_timeout: float | None = None,
     ) -> None:
         self._session = session
+        if lock_timeout is None and session.is_pooled:
+            lock_timeout = LOCK_TIMEOUT  # elsewhere it is a setting of the session
+        self._lock_timeout = lock_timeout
         self._postscript = postscript
         self._effect = operation.effect
         self._start = operation.start
@@ -82,7 +99,7 @@ class Run(Generic[T]):
         is_writing = self._effect is not Effect.READ and not statement.prepares
         try:
             postscript = () if statement.prepares else self._postscript()
-            rows = self._session.ask([*relaxing(self._effect), statement], postscript)[-1]
+            rows = self._session.ask([*self._settings(), statement], postscript)[-1]
         except psycopg.Error as error:
             self.is_open_ended = is_writing and is_loss(error)
             raise
@@ -124,10 +141,18 @@ class Run(Generic[T]):
                     self._failure = None
                 return rows
             begin = BEGIN_SNAPSHOT if self._effect is Effect.READ else BEGIN
-            return session.ask([begin, *relaxing(self._effect), statement])[-1]
+            return session.ask([begin, *self._settings(), statement])[-1]
         except psycopg.Error as error:
             self._failure = error
             raise
+
+    def _settings(self) -> list[Statement]:
+        """Return what a transaction begins with."""
+        settings = relaxing(self._effect)
+        # What has been done in part is not done again, so it is not given up so soon either.
+        if self._lock_timeout is not None and not self.has_committed:
+            settings.append(waiting(self._lock_timeout))
+        return settings
 
     def _commit(self) -> None:
         session = self._session
@@ -148,6 +173,10 @@ class Run(Generic[T]):
         if self.has_committed:
             return UnknownOutcomeError(f"{where}: {headline(error)}; a part was done: repeat it")
         return translate(error, sent_commit=self.is_open_ended, where=where)
+
+    def is_held_up(self, error: psycopg.Error) -> bool:
+        """Tell whether a lock could not be had in time, and nothing is left of this."""
+        return error.sqlstate == LOCK_NOT_AVAILABLE and not self.has_committed
 
     def is_conflict(self, error: psycopg.Error) -> bool:
         """Tell whether another transaction was in the way of this one, of which nothing is left."""

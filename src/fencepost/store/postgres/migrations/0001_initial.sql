@@ -140,6 +140,17 @@ create table fencepost.touched(
 );
 create index touched_slot on fencepost.touched(slot);
 
+-- Left by transactions of callers, which may stay open for long and so lock nobody's rows: jobs that
+-- were stored there to wait for others (which may have ended unseen), and jobs that have ended there
+-- (for which others wait). The next claim looks at what has become of each.
+create table fencepost.unsure(
+  seq bigint not null,
+  has_ended boolean not null
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
 -- Jobs whose end is told of by a webhook, and how its delivery is to be stored then. Asked for every
 -- job that ends, so it holds no others.
 create table fencepost.callback(
@@ -975,7 +986,7 @@ end $$;
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
 -- the order of p_names and from turn number p_turn on. p_known is how many lanes the caller knows,
--- p_chores what it can still do: 2 recover, 1 expire, or the sum of them. With p_promote 0, it leaves
+-- p_chores what it can still do: 4 resolve, 2 recover, 1 expire, or the sum of some. With p_promote 0, it leaves
 -- alone what is due and the notes on slots; "failed" says why that was not possible.
 create function fencepost.claim(
   p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_known integer,
@@ -1029,12 +1040,15 @@ begin
     exists (select 1 from fencepost.pause) as has_pauses,
     exists (select 1 from fencepost.max_running) as has_limits,
     exists (select 1 from fencepost.rate) as has_rates,
-    exists (select 1 from fencepost.touched) as has_touched
+    exists (select 1 from fencepost.touched) as has_touched,
+    p_chores & 4 > 0 and exists (select 1 from fencepost.unsure) as has_unsure
   into ahead;
   if ahead.has_lanes then
     return '{"todo":"lanes"}';
   elsif p_chores & 2 > 0 and ahead.expires_at <= t then
     return '{"todo":"recover"}';
+  elsif ahead.has_unsure then
+    return '{"todo":"resolve"}';
   elsif ahead.has_outlived then
     return '{"todo":"expire"}';
   end if;
@@ -1500,7 +1514,11 @@ end $$;
 -- Record successes; p_groups is [[secret, "{seq,…}", [result, …] or null], …], by secret. Returns
 -- null if that is all there is to say, or {"lost": [[secret, seq], …] of those that were not held,
 -- "moved": of those that waited for them, see `count_down`, "told": of webhooks, see `call_back`}.
-create function fencepost.complete(p_now timestamptz, p_groups json) returns json
+-- With p_is_joined, in a transaction of a caller's, nobody's rows are locked but those of the jobs
+-- themselves: a note is left for the next claim, of who waits for them and of their slots.
+create function fencepost.complete(
+  p_now timestamptz, p_groups json, p_is_joined boolean default false
+) returns json
 language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
@@ -1583,11 +1601,19 @@ begin
       v_lost := v_lost || array(select json_build_array(v_secret, x) from unnest(v_seqs) as x);
     end if;
   end loop;
+  v_slots := array(select slot from fencepost.keyed where seq = any (v_ended));
+  if p_is_joined then
+    -- Nor does a job end by its age that may have ended here.
+    perform 1 from fencepost.job where seq = any (v_ended) order by seq for no key update;
+    insert into fencepost.unsure(seq, has_ended)
+    select x, true from unnest(v_ended) as x
+    where exists (select 1 from fencepost.dependency where parent = x);
+    insert into fencepost.touched(slot, freed) select x, 1 from unnest(v_slots) as x;
+    v_slots := '{}';
   -- By a statement of its own, after the locks: it sees who came to wait before they were had.
-  if exists (select 1 from fencepost.dependency where parent = any (v_ended)) then
+  elsif exists (select 1 from fencepost.dependency where parent = any (v_ended)) then
     v_moved := fencepost.let_go(p_now, v_ended);
   end if;
-  v_slots := array(select slot from fencepost.keyed where seq = any (v_ended));
   if v_slots <> '{}' or v_moved is not null then
     v_moved := fencepost.admit_after(p_now, v_slots, v_moved);
   end if;
@@ -1786,6 +1812,27 @@ begin
   return v_part;
 end $$;
 
+-- Put jobs into a part of their leases each, so that whoever locks that locks no other job;
+-- p_groups is [[secret, "{seq,…}"], …].
+create function fencepost.isolate(p_now timestamptz, p_groups json) returns void
+language plpgsql as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  g record;
+  e fencepost.lease;
+begin
+  for g in
+    select (value ->> 0)::uuid as secret, x.seq
+    from json_array_elements(p_groups) cross join lateral unnest((value ->> 1)::bigint[]) as x(seq)
+  loop
+    for e in select * from fencepost.hold_leases(t, g.secret, array[g.seq]) loop
+      if cardinality(e.seqs) > 1 then
+        perform fencepost.part(e, array[g.seq]);
+      end if;
+    end loop;
+  end loop;
+end $$;
+
 -- Keep what a handler asks to keep; false if it does not hold the job.
 create function fencepost.save(
   p_now timestamptz, p_secret uuid, p_seq bigint, p_progress text, p_encoding smallint,
@@ -1891,79 +1938,102 @@ create type fencepost.parent as (
 
 -- Find jobs and keep them where they stand until this transaction is over: whoever ends one then
 -- sees who waits for it. A claim or a settlement may move one between two looks, so that what was
--- not found is looked for again. Not returned: what does not exist. Leases come first and pending
--- last, which is also the order in which a settlement locks them.
-create function fencepost.hold_parents(p_seqs bigint[]) returns setof fencepost.parent
+-- not found is looked for again. Not returned: what does not exist and, unless p_waits, what
+-- somebody has in hand. Leases come first and pending last, which is also the order in which a
+-- settlement locks them; so only the first look waits, see `lift`. Rows of p_pending are locked as
+-- well, for update.
+create function fencepost.hold_parents(
+  p_seqs bigint[], p_waits boolean default true, p_pending bigint[] default '{}'
+) returns setof fencepost.parent
 language plpgsql set jit = off set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
   v_states smallint[];
   v_found bigint[];
-  v_state smallint;
+  v_more bigint[];
   v_ended record;
-  e fencepost.lease;
 begin
-  for round in 1..20 loop
+  for round in 1..case when p_waits then 20 else 1 end loop
     v_rest := array(
       select x from unnest(v_rest) as x where exists (select 1 from fencepost.job where seq = x)
     );
-    exit when v_rest = '{}';
+    exit when v_rest = '{}' and (round > 1 or p_pending = '{}');
+    if round > 1 then
+      perform pg_sleep(0.001 * round);
+    end if;
+    if p_waits and round = 1 then
+      perform 1 from fencepost.done where seq = any (v_rest) order by seq for share;
+    end if;
+    v_found := '{}';
     for v_ended in
-      select seq, state, failure from fencepost.done where seq = any (v_rest) order by seq for share
+      select seq, state, failure from fencepost.done where seq = any (v_rest)
+      order by seq for share skip locked
     loop
-      v_rest := array_remove(v_rest, v_ended.seq);
+      v_found := v_found || v_ended.seq;
       return query
       select j.id, j.seq, v_ended.state, l.priority, coalesce(j.depth, 1::smallint),
         case when v_ended.state > 5 then v_ended.failure end
       from fencepost.job j join fencepost.lane l on l.lane = j.lane where j.seq = v_ended.seq;
     end loop;
-    exit when v_rest = '{}';
-    v_found := '{}';
-    v_states := '{}';
-    for e in
-      select * from fencepost.lease where seqs && v_rest order by secret, part for share
-    loop
-      v_found := v_found || array(select x from unnest(e.seqs) as x where x = any (v_rest));
-    end loop;
+    v_rest := array(select x from unnest(v_rest) as x where x not in (select unnest(v_found)));
+    exit when v_rest = '{}' and (round > 1 or p_pending = '{}');
+    if p_waits and round = 1 then
+      perform 1 from fencepost.lease l
+      where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
+      order by l.secret, l.part for share;
+    end if;
+    v_found := array(
+      select x from (
+        select l.seqs from fencepost.lease l where exists (
+          select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
+        order by l.secret, l.part for share skip locked
+      ) as held cross join lateral unnest(held.seqs) as x
+      where (x in (select unnest(v_rest))) is true
+    );
     v_states := array_fill(3::smallint, array[cardinality(v_found)]);
-    for v_ended in
+    v_more := array(
       select r.seq from fencepost.job j cross join lateral (
         select seq from fencepost.ready
         where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
-        limit 1 for share
+        limit 1 for share skip locked
       ) as r
       where j.seq = any (v_rest)
-    loop
-      v_found := v_found || v_ended.seq;
-      v_states := v_states || 1::smallint;
-    end loop;
-    for v_ended in
+    ) || array(
       select r.seq from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
-      order by r.seq for share
-    loop
-      v_found := v_found || v_ended.seq;
-      v_states := v_states || 1::smallint;
-    end loop;
+      order by r.seq for share skip locked
+    );
+    v_found := v_found || v_more;
+    v_states := v_states || array_fill(1::smallint, array[cardinality(v_more)]);
     for v_ended in
-      select seq, state from fencepost.delayed where seq = any (v_rest) order by seq for share
+      select seq, state from fencepost.delayed where seq = any (v_rest)
+      order by seq for share skip locked
     loop
       v_found := v_found || v_ended.seq;
       v_states := v_states || v_ended.state;
     end loop;
-    for v_ended in
-      select seq from fencepost.pending where seq = any (v_rest) order by seq for share
-    loop
-      v_found := v_found || v_ended.seq;
-      v_states := v_states || 0::smallint;
-    end loop;
+    if p_waits and round = 1 then
+      if p_pending = '{}' then
+        perform 1 from fencepost.pending where seq = any (v_rest) order by seq for share;
+      else
+        perform 1 from fencepost.pending where seq = any (v_rest || p_pending)
+        order by seq for update;
+      end if;
+    end if;
+    v_more := array(
+      select seq from fencepost.pending where seq = any (v_rest) order by seq for share skip locked
+    );
+    v_found := v_found || v_more;
+    v_states := v_states || array_fill(0::smallint, array[cardinality(v_more)]);
     return query
     select j.id, j.seq, x.state, l.priority, coalesce(j.depth, 1::smallint), null::text
     from unnest(v_found, v_states) as x(seq, state)
     join fencepost.job j on j.seq = x.seq join fencepost.lane l on l.lane = j.lane;
-    v_rest := array(select x from unnest(v_rest) as x where x <> all (v_found));
+    v_rest := array(
+      select x from unnest(v_rest) as x where x not in (select unnest(v_found))
+    );
   end loop;
-  if v_rest <> '{}' then
+  if p_waits and v_rest <> '{}' then
     raise exception 'jobs move on at every look' using errcode = '40001';
   end if;
 end $$;
