@@ -35,6 +35,8 @@ class Statement(msgspec.Struct, frozen=True):
     and may let it share a commit with others; only a plan's first statement is looked at."""
     keys: Sequence[tuple[str, str]] = ()
     """Types and idempotency keys that it takes, for which another transaction may have it wait."""
+    leases: Sequence[str] = ()
+    """Secrets of the leases that it locks, in the one order in which everybody does."""
     prepares: bool = False
     """It is also no part of what the operation is said to do: if all that follows fails, nothing
     was done. It can be repeated at any time."""

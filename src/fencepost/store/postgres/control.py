@@ -62,6 +62,10 @@ B = TypeVar("B")
 
 FIND = "select id::text, seq from fencepost.job where id = any (%s::uuid[])"
 STATES = "select seq, state from fencepost.jobs where seq = any (%s::bigint[])"
+LOCK_ENDED = "select fencepost.lock_ended(%s)"
+LOCK_JOBS = """
+select 1 from fencepost.job where id = any (%s::uuid[]) order by seq for no key update
+"""
 FIND_TERMINAL = """
 select job.seq, job.lane, job.policy, job.key, job.key_window, job.mode, done.state, done.attempt,
   keyed.slot is not null
@@ -88,9 +92,10 @@ from given where seq = %s
 """
 # Those wait again for it that had counted it as ended.
 HOLD_UP_AGAIN = """
-update fencepost.pending set missing = missing + 1
-where mode = %s and slot is null and seq = any (array(
-  select child from fencepost.dependency where parent = %s))
+update fencepost.pending set missing = missing + 1 where seq = any (array(
+  select seq from fencepost.pending where mode = %s and slot is null and seq = any (array(
+    select child from fencepost.dependency where parent = %s))
+  order by seq for update))
 """
 FIND_DEAD = """
 select job.seq, job.id::text, job.lane, job.policy, job.key, job.encoding, job.mode, keyed.slot
@@ -133,9 +138,12 @@ where dependency.child = %s and job.id = %s::uuid
 """
 RECORD_SUCCESSOR = "update fencepost.done set is_dead_letter = null where seq = %s"
 DISCARD = """
-update fencepost.done set is_dead_letter = null from fencepost.job
-where job.id = any (%s::uuid[]) and done.seq = job.seq and done.is_dead_letter
-returning job.id::text
+with dead as (
+  select done.seq, job.id from fencepost.job join fencepost.done on done.seq = job.seq
+  where job.id = any (%s::uuid[]) and done.is_dead_letter order by done.seq for update of done
+)
+update fencepost.done set is_dead_letter = null from dead
+where done.seq = dead.seq returning dead.id::text
 """
 FIND_EDITABLE = """
 select seq, lane from fencepost.job where id = %s::uuid for no key update
@@ -264,6 +272,7 @@ def _cancelled(job: Standing) -> Decision:
 
 def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
     """Run terminal jobs again: the same job, its key taken back first (S3-17)."""
+    yield from _lock(LOCK_ENDED, [request.job_id for request in requests])
     return (yield from each(requests, lambda request: _retry(env, request)))
 
 
@@ -377,7 +386,9 @@ def _one(sql: str, job_id: str) -> Plan[Row | None]:
 
 def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
-    return (yield from each(requests, lambda request: _replay(env, as_replay(request))))
+    given = [as_replay(request) for request in requests]
+    yield from _lock(LOCK_ENDED, [request.job_id for request in given])
+    return (yield from each(given, lambda request: _replay(env, request)))
 
 
 def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
@@ -427,7 +438,14 @@ def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
 
 def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
     """Change priority (while waiting) and tags (always)."""
+    yield from _lock(LOCK_JOBS, [item.job_id for item in edits])
     return (yield from each(edits, lambda item: _edit(env, item)))
+
+
+def _lock(sql: str, job_ids: Sequence[str]) -> Plan[None]:
+    """Lock jobs in the one order of their numbers, before each is looked at in the given one."""
+    if wanted := list(wanted_ids(job_ids).values()):
+        yield Statement(sql, (wanted,))
 
 
 def _edit(env: Env, item: Edit) -> Plan[EditReply]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,7 +23,7 @@ from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.dependents import CALL_BACK
 from fencepost.store.postgres.notes import note
-from fencepost.store.postgres.parents import hold
+from fencepost.store.postgres.parents import Held, hold
 from fencepost.store.postgres.rows import body_fields
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.states import BY_NUMBER, MODE_NUMBER, NUMBER
@@ -45,6 +45,9 @@ DELIVERY = NewJob(type=DELIVERY_TYPE, queue=DELIVERY_QUEUE, policy=DELIVERY_POLI
 
 _encoder = msgspec.json.Encoder()
 _holders = msgspec.json.Decoder(list[tuple[int, str] | None])
+
+
+Holding = Callable[[Sequence[str]], Plan[Held]]
 
 
 class Stored(NamedTuple):
@@ -92,14 +95,26 @@ def priorities(jobs: Sequence[NewJob]) -> Plan[list[Priority]]:
 
 
 def enqueue(
-    env: Env, jobs: Sequence[NewJob], numbers: Numbers, *, atomic: bool
+    env: Env,
+    jobs: Sequence[NewJob],
+    numbers: Numbers,
+    *,
+    atomic: bool,
+    holding: Holding | None = None,
 ) -> Plan[list[EnqueueReply]]:
-    """Store *jobs* in their order, or raise DependencyError; numbered by ``inherited``."""
+    """Store *jobs* in their order, or raise DependencyError; numbered by ``inherited``.
+
+    With *holding*, that holds what they wait for, and what keys have returned in their stead.
+    """
     fresh = env.clock.new_ids(len(jobs))
     ids = [id_text(job.id or id_) for job, id_ in zip(jobs, fresh, strict=True)]
     ((seqs,),) = yield Statement(SEQS, (len(jobs),))
     keys = yield from _take_keys(env, jobs, seqs)
-    parents = yield from hold(_awaited(jobs, keys), is_joined=env.is_joined)
+    awaited = _awaited(jobs, keys)
+    if holding is None:
+        parents = yield from hold(awaited, is_joined=env.is_joined)
+    else:
+        parents = yield from holding([*awaited, *(job_id for job_id, _ in keys.holders.values())])
     stored: dict[int, Stored] = {}
     fields: list[dict[str, Any]] = []
     for place, job in enumerate(jobs):

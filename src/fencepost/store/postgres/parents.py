@@ -31,7 +31,11 @@ where dependency.child = %s order by dependency.place
 """
 
 
-def hold(job_ids: Iterable[str], *, is_joined: bool = False) -> Plan[dict[str, tuple[int, Parent]]]:
+Held = dict[str, tuple[int, Parent]]
+"""Number and standing of each job by its id."""
+
+
+def hold(job_ids: Iterable[str], *, is_joined: bool = False) -> Plan[Held]:
     """Return number and standing of each job by its id, or raise UnknownDependencyError.
 
     Until the transaction is over nobody ends one of them: whoever wants to waits, and then sees
@@ -40,6 +44,11 @@ def hold(job_ids: Iterable[str], *, is_joined: bool = False) -> Plan[dict[str, t
     asked = list(job_ids)
     wanted = list(wanted_ids(asked).values())
     rows = (yield Statement(LOOK_IDS if is_joined else HOLD_IDS, (wanted,))) if wanted else []
+    return named(rows, asked)
+
+
+def named(rows: Sequence[Row], asked: Iterable[str]) -> Held:
+    """Return the jobs that were found, or raise UnknownDependencyError."""
     found = {row[0]: (row[1], _parent(row)) for row in rows}
     for job_id in asked:
         if job_id.lower() not in found:

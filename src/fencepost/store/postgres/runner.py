@@ -346,9 +346,10 @@ class _Crew:
     def _sort(self, group: Sequence[Posted]) -> tuple[list[_Started], list[_Started], list[Posted]]:
         """Return what can be run together, those with a key each, and what has to be run alone.
 
-        A key that another transaction holds must not hold up those without one. And keys are
-        taken in one order, or two groups could wait for each other; within one statement they
-        are, so that one with several is run alone.
+        A key that another transaction holds must not hold up those without one. And keys, as well
+        as leases, are locked in one order, or two groups could wait for each other; within one
+        statement they are, so that one with several is run alone. Claims come last: those under a
+        limit wait for each other, whatever else their group has locked.
         """
         together: list[_Started] = []
         keyed: list[_Started] = []
@@ -367,6 +368,11 @@ class _Crew:
             else:
                 together.append(_Started(posted, plan, statement))
         keyed.sort(key=lambda started: started.statement.keys[0])
+        if sum(bool(started.statement.leases) for started in together) > 1:
+            several = [started for started in together if len(started.statement.leases) > 1]
+            apart += [started.posted for started in several]
+            together = [started for started in together if started not in several]
+        together.sort(key=_rank)
         return together, keyed, apart
 
     def _explain(self, together: Sequence[_Started], error: Exception) -> list[Posted]:
@@ -430,6 +436,11 @@ class _Crew:
             return run.resume(plan, statement)
         except psycopg.Error as error:
             raise run.explain(error, self._where) from error
+
+
+def _rank(started: _Started) -> tuple[bool, Sequence[str]]:
+    """Return the place of a statement in its group; those of equal rank stay in their order."""
+    return started.posted.operation.name == "claim", started.statement.leases
 
 
 def _relaxing(together: Sequence[_Started]) -> list[Statement]:

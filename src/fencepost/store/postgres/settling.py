@@ -121,12 +121,14 @@ def _complete(
     if not successes:
         return set(), ()
     groups = []
-    for secret, fences in _by_secret(successes).items():
+    by_secret = _by_secret(successes)
+    for secret, fences in by_secret.items():
         results = [successes[fence].decision.result or NULL for fence in fences]
         seqs = ",".join([str(fence.seq) for fence in fences])
         groups.append(f'["{secret}","{{{seqs}}}",{_results(results)}]')
     groups_json = "[" + ",".join(groups) + "]"
-    ((text,),) = yield Statement(COMPLETE, (env.now, groups_json, env.is_joined), alone=alone)
+    params = (env.now, groups_json, env.is_joined)
+    ((text,),) = yield Statement(COMPLETE, params, alone=alone, leases=list(by_secret))
     if text is None:
         return set(), ()
     completed = _completed.decode(text)
@@ -236,7 +238,9 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     if groups:
         ordered = sorted(groups)
         asked = [[*key, "{" + ",".join(map(str, groups[key])) + "}"] for key in ordered]
-        ((text,),) = yield Statement(HEARTBEAT, (env.now, encode_json(asked)), alone=True)
+        secrets = sorted({secret for secret, _ in ordered})
+        params = (env.now, encode_json(asked))
+        ((text,),) = yield Statement(HEARTBEAT, params, alone=True, leases=secrets)
         extended = {(*ordered[n - 1], seq): end_ for n, seq, end_ in _extended.decode(text)}
     replies: list[HeartbeatReply] = []
     for beat, key in zip(beats, keys, strict=True):
@@ -250,8 +254,9 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
     """Keep what handlers ask to keep, under valid leases."""
-    replies: list[SaveReply] = []
-    for item in saves:
+    saved: list[SaveReply | None] = [None] * len(saves)
+    # In the one order in which everybody locks leases.
+    for place, item in sorted(enumerate(saves), key=lambda each: _secret(each[1])):
         fence = read_token(item.token, item.job_id)
         is_saved = False
         if fence is not NOWHERE:
@@ -260,6 +265,12 @@ def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
             if item.checkpoint is not None:
                 checkpoint = body_fields(item.checkpoint)  # type: ignore[assignment]
             params = (env.now, fence.secret, fence.seq, progress, *checkpoint)
-            ((is_saved,),) = yield Statement(SAVE, params, alone=len(saves) == 1)
-        replies.append(Saved(item.job_id) if is_saved else LeaseLost(item.job_id))
+            leases = (fence.secret,)
+            ((is_saved,),) = yield Statement(SAVE, params, alone=len(saves) == 1, leases=leases)
+        saved[place] = Saved(item.job_id) if is_saved else LeaseLost(item.job_id)
+    replies = [reply for reply in saved if reply is not None]
     return (yield from with_states(replies))
+
+
+def _secret(item: Save) -> str:
+    return read_token(item.token, item.job_id).secret

@@ -544,9 +544,26 @@ declare
   v_held bigint[] := '{}';
   v_places integer[] := '{}';
   v_slots bigint[] := '{}';
+  v_count integer := json_array_length(p_jobs);
+  v_seqs bigint[];
+  v_taken boolean[];
 begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
+  if v_count > 1 then
+    -- Numbers in the order of the jobs, keys in the one order in which everybody takes them.
+    v_seqs := array(select nextval('fencepost.seq') from generate_series(1, v_count));
+    v_taken := array_fill(false, array[v_count]);
+    for j in
+      select x.n, x.value ->> 'type' as type, x.value ->> 'key' as key,
+        (x.value ->> 'key_window')::bigint as key_window
+      from json_array_elements(p_jobs) with ordinality as x(value, n)
+      where x.value ->> 'key' is not null
+      order by (x.value ->> 'type') collate "C", (x.value ->> 'key') collate "C", x.n
+    loop
+      v_taken[j.n] := fencepost.take_key(t, j.type, j.key, v_seqs[j.n], j.key_window);
+    end loop;
+  end if;
   for j in select * from json_to_recordset(p_jobs) as x(
     id uuid, lane integer, type text, policy integer, max_attempts integer, delay bigint,
     run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
@@ -554,8 +571,9 @@ begin
     node text, mode smallint, depth smallint, gathers boolean, missing integer,
     callback_url text, callback json, slot bigint, concurrency_key text, max_running integer
   ) loop
-    v_seq := nextval('fencepost.seq');
-    if j.key is not null and not fencepost.take_key(t, j.type, j.key, v_seq, j.key_window) then
+    v_seq := coalesce(v_seqs[cardinality(v_replies) + 1], nextval('fencepost.seq'));
+    if j.key is not null and not coalesce(v_taken[cardinality(v_replies) + 1],
+      fencepost.take_key(t, j.type, j.key, v_seq, j.key_window)) then
       v_replies := v_replies || fencepost.holder(j.type, j.key);
       continue;
     end if;
@@ -737,15 +755,34 @@ create function fencepost.take_keys(p_now timestamptz, p_keys json) returns json
 as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
-  k json;
-  v_holders json[] := '{}';
+  k record;
+  v_holders json[] := array_fill('null'::json, array[json_array_length(p_keys)]);
 begin
-  for k in select value from json_array_elements(p_keys) loop
-    v_holders := v_holders || case
-      when fencepost.take_key(t, k ->> 0, k ->> 1, (k ->> 2)::bigint, (k ->> 3)::bigint)
-      then 'null'::json else fencepost.holder(k ->> 0, k ->> 1) end;
+  for k in
+    select x.n, x.value ->> 0 as type, x.value ->> 1 as key, (x.value ->> 2)::bigint as seq,
+      (x.value ->> 3)::bigint as key_window
+    from json_array_elements(p_keys) with ordinality as x(value, n)
+    order by (x.value ->> 0) collate "C", (x.value ->> 1) collate "C"
+  loop
+    if not fencepost.take_key(t, k.type, k.key, k.seq, k.key_window) then
+      v_holders[k.n] := fencepost.holder(k.type, k.key);
+    end if;
   end loop;
   return array_to_json(v_holders);
+end $$;
+
+-- Lock terminal jobs that are to run again, by their ids: first their keys, then their rows of done,
+-- each in one order.
+create function fencepost.lock_ended(p_ids uuid[]) returns void language plpgsql as $$
+begin
+  perform 1 from fencepost.idempotency held
+  join (
+    select l.type, j.key from fencepost.job j join fencepost.lane l on l.lane = j.lane
+    where j.id = any (p_ids) and j.key is not null
+  ) as own on own.type = held.type and own.key = held.key
+  order by held.type collate "C", held.key collate "C" for update of held;
+  perform 1 from fencepost.done where seq = any (array(
+    select seq from fencepost.job where id = any (p_ids))) order by seq for update;
 end $$;
 
 -- Give a key to job p_seq; false if it is held. A holder that this snapshot cannot see was submitted
@@ -1940,8 +1977,8 @@ create type fencepost.parent as (
 -- sees who waits for it. A claim or a settlement may move one between two looks, so that what was
 -- not found is looked for again. Not returned: what does not exist and, unless p_waits, what
 -- somebody has in hand. Leases come first and pending last, which is also the order in which a
--- settlement locks them; so only the first look waits, see `lift`. Rows of p_pending are locked as
--- well, for update.
+-- settlement locks them; so only the first look waits, see `lift`. What p_pending names is to be
+-- changed: those rows of pending are locked for update, with their rows of job first.
 create function fencepost.hold_parents(
   p_seqs bigint[], p_waits boolean default true, p_pending bigint[] default '{}'
 ) returns setof fencepost.parent
@@ -1954,6 +1991,9 @@ declare
   v_more bigint[];
   v_ended record;
 begin
+  if p_pending <> '{}' then
+    perform 1 from fencepost.job where seq = any (p_pending) order by seq for no key update;
+  end if;
   for round in 1..case when p_waits then 20 else 1 end loop
     v_rest := array(
       select x from unnest(v_rest) as x where exists (select 1 from fencepost.job where seq = x)
