@@ -100,8 +100,10 @@ unavailable, with nothing done."""
 GROUP_LOCK_TIMEOUT: Final = 0.05
 """So long does an awaited operation while others wait for the same thread; what is held up for
 longer goes on waiting apart from them, until LOCK_TIMEOUT."""
+HELD_UP_ROUND: Final = 0.5
+"""So long do the tries of all that wait apart take together,"""
 HELD_UP_TRY: Final = 0.01
-"""So long does each try of one that waits apart."""
+"""unless there are so many that each would have less than this."""
 HELD_UP_PAUSE: Final = 0.02
 """And so long is the pause after all of them were tried."""
 CHORE_LOCK_TIMEOUT: Final = 0.1

@@ -27,6 +27,7 @@ from fencepost.core.limits import (
     GROUP_LOCK_TIMEOUT,
     GROUP_MAX,
     HELD_UP_PAUSE,
+    HELD_UP_ROUND,
     HELD_UP_TRY,
     LOCK_TIMEOUT,
 )
@@ -249,18 +250,20 @@ class Waiting:
                     self._thread = None
                     self._own.close()
                     return
-            left = [each for each in round_ if not self._try(*each)]
+            # Whoever waits for long gets its turn among all that want the same; but none of many.
+            patience = max(HELD_UP_TRY, HELD_UP_ROUND / len(round_))
+            left = [each for each in round_ if not self._try(*each, patience)]
             with self._mutex:
                 self._posted.extendleft(reversed(left))
             if left:
                 self._clock.sleep(HELD_UP_PAUSE)
 
-    def _try(self, posted: Posted, until: float) -> bool:
+    def _try(self, posted: Posted, until: float, patience: float) -> bool:
         """Run an operation and answer it; return whether that is the end of it."""
         if posted.future.cancelled():
             return True
         try:
-            result = self._runner.run(posted.operation, lock_timeout=HELD_UP_TRY)
+            result = self._runner.run(posted.operation, lock_timeout=patience)
         except HeldUpError as error:
             if self._clock.monotonic() < until:
                 return False

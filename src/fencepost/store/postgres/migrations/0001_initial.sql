@@ -2032,6 +2032,17 @@ begin
       where (x in (select unnest(v_rest))) is true
     );
     v_states := array_fill(3::smallint, array[cardinality(v_found)]);
+    if p_waits and round = 1 then
+      perform 1 from fencepost.job j cross join lateral (
+        select 1 from fencepost.ready
+        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+        limit 1 for share
+      ) as r
+      where j.seq = any (v_rest);
+      perform 1 from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
+      order by r.seq for share;
+      perform 1 from fencepost.delayed where seq = any (v_rest) order by seq for share;
+    end if;
     v_more := array(
       select r.seq from fencepost.job j cross join lateral (
         select seq from fencepost.ready
@@ -2157,31 +2168,52 @@ begin
         select unnest(l.seqs) from unnest(v_leases) as l)
     );
     -- A row is found by its whole key, or by ready_again; never by looking through the line, which a
-    -- plan does that was made while the line was short. Whoever has one in hand is about to delete
-    -- it: a claim, or somebody who lifts it too.
-    select array_agg(first.place), array_agg(first.seq) into v_places, v_ready from (
-      select r.place, j.seq from fencepost.job j cross join lateral (
-        select ctid as place from fencepost.ready
-        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
-        limit 1 for update skip locked
-      ) as r
-      where j.seq = any (v_rest)
-    ) as first;
-    select v_places || array_agg(again.place), v_ready || array_agg(again.seq)
-    into v_places, v_ready from (
-      select r.ctid as place, r.seq from fencepost.ready r
-      where r.seq = any (v_rest) and r.scheduled_at is not null for update skip locked
-    ) as again;
+    -- plan does that was made while the line was short.
+    if round = 1 then
+      select array_agg(first.place), array_agg(first.seq) into v_places, v_ready from (
+        select r.place, j.seq from fencepost.job j cross join lateral (
+          select ctid as place from fencepost.ready
+          where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+          limit 1 for update
+        ) as r
+        where j.seq = any (v_rest)
+      ) as first;
+      select v_places || array_agg(again.place), v_ready || array_agg(again.seq)
+      into v_places, v_ready from (
+        select r.ctid as place, r.seq from fencepost.ready r
+        where r.seq = any (v_rest) and r.scheduled_at is not null
+        order by r.seq for update
+      ) as again;
+      v_delayed := array(
+        select d.seq from fencepost.delayed d where d.seq = any (v_rest)
+        order by d.seq for update
+      );
+    else
+      select array_agg(first.place), array_agg(first.seq) into v_places, v_ready from (
+        select r.place, j.seq from fencepost.job j cross join lateral (
+          select ctid as place from fencepost.ready
+          where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+          limit 1 for update skip locked
+        ) as r
+        where j.seq = any (v_rest)
+      ) as first;
+      select v_places || array_agg(again.place), v_ready || array_agg(again.seq)
+      into v_places, v_ready from (
+        select r.ctid as place, r.seq from fencepost.ready r
+        where r.seq = any (v_rest) and r.scheduled_at is not null
+        order by r.seq for update skip locked
+      ) as again;
+      v_delayed := array(
+        select d.seq from fencepost.delayed d where d.seq = any (v_rest)
+        order by d.seq for update skip locked
+      );
+    end if;
     return query
     with gone as (delete from fencepost.ready where ctid = any (v_places) returning *)
     select j.seq, j.id, gone.lane, j.policy, 1::smallint, gone.attempt, j.max_attempts,
       gone.version, gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at,
       null::uuid, null::text, null::timestamptz
     from gone join fencepost.job j on j.seq = gone.seq;
-    v_delayed := array(
-      select d.seq from fencepost.delayed d where d.seq = any (v_rest)
-      order by d.seq for update skip locked
-    );
     return query
     with gone as (delete from fencepost.delayed d where d.seq = any (v_delayed) returning d.*)
     select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
