@@ -6,6 +6,8 @@ from lab.mutants.mutant import Mutant, Patch, Place
 
 STORE = "fencepost.store.postgres"
 SQL = f"{STORE}.migrations/0001_initial.sql"
+OPEN = "tests/store/postgres/test_open_transactions.py"
+ORDER = "tests/store/postgres/test_lock_order.py"
 
 
 def _sql(name: str, about: str, old: str, new: str, *tests: str) -> Mutant:
@@ -86,6 +88,78 @@ LEASES = (
         "for seqs in portions(sorted(doomed), FOLLOW_BATCH):",
         "for seqs in portions(sorted(doomed), 10**9):",
         "tests/store/postgres/test_fans.py",
+    ),
+    _python(
+        "callers-transaction-locks-what-its-jobs-wait-for",
+        "a job submitted after a running one holds up the claim of that until the commit",
+        "graphs",
+        "hold(awaited, is_joined=env.is_joined)",
+        "hold(awaited)",
+        OPEN,
+    ),
+    _python(
+        "callers-transaction-leaves-no-note",
+        "a job that is submitted after one that ends meanwhile waits for ever",
+        "graphs",
+        "        yield from note([each",
+        "        yield from note([] and [each",
+        OPEN,
+    ),
+    _python(
+        "completion-in-a-callers-transaction-lets-go",
+        "who waits for the job is locked until the commit, and so is its slot",
+        "settling",
+        "params = (env.now, groups_json, env.is_joined)",
+        "params = (env.now, groups_json, False)",
+        OPEN,
+    ),
+    _python(
+        "completion-in-a-callers-transaction-locks-its-claim",
+        "jobs that were claimed together with one that is being completed wait for the commit",
+        "store",
+        'if operation.name == "settle":',
+        'if operation.name == "nothing":',
+        OPEN,
+    ),
+    _python(
+        "held-up-operations-hold-up-others",
+        "an awaited operation waits for a lock in a thread that all share",
+        "runner",
+        "self._runner.run(posted.operation, lock_timeout=GROUP_LOCK_TIMEOUT)",
+        "self._runner.run(posted.operation)",
+        OPEN,
+    ),
+    _python(
+        "group-keeps-the-order-of-arrival",
+        "two processes lock the same leases in opposite orders",
+        "runner",
+        "        together.sort(key=_rank)\n",
+        "",
+        ORDER,
+    ),
+    _sql(
+        "keys-in-the-order-of-the-jobs",
+        "two submissions take the same keys in opposite orders",
+        """order by (x.value ->> 'type') collate "C", (x.value ->> 'key') collate "C", x.n""",
+        "order by x.n",
+        ORDER,
+    ),
+    _python(
+        "graph-is-locked-level-by-level",
+        "two that end jobs of one graph lock those behind in opposite orders",
+        "dependents",
+        "    if failed:\n",
+        "    if failed and not failed:\n",
+        ORDER,
+    ),
+    _python(
+        "spawning-locks-who-gathers-first",
+        "who gathers is locked before the jobs that a key returned",
+        "spawning",
+        "        holding = partial(_hold, env, fence)\n",
+        "        yield Statement(GATHERERS, (fence.seq,))\n"
+        "        holding = partial(_hold, env, fence)\n",
+        ORDER,
     ),
     _sql(
         "ended-jobs-keep-their-lease",

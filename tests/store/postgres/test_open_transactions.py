@@ -30,6 +30,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.plan import Operation
+from fencepost.store.postgres import runner
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Claim, Duplicate, Enqueued, Extended, Moved, Settled
@@ -252,6 +253,13 @@ def keyed(key: str | None) -> NewJob:
     return NewJob(type="mail", key=held)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have those that wait apart wait for as long as it takes; others give up after 2 s."""
+    monkeypatch.setattr(runner, "LOCK_TIMEOUT", LONG)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_submissions_of_a_key_that_is_held_elsewhere_hold_up_no_others(
     store: PostgresStore, conn: psycopg.Connection[Any]
 ) -> None:
@@ -259,19 +267,14 @@ async def test_submissions_of_a_key_that_is_held_elsewhere_hold_up_no_others(
     (first,) = submit_in(store, conn, keyed("k"))
     stuck = [asyncio.create_task(store.run_async(store.enqueue([keyed("k")]))) for _ in range(10)]
     await asyncio.sleep(0)
-    for n in range(20):
-        others = [keyed(None), keyed(f"other {n}")]
-        for job in others:
-            async with asyncio.timeout(LONG):
-                (reply,) = await store.run_async(store.enqueue([job]))
+    for n in range(10):
+        for job in (keyed(None), keyed(f"other {n}")):
+            (reply,) = await store.run_async(store.enqueue([job]))
             assert isinstance(reply, Enqueued)
-    assert not any(task.done() and task.exception() is None for task in stuck)
+    assert not any(task.done() for task in stuck)
     conn.commit()
     for task in stuck:
-        try:
-            (reply,) = await task
-        except StoreUnavailableError:
-            continue  # the machine was so busy that they gave up before
+        (reply,) = await task
         assert isinstance(reply, Duplicate)
         assert reply.job_id == first
 
@@ -290,6 +293,7 @@ async def test_whoever_wants_the_very_key_gives_up_in_time(
     assert isinstance(reply, Enqueued)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_who_waits_for_a_job_that_is_being_completed_holds_up_no_others(
     store: PostgresStore, conn: psycopg.Connection[Any]
 ) -> None:
@@ -300,12 +304,11 @@ async def test_who_waits_for_a_job_that_is_being_completed_holds_up_no_others(
     stuck = [asyncio.create_task(store.run_async(store.enqueue([child]))) for _ in range(5)]
     await asyncio.sleep(0)
     for _ in range(10):
-        async with asyncio.timeout(LONG):
-            (reply,) = await store.run_async(store.enqueue([keyed(None)]))
+        (reply,) = await store.run_async(store.enqueue([keyed(None)]))
         assert isinstance(reply, Enqueued)
+    assert not any(task.done() for task in stuck)
     conn.commit()
     for task in stuck:
-        try:
-            await task
-        except StoreUnavailableError:
-            continue
+        (reply,) = await task
+        assert isinstance(reply, Enqueued)
+        assert reply.state is State.SCHEDULED
