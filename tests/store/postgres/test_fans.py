@@ -8,6 +8,7 @@ each of its elements: 20,000, 40,000 and 60,000 dependents took 2.4, 8.4 and 17 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -110,7 +111,7 @@ def test_no_statement_is_given_more_than_a_portion(store: PostgresStore) -> None
         fan(store, portions * FOLLOW_BATCH)
         operation = settle_root(store, REFUSED)
         seen: list[int] = []
-        store.run(Operation("settle", operation.effect, lambda o=operation, s=seen: measured(o, s)))
+        store.run(Operation("settle", operation.effect, partial(measured, operation, seen)))
         assert max(seen) <= FOLLOW_BATCH
         counts.append(len(seen))
     assert counts[2] - counts[1] == 2 * (counts[1] - counts[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ def test_whoever_waits_for_a_lease_that_is_split_finds_it(
         beats = [[fence.secret, (900 + place) * 1_000_000, f"{{{fence.seq}}}"]]
         with open_transaction(postgres_url) as other:
             other.execute(HEARTBEAT, (None, encode_json(beats)))
-            replies = apart(lambda job=job: store.run(write(store, job)))
+            replies = apart(partial(store.run, write(store, job)))
             see_waiting(postgres_url)
             other.commit()
             assert [type(reply) for reply in answer(replies)] == [WRITES[write]]

@@ -10,6 +10,7 @@ from fencepost.core.lifecycle import State
 from fencepost.core.limits import CHORE_PAUSE, CHORE_PAUSE_MAX, FOLLOW_BATCH
 from fencepost.core.policy import Policy
 from fencepost.core.retry import Backoff
+from fencepost.store.replies import Settled
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, TROUBLE, TTL, Harness, ids, job
 
 __all__ = ["TestChores", "TestFans"]
@@ -45,7 +46,7 @@ class TestChores:
         assert ids(claim.jobs) == job_ids
         assert (claim.recovered, broken.asked) == ([], 1)
         assert [h.get(each).attempt for each in job_ids] == [1, 1]
-        assert h.succeed(claim.jobs[0])
+        assert isinstance(h.succeed(claim.jobs[0]), Settled)
 
     def test_a_chore_that_failed_is_left_alone_for_a_while(self, h: Harness) -> None:
         """Not done again by every claim, and workers are not sent back for it at once."""
