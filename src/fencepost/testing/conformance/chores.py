@@ -6,6 +6,7 @@ from random import Random
 from typing import NoReturn
 
 from fencepost.core.dependencies import Dependencies, Mode
+from fencepost.core.job import AttemptOutcome
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import CHORE_PAUSE, CHORE_PAUSE_MAX, FOLLOW_BATCH
 from fencepost.core.policy import Policy
@@ -47,6 +48,16 @@ class TestChores:
         assert (claim.recovered, broken.asked) == ([], 1)
         assert [h.get(each).attempt for each in job_ids] == [1, 1]
         assert isinstance(h.succeed(claim.jobs[0]), Settled)
+
+    def test_nothing_is_left_of_a_chore_that_failed(self, h: Harness) -> None:
+        """S2-12: all that it did is undone, also what it did before."""
+        before = h.submit("before")
+        h.take()
+        self._break(h)
+        h.submit()
+        assert len(h.claim().jobs) == 1
+        assert h.state(before) is State.RUNNING
+        assert [each.outcome for each in h.attempts(before)] == [AttemptOutcome.RUNNING]
 
     def test_a_chore_that_failed_is_left_alone_for_a_while(self, h: Harness) -> None:
         """Not done again by every claim, and workers are not sent back for it at once."""
