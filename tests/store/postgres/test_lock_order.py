@@ -278,7 +278,7 @@ def test_a_group_locks_leases_and_keys_in_one_order() -> None:
     """Not as they came: two processes may be asked the same in opposite orders."""
     group = [
         posted("claim 1"),
-        posted("settle c", leases=("c",)),
+        posted("settle c", leases=["c"]),
         posted("enqueue z", keys=[("mail", "z")]),
         posted("enqueue plain"),
         posted("settle a d", leases=("a", "d")),

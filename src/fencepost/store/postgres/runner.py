@@ -441,9 +441,9 @@ class _Crew:
             raise run.explain(error, self._where) from error
 
 
-def _rank(started: _Started) -> tuple[bool, Sequence[str]]:
+def _rank(started: _Started) -> tuple[bool, tuple[str, ...]]:
     """Return the place of a statement in its group; those of equal rank stay in their order."""
-    return started.posted.operation.name == "claim", started.statement.leases
+    return started.posted.operation.name == "claim", tuple(started.statement.leases)
 
 
 def _relaxing(together: Sequence[_Started]) -> list[Statement]:
