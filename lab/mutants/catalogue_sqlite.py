@@ -22,6 +22,14 @@ LEASES = (
         "TestExpiring",
     ),
     _mutant(
+        "chore-fails-the-claim",
+        "a chore that fails takes the claim with it, every claim",
+        "sheltering",
+        "    except Exception as error:",
+        "    except ZeroDivisionError as error:",
+        "TestChores",
+    ),
+    _mutant(
         "success-ignores-the-token",
         "a success is recorded under any token that was once the job's",
         "settling",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from random import Random
+from typing import Any, NoReturn, cast
 from uuid import uuid4
 
 import pytest
@@ -26,6 +27,7 @@ from fencepost.core.limits import (
 )
 from fencepost.core.outcome import Settlement, Succeeded, decide
 from fencepost.core.policy import Policy
+from fencepost.core.retry import Backoff
 from fencepost.core.token import Principal
 from fencepost.maintenance import Maintenance
 from fencepost.maintenance.chores import (
@@ -189,6 +191,29 @@ async def test_a_store_that_is_away_or_broken_does_not_end_maintenance(
 
 
 # The chores.
+
+
+class _Broken(Random):
+    def uniform(self, a: float, b: float) -> NoReturn:
+        raise RuntimeError("no chance")
+
+
+async def test_a_chore_that_fails_keeps_no_other_from_being_done(
+    store: Store, clock: FakeClock, counters: Counters
+) -> None:
+    """S2-12: one that fails each time is passed over every other time, for those behind it."""
+    enqueue(store, policy=Policy(backoff=Backoff(jitter=0.5)))
+    claim(store)
+    (outlived,) = enqueue(store, policy=Policy(lifetime=60.0))
+    clock.advance(600.0)
+    clock.rng = _Broken()
+    leader = candidate(store, "a", counters)
+    with pytest.raises(RuntimeError):
+        await leader.step()
+    assert state(store, outlived) is State.SCHEDULED
+    clock.advance(LEADER_TTL / 2)
+    await leader.step()
+    assert state(store, outlived) is State.DEAD_LETTER
 
 
 async def test_expired_leases_are_taken_back_in_the_startup_flow(

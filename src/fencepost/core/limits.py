@@ -102,6 +102,26 @@ ENDED_OVERLAP: Final = 5.0
 ENDED_TOLD_MAX: Final = 100_000
 """Ends that a follower remembers to have told."""
 
+# Locks, on PostgreSQL, in seconds.
+LOCK_TIMEOUT: Final = 2.0
+"""So long does an operation wait for a lock that another transaction holds; then it is refused as
+unavailable, with nothing done."""
+GROUP_LOCK_TIMEOUT: Final = 0.05
+"""So long does an awaited operation while others wait for the same thread; what is held up for
+longer goes on waiting apart from them, until LOCK_TIMEOUT."""
+HELD_UP_ROUND: Final = 0.5
+"""So long do the tries of all that wait apart take together,"""
+HELD_UP_TRY: Final = 0.01
+"""unless there are so many that each would have less than this."""
+HELD_UP_PAUSE: Final = 0.02
+"""And so long is the pause after all of them were tried."""
+CHORE_LOCK_TIMEOUT: Final = 0.1
+"""So long does a chore that a claim does on the side."""
+CHORE_PAUSE: Final = 1.0
+"""After a chore has failed, claims of this process leave it alone for so long; twice as long after
+each further failure."""
+CHORE_PAUSE_MAX: Final = 60.0
+
 # Batches.
 CLAIM_MAX: Final = 1_000
 CLAIM_BYTES_MAX: Final = PAYLOAD_BYTES_MAX
@@ -117,6 +137,12 @@ UNSETTLED_MAX: Final = 1_000
 RECOVER_BATCH: Final = 200
 PROMOTE_BATCH: Final = 1_000
 EXPIRE_BATCH: Final = 200
+RESOLVE_BATCH: Final = 500
+"""Notes of callers' transactions that one claim looks at."""
+RESOLVE_PAUSE: Final = 0.1
+"""After so many seconds a claim looks again at what somebody had in hand."""
+FOLLOW_BATCH: Final = 2_000
+"""Jobs that waited for one that has ended, and are moved by one statement."""
 PRUNE_BATCH: Final = 1_000
 PRUNE_SCAN: Final = 10_000
 PAGE_DEFAULT: Final = 50

@@ -72,6 +72,8 @@ class Maintenance:
         now = self._store.clock.monotonic()
         for chore in self._chores:
             if self._due[chore.name] <= now:
+                # Should it fail, those behind it are done in the next step, and it later.
+                self._due[chore.name] = now + LEADER_TTL
                 await chore.step()
                 self._due[chore.name] = self._store.clock.monotonic() + chore.interval
         soonest = min(self._due.values()) - self._store.clock.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from fencepost.core.lifecycle import State
 from fencepost.store.replies import Moved, Settled, SettleReply
 
 Reply = TypeVar("Reply")
+T = TypeVar("T")
 
 
 def held_among(promoted: Iterable[Moved]) -> int:
@@ -55,3 +56,9 @@ def told_in_order(replies: Iterable[SettleReply]) -> list[SettleReply]:
         elif reply.job_id.lower() in settled_later:
             told[index] = replace(reply, state=State.RUNNING)
     return told
+
+
+def portions(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield *items* in their order, no more than *size* at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

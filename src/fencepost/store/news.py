@@ -40,7 +40,7 @@ def _moved_by_spawning(result: Any) -> list[Moved]:
 
 def _moves(result: Any) -> Sequence[Moved | Settled]:
     if isinstance(result, Claim):
-        return [*result.recovered, *result.expired, *result.corrupt]
+        return [*result.recovered, *result.expired, *result.corrupt, *result.followed]
     if isinstance(result, list):
         return [reply for reply in result if isinstance(reply, (Moved, Settled))]
     return []

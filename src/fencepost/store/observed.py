@@ -182,6 +182,8 @@ def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
     _note_recovered(counters, result.recovered)
     _note_moves(counters, names.JOB_EXPIRED, result.expired, Event.EXPIRE)
     _note_moves(counters, names.JOB_CORRUPT, result.corrupt)
+    if result.followed:
+        _note_followed(counters, result.followed)
 
 
 def _waits(jobs: list[ClaimedJob]) -> dict[Lane, list[float]]:

@@ -33,6 +33,10 @@ class Statement(msgspec.Struct, frozen=True):
     """It may be a transaction of its own: what the plan does after it, if anything, need not be
     atomic with it. A store for which a round trip is dear then sends it without begin and commit,
     and may let it share a commit with others; only a plan's first statement is looked at."""
+    keys: Sequence[tuple[str, str]] = ()
+    """Types and idempotency keys that it takes, for which another transaction may have it wait."""
+    leases: Sequence[str] = ()
+    """Secrets of the leases that it locks, in the one order in which everybody does."""
     prepares: bool = False
     """It is also no part of what the operation is said to do: if all that follows fails, nothing
     was done. It can be repeated at any time."""

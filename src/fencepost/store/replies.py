@@ -53,6 +53,8 @@ class Claim(msgspec.Struct, frozen=True):
     jobs: list[ClaimedJob] = []
     recovered: list[Moved] = []
     """Expired leases that were taken back first."""
+    followed: list[Moved] = []
+    """Jobs that waited for others, and were let go or have ended since a caller's commit."""
     expired: list[Moved] = []
     """Jobs that had outlived their lifetime."""
     promoted: int = 0

@@ -181,8 +181,8 @@ class Context:
     def complete_in(self, conn: Any, result: Any = None) -> None:
         """Complete the job in the open transaction of *conn*: with the handler's writes or not.
 
-        Make it the last thing before the commit: other jobs that were claimed together with this
-        one wait for it. Raises StaleLeaseError if the lease is lost; roll back then.
+        Make it the last thing before the commit: until then nobody can cancel the job, and those
+        that wait for it wait. Raises StaleLeaseError if the lease is lost; roll back then.
         """
         complete = self._completion(result)
         self.note_mark(self._store.run_in(conn, _mark, must_be_open=True))
@@ -319,8 +319,8 @@ class AsyncContext:
     async def complete_in(self, conn: Any, result: Any = None) -> None:
         """Complete the job in the open transaction of *conn*: with the handler's writes or not.
 
-        Make it the last thing before the commit: other jobs that were claimed together with this
-        one wait for it. Raises StaleLeaseError if the lease is lost; roll back then.
+        Make it the last thing before the commit: until then nobody can cancel the job, and those
+        that wait for it wait. Raises StaleLeaseError if the lease is lost; roll back then.
         """
         context = self._context
         store = context._store

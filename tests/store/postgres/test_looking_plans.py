@@ -17,6 +17,7 @@ from tests.servers.fixtures import Databases, postgres_sources
 from fencepost.clock import SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.lifecycle import State
+from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Row, Statement, run_plan
 from fencepost.store.postgres import claiming, looking, schema, searching, upkeep
 from fencepost.store.postgres.catalog import Catalog, Env
@@ -252,7 +253,7 @@ def test_the_line_ahead_is_counted_in_the_lane(session: Session, explainer: Expl
         lambda env: upkeep.recover(env, 10),
         lambda env: upkeep.promote(env, 10),
         lambda env: upkeep.tidy(env, True),
-        lambda env: claiming.claim(env, ClaimRequest(worker="w", limit=10)),
+        lambda env: claiming.claim(env, Chores(env.clock), ClaimRequest(worker="w", limit=10)),
     ],
     ids=["expire", "recover", "promote", "tidy", "claim"],
 )

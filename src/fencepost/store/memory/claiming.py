@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from itertools import islice
 
 from fencepost.clock import Clock
@@ -25,18 +26,26 @@ from fencepost.store.memory.moves import expire, lease, promote, recover
 from fencepost.store.memory.rates import Rates
 from fencepost.store.memory.record import Record
 from fencepost.store.memory.settings import Settings
-from fencepost.store.replies import Claim
+from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest
 
 
 def claim(
-    jobs: Jobs, settings: Settings, rates: Rates, clock: Clock, request: ClaimRequest
+    jobs: Jobs,
+    settings: Settings,
+    rates: Rates,
+    clock: Clock,
+    request: ClaimRequest,
+    do: Callable[[str, Callable[[], list[Moved]]], list[Moved]],
 ) -> Claim:
-    """Bring the jobs up to date (bounded), then lease what is claimable."""
+    """Bring the jobs up to date (bounded), then lease what is claimable.
+
+    *do* does a chore by its name, and returns nothing moved if that fails.
+    """
     now = clock.now_us()
-    recovered = recover(jobs, RECOVER_BATCH, clock.rng, now)
-    expired = expire(jobs, EXPIRE_BATCH, now)
-    promoted = promote(jobs, PROMOTE_BATCH, now)
+    recovered = do("recover", partial(recover, jobs, RECOVER_BATCH, clock.rng, now))
+    expired = do("expire", partial(expire, jobs, EXPIRE_BATCH, now))
+    promoted = do("promote", partial(promote, jobs, PROMOTE_BATCH, now))
     taking = _Taking(jobs, settings, clock, request, now)
     claimed = taking.take(rates.budget(now))
     rates.note(Counter(job.type for job in claimed), now)

@@ -30,9 +30,17 @@ class Journal:
 
     def undo(self) -> None:
         """Take all of it back, the last change first."""
-        for undo in reversed(self._undo):
-            undo()
+        self.undo_to(0)
         self._clear()
+
+    def mark(self) -> int:
+        """Return how much has been done, for ``undo_to``."""
+        return len(self._undo)
+
+    def undo_to(self, mark: int) -> None:
+        """Take back what has been done since *mark*, the last change first."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
 
     def _clear(self) -> None:
         self._undo.clear()

@@ -52,9 +52,9 @@ class Slots:
     def touched(self) -> Iterator[Scope]:
         """Yield each key with which something happened since it was looked at last."""
         while self._touched:
-            scope = min(self._touched)
-            del self._touched[scope]
-            yield scope
+            for scope in sorted(self._touched):
+                del self._touched[scope]
+                yield scope
 
     def postpone(self) -> None:
         """Leave what happened for the next claim to look at."""

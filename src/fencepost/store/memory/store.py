@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from fencepost.clock import Clock
 from fencepost.core.audit import Action
@@ -19,6 +21,7 @@ from fencepost.core.token import TokenRecord
 from fencepost.core.why import Situation
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
 from fencepost.store.batches import with_admitted
+from fencepost.store.chores import Chores
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.memory import (
     claiming,
@@ -109,6 +112,7 @@ class MemoryStore(Store):
         self.url = url
         self.clock = clock
         self._journal = Journal()
+        self._chores = Chores(clock)
         self._jobs = Jobs(self._journal, clock)
         self._events = Events(self._journal)
         self._settings = Settings()
@@ -181,7 +185,25 @@ class MemoryStore(Store):
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
         yield from ()
-        return claiming.claim(self._jobs, self._settings, self._rates, self.clock, request)
+        claim = claiming.claim(
+            self._jobs, self._settings, self._rates, self.clock, request, self._do
+        )
+        return replace(claim, wait=self._chores.wait(claim.wait))
+
+    def _do(self, name: str, chore: Callable[[], list[Moved]]) -> list[Moved]:
+        """Do a chore of a claim's; should it fail, take it back and take note of it."""
+        if not self._chores.may(name):
+            return []
+        mark = self._journal.mark()
+        try:
+            moved = chore()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the claim is not
+            self._journal.undo_to(mark)
+            self._jobs.slots.postpone()
+            self._chores.failed(name, repr(error))
+            return []
+        self._chores.done(name)
+        return moved
 
     @operation(Effect.LEASE)
     def heartbeat(self, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:

@@ -14,7 +14,9 @@ from typing import Any
 from fencepost.core.concurrency import limit_of
 from fencepost.core.job import Job, NewJob
 from fencepost.core.lifecycle import State
-from fencepost.store.plan import Plan, Statement
+from fencepost.core.limits import FOLLOW_BATCH
+from fencepost.store.batches import portions
+from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.replies import Moved
 
@@ -67,7 +69,9 @@ def admit(env: Env, touched: Mapping[int, int]) -> Plan[tuple[Moved, ...]]:
     if env.is_joined:
         yield from note(touched)
         return ()
-    rows = yield Statement(ADMIT, (env.now, list(touched), list(touched.values())))
+    rows: list[Row] = []
+    for slots in portions(sorted(touched), FOLLOW_BATCH):
+        rows += yield Statement(ADMIT, (env.now, slots, [touched[slot] for slot in slots]))
     lanes = yield from env.catalog.lanes({lane for _, lane in rows})
     return tuple(
         Moved(job_id, lanes[lane].type, State.SCHEDULED, State.PENDING) for job_id, lane in rows

@@ -18,15 +18,19 @@ from fencepost.core.limits import (
     EXPIRE_BATCH,
     PROMOTE_BATCH,
     RECOVER_BATCH,
+    RESOLVE_PAUSE,
 )
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.core.weights import turns_from
+from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env, Lane
 from fencepost.store.postgres.dependents import end
 from fencepost.store.postgres.moving import LIFT_LEASED, Ending, lifted
+from fencepost.store.postgres.resolving import resolve
+from fencepost.store.postgres.sheltering import sheltered
 from fencepost.store.postgres.tokens import make_token
 from fencepost.store.postgres.upkeep import expire, recover
 from fencepost.store.replies import Claim, Moved
@@ -36,7 +40,7 @@ from fencepost.store.states import ENCODINGS
 CLAIM = f"select fencepost.claim({', '.join(['%s'] * 16)})"
 LOOKS_MAX = 3
 """How often one claim learns of new lanes, should others make some all the time."""
-BOTH_CHORES, EXPIRE_ONLY, NO_CHORES = 2, 1, 0
+EXPIRE, RECOVER, RESOLVE = 1, 2, 4
 PRIORITIES = tuple(Priority)
 CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
 
@@ -81,20 +85,28 @@ class _Answer(msgspec.Struct):
     jobs: list[tuple[int, list[_Leased]]] = []
     order: list[int] | None = None
     wait: float | None = None
+    failed: str | None = None
+    """Why due jobs could not be promoted, or slots not be given away."""
 
 
 _answers = msgspec.json.Decoder(_Answer)
 
 
-def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
-    """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs."""
+def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
+    """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs.
+
+    What of the former fails is left for later.
+    """
     secret = env.clock.new_id().hex()
     recovered: list[Moved] = []
     expired: list[Moved] = []
-    chores = BOTH_CHORES
+    followed: list[Moved] = []
+    todo = (RECOVER if chores.may("recover") else 0) | (EXPIRE if chores.may("expire") else 0)
+    todo |= RESOLVE if chores.may("resolve") else 0
+    promote = PROMOTE_BATCH if chores.may("promote") else 0
     looks = LOOKS_MAX
     while True:
-        params = _params(env, request, secret, chores, asks=looks > 0)
+        params = _params(env, request, secret, todo, promote, asks=looks > 0)
         ((text,),) = yield Statement(CLAIM, params, alone=True)
         answer = _answers.decode(text)
         match answer.todo:
@@ -102,13 +114,25 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
                 yield from env.catalog.learn_lanes()
                 looks -= 1
             case "recover":
-                recovered = yield from recover(env, RECOVER_BATCH)
-                chores = EXPIRE_ONLY
+                chore = recover(env, RECOVER_BATCH)
+                recovered = yield from sheltered(chores, "recover", chore, [])
+                todo &= ~RECOVER
+            case "resolve":
+                looked = yield from sheltered(chores, "resolve", resolve(env), ([], False))
+                followed, has_left = looked
+                if has_left:
+                    chores.postpone("resolve", RESOLVE_PAUSE)
+                todo &= ~RESOLVE
             case "expire":
-                expired = yield from expire(env, EXPIRE_BATCH)
-                chores = NO_CHORES
+                chore = expire(env, EXPIRE_BATCH)
+                expired = yield from sheltered(chores, "expire", chore, [])
+                todo &= ~EXPIRE
             case _:
                 break
+    if answer.failed is not None:
+        chores.failed("promote", answer.failed)
+    elif promote:
+        chores.done("promote")
     jobs, corrupt, waits = yield from _read(env, request, secret, answer)
     if answer.wait is not None:
         waits.append(answer.wait)
@@ -119,12 +143,13 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         promoted=answer.promoted,
         held=answer.held,
         corrupt=corrupt,
-        wait=max(min(waits), 0.0) if waits else None,
+        followed=followed,
+        wait=chores.wait(max(min(waits), 0.0) if waits else None),
     )
 
 
 def _params(
-    env: Env, request: ClaimRequest, secret: str, chores: int, *, asks: bool
+    env: Env, request: ClaimRequest, secret: str, todo: int, promote: int, *, asks: bool
 ) -> tuple[Any, ...]:
     known = env.catalog.known_lanes()
     lanes = [lane for lane in known if _is_wanted(lane, request)]
@@ -145,8 +170,8 @@ def _params(
         seconds_to_us(request.timeout_grace),
         CLAIM_BYTES_MAX,
         sum(lane.number for lane in known) if asks else None,
-        chores,
-        PROMOTE_BATCH,
+        todo,
+        promote,
         _array(lane.number for lane in lanes),
         _array(lane.priority for lane in lanes),
         _array(places[lane.queue] for lane in lanes),

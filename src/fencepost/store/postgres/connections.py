@@ -19,6 +19,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from fencepost.clock import Clock
+from fencepost.core.limits import LOCK_TIMEOUT
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.failures import refused
@@ -32,7 +33,7 @@ CONNECT_TIMEOUT_MIN = 2
 SETTINGS = {
     "timezone": "UTC",
     "statement_timeout": "30s",
-    "lock_timeout": "10s",
+    "lock_timeout": f"{LOCK_TIMEOUT:g}s",
     "idle_in_transaction_session_timeout": "60s",
     "jit": "off",  # compiling a plan takes longer than anything that a job queue asks
 }

@@ -27,6 +27,7 @@ from fencepost.store.postgres.dependents import end
 from fencepost.store.postgres.editing import (
     hasten,
     lane_at,
+    lock,
     one,
     set_by_hand,
     states_of,
@@ -65,6 +66,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 FIND = "select id::text, seq from fencepost.job where id = any (%s::uuid[])"
+LOCK_ENDED = "select fencepost.lock_ended(%s)"
 FIND_TERMINAL = """
 select job.seq, job.lane, job.policy, job.key, job.key_window, job.mode, done.state, done.attempt,
   keyed.slot is not null
@@ -90,9 +92,10 @@ from given where seq = %s
 """
 # Those wait again for it that had counted it as ended.
 HOLD_UP_AGAIN = """
-update fencepost.pending set missing = missing + 1
-where mode = %s and slot is null and seq = any (array(
-  select child from fencepost.dependency where parent = %s))
+update fencepost.pending set missing = missing + 1 where seq = any (array(
+  select seq from fencepost.pending where mode = %s and slot is null and seq = any (array(
+    select child from fencepost.dependency where parent = %s))
+  order by seq for update))
 """
 FIND_DEAD = """
 select job.seq, job.id::text, job.lane, job.policy, job.key, job.encoding, job.mode, keyed.slot
@@ -136,9 +139,12 @@ where dependency.child = %s and job.id = %s::uuid
 """
 RECORD_SUCCESSOR = "update fencepost.done set is_dead_letter = null where seq = %s"
 DISCARD = """
-update fencepost.done set is_dead_letter = null from fencepost.job
-where job.id = any (%s::uuid[]) and done.seq = job.seq and done.is_dead_letter
-returning job.id::text
+with dead as (
+  select done.seq, job.id from fencepost.job join fencepost.done on done.seq = job.seq
+  where job.id = any (%s::uuid[]) and done.is_dead_letter order by done.seq for update of done
+)
+update fencepost.done set is_dead_letter = null from dead
+where done.seq = dead.seq returning dead.id::text
 """
 PAUSE = "insert into fencepost.pause(scope, name) values (%s, %s) on conflict do nothing"
 RESUME = "delete from fencepost.pause where scope = %s and name = %s"
@@ -185,6 +191,7 @@ def _cancelled(job: Standing) -> Decision:
 
 def retry(env: Env, requests: Sequence[RetryRequest]) -> Plan[list[RetryReply]]:
     """Run jobs again: the same job, if it had ended its key taken back first (S3-17, C45)."""
+    yield from lock(LOCK_ENDED, [request.job_id for request in requests])
     return (yield from each(requests, lambda request: _retry(env, request)))
 
 
@@ -288,7 +295,9 @@ def each(items: Sequence[A], plan_of: Callable[[A], Plan[B]]) -> Plan[list[B]]:
 
 def replay(env: Env, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
     """Put a fresh job in the place of each dead letter, both or neither (S3-27)."""
-    return (yield from each(requests, lambda request: _replay(env, as_replay(request))))
+    given = [as_replay(request) for request in requests]
+    yield from lock(LOCK_ENDED, [request.job_id for request in given])
+    return (yield from each(given, lambda request: _replay(env, request)))
 
 
 def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:

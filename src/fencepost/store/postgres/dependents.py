@@ -10,11 +10,14 @@ import msgspec
 from fencepost.core.dependents import MET, propagated, step
 from fencepost.core.job import Failure
 from fencepost.core.lifecycle import State
+from fencepost.core.limits import FOLLOW_BATCH
 from fencepost.core.outcome import Decision
-from fencepost.store.plan import Plan, Statement
+from fencepost.store.batches import portions
+from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.moving import LIFT, Ending, lifted, put_ended
+from fencepost.store.postgres.moving import LIFT_PENDING, Ending, lifted, put_ended
+from fencepost.store.postgres.notes import note_ended
 from fencepost.store.replies import Moved
 from fencepost.store.states import BY_NUMBER, MODES
 
@@ -24,6 +27,7 @@ from fencepost.pending join fencepost.dependency on dependency.child = pending.s
 where dependency.parent = any (%s::bigint[]) and pending.slot is null
 order by pending.seq for update of pending
 """
+LOCK_BEHIND = "select fencepost.lock_behind(%s)"
 CALL_BACK = "select fencepost.call_back(%s, %s)::text"
 COUNT_DOWN = "select fencepost.count_down(%s, %s, %s)::text"
 
@@ -72,15 +76,32 @@ def follow(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Mov
     Last, give away the slots that were *touched*, by all this or before.
     """
     moved: list[Moved] = []
+    if env.is_joined:
+        return (yield from _leave_notes(env, ended, touched))
+    failed = [each.seq for each in ended if each.state is not State.COMPLETED]
+    if failed:
+        yield Statement(LOCK_BEHIND, (failed,))
     while ended:
-        ((text,),) = yield Statement(CALL_BACK, (env.now, [each.seq for each in ended]))
-        moved += yield from told(env, [] if text is None else _told.decode(text))
+        for portion in portions(ended, FOLLOW_BATCH):
+            ((text,),) = yield Statement(CALL_BACK, (env.now, [each.seq for each in portion]))
+            moved += yield from told(env, [] if text is None else _told.decode(text))
         counts, doomed = yield from _judged(ended)
         moved += yield from count_down(env, counts, touched)
-        endings = yield from _lift(doomed)
-        moved += yield from _put(env, endings, touched)
-        ended = ended_of(endings)
+        ended = []
+        for seqs in portions(sorted(doomed), FOLLOW_BATCH):
+            endings = yield from _lift({seq: doomed[seq] for seq in seqs})
+            moved += yield from _put(env, endings, touched)
+            ended += ended_of(endings)
     return (*moved, *(yield from admit(env, touched)))
+
+
+def _leave_notes(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Moved, ...]]:
+    """Leave it to the next claim to see who waits for *ended*."""
+    seqs = [each.seq for each in ended]
+    ((text,),) = yield Statement(CALL_BACK, (env.now, seqs))
+    yield from note_ended(seqs)
+    yield from admit(env, touched)
+    return tuple((yield from told(env, [] if text is None else _told.decode(text))))
 
 
 def end_waiting(env: Env, doomed: Mapping[int, Decision]) -> Plan[list[Moved]]:
@@ -92,7 +113,7 @@ def end_waiting(env: Env, doomed: Mapping[int, Decision]) -> Plan[list[Moved]]:
 
 
 def _lift(doomed: Mapping[int, Decision]) -> Plan[list[Ending]]:
-    jobs = lifted((yield Statement(LIFT, (sorted(doomed),)))) if doomed else []
+    jobs = lifted((yield Statement(LIFT_PENDING, (sorted(doomed),)))) if doomed else []
     return [Ending(job, doomed[job.seq]) for job in jobs]
 
 
@@ -110,7 +131,10 @@ def _judged(ended: Sequence[Ended]) -> Plan[tuple[dict[int, int], dict[int, Deci
     by_seq = {each.seq: each for each in ended}
     counts: dict[int, int] = {}
     doomed: dict[int, Decision] = {}
-    for seq, mode, missing, parent in (yield Statement(WAITING, (list(by_seq),))):
+    waiting: list[Row] = []
+    for seqs in portions(list(by_seq), FOLLOW_BATCH):
+        waiting += yield Statement(WAITING, (seqs,))
+    for seq, mode, missing, parent in waiting:
         left = missing - counts.get(seq, 0)
         if seq in doomed or left == MET:
             continue
@@ -130,9 +154,11 @@ def count_down(env: Env, counts: dict[int, int], touched: Touched) -> Plan[list[
     """
     if not counts:
         return []
-    params = (env.now, list(counts), list(counts.values()))
-    ((text,),) = yield Statement(COUNT_DOWN, params)
-    answers = [] if text is None else _told.decode(text)
+    answers: list[Told] = []
+    for seqs in portions(sorted(counts), FOLLOW_BATCH):
+        params = (env.now, seqs, [counts[seq] for seq in seqs])
+        ((text,),) = yield Statement(COUNT_DOWN, params)
+        answers += [] if text is None else _told.decode(text)
     touched.add((each.slot, 0) for each in answers if each.slot is not None)
     return (yield from told(env, [each for each in answers if each.slot is None]))
 

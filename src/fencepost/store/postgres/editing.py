@@ -48,6 +48,9 @@ select job.seq, job.lane, job.policy, (extract(epoch from job.expires_at) * 1000
   exists (select 1 from fencepost.keyed where keyed.seq = job.seq)
 from fencepost.job where id = %s::uuid for no key update
 """
+LOCK_JOBS = """
+select 1 from fencepost.job where id = any (%s::uuid[]) order by seq for no key update
+"""
 STATES = "select seq, state from fencepost.jobs where seq = any (%s::bigint[])"
 HOLD_MARKS = "select fencepost.hold_marks()"
 # Each answers whether nothing but a concurrency key holds the job up.
@@ -181,6 +184,12 @@ def states_of(seqs: Iterable[int]) -> Plan[dict[int, State]]:
     return {seq: BY_NUMBER[number] for seq, number in rows}
 
 
+def lock(sql: str, job_ids: Sequence[str]) -> Plan[None]:
+    """Lock jobs in the one order of their numbers, before each is looked at in the given one."""
+    if wanted := list(wanted_ids(job_ids).values()):
+        yield Statement(sql, (wanted,))
+
+
 def one(sql: str, job_id: str) -> Plan[Row | None]:
     """Return the only row that *sql* finds for a job id, if it is one and there is one."""
     for id_ in wanted_ids([job_id]).values():
@@ -193,6 +202,7 @@ def one(sql: str, job_id: str) -> Plan[Row | None]:
 def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
     """Change tags at any time, all else while the job waits (S1-106, S1-107, C46)."""
     replies: list[EditReply] = []
+    yield from lock(LOCK_JOBS, [item.job_id for item in edits])
     for item in edits:
         reply = yield from _edit(env, item)
         replies += [reply]

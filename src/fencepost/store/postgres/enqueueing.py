@@ -163,7 +163,8 @@ def _enqueue_each(
     given = list(zip(batch.jobs, batch.ids, strict=True))
     fields = [_fields(job, id_, *numbers.of(job)) for job, id_ in given]
     params = (env.now, _encoder.encode(fields).decode(), alone and not env.is_joined)
-    ((text,),) = yield Statement(ENQUEUE_EACH, params, alone=alone)
+    keys = [(job.type, job.key.value) for job in batch.jobs if job.key is not None]
+    ((text,),) = yield Statement(ENQUEUE_EACH, params, alone=alone, keys=keys)
     replies: list[EnqueueReply] = []
     for (job, id_), (number, holder) in zip(given, _replies.decode(text), strict=True):
         if holder is None:

@@ -20,6 +20,8 @@ from fencepost.errors import (
 RETRIED = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock: nothing is wrong but the moment."""
 
+LOCK_NOT_AVAILABLE = "55P03"
+
 STALE_SESSION = frozenset({"57P01", "57P02", "57P05", "25P03", "26000", "0A000", "25006"})
 """The server ended this session, forgot or outgrew what was prepared in it, or has become a
 standby: surely not done, and a fresh connection may do it."""
@@ -35,7 +37,7 @@ _HINTS_BY_STATE = {
     "53100": "the server's disk is full; free some space",
     "53200": "the server is out of memory",
     "53300": "too many connections; lower pool_size, raise max_connections, or use a pooler",
-    "55P03": "another transaction holds a lock for too long; look at pg_stat_activity",
+    LOCK_NOT_AVAILABLE: "another transaction holds a lock for too long; look at pg_stat_activity",
     "57014": "it took too long and was cancelled; look at pg_stat_activity and at its indexes",
     "57P01": "the server is shutting down or an administrator ended the connection",
     "57P02": "the server is recovering from a crash",

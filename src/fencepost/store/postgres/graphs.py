@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,21 +15,28 @@ from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import DEAD, State
+from fencepost.core.priority import Priority
 from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.dependents import CALL_BACK
-from fencepost.store.postgres.parents import hold
+from fencepost.store.postgres.notes import note
+from fencepost.store.postgres.parents import Held, hold
 from fencepost.store.postgres.rows import body_fields
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.states import BY_NUMBER, MODE_NUMBER, NUMBER
 from fencepost.store.texts import encode_failure
+from fencepost.store.wanted import wanted_ids
 
 SEQS = "select array(select nextval('fencepost.seq') from generate_series(1, %s))"
 TAKE_KEYS = "select fencepost.take_keys(%s, %s)::text"
 ENQUEUE_GRAPH = "select fencepost.enqueue_graph(%s, %s)"
+PRIORITIES = """
+select distinct lane.priority from fencepost.job join fencepost.lane on lane.lane = job.lane
+where job.id = any (%s::uuid[])
+"""
 CHUNK = 5_000
 """Jobs in one statement."""
 
@@ -38,6 +45,9 @@ DELIVERY = NewJob(type=DELIVERY_TYPE, queue=DELIVERY_QUEUE, policy=DELIVERY_POLI
 
 _encoder = msgspec.json.Encoder()
 _holders = msgspec.json.Decoder(list[tuple[int, str] | None])
+
+
+Holding = Callable[[Sequence[str]], Plan[Held]]
 
 
 class Stored(NamedTuple):
@@ -76,15 +86,35 @@ def inherited(jobs: Sequence[NewJob]) -> list[NewJob]:
     return urgent
 
 
+def priorities(jobs: Sequence[NewJob]) -> Plan[list[Priority]]:
+    """Return the priorities of stored jobs that any of *jobs* waits for, to number their lanes."""
+    named = [on for job in jobs if job.after for on in job.after.on if isinstance(on, str)]
+    wanted = list(wanted_ids(named).values())
+    rows = (yield Statement(PRIORITIES, (wanted,), alone=True, prepares=True)) if wanted else []
+    return [Priority(number) for (number,) in rows]
+
+
 def enqueue(
-    env: Env, jobs: Sequence[NewJob], numbers: Numbers, *, atomic: bool
+    env: Env,
+    jobs: Sequence[NewJob],
+    numbers: Numbers,
+    *,
+    atomic: bool,
+    holding: Holding | None = None,
 ) -> Plan[list[EnqueueReply]]:
-    """Store *jobs* in their order, or raise DependencyError; numbered by ``inherited``."""
+    """Store *jobs* in their order, or raise DependencyError; numbered by ``inherited``.
+
+    With *holding*, that holds what they wait for, and what keys have returned in their stead.
+    """
     fresh = env.clock.new_ids(len(jobs))
     ids = [id_text(job.id or id_) for job, id_ in zip(jobs, fresh, strict=True)]
     ((seqs,),) = yield Statement(SEQS, (len(jobs),))
     keys = yield from _take_keys(env, jobs, seqs)
-    parents = yield from hold(_awaited(jobs, keys))
+    awaited = _awaited(jobs, keys)
+    if holding is None:
+        parents = yield from hold(awaited, is_joined=env.is_joined)
+    else:
+        parents = yield from holding([*awaited, *(job_id for job_id, _ in keys.holders.values())])
     stored: dict[int, Stored] = {}
     fields: list[dict[str, Any]] = []
     for place, job in enumerate(jobs):
@@ -116,6 +146,8 @@ def enqueue(
     ended = [each["seq"] for each in fields if "ended" in each]
     if ended:
         yield Statement(CALL_BACK, (env.now, ended))
+    if env.is_joined:
+        yield from note([each["seq"] for each in fields if each.get("missing")], has_ended=False)
     touched = Touched()
     held = (job for place, job in enumerate(jobs) if states.get(ids[place]) is State.PENDING)
     touched.add_held(held)

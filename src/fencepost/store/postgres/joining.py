@@ -17,6 +17,7 @@ from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, Statement
 from fencepost.store.postgres.ringer import NOTIFY
 from fencepost.store.postgres.tokens import NOWHERE, read_token
+from fencepost.store.protocol import Topic
 from fencepost.store.replies import Fate
 from fencepost.store.requests import Joined
 from fencepost.store.texts import encode_json
@@ -94,7 +95,10 @@ def joined(operation: Operation[T]) -> Operation[T]:
 
 def _telling(operation: Operation[T]) -> Plan[T]:
     result = yield from operation.start()
-    for topic in sorted(topics_of(operation, result)):
+    topics = topics_of(operation, result)
+    if operation.name == "settle":
+        topics.add(Topic.READY)  # the next claim sees who waited for the job, or for its slot
+    for topic in sorted(topics):
         yield NOTIFY[topic]
     return result
 

@@ -10,7 +10,9 @@ import msgspec
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Body
 from fencepost.core.lifecycle import DEAD, State
+from fencepost.core.limits import FOLLOW_BATCH
 from fencepost.core.outcome import Decision
+from fencepost.store.batches import portions
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rows import body_fields
@@ -23,6 +25,7 @@ select seq, id::text, lane, policy, state, attempt, max_attempts, version, run_a
   is_overdue
 """
 LIFT = f"{STANDING} from fencepost.lift(%s)"
+LIFT_PENDING = f"{STANDING} from fencepost.lift_pending(%s)"
 LIFT_LEASED = f"{STANDING} from fencepost.lift_leased(%s, %s)"
 LIFT_EXPIRED = f"{STANDING} from fencepost.lift_expired(%s, %s)"
 LIFT_DONE = f"{STANDING} from fencepost.lift_done(%s)"
@@ -73,10 +76,11 @@ def lifted(rows: Iterable[Row]) -> list[Standing]:
 
 def put(env: Env, jobs: Sequence[dict[str, Any]]) -> Plan[list[tuple[int, int]]]:
     """Put jobs down, as ``fencepost.put`` understands them; return the slots to admit to."""
-    if not jobs:
-        return []
-    ((text,),) = yield Statement(PUT, (env.now, _encoder.encode(jobs).decode()))
-    return [] if text is None else _touched.decode(text)
+    touched: list[tuple[int, int]] = []
+    for portion in portions(jobs, FOLLOW_BATCH):
+        ((text,),) = yield Statement(PUT, (env.now, _encoder.encode(portion).decode()))
+        touched += [] if text is None else _touched.decode(text)
+    return touched
 
 
 def put_ended(env: Env, endings: Sequence[Ending]) -> Plan[list[tuple[int, int]]]:

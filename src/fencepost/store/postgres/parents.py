@@ -17,6 +17,11 @@ HOLD_IDS = f"""
 select {COLUMNS} from fencepost.hold_parents(
   array(select seq from fencepost.job where id = any (%s::uuid[]) order by seq))
 """
+LOOK_IDS = """
+select id::text, seq, state, priority, coalesce(depth, 1), case when state > 5 then failure end
+from fencepost.jobs where id = any (%s::uuid[])
+"""
+HOLD_FREE = f"select {COLUMNS} from fencepost.hold_parents(%s::bigint[], false)"
 HOLD_OF_CHILD = f"""
 select parent.*, dependency.place from fencepost.dependency
 join (select {COLUMNS} from fencepost.hold_parents(
@@ -26,20 +31,36 @@ where dependency.child = %s order by dependency.place
 """
 
 
-def hold(job_ids: Iterable[str]) -> Plan[dict[str, tuple[int, Parent]]]:
+Held = dict[str, tuple[int, Parent]]
+"""Number and standing of each job by its id."""
+
+
+def hold(job_ids: Iterable[str], *, is_joined: bool = False) -> Plan[Held]:
     """Return number and standing of each job by its id, or raise UnknownDependencyError.
 
     Until the transaction is over nobody ends one of them: whoever wants to waits, and then sees
-    who waits for it.
+    who waits for it. In a caller's, for whose end nobody could wait, they are only looked at.
     """
     asked = list(job_ids)
     wanted = list(wanted_ids(asked).values())
-    rows = (yield Statement(HOLD_IDS, (wanted,))) if wanted else []
+    rows = (yield Statement(LOOK_IDS if is_joined else HOLD_IDS, (wanted,))) if wanted else []
+    return named(rows, asked)
+
+
+def named(rows: Sequence[Row], asked: Iterable[str]) -> Held:
+    """Return the jobs that were found, or raise UnknownDependencyError."""
     found = {row[0]: (row[1], _parent(row)) for row in rows}
     for job_id in asked:
         if job_id.lower() not in found:
             raise UnknownDependencyError(job_id)
     return found
+
+
+def hold_free(seqs: Iterable[int]) -> Plan[dict[int, Parent]]:
+    """Return jobs by their numbers, kept where they stand; but none that somebody has in hand."""
+    asked = sorted(seqs)
+    rows = (yield Statement(HOLD_FREE, (asked,))) if asked else []
+    return {row[1]: _parent(row) for row in rows}
 
 
 def hold_of(seq: int) -> Plan[list[tuple[int, Parent]]]:

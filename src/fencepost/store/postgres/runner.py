@@ -22,7 +22,15 @@ from typing import Any, NamedTuple, TypeVar
 import psycopg
 from psycopg.rows import tuple_row
 
-from fencepost.core.limits import GROUP_MAX
+from fencepost.clock import SystemClock
+from fencepost.core.limits import (
+    GROUP_LOCK_TIMEOUT,
+    GROUP_MAX,
+    HELD_UP_PAUSE,
+    HELD_UP_ROUND,
+    HELD_UP_TRY,
+    LOCK_TIMEOUT,
+)
 from fencepost.errors import FencepostError, StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.plan import (
     Effect,
@@ -35,7 +43,7 @@ from fencepost.store.plan import (
 )
 from fencepost.store.postgres.connections import Connections
 from fencepost.store.postgres.failures import STALE_SESSION, is_loss, is_schema_missing, translate
-from fencepost.store.postgres.transaction import RELAX, Run
+from fencepost.store.postgres.transaction import RELAX, Run, waiting
 from fencepost.store.postgres.wire import NoAnswerError, Session
 from fencepost.store.posting import Answer, Posted, deliver, drain
 
@@ -73,6 +81,14 @@ WRITERS_DEFAULT = 2
 """One waits for its commit while the other takes what has come meanwhile."""
 
 
+class HeldUpError(Exception):
+    """A lock could not be had in the time that was given for it; nothing was done."""
+
+    def __init__(self, reason: FencepostError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 class Runner:
     """Runs operations one at a time, each on a connection that it is lent."""
 
@@ -89,19 +105,26 @@ class Runner:
         self._clock = connections.clock
         self._where = connections.address.shown
 
-    def run(self, operation: Operation[T]) -> T:
-        """Execute *operation* in this thread, as one transaction."""
+    def run(self, operation: Operation[T], *, lock_timeout: float | None = None) -> T:
+        """Execute *operation* in this thread, as one transaction.
+
+        With *lock_timeout*, HeldUpError is raised if a lock cannot be had in that time: surely
+        nothing was done.
+        """
         conflicts = 0
         has_changed_session = False
         while True:
             with self._lend() as session:
                 session.answer_timeout = operation.timeout
-                run = Run(session, operation, partial(self._postscript, [operation]))
+                postscript = partial(self._postscript, [operation])
+                run = Run(session, operation, postscript, lock_timeout)
                 try:
                     return run.perform()
                 except psycopg.Error as error:
                     if error.sqlstate in STALE_SESSION:
                         session.close()
+                    if lock_timeout is not None and run.is_held_up(error):
+                        raise HeldUpError(run.explain(error, self._where)) from error
                     if run.has_stale_numbers(error):
                         self._forget()
                     is_passing = run.is_conflict(error) or run.has_stale_numbers(error)
@@ -134,8 +157,10 @@ class GroupRunner:
         note: Note = _unnoted,
     ) -> None:
         self._connections = connections
-        writers = partial(_Crew, connections, postscript, forget, note)
-        readers = partial(_Crew, connections, _nothing, forget, _unnoted)
+        self._waiting = Waiting(connections, postscript, forget, note)
+        post = self._waiting.post
+        writers = partial(_Crew, connections, postscript, forget, note, post)
+        readers = partial(_Crew, connections, _nothing, forget, _unnoted, post)
         self._writing = _Lane("fencepost-postgres-write", threads, writers)
         self._reading = _Lane("fencepost-postgres-read", 1, readers)
 
@@ -150,6 +175,7 @@ class GroupRunner:
         """Finish what was posted, then end the threads; a second call does nothing."""
         self._writing.close()
         self._reading.close()
+        self._waiting.close()
 
 
 class _Lane:
@@ -208,6 +234,73 @@ class _Lane:
             crew.close()
 
 
+class Waiting:
+    """Operations that another transaction holds up, tried again and again by a thread of their own.
+
+    So nobody else waits for them; each is given up after LOCK_TIMEOUT.
+    """
+
+    def __init__(
+        self, connections: Connections, postscript: Postscript, forget: Forget, note: Note
+    ) -> None:
+        self._own = connections.dedicated()
+        self._runner = Runner(connections, self._own.lend, postscript, forget)
+        self._note = note
+        self._clock = SystemClock()  # locks are held in real time, whatever clock the store has
+        self._posted: deque[tuple[Posted, float]] = deque()
+        self._mutex = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def post(self, posted: Posted) -> None:
+        """Go on trying *posted*, until it is done or the time for it is over."""
+        with self._mutex:
+            self._posted.append((posted, self._clock.monotonic() + LOCK_TIMEOUT))
+            if self._thread is None:
+                name = "fencepost-postgres-wait"
+                self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Wait until all were answered, which is soon."""
+        with self._mutex:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _work(self) -> None:
+        """Try all that is posted, as long as there is any."""
+        while True:
+            with self._mutex:
+                round_, self._posted = list(self._posted), deque()
+                if not round_:
+                    self._thread = None
+                    self._own.close()
+                    return
+            # Whoever waits for long gets its turn among all that want the same; but none of many.
+            patience = max(HELD_UP_TRY, HELD_UP_ROUND / len(round_))
+            left = [each for each in round_ if not self._try(*each, patience)]
+            with self._mutex:
+                self._posted.extendleft(reversed(left))
+            if left:
+                self._clock.sleep(HELD_UP_PAUSE)
+
+    def _try(self, posted: Posted, until: float, patience: float) -> bool:
+        """Run an operation and answer it; return whether that is the end of it."""
+        if posted.future.cancelled():
+            return True
+        try:
+            answer = Answer(posted, self._runner.run(posted.operation, lock_timeout=patience), None)
+        except HeldUpError as error:
+            if self._clock.monotonic() < until:
+                return False
+            answer = Answer(posted, None, error.reason)
+        except Exception as error:  # noqa: BLE001 - it is handed to whoever waits
+            answer = Answer(posted, None, error)
+        self._note(answer)
+        deliver([answer])
+        return True
+
+
 class _Started(NamedTuple):
     posted: Posted
     plan: Plan[Any]
@@ -218,12 +311,18 @@ class _Crew:
     """What one thread serves groups with: a connection of its own."""
 
     def __init__(
-        self, connections: Connections, postscript: Postscript, forget: Forget, note: Note
+        self,
+        connections: Connections,
+        postscript: Postscript,
+        forget: Forget,
+        note: Note,
+        held_up: Callable[[Posted], None],
     ) -> None:
         self._note = note
         self._own = connections.dedicated()
         self._where = connections.address.shown
         self._postscript = postscript
+        self._held_up = held_up
         self._runner = Runner(connections, self._own.lend, postscript, forget)
 
     def close(self) -> None:
@@ -247,7 +346,10 @@ class _Crew:
             error: BaseException | None = None
             result = None
             try:
-                result = self._runner.run(posted.operation)
+                result = self._runner.run(posted.operation, lock_timeout=GROUP_LOCK_TIMEOUT)
+            except HeldUpError:
+                self._held_up(posted)
+                continue
             except Exception as raised:  # noqa: BLE001 - it is handed to whoever waits
                 error = raised
             self._deliver([Answer(posted, result, error)])
@@ -258,23 +360,37 @@ class _Crew:
 
     def _serve_together(self, group: Sequence[Posted]) -> Sequence[Posted]:
         """Run in one round trip what can be; return what has to be run by itself."""
-        together, apart = self._sort(group)
-        if len(together) < 2:
+        together, keyed, apart = self._sort(group)
+        if len(together) + len(keyed) < 2:
             return group
+        return self._ask(together) + self._ask(keyed) + apart
+
+    def _ask(self, together: Sequence[_Started]) -> list[Posted]:
+        """Run what is given in one round trip; return what has to be run by itself."""
+        if len(together) < 2:
+            return [started.posted for started in together]
         try:
             with self._own.lend() as session:
                 session.answer_timeout = _patience(together)
                 done = [s.posted.operation for s in together if not s.statement.prepares]
+                settings = [*_relaxing(together), waiting(GROUP_LOCK_TIMEOUT)]
                 rows = session.ask(
-                    [*_relaxing(together), *(s.statement for s in together)],
-                    self._postscript(done),
+                    [*settings, *(s.statement for s in together)], self._postscript(done)
                 )
         except (psycopg.Error, FencepostError) as error:
-            return self._explain(together, error) + apart
-        return self._finish(together, rows[-len(together) :]) + apart
+            return self._explain(together, error)
+        return self._finish(together, rows[-len(together) :])
 
-    def _sort(self, group: Sequence[Posted]) -> tuple[list[_Started], list[Posted]]:
+    def _sort(self, group: Sequence[Posted]) -> tuple[list[_Started], list[_Started], list[Posted]]:
+        """Return what can be run together, those with a key each, and what has to be run alone.
+
+        A key that another transaction holds must not hold up those without one. And keys, as well
+        as leases, are locked in one order, or two groups could wait for each other; within one
+        statement they are, so that one with several is run alone. Claims come last: those under a
+        limit wait for each other, whatever else their group has locked.
+        """
         together: list[_Started] = []
+        keyed: list[_Started] = []
         apart: list[Posted] = []
         for posted in group:
             plan = posted.operation.start()
@@ -283,11 +399,19 @@ class _Crew:
             except Exception:  # noqa: BLE001 - it will say so again when it is run by itself
                 apart.append(posted)
                 continue
-            if statement.alone:
-                together.append(_Started(posted, plan, statement))
-            else:
+            if not statement.alone or len(statement.keys) > 1:
                 apart.append(posted)
-        return together, apart
+            elif statement.keys:
+                keyed.append(_Started(posted, plan, statement))
+            else:
+                together.append(_Started(posted, plan, statement))
+        keyed.sort(key=lambda started: started.statement.keys[0])
+        if sum(bool(started.statement.leases) for started in together) > 1:
+            several = [started for started in together if len(started.statement.leases) > 1]
+            apart += [started.posted for started in several]
+            together = [started for started in together if started not in several]
+        together.sort(key=_rank)
+        return together, keyed, apart
 
     def _explain(self, together: Sequence[_Started], error: Exception) -> list[Posted]:
         """Answer those whose outcome is known from *error*; return those who may be run again."""
@@ -359,6 +483,11 @@ def _patience(together: Sequence[_Started]) -> float | None:
     """Return how long a silent server is waited for: as long as whoever would wait longest."""
     timeouts = [started.posted.operation.timeout for started in together]
     return None if None in timeouts else max(filter(None, timeouts))
+
+
+def _rank(started: _Started) -> tuple[bool, tuple[str, ...]]:
+    """Return the place of a statement in its group; those of equal rank stay in their order."""
+    return started.posted.operation.name == "claim", tuple(started.statement.leases)
 
 
 def _relaxing(together: Sequence[_Started]) -> list[Statement]:

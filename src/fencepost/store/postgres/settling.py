@@ -36,7 +36,8 @@ from fencepost.store.states import BY_NUMBER
 from fencepost.store.texts import encode_json
 from fencepost.store.wanted import wanted_ids
 
-COMPLETE = "select fencepost.complete(%s, %s)::text"
+COMPLETE = "select fencepost.complete(%s, %s, %s)::text"
+ISOLATE = "select fencepost.isolate(%s, %s)"
 HEARTBEAT = "select fencepost.heartbeat(%s, %s)::text"
 SAVE = "select fencepost.save(%s, %s, %s, %s, %s, %s, %s)"
 STATES = "select id::text, state from fencepost.jobs where id = any (%s::uuid[])"
@@ -120,12 +121,14 @@ def _complete(
     if not successes:
         return set(), ()
     groups = []
-    for secret, fences in _by_secret(successes).items():
+    by_secret = _by_secret(successes)
+    for secret, fences in by_secret.items():
         results = [successes[fence].decision.result or NULL for fence in fences]
         seqs = ",".join([str(fence.seq) for fence in fences])
         groups.append(f'["{secret}","{{{seqs}}}",{_results(results)}]')
     groups_json = "[" + ",".join(groups) + "]"
-    ((text,),) = yield Statement(COMPLETE, (env.now, groups_json), alone=alone)
+    params = (env.now, groups_json, env.is_joined)
+    ((text,),) = yield Statement(COMPLETE, params, alone=alone, leases=list(by_secret))
     if text is None:
         return set(), ()
     completed = _completed.decode(text)
@@ -152,15 +155,25 @@ def _settle_each(
     env: Env, others: dict[Fence, Settlement]
 ) -> Plan[tuple[set[Fence], tuple[Moved, ...]]]:
     """Record failures, releases and the like; return the same."""
-    groups = [
-        [secret, "{" + ",".join(str(fence.seq) for fence in fences) + "}"]
-        for secret, fences in _by_secret(others).items()
-    ]
-    jobs = lifted((yield Statement(LIFT_LEASED, (env.now, encode_json(groups)))))
+    jobs = lifted((yield Statement(LIFT_LEASED, (env.now, encode_json(_groups(others))))))
     held = {Fence(job.seq, job.lane, UUID(job.secret).hex): job for job in jobs}
     endings = [Ending(job, others[fence].decision, True) for fence, job in held.items()]
     followed = yield from end(env, endings)
     return others.keys() - held.keys(), followed
+
+
+def isolate(env: Env, settlements: Sequence[Settlement]) -> Plan[None]:
+    """Keep what locks the leases of *settlements* from locking those of others."""
+    fences = {read_token(each.token, each.job_id) for each in settlements} - {NOWHERE}
+    groups = _groups(sorted(fences))
+    yield Statement(ISOLATE, (env.now, encode_json(groups)), alone=True, prepares=True)
+
+
+def _groups(fences: Iterable[Fence]) -> list[list[str]]:
+    return [
+        [secret, "{" + ",".join(str(fence.seq) for fence in own) + "}"]
+        for secret, own in _by_secret(fences).items()
+    ]
 
 
 def _with_repeats(replies: list[SettleReply], fences: Sequence[Fence]) -> Plan[list[SettleReply]]:
@@ -225,7 +238,9 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     if groups:
         ordered = sorted(groups, key=lambda key: (key[0], key[1] or 0))
         asked = [[*key, "{" + ",".join(map(str, groups[key])) + "}"] for key in ordered]
-        ((text,),) = yield Statement(HEARTBEAT, (env.now, encode_json(asked)), alone=True)
+        secrets = sorted({secret for secret, _ in ordered})
+        params = (env.now, encode_json(asked))
+        ((text,),) = yield Statement(HEARTBEAT, params, alone=True, leases=secrets)
         extended = {(*ordered[n - 1], seq): end_ for n, seq, end_ in _extended.decode(text)}
     replies: list[HeartbeatReply] = []
     for beat, key in zip(beats, keys, strict=True):
@@ -239,8 +254,9 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
     """Keep what handlers ask to keep, under valid leases."""
-    replies: list[SaveReply] = []
-    for item in saves:
+    saved: list[SaveReply | None] = [None] * len(saves)
+    # In the one order in which everybody locks leases.
+    for place, item in sorted(enumerate(saves), key=lambda each: _secret(each[1])):
         fence = read_token(item.token, item.job_id)
         is_saved = False
         if fence is not NOWHERE:
@@ -249,6 +265,12 @@ def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
             if item.checkpoint is not None:
                 checkpoint = body_fields(item.checkpoint)  # type: ignore[assignment]
             params = (env.now, fence.secret, fence.seq, progress, *checkpoint)
-            ((is_saved,),) = yield Statement(SAVE, params, alone=len(saves) == 1)
-        replies.append(Saved(item.job_id) if is_saved else LeaseLost(item.job_id))
+            leases = (fence.secret,)
+            ((is_saved,),) = yield Statement(SAVE, params, alone=len(saves) == 1, leases=leases)
+        saved[place] = Saved(item.job_id) if is_saved else LeaseLost(item.job_id)
+    replies = [reply for reply in saved if reply is not None]
     return (yield from with_states(replies))
+
+
+def _secret(item: Save) -> str:
+    return read_token(item.token, item.job_id).secret

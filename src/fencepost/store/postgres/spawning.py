@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,19 +20,33 @@ from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.dependents import count_down, end_waiting
 from fencepost.store.postgres.editing import MOVE_PENDING, SET_LANE
 from fencepost.store.postgres.enqueueing import check_times
-from fencepost.store.postgres.parents import hold
+from fencepost.store.postgres.parents import COLUMNS, Held, hold, named
 from fencepost.store.postgres.settling import with_states
-from fencepost.store.postgres.tokens import NOWHERE, read_token
+from fencepost.store.postgres.tokens import NOWHERE, Fence, read_token
+from fencepost.store.postgres.transaction import RETREAT, SHELTER
 from fencepost.store.replies import LeaseLost, Moved, Spawned, SpawnReply
 from fencepost.store.requests import Spawn
 from fencepost.store.states import MODES
+from fencepost.store.wanted import wanted_ids
 
-# Locked as by a settlement: until this transaction is over the job does not end.
-HOLD_LEASE = """
-select job.flow from fencepost.lease join fencepost.job on job.seq = %s::bigint
-where lease.secret = %s::uuid and job.seq = any (lease.seqs)
+FLOW = """
+select job.flow from fencepost.job join fencepost.lease on job.seq = any (lease.seqs)
+where job.seq = %s::bigint and lease.secret = %s::uuid
   and lease.expires_at > coalesce(%s::timestamptz, clock_timestamp())
-for update of lease
+"""
+# Everything that is in the way of others, at once and in the one order: what is waited for, what
+# keys have returned, the spawning job itself (which does not end before this is over), and who
+# gathers what it spawns.
+HOLD = f"""
+select {COLUMNS} from fencepost.hold_parents(
+  array(select seq from fencepost.job where id = any (%s::uuid[]) or seq = %s::bigint order by seq),
+  true,
+  array(
+    select pending.seq from fencepost.dependency
+    join fencepost.pending on pending.seq = dependency.child
+    join fencepost.job on job.seq = pending.seq
+    where dependency.parent = %s::bigint and job.gathers and pending.slot is null
+    order by pending.seq))
 """
 GATHERERS = """
 select pending.seq, pending.lane, pending.mode, pending.missing, job.depth, array(
@@ -58,6 +73,10 @@ select first from way where seq = %s
 """
 SET_MISSING = "update fencepost.pending set missing = %s where seq = %s"
 SET_DEPTH = "update fencepost.job set depth = %s where seq = %s"
+
+
+class _LostError(Exception):
+    """The spawning job has lost its lease, after keys were taken for what it spawns."""
 
 
 class Gatherer(NamedTuple):
@@ -88,15 +107,19 @@ def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
 
 def _spawn(env: Env, spawn: Spawn, numbers: Numbers) -> Plan[SpawnReply]:
     fence = read_token(spawn.token, spawn.job_id)
-    leased: Sequence[Row] = ()
-    if fence is not NOWHERE:
-        leased = yield Statement(HOLD_LEASE, (fence.seq, fence.secret, env.now))
+    leased = yield from _leased(env, fence)
     if not leased:
         return LeaseLost(spawn.job_id)
     ((flow,),) = leased
     joined = [replace(job, flow=flow) for job in spawn.jobs]
     yield from check_times(env, joined)
-    replies = yield from graphs.enqueue(env, joined, numbers, atomic=True)
+    yield SHELTER
+    try:
+        holding = partial(_hold, env, fence)
+        replies = yield from graphs.enqueue(env, joined, numbers, atomic=True, holding=holding)
+    except _LostError:
+        yield RETREAT
+        return LeaseLost(spawn.job_id)
     gatherers = [Gatherer(*row) for row in (yield Statement(GATHERERS, (fence.seq,)))]
     followed: list[Moved] = []
     if gatherers:
@@ -107,6 +130,22 @@ def _spawn(env: Env, spawn: Spawn, numbers: Numbers) -> Plan[SpawnReply]:
             followed += yield from _gather(env, gatherer, spawned, touched)
         followed += yield from admit(env, touched)
     return Spawned(spawn.job_id.lower(), tuple(replies), tuple(followed))
+
+
+def _leased(env: Env, fence: Fence) -> Plan[Sequence[Row]]:
+    """Return the flow of a job in a row, if it is held."""
+    if fence is NOWHERE:
+        return ()
+    return (yield Statement(FLOW, (fence.seq, fence.secret, env.now)))
+
+
+def _hold(env: Env, fence: Fence, job_ids: Sequence[str]) -> Plan[Held]:
+    """Hold jobs, the one that spawns and who gathers; raise _LostError if it has lost its lease."""
+    wanted = list(wanted_ids(job_ids).values())
+    held = named((yield Statement(HOLD, (wanted, fence.seq, fence.seq))), job_ids)
+    if not (yield from _leased(env, fence)):
+        raise _LostError
+    return held
 
 
 def _gather(

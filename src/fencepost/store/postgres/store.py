@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
 import psycopg
+from msgspec.structs import replace
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.audit import Action
@@ -22,6 +23,7 @@ from fencepost.core.outcome import Settlement
 from fencepost.core.rate import Rate
 from fencepost.core.token import TokenRecord
 from fencepost.core.why import Situation
+from fencepost.store.chores import Chores
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
@@ -123,6 +125,7 @@ class PostgresStore(Store):
         self.url = url
         self.clock = clock or SystemClock()
         self._env = Env(self.clock, Catalog())
+        self._chores = Chores(self.clock)
         self._connections = Connections(address, clock=self.clock, patience=patience)
         self._ringer = Ringer(self._connections)
         postscript, forget = self._ringer.postscript, self._env.catalog.forget
@@ -177,8 +180,8 @@ class PostgresStore(Store):
             if place not in self._places:
                 theirs = run_in(connection, joining.IDENTIFY)
                 self._admit(place, self.run(joining.IDENTIFY), theirs)
-            if new := new_jobs(operation):
-                self.run(self._number(new, afresh=self._is_new(connection)))
+            for before in self._beforehand(operation, connection):
+                self.run(before)
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             with self._forgetting():
                 return run_in(connection, joining.joined(operation))
@@ -194,8 +197,8 @@ class PostgresStore(Store):
             if place not in self._places:
                 theirs = await run_in_async(connection, joining.IDENTIFY)
                 self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
-            if new := new_jobs(operation):
-                await self.run_async(self._number(new, afresh=self._is_new(connection)))
+            for before in self._beforehand(operation, connection):
+                await self.run_async(before)
             view._env = Env(self.clock, self._env.catalog.fork(), is_joined=True)
             with self._forgetting():
                 return await run_in_async(connection, joining.joined(operation))
@@ -206,14 +209,31 @@ class PostgresStore(Store):
         view._is_joined = True
         return view
 
+    def _beforehand(self, operation: Operation[Any], connection: Any) -> Iterator[Operation[Any]]:
+        """Yield what is done apart from the caller's transaction, which would keep others waiting.
+
+        If that is rolled back then, it has done no harm.
+        """
+        if new := new_jobs(operation):
+            yield self._number(new, afresh=self._is_new(connection))
+        if operation.name == "settle":
+            yield self._isolate(*operation.given)
+
+    @operation(Effect.LEASE)
+    def _isolate(self, settlements: Sequence[Settlement]) -> Plan[None]:
+        return settling.isolate(self._env, settlements)
+
     @operation(Effect.WRITE)
     def _number(self, jobs: Sequence[NewJob], *, afresh: bool) -> Plan[Numbers]:
         """Number what is to be stored, apart from the caller's transaction.
 
         Whoever made a lane there would keep all others waiting who need it, until the commit.
         """
-        wanted = graphs.with_delivery(graphs.inherited(jobs))
-        return self._env.catalog.number(wanted, afresh=afresh)
+        urgent = graphs.inherited(jobs)
+        parents = yield from graphs.priorities(jobs)
+        more = [replace(job, priority=each) for job in urgent for each in parents if job.after]
+        wanted = graphs.with_delivery([*urgent, *more])
+        return (yield from self._env.catalog.number(wanted, afresh=afresh))
 
     def _is_new(self, connection: Any) -> bool:
         """Tell whether *connection* is used for the first time, perhaps after a failover.
@@ -289,7 +309,7 @@ class PostgresStore(Store):
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
-        return claiming.claim(self._env, request)
+        return claiming.claim(self._env, self._chores, request)
 
     @operation(Effect.LEASE)
     def heartbeat(self, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:

@@ -12,9 +12,11 @@ from typing import Generic, TypeVar
 
 import psycopg
 
+from fencepost.core.limits import LOCK_TIMEOUT
 from fencepost.errors import FencepostError, SubmissionTimeoutError, UnknownOutcomeError
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement
 from fencepost.store.postgres.failures import (
+    LOCK_NOT_AVAILABLE,
     RETRIED,
     STALE_NUMBERS,
     STALE_SESSION,
@@ -30,8 +32,16 @@ BEGIN = Statement("begin")
 BEGIN_SNAPSHOT = Statement("begin isolation level repeatable read read only")
 COMMIT = Statement("commit")
 ROLLBACK = Statement("rollback")
+SHELTER = Statement("savepoint fencepost_shelter")
+RETREAT = Statement("rollback to savepoint fencepost_shelter")
+"""What failed since is undone, and the transaction is as good as it was."""
 RELAX = Statement("select set_config('synchronous_commit', 'off', true)")
 """Before a claim or a heartbeat, for its transaction only: it need not wait for the disk."""
+
+
+def waiting(seconds: float) -> Statement:
+    """Have a transaction wait no longer than that for a lock."""
+    return Statement("select set_config('lock_timeout', %s, true)", (f"{round(seconds * 1000)}ms",))
 
 
 def relaxing(effect: Effect) -> list[Statement]:
@@ -46,8 +56,12 @@ class Run(Generic[T]):
         session: Session,
         operation: Operation[T],
         postscript: Callable[[], Sequence[Statement]] = tuple,
+        lock_timeout: float | None = None,
     ) -> None:
         self._session = session
+        if lock_timeout is None and session.is_pooled:
+            lock_timeout = LOCK_TIMEOUT  # elsewhere it is a setting of the session
+        self._lock_timeout = lock_timeout
         self._postscript = postscript
         self._effect = operation.effect
         self._timeout = operation.timeout
@@ -87,7 +101,7 @@ class Run(Generic[T]):
         is_writing = self._effect is not Effect.READ and not statement.prepares
         try:
             postscript = () if statement.prepares else self._postscript()
-            rows = self._session.ask([*relaxing(self._effect), statement], postscript)[-1]
+            rows = self._session.ask([*self._settings(), statement], postscript)[-1]
         except psycopg.Error as error:
             self.is_open_ended = is_writing and is_loss(error)
             raise
@@ -124,12 +138,23 @@ class Run(Generic[T]):
         session = self._session
         try:
             if session.is_in_transaction:
-                return session.ask([statement])[0]
+                rows = session.ask([statement])[0]
+                if statement == RETREAT:
+                    self._failure = None
+                return rows
             begin = BEGIN_SNAPSHOT if self._effect is Effect.READ else BEGIN
-            return session.ask([begin, *relaxing(self._effect), statement])[-1]
+            return session.ask([begin, *self._settings(), statement])[-1]
         except psycopg.Error as error:
             self._failure = error
             raise
+
+    def _settings(self) -> list[Statement]:
+        """Return what a transaction begins with."""
+        settings = relaxing(self._effect)
+        # What has been done in part is not done again, so it is not given up so soon either.
+        if self._lock_timeout is not None and not self.has_committed:
+            settings.append(waiting(self._lock_timeout))
+        return settings
 
     def _commit(self) -> None:
         session = self._session
@@ -156,6 +181,10 @@ class Run(Generic[T]):
         if self.has_committed:
             return UnknownOutcomeError(f"{where}: {headline(error)}; a part was done: repeat it")
         return translate(error, sent_commit=self.is_open_ended, where=where)
+
+    def is_held_up(self, error: psycopg.Error) -> bool:
+        """Tell whether a lock could not be had in time, and nothing is left of this."""
+        return error.sqlstate == LOCK_NOT_AVAILABLE and not self.has_committed
 
     def is_conflict(self, error: psycopg.Error) -> bool:
         """Tell whether another transaction was in the way of this one, of which nothing is left."""

@@ -16,12 +16,14 @@ from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVE
 from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
 from fencepost.store.batches import held_among
+from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest, Scope
 from fencepost.store.sqlite.catalog import Env, Lane
 from fencepost.store.sqlite.leasing import lease
 from fencepost.store.sqlite.rates import Budget, budget_for
+from fencepost.store.sqlite.sheltering import sheltered
 from fencepost.store.sqlite.upkeep import expire, promote, recover
 
 # All that a claim has to know first, in one statement: the heads of three indexes, whether there
@@ -76,20 +78,26 @@ def _look() -> Plan[Outlook]:
     return Outlook(*row)
 
 
-def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
-    """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs."""
+def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
+    """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs.
+
+    What of the former fails is left for later.
+    """
     now = env.clock.now_us()
     ahead = yield from _look()
     recovered: list[Moved] = []
     expired: list[Moved] = []
     promoted: list[Moved] = []
     if _is_due(ahead.lease_expires_at, now):
-        recovered = yield from recover(env, RECOVER_BATCH, now)
+        chore = recover(env, RECOVER_BATCH, now)
+        recovered = yield from sheltered(env, chores, "recover", chore, [])
     if _is_due(ahead.expires_at, now):
-        expired = yield from expire(env, EXPIRE_BATCH, now)
+        chore = expire(env, EXPIRE_BATCH, now)
+        expired = yield from sheltered(env, chores, "expire", chore, [])
     # Recovering may have made jobs due at once.
     if recovered or ahead.has_touched or _is_due(ahead.run_at, now):
-        promoted = yield from promote(env, PROMOTE_BATCH, now)
+        chore = promote(env, PROMOTE_BATCH, now)
+        promoted = yield from sheltered(env, chores, "promote", chore, [])
     if recovered or expired or promoted or ahead.has_touched:
         ahead = yield from _look()
     lanes = _claimable(request, ahead)
@@ -110,7 +118,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         promoted=len(promoted),
         held=held_among(promoted),
         corrupt=leasing.corrupt,
-        wait=_wait(ahead, leasing.ends_at, opens_at, now),
+        wait=chores.wait(_wait(ahead, leasing.ends_at, opens_at, now)),
     )
 
 

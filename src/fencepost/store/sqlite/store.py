@@ -18,6 +18,7 @@ from fencepost.core.rate import Rate
 from fencepost.core.token import TokenRecord
 from fencepost.core.why import Situation
 from fencepost.errors import StoreUnavailableError
+from fencepost.store.chores import Chores
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.news import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
@@ -107,6 +108,7 @@ class SqliteStore(Store):
         self.clock = clock or SystemClock()
         # Writes run one at a time, reads beside them: each side remembers lanes for itself.
         self._env = Env(self.clock, Catalog())
+        self._chores = Chores(self.clock)
         self._reading = Env(self.clock, Catalog())
         self._database = Database(
             path,
@@ -172,7 +174,7 @@ class SqliteStore(Store):
 
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
-        return claiming.claim(self._env, request)
+        return claiming.claim(self._env, self._chores, request)
 
     @operation(Effect.LEASE)
     def heartbeat(self, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:

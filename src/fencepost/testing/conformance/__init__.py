@@ -38,6 +38,7 @@ pytest.register_assert_rewrite(
             "access",
             "callbacks",
             "cancelling",
+            "chores",
             "claiming",
             "concurrency",
             "concurrency_keys",
@@ -87,6 +88,7 @@ pytest.register_assert_rewrite(
 from fencepost.testing.conformance.access import TestAuditLog, TestTokens
 from fencepost.testing.conformance.callbacks import TestCallbacks
 from fencepost.testing.conformance.cancelling import TestCancelling
+from fencepost.testing.conformance.chores import TestChores, TestFans
 from fencepost.testing.conformance.claiming import TestClaiming, TestWaiting
 from fencepost.testing.conformance.concurrency import TestConcurrency
 from fencepost.testing.conformance.concurrency_keys import (
@@ -146,6 +148,7 @@ __all__ = [
     "TestAuditLog",
     "TestCallbacks",
     "TestCancelling",
+    "TestChores",
     "TestClaiming",
     "TestConcurrency",
     "TestConcurrencyKeys",
@@ -161,6 +164,7 @@ __all__ = [
     "TestEvents",
     "TestExpiring",
     "TestFailing",
+    "TestFans",
     "TestFencing",
     "TestFinding",
     "TestFiring",

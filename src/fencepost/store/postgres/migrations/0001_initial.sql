@@ -10,6 +10,8 @@
 --
 -- A live job stands in exactly one of pending, ready, delayed and lease; a job with a row in done is
 -- terminal.
+-- `(x in (select unnest(y))) is true` looks up x in a hash of the array; without the `is true` it would
+-- be a join, and `x = any (y)` goes through the array for every x.
 -- Time is the server's: p_now is null in production, and set by tests that stop the clock.
 
 -- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
@@ -157,6 +159,17 @@ create table fencepost.touched(
 );
 create index touched_slot on fencepost.touched(slot);
 
+-- Left by transactions of callers, which may stay open for long and so lock nobody's rows: jobs that
+-- were stored there to wait for others (which may have ended unseen), and jobs that have ended there
+-- (for which others wait). The next claim looks at what has become of each.
+create table fencepost.unsure(
+  seq bigint not null,
+  has_ended boolean not null
+) with (
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);
+
 -- Jobs whose end is told of by a webhook, and how its delivery is to be stored then. Asked for every
 -- job that ends, so it holds no others.
 create table fencepost.callback(
@@ -222,6 +235,10 @@ create table fencepost.lease(
   autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
 );
 alter table fencepost.lease alter seqs set storage plain;
+
+-- Numbers of parts that were split off, below those that claims give.
+create sequence fencepost.part as integer
+minvalue -2147483648 maxvalue -1 start -2147483648 cycle;
 create index lease_expiry on fencepost.lease(expires_at);
 
 -- scheduled_at: null is the job's created_at, -infinity is never.
@@ -629,9 +646,26 @@ declare
   v_slots bigint[] := '{}';
   v_lane integer;
   v_policy integer;
+  v_count integer := json_array_length(p_jobs);
+  v_seqs bigint[];
+  v_taken boolean[];
 begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
+  if v_count > 1 then
+    -- Numbers in the order of the jobs, keys in the one order in which everybody takes them.
+    v_seqs := array(select nextval('fencepost.seq') from generate_series(1, v_count));
+    v_taken := array_fill(false, array[v_count]);
+    for j in
+      select x.n, x.value ->> 'type' as type, x.value ->> 'key' as key,
+        (x.value ->> 'key_window')::bigint as key_window
+      from json_array_elements(p_jobs) with ordinality as x(value, n)
+      where x.value ->> 'key' is not null
+      order by (x.value ->> 'type') collate "C", (x.value ->> 'key') collate "C", x.n
+    loop
+      v_taken[j.n] := fencepost.take_key(t, j.type, j.key, v_seqs[j.n], j.key_window);
+    end loop;
+  end if;
   for j in select * from json_to_recordset(p_jobs) as x(
     id uuid, lane integer, type text, policy integer, max_attempts integer, delay bigint,
     run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
@@ -645,8 +679,9 @@ begin
       v_lane := j.lane;
       v_policy := j.policy;
     end if;
-    v_seq := nextval('fencepost.seq');
-    if j.key is not null and not fencepost.take_key(t, j.type, j.key, v_seq, j.key_window) then
+    v_seq := coalesce(v_seqs[cardinality(v_replies) + 1], nextval('fencepost.seq'));
+    if j.key is not null and not coalesce(v_taken[cardinality(v_replies) + 1],
+      fencepost.take_key(t, j.type, j.key, v_seq, j.key_window)) then
       v_replies := v_replies || fencepost.holder(j.type, j.key);
       continue;
     end if;
@@ -833,15 +868,34 @@ create function fencepost.take_keys(p_now timestamptz, p_keys json) returns json
 as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
-  k json;
-  v_holders json[] := '{}';
+  k record;
+  v_holders json[] := array_fill('null'::json, array[json_array_length(p_keys)]);
 begin
-  for k in select value from json_array_elements(p_keys) loop
-    v_holders := v_holders || case
-      when fencepost.take_key(t, k ->> 0, k ->> 1, (k ->> 2)::bigint, (k ->> 3)::bigint)
-      then 'null'::json else fencepost.holder(k ->> 0, k ->> 1) end;
+  for k in
+    select x.n, x.value ->> 0 as type, x.value ->> 1 as key, (x.value ->> 2)::bigint as seq,
+      (x.value ->> 3)::bigint as key_window
+    from json_array_elements(p_keys) with ordinality as x(value, n)
+    order by (x.value ->> 0) collate "C", (x.value ->> 1) collate "C"
+  loop
+    if not fencepost.take_key(t, k.type, k.key, k.seq, k.key_window) then
+      v_holders[k.n] := fencepost.holder(k.type, k.key);
+    end if;
   end loop;
   return array_to_json(v_holders);
+end $$;
+
+-- Lock terminal jobs that are to run again, by their ids: first their keys, then their rows of done,
+-- each in one order.
+create function fencepost.lock_ended(p_ids uuid[]) returns void language plpgsql as $$
+begin
+  perform 1 from fencepost.idempotency held
+  join (
+    select l.type, j.key from fencepost.job j join fencepost.lane l on l.lane = j.lane
+    where j.id = any (p_ids) and j.key is not null
+  ) as own on own.type = held.type and own.key = held.key
+  order by held.type collate "C", held.key collate "C" for update of held;
+  perform 1 from fencepost.done where seq = any (array(
+    select seq from fencepost.job where id = any (p_ids))) order by seq for update;
 end $$;
 
 -- Give a key to job p_seq; false if it is held. A holder that this snapshot cannot see was submitted
@@ -913,7 +967,7 @@ begin
   if not p_are_noted then
     insert into fencepost.touched(slot, freed)
     select x.slot, coalesce(sum(x.freed), 0) from unnest(p_slots, p_freed) as x(slot, freed)
-    where x.slot <> all (v_got) group by x.slot;
+    where x.slot not in (select unnest(v_got)) group by x.slot;
   end if;
   if v_got = '{}' then
     return;
@@ -925,7 +979,7 @@ begin
     select x.slot, sum(x.freed) as count from (
       select * from noted union all select * from unnest(p_slots, p_freed) as u(slot, freed)
     ) as x
-    where x.slot = any (v_got) group by x.slot having sum(x.freed) > 0
+    where (x.slot in (select unnest(v_got))) is true group by x.slot having sum(x.freed) > 0
   )
   update fencepost.slot s set active = s.active - freed.count from freed where s.slot = freed.slot;
   -- As many as the first in line allows; one behind it may allow more.
@@ -1163,9 +1217,10 @@ $$;
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
 -- the order of p_names and from turn number p_turn on. p_known is the sum of the numbers of all lanes
--- that the caller knows, or null if it has just looked, and p_chores what it can still do: 2 recover
--- and expire, 1 expire. A lease lasts p_grace longer than its job's execution timeout at the most. The
--- jobs come to p_bytes at the most, or are one.
+-- that the caller knows, or null if it has just looked, and p_chores what it can still do: 4 resolve,
+-- 2 recover, 1 expire, or the sum of some. With p_promote 0, it leaves alone what is due and the notes
+-- on slots; "failed" says why that was not possible. A lease lasts p_grace longer than its job's
+-- execution timeout at the most. The jobs come to p_bytes at the most, or are one.
 create function fencepost.claim(
   p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_grace bigint, p_bytes bigint,
   p_known bigint, p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
@@ -1178,6 +1233,7 @@ declare
   ahead record;
   v_promoted integer := 0;
   v_held integer := 0;
+  v_failed text;
   v_limit integer := p_limit;
   v_rooms integer[];
   v_paused integer[];
@@ -1213,29 +1269,40 @@ begin
     (select min(expires_at) from fencepost.lease
      where expires_at >= m.lease_mark and expires_at <= t) as expires_at,
     (select min(run_at) from fencepost.delayed where run_at >= m.due_mark) as run_at,
-    p_chores >= 1 and exists (
+    p_chores & 1 > 0 and exists (
       select 1 from fencepost.job where expires_at >= m.lifetime_mark and expires_at <= t
         and not exists (select 1 from fencepost.done where done.seq = job.seq)
     ) as has_outlived,
     exists (select 1 from fencepost.pause) as has_pauses,
     exists (select 1 from fencepost.max_running) as has_limits,
     exists (select 1 from fencepost.rate) as has_rates,
-    exists (select 1 from fencepost.touched) as has_touched
+    exists (select 1 from fencepost.touched) as has_touched,
+    p_chores & 4 > 0 and exists (select 1 from fencepost.unsure) as has_unsure
   into ahead;
   if ahead.has_lanes then
     return '{"todo":"lanes"}';
-  elsif p_chores >= 2 and ahead.expires_at <= t then
+  elsif p_chores & 2 > 0 and ahead.expires_at <= t then
     return '{"todo":"recover"}';
+  elsif ahead.has_unsure then
+    return '{"todo":"resolve"}';
   elsif ahead.has_outlived then
     return '{"todo":"expire"}';
   end if;
-  if ahead.run_at <= t then
-    select count(*), count(*) filter (where move ->> 3 = '0') into v_promoted, v_held
-    from json_array_elements(fencepost.promote(t, p_promote)) as move;
-    ahead.run_at := (select min(run_at) from fencepost.delayed where run_at >= m.due_mark);
-  end if;
-  if ahead.has_touched then
-    perform fencepost.admit_noted(p_now);
+  if p_promote > 0 and (ahead.run_at <= t or ahead.has_touched) then
+    begin
+      if ahead.run_at <= t then
+        select count(*), count(*) filter (where move ->> 3 = '0') into v_promoted, v_held
+        from json_array_elements(fencepost.promote(t, p_promote)) as move;
+        ahead.run_at := (select min(run_at) from fencepost.delayed where run_at >= m.due_mark);
+      end if;
+      if ahead.has_touched then
+        perform fencepost.admit_noted(p_now);
+      end if;
+    exception when others then
+      v_promoted := 0;
+      v_held := 0;
+      v_failed := sqlerrm;
+    end;
   end if;
   if ahead.has_pauses then
     v_paused := array(
@@ -1375,6 +1442,7 @@ begin
   end if;
   return '{"now":' || v_first
     || ',"promoted":' || v_promoted || ',"held":' || v_held || ',"jobs":[' || v_jobs || ']'
+    || case when v_failed is null then '' else ',"failed":' || to_json(v_failed) end
     || ',"order":' || coalesce(array_to_json(v_seqs)::text, 'null')
     || ',"wait":' || coalesce(
       extract(epoch from least(ahead.run_at, ahead.expires_at, v_opens_at) - t)::text, 'null')
@@ -1697,10 +1765,50 @@ end $$;
 -- not run out.
 -- ------------------------------------------------------------------------------------------------
 
+-- Lock the rows of a lease that hold some of p_seqs at t, and return them. Rows that hold none of
+-- them are left alone. Whoever had a row in hand may have put some of its jobs into a row of their
+-- own, which a look that waited for it cannot see; so what was not found is looked for again, by a
+-- later statement, until that finds no more either.
+create function fencepost.hold_leases(t timestamptz, p_secret uuid, p_seqs bigint[])
+returns setof fencepost.lease language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  v_rest bigint[] := p_seqs;
+  v_count integer;
+  e fencepost.lease;
+begin
+  loop
+    for e in
+      select * from fencepost.lease where secret = p_secret and expires_at > t
+        and exists (select 1 from unnest(seqs) as x where (x in (select unnest(v_rest))) is true)
+      order by part for update
+    loop
+      return next e;
+      v_count := least(cardinality(v_rest), cardinality(e.seqs));
+      if e.seqs[1:v_count] = v_rest[1:v_count] then
+        v_rest := v_rest[v_count + 1:];
+      else
+        v_rest := array(
+          select x.seq from unnest(v_rest) with ordinality as x(seq, n)
+          where x.seq not in (select unnest(e.seqs)) order by x.n
+        );
+      end if;
+    end loop;
+    exit when v_rest = '{}' or not exists (
+      select 1 from fencepost.lease where secret = p_secret and expires_at > t
+        and exists (select 1 from unnest(seqs) as x where (x in (select unnest(v_rest))) is true)
+    );
+  end loop;
+end $$;
+
 -- Record successes; p_groups is [[secret, "{seq,…}", [result, …] or null], …], by secret. Returns
 -- null if that is all there is to say, or {"lost": [[secret, seq], …] of those that were not held,
 -- "moved": of those that waited for them, see `count_down`, "told": of webhooks, see `call_back`}.
-create function fencepost.complete(p_now timestamptz, p_groups json) returns json
+-- With p_is_joined, in a transaction of a caller's, nobody's rows are locked but those of the jobs
+-- themselves: a note is left for the next claim, of who waits for them and of their slots.
+create function fencepost.complete(
+  p_now timestamptz, p_groups json, p_is_joined boolean default false
+) returns json
 language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
@@ -1729,11 +1837,7 @@ begin
     if v_parts[3] <> 'null' then
       v_results := array(select value::text from json_array_elements(v_parts[3]::json));
     end if;
-    for e in
-      select * from fencepost.lease where secret = v_secret and expires_at > t
-      order by part for update
-    loop
-      exit when v_seqs = '{}';
+    for e in select * from fencepost.hold_leases(t, v_secret, v_seqs) loop
       v_version := fencepost.next_version(0, e.started_at);
       v_count := least(cardinality(v_seqs), cardinality(e.seqs));
       if e.seqs[1:v_count] = v_seqs[1:v_count] then
@@ -1789,11 +1893,19 @@ begin
       v_lost := v_lost || array(select json_build_array(v_secret, x) from unnest(v_seqs) as x);
     end if;
   end loop;
+  v_slots := array(select slot from fencepost.keyed where seq = any (v_ended));
+  if p_is_joined then
+    -- Nor does a job end by its age that may have ended here.
+    perform 1 from fencepost.job where seq = any (v_ended) order by seq for no key update;
+    insert into fencepost.unsure(seq, has_ended)
+    select x, true from unnest(v_ended) as x
+    where exists (select 1 from fencepost.dependency where parent = x);
+    insert into fencepost.touched(slot, freed) select x, 1 from unnest(v_slots) as x;
+    v_slots := '{}';
   -- By a statement of its own, after the locks: it sees who came to wait before they were had.
-  if exists (select 1 from fencepost.dependency where parent = any (v_ended)) then
+  elsif exists (select 1 from fencepost.dependency where parent = any (v_ended)) then
     v_moved := fencepost.let_go(p_now, v_ended);
   end if;
-  v_slots := array(select slot from fencepost.keyed where seq = any (v_ended));
   if v_slots <> '{}' or v_moved is not null then
     v_moved := fencepost.admit_after(p_now, v_slots, v_moved);
   end if;
@@ -1947,15 +2059,11 @@ begin
       (value ->> 2)::bigint[] as seqs
     from json_array_elements(p_beats) with ordinality as x(value, n)
   loop
-    for e in
-      select * from fencepost.lease where secret = b.secret and expires_at > t
-      order by part for update
-    loop
+    for e in select * from fencepost.hold_leases(t, b.secret, b.seqs) loop
       v_named := array(
         select x.seq from unnest(e.seqs) with ordinality as x(seq, n)
         where x.seq = any (b.seqs) order by x.n
       );
-      continue when v_named = '{}';
       v_expires_at := greatest(e.expires_at,
         least(t + coalesce(b.ttl, e.ttl) * interval '1 microsecond', e.deadline));
       if v_expires_at > e.expires_at then
@@ -1975,14 +2083,15 @@ begin
   return array_to_json(v_extended);
 end $$;
 
--- Put some jobs of a lease into a part of their own, and return that.
+-- Put some jobs of a lease into a part of their own, and return that. Whoever waits for the row of
+-- the lease meanwhile has to look again, see `hold_leases`.
 create function fencepost.part(e fencepost.lease, p_seqs bigint[]) returns fencepost.lease
 language plpgsql as $$
 declare
   v_part fencepost.lease;
 begin
   insert into fencepost.lease
-  select e.secret, (select max(part) + 1 from fencepost.lease where secret = e.secret), e.lane,
+  select e.secret, nextval('fencepost.part'), e.lane,
     e.started_at, e.expires_at, e.worker, array_agg(x.seq order by x.n),
     case when e.attempts is not null then array_agg(x.attempt order by x.n) end,
     case when e.attempts is not null then array_agg(x.version order by x.n) end,
@@ -1997,6 +2106,27 @@ begin
   return v_part;
 end $$;
 
+-- Put jobs into a part of their leases each, so that whoever locks that locks no other job;
+-- p_groups is [[secret, "{seq,…}"], …].
+create function fencepost.isolate(p_now timestamptz, p_groups json) returns void
+language plpgsql as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  g record;
+  e fencepost.lease;
+begin
+  for g in
+    select (value ->> 0)::uuid as secret, x.seq
+    from json_array_elements(p_groups) cross join lateral unnest((value ->> 1)::bigint[]) as x(seq)
+  loop
+    for e in select * from fencepost.hold_leases(t, g.secret, array[g.seq]) loop
+      if cardinality(e.seqs) > 1 then
+        perform fencepost.part(e, array[g.seq]);
+      end if;
+    end loop;
+  end loop;
+end $$;
+
 -- Keep what a handler asks to keep; false if it does not hold the job.
 create function fencepost.save(
   p_now timestamptz, p_secret uuid, p_seq bigint, p_progress text, p_encoding smallint,
@@ -2007,8 +2137,7 @@ declare
   e fencepost.lease;
   v_version bigint;
 begin
-  select * into e from fencepost.lease
-  where secret = p_secret and expires_at > t and p_seq = any (seqs) for update;
+  select * into e from fencepost.hold_leases(t, p_secret, array[p_seq]);
   if not found then
     return false;
   end if;
@@ -2070,14 +2199,9 @@ begin
     select (value ->> 0)::uuid as secret, (value ->> 1)::bigint[] as seqs
     from json_array_elements(p_groups)
   loop
-    for e in
-      select * from fencepost.lease where secret = g.secret and expires_at > t
-      order by part for update
-    loop
+    for e in select * from fencepost.hold_leases(t, g.secret, g.seqs) loop
       v_named := array(select x from unnest(e.seqs) as x where x = any (g.seqs));
-      if v_named <> '{}' then
-        return query select * from fencepost.lift_held(e, v_named);
-      end if;
+      return query select * from fencepost.lift_held(e, v_named);
     end loop;
   end loop;
 end $$;
@@ -2110,92 +2234,168 @@ create type fencepost.parent as (
 
 -- Find jobs and keep them where they stand until this transaction is over: whoever ends one then
 -- sees who waits for it. A claim or a settlement may move one between two looks, so that what was
--- not found is looked for again. Not returned: what does not exist. Leases come first and pending
--- last, which is also the order in which a settlement locks them.
-create function fencepost.hold_parents(p_seqs bigint[]) returns setof fencepost.parent
+-- not found is looked for again. Not returned: what does not exist and, unless p_waits, what
+-- somebody has in hand. Leases come first and pending last, which is also the order in which a
+-- settlement locks them; so only the first look waits, see `lift`. What p_pending names is to be
+-- changed: those rows of pending are locked for update, with their rows of job first.
+create function fencepost.hold_parents(
+  p_seqs bigint[], p_waits boolean default true, p_pending bigint[] default '{}'
+) returns setof fencepost.parent
 language plpgsql set jit = off set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
   v_states smallint[];
   v_found bigint[];
-  v_state smallint;
+  v_more bigint[];
   v_ended record;
-  e fencepost.lease;
 begin
-  for round in 1..20 loop
+  if p_pending <> '{}' then
+    perform 1 from fencepost.job where seq = any (p_pending) order by seq for no key update;
+  end if;
+  for round in 1..case when p_waits then 20 else 1 end loop
     v_rest := array(
       select x from unnest(v_rest) as x where exists (select 1 from fencepost.job where seq = x)
     );
-    exit when v_rest = '{}';
+    exit when v_rest = '{}' and (round > 1 or p_pending = '{}');
+    if round > 1 then
+      perform pg_sleep(0.001 * round);
+    end if;
+    if p_waits and round = 1 then
+      perform 1 from fencepost.done where seq = any (v_rest) order by seq for share;
+    end if;
+    v_found := '{}';
     for v_ended in
-      select seq, state, failure from fencepost.done where seq = any (v_rest) order by seq for share
+      select seq, state, failure from fencepost.done where seq = any (v_rest)
+      order by seq for share skip locked
     loop
-      v_rest := array_remove(v_rest, v_ended.seq);
+      v_found := v_found || v_ended.seq;
       return query
       select j.id, j.seq, v_ended.state, l.priority, coalesce(j.depth, 1::smallint),
         case when v_ended.state > 5 then v_ended.failure end
       from fencepost.job j join fencepost.lane l on l.lane = j.lane where j.seq = v_ended.seq;
     end loop;
-    exit when v_rest = '{}';
-    v_found := '{}';
-    v_states := '{}';
-    for e in
-      select * from fencepost.lease where seqs && v_rest order by secret, part for share
-    loop
-      v_found := v_found || array(select x from unnest(e.seqs) as x where x = any (v_rest));
-    end loop;
+    v_rest := array(select x from unnest(v_rest) as x where x not in (select unnest(v_found)));
+    exit when v_rest = '{}' and (round > 1 or p_pending = '{}');
+    if p_waits and round = 1 then
+      perform 1 from fencepost.lease l
+      where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
+      order by l.secret, l.part for share;
+    end if;
+    v_found := array(
+      select x from (
+        select l.seqs from fencepost.lease l where exists (
+          select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
+        order by l.secret, l.part for share skip locked
+      ) as held cross join lateral unnest(held.seqs) as x
+      where (x in (select unnest(v_rest))) is true
+    );
     v_states := array_fill(3::smallint, array[cardinality(v_found)]);
-    for v_ended in
-      select r.seq from fencepost.job j cross join lateral (
-        select seq from fencepost.ready
+    if p_waits and round = 1 then
+      perform 1 from fencepost.job j cross join lateral (
+        select 1 from fencepost.ready
         where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
         limit 1 for share
       ) as r
+      where j.seq = any (v_rest);
+      perform 1 from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
+      order by r.seq for share;
+      perform 1 from fencepost.delayed where seq = any (v_rest) order by seq for share;
+    end if;
+    v_more := array(
+      select r.seq from fencepost.job j cross join lateral (
+        select seq from fencepost.ready
+        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+        limit 1 for share skip locked
+      ) as r
       where j.seq = any (v_rest)
-    loop
-      v_found := v_found || v_ended.seq;
-      v_states := v_states || 1::smallint;
-    end loop;
-    for v_ended in
+    ) || array(
       select r.seq from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
-      order by r.seq for share
-    loop
-      v_found := v_found || v_ended.seq;
-      v_states := v_states || 1::smallint;
-    end loop;
+      order by r.seq for share skip locked
+    );
+    v_found := v_found || v_more;
+    v_states := v_states || array_fill(1::smallint, array[cardinality(v_more)]);
     for v_ended in
-      select seq, state from fencepost.delayed where seq = any (v_rest) order by seq for share
+      select seq, state from fencepost.delayed where seq = any (v_rest)
+      order by seq for share skip locked
     loop
       v_found := v_found || v_ended.seq;
       v_states := v_states || v_ended.state;
     end loop;
-    for v_ended in
-      select seq from fencepost.pending where seq = any (v_rest) order by seq for share
-    loop
-      v_found := v_found || v_ended.seq;
-      v_states := v_states || 0::smallint;
-    end loop;
+    if p_waits and round = 1 then
+      if p_pending = '{}' then
+        perform 1 from fencepost.pending where seq = any (v_rest) order by seq for share;
+      else
+        perform 1 from fencepost.pending where seq = any (v_rest || p_pending)
+        order by seq for update;
+      end if;
+    end if;
+    v_more := array(
+      select seq from fencepost.pending where seq = any (v_rest) order by seq for share skip locked
+    );
+    v_found := v_found || v_more;
+    v_states := v_states || array_fill(0::smallint, array[cardinality(v_more)]);
     return query
     select j.id, j.seq, x.state, l.priority, coalesce(j.depth, 1::smallint), null::text
     from unnest(v_found, v_states) as x(seq, state)
     join fencepost.job j on j.seq = x.seq join fencepost.lane l on l.lane = j.lane;
-    v_rest := array(select x from unnest(v_rest) as x where x <> all (v_found));
+    v_rest := array(
+      select x from unnest(v_rest) as x where x not in (select unnest(v_found))
+    );
   end loop;
-  if v_rest <> '{}' then
+  if p_waits and v_rest <> '{}' then
     raise exception 'jobs move on at every look' using errcode = '40001';
   end if;
 end $$;
 
--- Lift live jobs from wherever they stand. A claim or a settlement may move one between two looks,
--- so that what was not found is looked for again. Not returned: what is terminal or unknown.
+-- Lift jobs that wait for others, whose rows this transaction has locked.
+create function fencepost.lift_pending(p_seqs bigint[]) returns setof fencepost.standing
+language plpgsql set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+  return query
+  with gone as (delete from fencepost.pending p where p.seq = any (p_seqs) returning p.*)
+  select j.seq, j.id, gone.lane, j.policy, 0::smallint, gone.attempt, j.max_attempts,
+    gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null::uuid, null::text,
+    null::timestamptz, null::boolean
+  from gone join fencepost.job j on j.seq = gone.seq;
+end $$;
+
+-- Lock those of p_seqs that wait for others or for a key, and all that wait behind any of p_ended,
+-- in the one order of their numbers: level by level, two that end jobs of one graph could come upon
+-- each other's.
+create function fencepost.lock_behind(p_ended bigint[], p_seqs bigint[] default '{}')
+returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
+begin
+  perform 1 from fencepost.pending where seq = any (array(
+    with recursive behind(seq) as (
+      select d.child from fencepost.dependency d join fencepost.pending p on p.seq = d.child
+      where d.parent = any (p_ended)
+      union
+      select d.child from behind join fencepost.dependency d on d.parent = behind.seq
+      join fencepost.pending p on p.seq = d.child
+    )
+    select behind.seq from behind union select unnest(p_seqs)
+  )) order by seq for update;
+end $$;
+
+-- Lift live jobs from wherever they stand, which end then. A claim or a settlement may move one
+-- between two looks, so that what was not found is looked for again. Not returned: what is terminal
+-- or unknown. Everything is locked in one order, which is also that of a settlement: leases,
+-- ready, delayed, pending, each by its key. So only the first look waits for locks; the others come
+-- back to leases with rows of pending in hand.
 create function fencepost.lift(p_seqs bigint[]) returns setof fencepost.standing
 language plpgsql set jit = off set enable_seqscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
-  v_named bigint[];
+  v_leases fencepost.lease[];
+  v_places tid[];
+  v_ready bigint[];
+  v_delayed bigint[];
+  v_pending bigint[];
   e fencepost.lease;
-  s fencepost.standing;
 begin
   for round in 1..20 loop
     v_rest := array(
@@ -2204,58 +2404,97 @@ begin
         and exists (select 1 from fencepost.job where job.seq = x)
     );
     exit when v_rest = '{}';
+    if round = 1 then
+      v_leases := array(
+        select l from fencepost.lease l
+        where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
+        order by l.secret, l.part for update
+      );
+    else
+      perform pg_sleep(0.001 * round);
+      v_leases := array(
+        select l from fencepost.lease l
+        where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
+        order by l.secret, l.part for update skip locked
+      );
+    end if;
+    foreach e in array v_leases loop
+      return query select * from fencepost.lift_held(
+        e, array(select x from unnest(e.seqs) as x where (x in (select unnest(v_rest))) is true));
+    end loop;
+    v_rest := array(
+      select x from unnest(v_rest) as x where x not in (
+        select unnest(l.seqs) from unnest(v_leases) as l)
+    );
     -- A row is found by its whole key, or by ready_again; never by looking through the line, which a
     -- plan does that was made while the line was short.
-    for s in
-      with first as (
-        delete from fencepost.ready where ctid = any (array(
-          select r.ctid from fencepost.job j cross join lateral (
-            select ctid from fencepost.ready
-            where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
-            limit 1
-          ) as r
-          where j.seq = any (v_rest)
-        ))
-        returning *
-      ), again as (
-        delete from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
-        returning r.*
-      ), gone as (select * from first union all select * from again)
-      select j.seq, j.id, gone.lane, j.policy, 1, gone.attempt, j.max_attempts, gone.version,
-        gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at, null, null, null, null
-      from gone join fencepost.job j on j.seq = gone.seq
-    loop
-      v_rest := array_remove(v_rest, s.seq);
-      return next s;
-    end loop;
-    for s in
-      with gone as (delete from fencepost.delayed d where d.seq = any (v_rest) returning d.*)
-      select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
-        gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null, null, null, null
-      from gone join fencepost.job j on j.seq = gone.seq
-    loop
-      v_rest := array_remove(v_rest, s.seq);
-      return next s;
-    end loop;
-    for s in
-      with gone as (delete from fencepost.pending p where p.seq = any (v_rest) returning p.*)
-      select j.seq, j.id, gone.lane, j.policy, 0, gone.attempt, j.max_attempts, gone.version,
-        gone.run_at, gone.scheduled_at, j.expires_at, null, null, null, null
-      from gone join fencepost.job j on j.seq = gone.seq
-    loop
-      v_rest := array_remove(v_rest, s.seq);
-      return next s;
-    end loop;
-    for e in
-      select * from fencepost.lease where seqs && v_rest order by secret, part for update
-    loop
-      v_named := array(select x from unnest(e.seqs) as x where x = any (v_rest));
-      for s in select * from fencepost.lift_held(e, v_named) loop
-        v_rest := array_remove(v_rest, s.seq);
-        return next s;
-      end loop;
-    end loop;
+    if round = 1 then
+      select array_agg(first.place), array_agg(first.seq) into v_places, v_ready from (
+        select r.place, j.seq from fencepost.job j cross join lateral (
+          select ctid as place from fencepost.ready
+          where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+          limit 1 for update
+        ) as r
+        where j.seq = any (v_rest)
+      ) as first;
+      select v_places || array_agg(again.place), v_ready || array_agg(again.seq)
+      into v_places, v_ready from (
+        select r.ctid as place, r.seq from fencepost.ready r
+        where r.seq = any (v_rest) and r.scheduled_at is not null
+        order by r.seq for update
+      ) as again;
+      v_delayed := array(
+        select d.seq from fencepost.delayed d where d.seq = any (v_rest)
+        order by d.seq for update
+      );
+    else
+      select array_agg(first.place), array_agg(first.seq) into v_places, v_ready from (
+        select r.place, j.seq from fencepost.job j cross join lateral (
+          select ctid as place from fencepost.ready
+          where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+          limit 1 for update skip locked
+        ) as r
+        where j.seq = any (v_rest)
+      ) as first;
+      select v_places || array_agg(again.place), v_ready || array_agg(again.seq)
+      into v_places, v_ready from (
+        select r.ctid as place, r.seq from fencepost.ready r
+        where r.seq = any (v_rest) and r.scheduled_at is not null
+        order by r.seq for update skip locked
+      ) as again;
+      v_delayed := array(
+        select d.seq from fencepost.delayed d where d.seq = any (v_rest)
+        order by d.seq for update skip locked
+      );
+    end if;
+    return query
+    with gone as (delete from fencepost.ready where ctid = any (v_places) returning *)
+    select j.seq, j.id, gone.lane, j.policy, 1::smallint, gone.attempt, j.max_attempts,
+      gone.version, gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at,
+      null::uuid, null::text, null::timestamptz, null::boolean
+    from gone join fencepost.job j on j.seq = gone.seq;
+    return query
+    with gone as (delete from fencepost.delayed d where d.seq = any (v_delayed) returning d.*)
+    select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
+      gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null::uuid, null::text,
+      null::timestamptz, null::boolean
+    from gone join fencepost.job j on j.seq = gone.seq;
+    if round = 1 then
+      perform fencepost.lock_behind(p_seqs, v_rest);
+    end if;
+    v_pending := array(
+      select p.seq from fencepost.pending p where p.seq = any (v_rest)
+      order by p.seq for update skip locked
+    );
+    return query select * from fencepost.lift_pending(v_pending);
+    v_rest := array(
+      select x from unnest(v_rest) as x
+      where x not in (select unnest(v_ready || v_delayed || v_pending))
+    );
   end loop;
+  if v_rest <> '{}' then
+    raise exception 'jobs move on at every look' using errcode = '40001';
+  end if;
 end $$;
 
 -- Lift a terminal job.

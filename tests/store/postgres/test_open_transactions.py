@@ -1,0 +1,314 @@
+"""What a caller's transaction holds up while it is open: nobody but who wants the very same.
+
+Store-specific: no other store can join a transaction of the caller's. Whatever is awaited here is
+awaited while the transaction is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from tests.store.postgres.blocking import (
+    DONE,
+    REFUSED,
+    open_transaction,
+    settlement,
+    waiting,
+)
+from tests.worker.support import LONG
+
+from fencepost.core.dependencies import Dependencies, Mode
+from fencepost.core.idempotency import Key, OnDuplicate
+from fencepost.core.job import Body, ClaimedJob, Encoding, NewJob
+from fencepost.core.lifecycle import State
+from fencepost.core.outcome import Outcome, Succeeded
+from fencepost.core.policy import Policy
+from fencepost.core.priority import Priority
+from fencepost.errors import StoreUnavailableError
+from fencepost.store.plan import Operation
+from fencepost.store.postgres import runner
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.protocol import Store
+from fencepost.store.replies import Claim, Duplicate, Enqueued, Extended, Moved, Settled
+from fencepost.store.requests import Beat, ClaimRequest
+
+BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(postgres_url)
+    store.migrate()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def conn(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
+    with open_transaction(postgres_url) as connection:
+        yield connection
+
+
+def submit(store: PostgresStore, *jobs: NewJob) -> list[str]:
+    replies = store.run(store.enqueue(jobs))
+    assert all(isinstance(reply, Enqueued) for reply in replies)
+    return [reply.job_id for reply in replies]
+
+
+def submit_in(store: PostgresStore, conn: psycopg.Connection[Any], *jobs: NewJob) -> list[str]:
+    return [reply.job_id for reply in store.run_in(conn, lambda view: view.enqueue(jobs))]
+
+
+def claim(store: PostgresStore, limit: int = 10, **fields: Any) -> Claim:
+    return store.run(store.claim(ClaimRequest(worker="w", limit=limit, **fields)))
+
+
+def settle(store: PostgresStore, job: ClaimedJob, outcome: Outcome = DONE) -> None:
+    (reply,) = store.run(store.settle([settlement(job, outcome)]))
+    assert isinstance(reply, Settled)
+
+
+def complete_in(
+    store: PostgresStore, conn: psycopg.Connection[Any], job: ClaimedJob, outcome: Outcome = DONE
+) -> None:
+    def complete(view: Store) -> Operation[Any]:
+        return view.settle([settlement(job, outcome)])
+
+    (reply,) = store.run_in(conn, complete, must_be_open=True)
+    assert isinstance(reply, Settled)
+
+
+def state(store: PostgresStore, job_id: str) -> State:
+    (job,) = store.run(store.get([job_id]))
+    assert job is not None
+    return job.state
+
+
+# Waiting for a job that runs.
+
+
+@pytest.mark.parametrize("outcome", [DONE, REFUSED], ids=["done", "failed"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["while open", "after the commit"])
+def test_a_job_that_waits_for_a_running_one_holds_up_nobody(
+    store: PostgresStore, conn: psycopg.Connection[Any], outcome: Outcome, is_late: bool
+) -> None:
+    """INV-21: neither the claim of that job nor its own end; and it is not forgotten."""
+    submit(store, NewJob(type="parent"), NewJob(type="sibling"))
+    parent, sibling = claim(store).jobs
+    (child,) = submit_in(store, conn, NewJob(type="child", after=Dependencies((parent.id,))))
+    beats = [Beat(job.id, job.lease.token, 900.0) for job in (parent, sibling)]
+    replies = store.run(store.heartbeat(beats))
+    assert [type(reply) for reply in replies] == [Extended, Extended]
+    settle(store, sibling)
+    if not is_late:
+        settle(store, parent, outcome)
+        assert claim(store).jobs == []
+    conn.commit()
+    if is_late:
+        settle(store, parent, outcome)
+    jobs = claim(store).jobs
+    if outcome is DONE:
+        assert [job.id for job in jobs] == [child]
+    else:
+        assert jobs == []
+        assert state(store, child) is State.FAILED
+
+
+def test_what_is_let_go_after_the_commit_is_told_of(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    submit(store, NewJob(type="parent"))
+    (parent,) = claim(store).jobs
+    (child,) = submit_in(store, conn, NewJob(type="child", after=Dependencies((parent.id,))))
+    settle(store, parent)
+    conn.commit()
+    assert claim(store).followed == [Moved(child, "child", State.SCHEDULED, State.PENDING)]
+    assert claim(store).followed == []
+
+
+def test_a_transaction_that_is_rolled_back_leaves_no_note(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    submit(store, NewJob(type="parent"))
+    (parent,) = claim(store).jobs
+    submit_in(store, conn, NewJob(type="child", after=Dependencies((parent.id,))))
+    conn.rollback()
+    assert conn.execute("select count(*) from fencepost.unsure").fetchone() == (0,)
+    settle(store, parent)
+    assert claim(store).followed == []
+
+
+def test_one_that_inherits_a_priority_makes_no_lane_that_others_wait_for(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """INV-17, S1-37."""
+    (parent,) = submit(store, NewJob(type="parent", priority=Priority.CRITICAL))
+    child = NewJob(type="child", after=Dependencies((parent,)), priority=Priority.LOW)
+    submit_in(store, conn, child)
+    submit(store, NewJob(type="child", priority=Priority.CRITICAL))
+
+
+def test_the_parent_may_end_in_another_open_transaction(
+    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+) -> None:
+    """INV-21: whichever of the two is committed first."""
+    for is_child_first in (True, False):
+        submit(store, NewJob(type="parent"))
+        (parent,) = claim(store).jobs
+        with open_transaction(postgres_url) as other:
+            child = NewJob(type="child", after=Dependencies((parent.id,)))
+            (child_id,) = submit_in(store, conn, child)
+            complete_in(store, other, parent)
+            for each in (conn, other) if is_child_first else (other, conn):
+                assert claim(store).jobs == []
+                each.commit()
+        store.clock.sleep(0.2)  # longer than RESOLVE_PAUSE
+        (job,) = claim(store).jobs
+        assert job.id == child_id
+        settle(store, job)
+
+
+# Completing a job.
+
+
+def test_a_job_that_is_being_completed_holds_up_none_of_its_claim(
+    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+) -> None:
+    """S0-40: they are extended, settled and completed the same way meanwhile."""
+    submit(store, *[NewJob(type="mail")] * 5)
+    first, second, third, fourth, fifth = claim(store).jobs
+    complete_in(store, conn, first)
+    (reply,) = store.run(store.heartbeat([Beat(second.id, second.lease.token, 900.0)]))
+    assert isinstance(reply, Extended)
+    settle(store, second)
+    settle(store, third, REFUSED)
+    with open_transaction(postgres_url) as other:
+        complete_in(store, other, fourth)
+        other.commit()
+    store.run(store.cancel([fifth.id]))
+    assert claim(store).jobs == []
+    assert state(store, first.id) is State.RUNNING
+    conn.commit()
+    assert state(store, first.id) is State.COMPLETED
+
+
+def test_of_a_key_whose_job_is_being_completed_others_start(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """INV-22: its slot is taken until the commit, the others are not."""
+    policy = Policy(max_running_per_key=2)
+    submit(store, *[NewJob(type="mail", concurrency_key="k", policy=policy)] * 4)
+    first, second = claim(store).jobs
+    complete_in(store, conn, first)
+    settle(store, second)
+    (third,) = claim(store).jobs
+    conn.commit()
+    (fourth,) = claim(store).jobs
+    assert len({first.id, second.id, third.id, fourth.id}) == 4
+
+
+@pytest.mark.parametrize("result", [DONE, BYTES], ids=["plain", "bytes"])
+@pytest.mark.parametrize("mode", Mode)
+def test_who_waits_for_several_is_let_go_though_one_is_being_completed(
+    store: PostgresStore, conn: psycopg.Connection[Any], mode: Mode, result: Outcome
+) -> None:
+    """INV-21: the others end meanwhile, and the last one to be seen lets go."""
+    submit(store, *[NewJob(type="parent")] * 3)
+    first, second, third = claim(store).jobs
+    on = Dependencies((first.id, second.id, third.id), mode=mode)
+    (child,) = submit(store, NewJob(type="child", after=on))
+    complete_in(store, conn, first, result)
+    settle(store, second)
+    settle(store, third)
+    if mode is not Mode.ANY:
+        assert claim(store).jobs == []
+    conn.commit()
+    assert [job.id for job in claim(store).jobs] == [child]
+
+
+def test_a_job_that_is_being_completed_is_not_ended_by_its_age(
+    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+) -> None:
+    """Claims do not wait for it either."""
+    submit(store, NewJob(type="short", policy=Policy(lifetime=0.5)))
+    (job,) = claim(store).jobs
+    complete_in(store, conn, job)
+    store.clock.sleep(0.6)
+    submit(store, NewJob(type="mail"))
+    assert [each.type for each in claim(store).jobs] == ["mail"]
+    assert waiting(postgres_url) == 0
+    conn.commit()
+    assert state(store, job.id) is State.COMPLETED
+
+
+# Keys.
+
+
+def keyed(key: str | None) -> NewJob:
+    held = None if key is None else Key(key, on_duplicate=OnDuplicate.RETURN)
+    return NewJob(type="mail", key=held)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have those that wait apart wait for as long as it takes; others give up after 2 s."""
+    monkeypatch.setattr(runner, "LOCK_TIMEOUT", LONG)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_submissions_of_a_key_that_is_held_elsewhere_hold_up_no_others(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """Neither those without a key nor those with another one, however many wait."""
+    (first,) = submit_in(store, conn, keyed("k"))
+    stuck = [asyncio.create_task(store.run_async(store.enqueue([keyed("k")]))) for _ in range(10)]
+    await asyncio.sleep(0)
+    for n in range(10):
+        for job in (keyed(None), keyed(f"other {n}")):
+            (reply,) = await store.run_async(store.enqueue([job]))
+            assert isinstance(reply, Enqueued)
+    assert not any(task.done() for task in stuck)
+    conn.commit()
+    for task in stuck:
+        (reply,) = await task
+        assert isinstance(reply, Duplicate)
+        assert reply.job_id == first
+
+
+async def test_whoever_wants_the_very_key_gives_up_in_time(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """Surely nothing was done then: it can be repeated."""
+    submit_in(store, conn, keyed("k"))
+    with pytest.raises(StoreUnavailableError, match="another transaction holds a lock"):
+        store.run(store.enqueue([keyed("k")]))
+    with pytest.raises(StoreUnavailableError, match="another transaction holds a lock"):
+        await store.run_async(store.enqueue([keyed("k")]))
+    conn.rollback()
+    (reply,) = await store.run_async(store.enqueue([keyed("k")]))
+    assert isinstance(reply, Enqueued)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_who_waits_for_a_job_that_is_being_completed_holds_up_no_others(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    submit(store, NewJob(type="parent"))
+    (parent,) = claim(store).jobs
+    complete_in(store, conn, parent)
+    child = NewJob(type="child", after=Dependencies((parent.id,)))
+    stuck = [asyncio.create_task(store.run_async(store.enqueue([child]))) for _ in range(5)]
+    await asyncio.sleep(0)
+    for _ in range(10):
+        (reply,) = await store.run_async(store.enqueue([keyed(None)]))
+        assert isinstance(reply, Enqueued)
+    assert not any(task.done() for task in stuck)
+    conn.commit()
+    for task in stuck:
+        (reply,) = await task
+        assert isinstance(reply, Enqueued)
+        assert reply.state is State.SCHEDULED
