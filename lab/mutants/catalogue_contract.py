@@ -274,4 +274,28 @@ MUTANTS = (
         ),
         "tests/http/test_deliveries.py",
     ),
+    _mutant(
+        "two-parents-overrule-each-other",
+        "of two parents that are edited at once, a dependent hears only the last",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.inheriting",
+            "        if not (yield Statement(LOCK_JOBS, (changed,))):\n"
+            "            return\n"
+            "        yield Statement(LOCK_WAITING, (changed,))\n",
+            "",
+        ),
+        "tests/store/postgres/test_editing.py",
+    ),
+    _mutant(
+        "claim-hands-out-what-was-edited-away",
+        "a job in line keeps its row when it is edited, so that a claim hands out what it was",
+        Place.POSTGRES,
+        Patch(
+            "fencepost.store.postgres.editing",
+            "if lane != job.lane or state is State.SCHEDULED:",
+            "if lane != job.lane:",
+        ),
+        "tests/store/postgres/test_editing.py",
+    ),
 )

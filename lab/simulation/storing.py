@@ -48,7 +48,9 @@ MOVES: dict[str, set[Move]] = {
     "expire": _EXPIRE | FOLLOW,
     "settle": {("running", state) for state, _ in ENDINGS.values()} | FOLLOW,
     "cancel": {(state, "cancelled") for state in LIVE} | FOLLOW,
-    "retry": _REOPEN | _ADMIT,
+    # Of a live job that waits for its time, too (C45).
+    "retry": _REOPEN | _ADMIT | _PROMOTE,
+    "edit": _PROMOTE | _ADMIT | {("scheduled", "delayed")},  # of its due time (C46)
 }
 """Which operation may move a job from where to where."""
 POSITIVE = frozenset({"Settled", "Extended", "Saved"})

@@ -142,7 +142,7 @@ update fencepost.job set encoding = %s, payload = %s, payload_bytes = %s where s
 SET_CORRELATION = "update fencepost.job set correlation_id = %s where seq = %s"
 SET_CALLBACK = "update fencepost.job set callback_url = %s where seq = %s"
 FORGET_CALLBACK = "delete from fencepost.callback where seq = %s"
-POLICY_NUMBER = "select fencepost.policy_number(%s, null)"
+POLICY_NUMBER = "select fencepost.policy_number(%s, null, %s)"
 ASK_BACK = """
 insert into fencepost.callback(seq, lane, policy, max_attempts, lifetime)
 values (%s, %s, %s, %s, %s)
@@ -260,7 +260,9 @@ def _ask_back(env: Env, seq: int) -> Plan[None]:
     """Have the end of a job told of, as a submission does; nothing is remembered of the numbers."""
     lane = yield from env.catalog.lane_number(DELIVERY.queue, DELIVERY.type, DELIVERY.priority)
     policy = DELIVERY.policy
-    ((number,),) = yield Statement(POLICY_NUMBER, (encode_policy(policy),))
+    ((number,),) = yield Statement(
+        POLICY_NUMBER, (encode_policy(policy), seconds_to_us(policy.timeout))
+    )
     lifetime = seconds_to_us(policy.lifetime)
     yield Statement(ASK_BACK, (seq, lane, number, policy.max_attempts, lifetime))
 
