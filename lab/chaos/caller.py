@@ -24,6 +24,7 @@ from lab.chaos.tasks import (
     EVENT,
     EVENT_TYPES,
     ORDERED,
+    PLAIN_WEIGHTS,
     QUICK,
     RECEIVER,
     TYPES,
@@ -73,6 +74,8 @@ class Caller:
         self._app = make_app(url, settings)
         self._tasks = declare(self._app, settings, self._ledger)
         self._name = name
+        self._is_plain = settings.mutant is not None
+        self._weights = PLAIN_WEIGHTS if self._is_plain else WEIGHTS
         self._rng = Random(f"{settings.seed} {name} {self._number}")
         self._interval = 1 / (settings.rate * SHARES[name])
         """Seconds that one job has."""
@@ -152,7 +155,7 @@ class Caller:
         return [self._new_key() for _ in range(self._rng.choice(SIZES[self._name]))]
 
     def _new_key(self) -> str:
-        (type,) = [ORDERED] if self._name == ORDERED else self._rng.choices(TYPES, WEIGHTS)
+        (type,) = [ORDERED] if self._name == ORDERED else self._rng.choices(TYPES, self._weights)
         self._number += 1
         return f"{type}/{self._name}/{self._number}"
 
@@ -163,8 +166,8 @@ class Caller:
     def _prepare(self, key: str) -> NewJob:
         type, _, number = key.split("/")
         job = self._tasks[type].using(key=key).prepare(int(number))
-        is_told_of = self._name == BULK and type == QUICK and int(number) % CALLBACK_EVERY == 0
-        return replace(job, callback_url=RECEIVER) if is_told_of else job
+        is_chosen = type == QUICK and int(number) % CALLBACK_EVERY == 0 and not self._is_plain
+        return replace(job, callback_url=RECEIVER) if self._name == BULK and is_chosen else job
 
     def _pause(self, count: int) -> float:
         """Return how long to wait for the rate's sake; what was missed is not made up for."""

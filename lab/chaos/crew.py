@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from lab.chaos.caller import NAMES
+from lab.chaos.caller import HERALD, NAMES
 from lab.chaos.entries import Entry, Killed, Stopped
 from lab.chaos.gate import Gate
 from lab.chaos.ledger import Ledger
@@ -22,8 +22,8 @@ from lab.chaos.tasks import ORDERED_QUEUE, RATED_QUEUE, WEBHOOK_QUEUE
 
 CALLER, WORKER, ZOMBIE, API = "caller", "worker", "zombie", "api"
 NODE_WORKER = Path(__file__).parent / "node" / "crewman.mjs"
-POSTMAN, CLERK = "postman", "clerk"
-"""Workers in Python in any fleet: webhooks are the product's own, and a rate is of a task."""
+CLERK = "clerk"
+"""A worker in Python in any fleet: webhooks are the product's own, and a rate is of a task."""
 RESTART_DELAY = 0.1
 END_TIMEOUT = 30.0
 
@@ -74,10 +74,12 @@ class Crew:
         for number in range(self._settings.workers):
             self.add(Member(WORKER, f"{WORKER}-{number}"))
         self.add(Member(WORKER, "ordered", (ORDERED_QUEUE, "1")))
-        self.add(Member(WORKER, POSTMAN, (WEBHOOK_QUEUE, "8")))
-        self.add(Member(WORKER, CLERK, (RATED_QUEUE, "8")))
+        is_plain = self._settings.mutant is not None
+        if not is_plain:
+            self.add(Member(WORKER, CLERK, (f"{RATED_QUEUE},{WEBHOOK_QUEUE}", "8")))
         for name in NAMES:
-            self.add(Member(CALLER, name))
+            if not (is_plain and name == HERALD):
+                self.add(Member(CALLER, name))
         self.add(Member(ZOMBIE, ZOMBIE, () if self._gate is None else (self._gate.url,)))
 
     def add(self, member: Member) -> Member:
@@ -120,10 +122,13 @@ class Crew:
 
     def _command(self, member: Member) -> list[str]:
         program, url = [sys.executable, "-m", f"lab.chaos.{member.role}"], self._url
-        is_foreign = member.role == WORKER and member.name not in (POSTMAN, CLERK)
-        if self._gate is not None and is_foreign and member.code is None:
+        if self._gate is not None and self._is_foreign(member) and member.code is None:
             program, url = ["node", str(NODE_WORKER)], self._gate.url
         return [*program, str(self._settings.path), url, member.name, *member.arguments]
+
+    def _is_foreign(self, member: Member) -> bool:
+        """Tell whether it is a worker that comes by HTTP."""
+        return self._gate is not None and member.role == WORKER and member.name != CLERK
 
     def pids(self) -> list[int]:
         """Return the processes that run."""
@@ -143,6 +148,8 @@ class Crew:
         """Return somebody who runs and is not stopped; None if there is nobody."""
         with self._mutex:
             fit = [m for m in self._members if m.role == role and m.is_running and not m.stopped_at]
+            # Where workers come by HTTP, it is those that are to be hurt.
+            fit = [m for m in fit if self._is_foreign(m)] or fit
             return rng.choice(fit) if fit else None
 
     def who(self, pid: int) -> Member | None:

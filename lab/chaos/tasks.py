@@ -29,6 +29,8 @@ RATED = "rated"
 RATED_QUEUE = "rated"
 TYPES = (QUICK, "threaded", "beating", "lasting", "failing", "keeping", KEYED, RATED)
 WEIGHTS = (75, 6, 3, 1, 4, 2, 6, 3)
+PLAIN_WEIGHTS = (84, 6, 3, 1, 4, 2, 0, 0)
+"""Where a defect was planted, which is to be found soon: nothing that makes the run slower."""
 
 WEBHOOK_QUEUE = DELIVERY_QUEUE
 RECEIVER = "https://receiver.example/hook"

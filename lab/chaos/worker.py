@@ -1,4 +1,4 @@
-"""A worker of the product in a process of its own: ``SETTINGS URL NAME [QUEUE CONCURRENCY]``."""
+"""A worker of the product in a process of its own: ``SETTINGS URL NAME [QUEUES CONCURRENCY]``."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ def work(settings: Settings, url: str, name: str, queue: str = QUEUE, concurrenc
     watch_for_stalls(ledger, settings.ttl / 6)
     with make_app(url, settings) as app:
         declare(app, settings, ledger)
-        if queue != RATED_QUEUE:
+        queues = queue.split(",")
+        if RATED_QUEUE not in queues:
             # A worker that knows a task without its rate would take the rate away, and one that
             # knows a rate claims nothing ahead: neither is for those that do the rest.
             del app.session.tasks[RATED]
-        worker = app.worker([queue], concurrency=concurrency or settings.concurrency, grace=GRACE)
+        worker = app.worker(queues, concurrency=concurrency or settings.concurrency, grace=GRACE)
         code = os.path.dirname(str(fencepost.__file__))
         ledger.note(Up(ledger.now(), worker.id, os.getpid(), code))
         worker.run()

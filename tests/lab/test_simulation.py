@@ -55,7 +55,7 @@ def test_a_lone_worker_comes_back_to_leases_that_nobody_took() -> None:
 
 
 def test_events_crons_webhooks_keys_and_rates_keep_their_promises_too() -> None:
-    """S1-109, S3-12, S3-13: under the same faults."""
+    """S1-109, and all that is promised of keys, rates and ticks: under the same faults."""
     report = run(range(1, 9), plan=VARIED)
     assert report.failures == []
     assert report.lost == 0

@@ -131,7 +131,7 @@ def test_a_submission_is_dated_by_the_server(wrong: PostgresStore, server: Serve
 def test_a_claim_is_dated_by_the_server(
     wrong: PostgresStore, right: PostgresStore, server: Server
 ) -> None:
-    """C40, S2-7: a lease of a clock that is behind would be over before it began."""
+    """C40: a lease of a clock that is behind would be over before it began."""
     enqueue(right)
     before = server.now()
     [job] = claim(wrong)
@@ -236,7 +236,7 @@ def test_nothing_is_written_under_a_lease_that_is_over_to_the_server(
 def test_leases_are_taken_back_when_they_are_over_to_the_server(
     wrong: PostgresStore, right: PostgresStore, server: Server
 ) -> None:
-    """C40, S4-4: no valid one by a clock that is ahead, and none an hour late."""
+    """C40: no valid one by a clock that is ahead, and none an hour late."""
     enqueue(right)
     [valid] = claim(right)
     over = lapsed(right, server)
@@ -287,7 +287,7 @@ def test_jobs_are_kept_for_as_long_as_the_server_says(
 def test_a_term_lasts_as_long_as_the_server_says(
     wrong: PostgresStore, right: PostgresStore, server: Server
 ) -> None:
-    """C40, S2-12: a leader whose clock is ahead takes no term that another holds."""
+    """C40: a leader whose clock is ahead takes no term that another holds."""
     assert right.run(right.lead("chores", "one", TTL)) is not None
     assert wrong.run(wrong.lead("chores", "two", TTL)) is None
     right.run(right.resign("chores", "one"))
