@@ -57,7 +57,7 @@ class Rig:
 
 
 async def test_a_group_is_bounded_by_the_bytes_of_its_results() -> None:
-    """C42: a server has to take it all in at once; a single one goes, however large it is."""
+    """A server has to take it all in at once; a single one goes, however large it is."""
     rig = Rig(6)
     large, half = "x" * SETTLE_BYTES_MAX, "x" * (SETTLE_BYTES_MAX // 2 - 2)
     for job, text in zip(rig.jobs, ("", half, half, large, large, ""), strict=True):

@@ -21,7 +21,7 @@ def size(claimed: ClaimedJob) -> int:
 
 class TestSizes:
     def test_a_claim_stops_before_it_is_too_large(self, h: Harness) -> None:
-        """C42: those that it leaves stay where they are, uncounted, and are next."""
+        """Those that it leaves stay where they are, uncounted, and are next."""
         job_ids = h.submit_many(5, payload=LARGE)
         small = h.submit()
         found: list[str] = []
@@ -37,14 +37,14 @@ class TestSizes:
         assert [*found, *ids(h.claim().jobs)][:6] == [*job_ids, small]
 
     def test_one_job_is_always_taken(self, h: Harness) -> None:
-        """C42: however large it is."""
+        """However large it is."""
         job_ids = h.submit_many(2, payload=LARGEST)
         assert ids(h.claim().jobs) == job_ids[:1]
         assert ids(h.claim().jobs) == job_ids[1:]
         assert h.claim().jobs == []
 
     def test_checkpoints_count(self, h: Harness) -> None:
-        """C42."""
+        """They are part of the answer."""
         job_ids = h.submit_many(3)
         for claimed in h.claim().jobs:
             h.save(claimed, checkpoint=Body(LARGEST.data[: CLAIM_BYTES_MAX // 2] + b'"'))
@@ -67,7 +67,7 @@ class TestSizes:
         assert found == ["a", "a"]
 
     def test_a_rate_counts_only_what_was_taken(self, h: Harness) -> None:
-        """S1-33, C42."""
+        """S1-33: what stays in line has not started."""
         h.run(h.store.set_rates({"mail": Rate(4, 3600.0)}))
         h.enqueue(*[job(payload=LARGE)] * 5)
         found = [each.id for _ in range(5) for each in h.claim().jobs]
