@@ -12,20 +12,27 @@ from lab.simulation.history import (
     Healed,
     Limited,
     Operated,
+    Paused,
     Started,
     Turn,
     Wrote,
 )
+from lab.simulation.promptness import PromptRules
 from lab.simulation.storing import StoreRules
 from lab.simulation.timing import TimeRules
 from lab.simulation.verdict import Verdict
 
 
-def check(history: Sequence[Event], *, concurrency: int) -> Verdict:
-    """Judge all of *history*; *concurrency* is how many slots each worker has."""
+def check(history: Sequence[Event], *, concurrency: int, is_prompt: bool = False) -> Verdict:
+    """Judge all of *history*; *concurrency* is how many slots each worker has.
+
+    With *is_prompt*, also whether anything started that had been cancelled or paused (C42): of
+    workers whose loop nothing blocks and whose handlers heed their interruption.
+    """
     verdict = Verdict()
     storing = StoreRules(verdict)
     timing = TimeRules(verdict, storing.running, concurrency)
+    prompt = PromptRules(verdict)
     acknowledged: set[str] = set()
     ledgers = _LedgerRules(verdict, storing)
     at = 0.0
@@ -41,9 +48,12 @@ def check(history: Sequence[Event], *, concurrency: int) -> Verdict:
                 }
                 storing.note(event)
                 timing.note_operation(event, before)
+                prompt.note_operation(event)
             case Started():
                 ledgers.note_start(event)
                 timing.note_start(event)
+                if is_prompt:
+                    prompt.note_start(event, timing.well_since(event.process))
             case Ended():
                 if event.how == "returned":
                     storing.returned.add(event.token)
@@ -54,6 +64,8 @@ def check(history: Sequence[Event], *, concurrency: int) -> Verdict:
                 timing.note_turn(event)
             case Acknowledged():
                 acknowledged.add(event.job_id)
+            case Paused():
+                prompt.note_pause(event)
             case Limited():
                 storing.note_limit(event)
             case Defect():

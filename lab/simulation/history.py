@@ -75,6 +75,14 @@ class Limited(msgspec.Struct, frozen=True, gc=False, tag="limited", array_like=T
     max_running: int | None
 
 
+class Paused(msgspec.Struct, frozen=True, gc=False, tag="paused", array_like=True):
+    """An operator paused a queue, or let it go on."""
+
+    at: float
+    queue: str
+    is_paused: bool
+
+
 class Acknowledged(msgspec.Struct, frozen=True, gc=False, tag="acknowledged", array_like=True):
     """A caller was told that its job is stored."""
 
@@ -148,7 +156,19 @@ class Healed(msgspec.Struct, frozen=True, gc=False, tag="healed", array_like=Tru
     at: float
 
 
-Event = Operated | Limited | Acknowledged | Started | Ended | Wrote | Turn | Fault | Defect | Healed
+Event = (
+    Operated
+    | Limited
+    | Paused
+    | Acknowledged
+    | Started
+    | Ended
+    | Wrote
+    | Turn
+    | Fault
+    | Defect
+    | Healed
+)
 
 
 class History:

@@ -47,7 +47,8 @@ def live(seed: int, plan: Plan | None = None, make_store: MakeStore | None = Non
             world.run()
     except Exception as raised:  # noqa: BLE001 - a planted bug may break anything, here as well
         error = raised
-    verdict = check(world.history.events, concurrency=plan.slots)
+    is_prompt = plan.scene is Scene.DEFAULTS
+    verdict = check(world.history.events, concurrency=plan.slots, is_prompt=is_prompt)
     if error is not None:
         verdict.violations.insert(0, Violation("broke", world.scheduler.time, repr(error)))
     scheduler = world.scheduler

@@ -159,7 +159,11 @@ def _defaults(ledger: Ledger) -> Cast:
             return number
 
     made = Cast(dict(app.session.tasks), {"brief": 60, "short": 25, "long": 10, "failing": 5})
-    made.deeds = ((0.12, lambda caller, rng: caller.submit_bulk("brief", rng.randint(50, 200))),)
+    made.deeds = (
+        (0.12, lambda caller, rng: caller.submit_bulk("brief", rng.randint(50, 200))),
+        (0.06, lambda caller, rng: caller.submit_bulk("short", rng.randint(50, 200))),
+        (0.06, lambda caller, rng: caller.submit_bulk("long", rng.randint(10, 30))),
+    )
     return made
 
 

@@ -15,7 +15,7 @@ from fencepost.store.plan import Operation
 from fencepost.store.replies import LeaseLost
 from fencepost.store.requests import Scope
 from lab.simulation.clock import SimulatedClock
-from lab.simulation.history import Asked, History, Limited, Operated, Snapshot
+from lab.simulation.history import Asked, History, Limited, Operated, Paused, Snapshot
 
 UNDER_LEASE = frozenset({"settle", "heartbeat", "save", "spawn"})
 
@@ -113,6 +113,10 @@ class Server:
         if name == "limit" and not error:
             scope, queue, max_running = operation.given
             self._history.add(Limited(at, "" if scope is Scope.APP else queue, max_running))
+        if name in ("pause", "resume") and not error:
+            scope, queue = operation.given
+            if scope is Scope.QUEUE:
+                self._history.add(Paused(at, queue, name == "pause"))
         asked: tuple[Asked, ...] = ()
         if name in UNDER_LEASE and reply is not None:
             asked = tuple(map(_asked, operation.given[0], reply))

@@ -153,6 +153,10 @@ class TimeRules:
         if life.occupied >= self._concurrency:
             life.free_since = math.inf
 
+    def well_since(self, process: str) -> float:
+        """Return since when a process has been as it should be; infinity if it is not."""
+        return self._lives[process].well_since
+
     def note_end(self, event: Ended) -> None:
         started = self._handlers.pop((event.process, event.token), None)
         life = self._lives[event.process]

@@ -32,6 +32,8 @@ ROOT = Path(__file__).parents[2]
 SHORT = Plan(seconds=90.0)
 VARIED = Plan(seconds=90.0, scene=Scene.VARIED)
 DEFAULTS = Plan(seconds=90.0, scene=Scene.DEFAULTS)
+CALM = Plan(seconds=90.0, scene=Scene.DEFAULTS, pause=1_000.0)
+"""Hardly a fault: what is promised of workers that are well is tried on many."""
 ALONE = Plan(seconds=90.0, workers=1)
 """Nobody takes back what a worker loses while it is stopped: it comes back to an expired lease."""
 
@@ -70,6 +72,12 @@ def test_workers_without_a_setting_keep_every_promise_beside_jobs_of_any_duratio
     assert report.failures == []
     assert report.lost == 0
     assert report.acknowledged > 3_000
+
+
+def test_nothing_starts_that_was_cancelled_or_paused_a_moment_ago() -> None:
+    """C42, S3-10, S3-19: at default settings, beside jobs of any duration, to the millisecond."""
+    report = run(range(1, 9), plan=CALM)
+    assert report.failures == []
 
 
 def replay(seed: int, hash_seed: str) -> Report:
