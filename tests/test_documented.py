@@ -57,6 +57,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         *(r"network timeout", r"503", r"rate limit", r"briefly unavailable", r"deadlock"),
         r"says nothing counts as temporary",
     ),
+    "S1-55": (r"asked at every failure", r"sampled=True"),
     "S1-87": (
         *(r"invalid payload", r"entity that does not exist", r"permission", r"business rule"),
         *(r"400", r"validation", r"type that no worker knows", r"waits", r"report"),

@@ -42,6 +42,8 @@ def settled(call: Call, answer: Any) -> Any:
             expired = _told(apart(answer.expired))
             # Of the jobs whose time had come, one may be held up first and get its slot at once.
             quiet = replace(answer, recovered=recovered.answer, expired=expired.answer, held=0)
+            if answer.jobs:
+                quiet = replace(quiet, wait=None)  # only one who was given nothing is told
             return Told(quiet, recovered.followed + expired.followed)
         case list() if call.name == "recover":
             return _told(sorted(answer, key=attrgetter("job_id")))

@@ -24,19 +24,19 @@ MUTANTS = (
         "succeeds",
         "whether a lease is valid for a success is judged by the worker's clock",
         "settling",
-        "Statement(COMPLETE, (env.now, groups_json), alone=alone)",
+        "params = (env.now, groups_json, env.is_joined)",
     ),
     _mutant(
         "fails",
         "whether a lease is valid for a failure is judged by the worker's clock",
         "settling",
-        "Statement(LIFT_LEASED, (env.now, encode_json(groups)))",
+        "Statement(LIFT_LEASED, (env.now, encode_json(_groups(others))))",
     ),
     _mutant(
         "heartbeats",
         "a heartbeat extends from the worker's now",
         "settling",
-        "Statement(HEARTBEAT, (env.now, encode_json(asked)), alone=True)",
+        "params = (env.now, encode_json(asked))",
     ),
     _mutant(
         "saves",
@@ -72,6 +72,6 @@ MUTANTS = (
         "puts",
         "a failed attempt waits from the worker's now",
         "moving",
-        "Statement(PUT, (env.now, _encoder.encode(jobs).decode()))",
+        "Statement(PUT, (env.now, _encoder.encode(portion).decode()))",
     ),
 )

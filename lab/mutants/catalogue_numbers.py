@@ -108,8 +108,8 @@ FAILURES = (
         "a-silent-server-is-waited-for",
         "a blocking submission waits for a stopped server for a minute",
         "runner",
-        "                session.answer_timeout = operation.timeout\n                run = Run(",
-        "                run = Run(",
+        "                session.answer_timeout = operation.timeout\n                postscript",
+        "                postscript",
         "tests/store/postgres/test_silence.py",
     ),
     _python(

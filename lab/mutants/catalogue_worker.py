@@ -160,7 +160,7 @@ MUTANTS = (
         "drains-nothing-at-its-start",
         "leases that ran out while nobody looked are left to claims and to the leader",
         "worker.worker",
-        "            await self._recover_at_start()\n",
+        "        await self._recover_at_start()\n",
         "",
         "tests/worker/test_starting.py",
     ),

@@ -28,7 +28,7 @@ def test_it_says_where_it_is_and_what_it_serves(command: Command) -> None:
     child = command.start("server", "--port", "0")
     url = url_of(command)
     assert f"{url}/openapi.json" in command.log
-    assert "types: add, bad, shout, stuck" in command.log
+    assert "types: add, bad, overdue, shout, stuck" in command.log
     answer = httpx.post(f"{url}/v1/jobs", json={"type": "add", "payload": {"a": "one"}})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_payload")
     assert end(child) == 0

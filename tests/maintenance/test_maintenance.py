@@ -286,7 +286,7 @@ async def test_jobs_past_their_lifetime_are_dead_letters(
     policy = Policy(lifetime=100.0)
     [running] = enqueue(store, policy=policy)
     claim(store)
-    [delayed] = enqueue(store, policy=policy, delay=1_000.0)
+    [delayed] = enqueue(store, policy=policy, delay=99.95)
     [waiting] = enqueue(store, policy=policy)
     expire = Expire(store)
     clock.advance(99.9)

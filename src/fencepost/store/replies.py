@@ -65,7 +65,7 @@ class Claim(msgspec.Struct, frozen=True):
     """Jobs whose stored form could not be read; they have failed."""
     wait: float | None = None
     """Seconds until a delayed job falls due, a lease runs out or a rate lets a job start; None
-    when nothing is to come."""
+    when nothing is to come. For one who was given no job: beside jobs it may leave leases out."""
 
 
 class Extended(msgspec.Struct, gc=False, frozen=True):

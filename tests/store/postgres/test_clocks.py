@@ -163,7 +163,7 @@ def test_a_claim_recovers_and_expires_by_the_server(
     enqueue(right, policy=Policy(lifetime=HALF_AN_HOUR, lease_ttl=TTL))
     [valid] = claim(right)
     over = lapsed(right, server)
-    outlived = enqueue(right, delay=TTL, policy=Policy(lifetime=INSTANT))
+    outlived = enqueue(right, policy=Policy(lifetime=INSTANT))
     server.pass_over(found(right, outlived).expires_at)
     claimed = wrong.run(wrong.claim(ClaimRequest(worker="w", limit=10)))
     assert [moved.job_id for moved in claimed.recovered] == [over.id]

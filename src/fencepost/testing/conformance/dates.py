@@ -118,7 +118,7 @@ class TestDates:
                     queue=("default", "bulk")[n % 3 == 0],
                     tags=({}, {"a": "1"})[n % 4 < 2],
                     correlation_id=(None, "c1")[n % 5 < 2],
-                    delay=(0.0, 1e6)[n % 7 == 0],
+                    delay=(0.0, 500_000.0)[n % 7 == 0],
                 )
             )
             h.advance(step)

