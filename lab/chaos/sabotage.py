@@ -18,8 +18,8 @@ def ignore_tokens() -> None:
         latest[job.id] = job.lease.token
         return claimed_of(job, *rest)
 
-    def settle(job_id: str, token: str, *rest: Any) -> Settlement:
-        return Settlement(job_id, latest.get(job_id, token), *rest)
+    def settle(job_id: str, token: str, *rest: Any, **more: Any) -> Settlement:
+        return Settlement(job_id, latest.get(job_id, token), *rest, **more)
 
     vars(claims)["claimed_of"] = remember
     vars(leases)["Settlement"] = settle

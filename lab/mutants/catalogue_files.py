@@ -101,8 +101,16 @@ MUTANTS = (
         "repair-trusts-the-disk-with-the-log",
         "what was written anew is not read back from the disk",
         "log",
-        "        drop_cache(self.fd)\n        return self.pages(version)\n",
-        "        return self.pages(version)\n",
+        "        drop_cache(self.fd)\n        committed = self.pages(version)\n",
+        "        committed = self.pages(version)\n",
+        f"{TESTS}/test_disk_errors.py",
+    ),
+    _mutant(
+        "repair-restores-a-log-of-the-past",
+        "the copy of a repair that failed is written over a log that another has begun anew",
+        "log",
+        "        if not is_same:\n",
+        "        if False:\n",
         f"{TESTS}/test_disk_errors.py",
     ),
     _mutant(

@@ -397,7 +397,7 @@ def test_on_a_disk_that_really_failed_nothing_acknowledged_is_lost_in_a_power_cu
         latecomer = SqliteStore(path)
         submit(latecomer)
         submit(store)
-        assert len(acknowledged) >= 8
+        assert len(acknowledged) >= 8, errors
         kept = disk.cut_power()
         survivor = SqliteStore(str(kept / "jobs.db"))
         found = survivor.run(survivor.get(sorted(acknowledged)))

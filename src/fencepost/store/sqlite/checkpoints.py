@@ -76,6 +76,7 @@ class Checkpoints:
                 # Nobody else forces what we write: they would only see a part of it.
                 with self._log.all_turns():
                     self._log.hear_errors()
+                    self._log.restore()
                     self._fold(self._rewrite())
                     self._lock.unmark()
                 return

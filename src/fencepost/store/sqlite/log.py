@@ -24,8 +24,9 @@ USER_VERSION = slice(60, 64)
 FORCING_MAX = 4
 """Threads of one process that force the log at once."""
 CLOSED = -1
-CHUNK = 1 << 20
-"""Whole pages of memory, so that forgetting one chunk takes nothing from the next."""
+BLOCK = 4_096
+PUNCH_HOLE = 0x01 | 0x02
+"""Give back, and keep the file's length, in the words of Linux."""
 BIG_ENDIAN = 1
 """This bit of the magic number says in which order checksums read their words."""
 
@@ -36,6 +37,7 @@ class Log:
     def __init__(self, path: str) -> None:
         self._path = path
         self._fds: list[int] = []
+        self._copy = b""
         self._turns: SimpleQueue[int] = SimpleQueue()
         with ExitStack() as opened:
             for _ in range(FORCING_MAX):
@@ -116,18 +118,37 @@ class Log:
 
         A forced write that failed leaves pages in memory that the system takes for written: forcing
         once more does nothing. Writing them once more is not enough either: ext4 then confirms, and
-        shows zeros after a restart, if the blocks were new. So memory is made to forget them first.
+        shows zeros after a restart, if the blocks were new. So memory is made to forget them first,
+        and blocks that the disk shows as zeros are given back.
         """
         self.pages(version)
-        size = self.size
-        for start in range(0, size, CHUNK):
-            chunk = os.pread(self.fd, CHUNK, start)
-            drop_cache(self.fd, start, CHUNK)
-            if os.pwrite(self.fd, chunk, start) != len(chunk):
-                raise OSError("the log was written in part")
+        # From here on memory may forget what the disk never had: this is the only copy then.
+        self._copy = os.pread(self.fd, self.size, 0)
+        with suppress(OSError):
+            self.force()  # what is still to be written would not be forgotten
+        drop_cache(self.fd)
+        on_disk = os.pread(self.fd, len(self._copy), 0)
+        for start in range(0, len(self._copy), BLOCK):
+            if not any(on_disk[start : start + BLOCK]):
+                give_back(self.fd, start, BLOCK)
+        self.restore()
         self.force()
         drop_cache(self.fd)
-        return self.pages(version)
+        committed = self.pages(version)
+        self._copy = b""
+        return committed
+
+    def restore(self) -> None:
+        """Write again what a ``rewrite`` that failed had read; memory may have forgotten it.
+
+        Not over a log that somebody has begun anew since: its header has other salts, or none.
+        """
+        header = os.pread(self.fd, HEADER.size, 0)
+        is_same = header == self._copy[: HEADER.size] or (header and not any(header))
+        if not is_same:
+            self._copy = b""
+        if self._copy and os.pwrite(self.fd, self._copy, 0) != len(self._copy):
+            raise OSError("the log was written in part")
 
     def pages(self, version: int) -> dict[int, int]:
         """Return where the log has the last of each page that is committed.
@@ -189,10 +210,20 @@ def force(fd: int) -> None:
         os.fsync(fd)
 
 
-def drop_cache(fd: int, start: int = 0, length: int = 0) -> None:
-    """Make memory forget what it holds of a file and takes for written; to the end without one."""
+def drop_cache(fd: int) -> None:
+    """Make memory forget what it holds of a file and takes for written."""
     if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, start, length, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def give_back(fd: int, start: int, length: int) -> None:
+    """Give back blocks of a file, where the system can: they are read as zeros, as they were."""
+    import ctypes
+
+    with suppress(AttributeError, OSError):
+        fallocate = ctypes.CDLL(None).fallocate
+        fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
+        fallocate(fd, PUNCH_HOLE, start, length)
 
 
 def _checksum(order: str, content: bytes, start: tuple[int, int]) -> tuple[int, int]:
