@@ -151,7 +151,7 @@ def test_the_running_server_keeps_to_it_on_sqlite(tmp_path: Path) -> None:
             target,
             seed=1,
             examples=1,
-            seconds=60 if IS_FULL else 15,
+            seconds=60 if IS_FULL else 10,
             phases="examples,coverage",
             folder=tmp_path,
         )
