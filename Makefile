@@ -4,7 +4,8 @@
 
 VENV    ?= .venv
 PYTHON  ?=
-JOBS    ?= 2
+# More than the machines that run it have cores: many tests wait for processes and servers.
+JOBS    ?= 3
 ARGS    ?=
 
 VERSIONS := 3.11 3.12 3.13 3.14

@@ -40,10 +40,11 @@ class Bell:
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_stopping = False
+        self._is_heard = False
         self._stop_reader = self._stop_writer = -1
 
     def listen(self, topic: Topic) -> Listener:
-        """Return a listener, which is woken once when the server is first heard."""
+        """Return a listener, which is woken once when the server is heard, or at once if it is."""
         self._connections.check()
         listener = self._bells.listen(topic)
         with self._mutex:
@@ -55,6 +56,8 @@ class Bell:
                     target=self._hear, name="fencepost-postgres-bell", daemon=True
                 )
                 self._thread.start()
+            if self._is_heard:
+                self._bells.ring((topic,))
         return listener
 
     def close(self) -> None:
@@ -80,9 +83,12 @@ class Bell:
                         return
                     session.ask(_LISTEN)
                     delay = RETRY_DELAY_MIN
+                    with self._mutex:
+                        self._is_heard = True
                     self._bells.ring(tuple(Topic))
                     self._relay(session)
             except (psycopg.Error, FencepostError, OSError):
+                self._is_heard = False
                 self._is_told_to_stop(self._connections.clock.rng.uniform(0.5, 1) * delay)
                 delay = min(delay * 2, RETRY_DELAY_MAX)
 
