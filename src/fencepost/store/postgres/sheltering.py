@@ -9,7 +9,7 @@ import psycopg
 from fencepost.core.limits import CHORE_LOCK_TIMEOUT, LOCK_TIMEOUT
 from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan
-from fencepost.store.postgres.failures import headline
+from fencepost.store.postgres.failures import STALE_SESSION, headline
 from fencepost.store.postgres.transaction import RETREAT, SHELTER, waiting
 
 T = TypeVar("T")
@@ -26,7 +26,8 @@ def sheltered(chores: Chores, name: str, plan: Plan[T], instead: T) -> Plan[T]:
         result = yield from plan
         yield waiting(LOCK_TIMEOUT)
     except psycopg.Error as error:
-        if error.sqlstate is None:  # there is no session any more
+        # There is no session any more, or none that can write: that is not the chore's fault.
+        if error.sqlstate is None or error.sqlstate in STALE_SESSION:
             raise
         yield RETREAT
         chores.failed(name, headline(error))
