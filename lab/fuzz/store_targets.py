@@ -109,7 +109,8 @@ def _check_postgres_token(given: tuple[str, str], fence: Any) -> None:
     if fence is not postgres_tokens.NOWHERE:
         assert 0 < fence.seq < postgres_tokens.SEQ_END
         assert 0 < fence.lane < postgres_tokens.LANE_END
-        made = postgres_tokens.make_token(fence.seq, fence.lane, fence.secret, given[1].lower())
+        mark = postgres_tokens.token_mark(fence.lane, fence.secret)
+        made = postgres_tokens.make_token(fence.seq, mark, given[1].lower())
         assert made == given[0].lower()
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from fencepost.core.lifecycle import TRANSITIONS, Event, State
-from fencepost.observe.counters import Counters
+from fencepost.observe.counters import Counters, Key, key_of
 from fencepost.store.replies import Moved
 
 SUBMIT = "submit"
@@ -45,10 +46,17 @@ def count(
     counters: Counters, name: str, happenings: Iterable[Happening] | Mapping[Happening, int]
 ) -> None:
     """Add up *happenings* under *name*; those of a mapping are added up already."""
-    for (event, state, type_), times in Counter(happenings).items():
-        if times:
-            folded = counters.types.fold(type_)
-            counters.add(name, times, event=event, state=state, type=folded)
+    summed = happenings if isinstance(happenings, Mapping) else Counter(happenings)
+    counters.add_all(
+        (_key(name, event, state, counters.types.fold(type_)), times)
+        for (event, state, type_), times in summed.items()
+        if times
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _key(name: str, event: str, state: State, type_: str) -> Key:
+    return key_of(name, event=event, state=state, type=type_)
 
 
 def count_moves(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -19,7 +19,7 @@ from fencepost.core.lifecycle import TRANSITIONS, Event, State
 from fencepost.core.outcome import Settlement
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.observe import names
-from fencepost.observe.counters import Counters
+from fencepost.observe.counters import Counters, Key, key_of
 from fencepost.observe.histograms import Lane
 from fencepost.observe.log import log, logger
 from fencepost.store.counting import EVENT_NAMES, SUBMIT, Happening, count, count_moves
@@ -97,11 +97,19 @@ class ObservedStore:
         now = self._store.clock.monotonic()
         seconds = now - start
         self._counters.pulse.answered_at = now
-        self._counters.add(names.STORE_OPERATION, operation=operation.name)
-        self._counters.add(names.STORE_OPERATION_SECONDS, seconds, operation=operation.name)
+        times, duration = _keys(operation.name)
+        self._counters.add_all(((times, 1), (duration, seconds)))
         note = _NOTES.get(operation.name)
         if note is not None:
             note(self._counters, operation, result)
+
+
+@cache
+def _keys(operation: str) -> tuple[Key, Key]:
+    return (
+        key_of(names.STORE_OPERATION, operation=operation),
+        key_of(names.STORE_OPERATION_SECONDS, operation=operation),
+    )
 
 
 def _note_enqueue(counters: Counters, operation: Operation[Any], result: Any) -> None:
@@ -173,15 +181,20 @@ def _log_each(
 
 
 def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
-    claimed = Counter((_CLAIM, State.RUNNING, move.type) for move in result.corrupt)
+    # Nearly always there are jobs of one lane, and nothing else.
     for lane, waits in _waits(result.jobs).items():
-        claimed[_CLAIM, State.RUNNING, lane[0]] += len(waits)
+        count(counters, names.JOB_CLAIMED, {(_CLAIM, State.RUNNING, lane[0]): len(waits)})
         counters.waits.note(lane, waits)
-    count(counters, names.JOB_CLAIMED, claimed)
-    _note_promoted(counters, result)
-    _note_recovered(counters, result.recovered)
-    _note_moves(counters, names.JOB_EXPIRED, result.expired, Event.EXPIRE)
-    _note_moves(counters, names.JOB_CORRUPT, result.corrupt)
+    if result.promoted:
+        _note_promoted(counters, result)
+    if result.recovered:
+        _note_recovered(counters, result.recovered)
+    if result.expired:
+        _note_moves(counters, names.JOB_EXPIRED, result.expired, Event.EXPIRE)
+    if result.corrupt:
+        claimed = [(_CLAIM, State.RUNNING, move.type) for move in result.corrupt]
+        count(counters, names.JOB_CLAIMED, claimed)
+        _note_moves(counters, names.JOB_CORRUPT, result.corrupt)
     if result.followed:
         _note_followed(counters, result.followed)
 
@@ -205,9 +218,8 @@ def _note_promoted(counters: Counters, result: Claim) -> None:
     """Count what a claim made claimable on its way; of which types that was, it does not say."""
     ready = (EVENT_NAMES[Event.READY], State.SCHEDULED, "")
     held = (EVENT_NAMES[Event.HOLD], State.PENDING, "")
-    if result.promoted:
-        moved = {ready: result.promoted - result.held, held: result.held}
-        count(counters, names.JOB_PROMOTED, moved)
+    moved = {ready: result.promoted - result.held, held: result.held}
+    count(counters, names.JOB_PROMOTED, moved)
 
 
 def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:

@@ -410,10 +410,10 @@ class Worker:
         self._late_claims += 1
         if self._late_claims > LATE_CLAIMS_MAX:
             taken[0].start_by = math.inf
-        owed = [held for held in taken if self._loader.owes(held)]
-        if owed:
+        if owed := [held for held in taken if self._loader.owes(held)]:
             self._load(owed)
-        self._executor.start([held for held in taken if not self._loader.owes(held)])
+            taken = [held for held in taken if not self._loader.owes(held)]
+        self._executor.start(taken)
 
     def _load(self, owed: Sequence[Held]) -> None:
         """Load what jobs have waited for; in this thread if that holds up nobody, as a claim is."""

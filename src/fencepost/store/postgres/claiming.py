@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,7 +31,7 @@ from fencepost.store.postgres.dependents import end
 from fencepost.store.postgres.moving import LIFT_LEASED, Ending, lifted
 from fencepost.store.postgres.resolving import resolve
 from fencepost.store.postgres.sheltering import sheltered
-from fencepost.store.postgres.tokens import make_token
+from fencepost.store.postgres.tokens import make_token, token_mark
 from fencepost.store.postgres.upkeep import expire, recover
 from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest
@@ -209,8 +209,7 @@ def _read(
     broken: list[_Leased] = []
     by_seq: dict[int, ClaimedJob] = {}
     for number, leased in answer.jobs:
-        for row in leased:
-            job = reader.read(row, lanes[number])
+        for row, job in zip(leased, reader.read_all(leased, lanes[number]), strict=True):
             if job is None:
                 broken.append(row)
             elif answer.order is None:
@@ -223,40 +222,50 @@ def _read(
     return jobs, corrupt, reader.lengths()
 
 
+class _Terms(NamedTuple):
+    """What the leases of a claim have in common if their jobs have one policy."""
+
+    policy: Policy
+    lease_ttl: float
+    lasts: int
+    """In microseconds."""
+    expires_at: datetime
+
+
 class _Reader:
     """Turns the rows of one claim into jobs."""
 
     def __init__(
         self, policies: dict[int, Policy], secret: str, request: ClaimRequest, now: int
     ) -> None:
-        self._policies = policies
         self._secret = secret
-        self._request = request
-        self._now = now
-        self._ends: dict[tuple[float, float], tuple[int, datetime]] = {}
+        self._terms = {number: _terms(policies[number], request, now) for number in policies}
 
-    def read(self, row: _Leased, lane: Lane) -> ClaimedJob | None:
-        """Return the claimed job, or None if it cannot be read."""
-        policy = self._policies.get(row.policy)
-        if policy is None:
+    def read_all(self, rows: Sequence[_Leased], lane: Lane) -> list[ClaimedJob | None]:
+        """Return the claimed jobs of a lane, and None for each that cannot be read."""
+        mark = token_mark(lane.number, self._secret)
+        priority = PRIORITIES[lane.priority]
+        return [self._read(row, lane, priority, mark) for row in rows]
+
+    def _read(self, row: _Leased, lane: Lane, priority: Priority, mark: str) -> ClaimedJob | None:
+        terms = self._terms.get(row.policy)
+        if terms is None:
             return None
         job_id = row.id
-        lease_ttl = ttl_of(policy, self._request.lease_ttl)
-        token = make_token(row.seq, lane.number, self._secret, job_id)
-        lease = Lease(token, row.version, self._expires_at(policy, lease_ttl))
+        lease = Lease(make_token(row.seq, mark, job_id), row.version, terms.expires_at)
         special = row.particulars
         if special is None:
             return ClaimedJob(
                 id=job_id,
                 type=lane.type,
                 queue=lane.queue,
-                priority=PRIORITIES[lane.priority],
+                priority=priority,
                 attempt=row.attempt,
                 max_attempts=row.max_attempts,
                 lease=lease,
-                lease_ttl=lease_ttl,
+                lease_ttl=terms.lease_ttl,
                 payload=Body(bytes(row.payload)),
-                policy=policy,
+                policy=terms.policy,
                 flow=row.flow,
                 has_dependencies=row.has_dependencies,
                 waited=row.waited / 1e6,
@@ -266,17 +275,17 @@ class _Reader:
             id=job_id,
             type=lane.type,
             queue=lane.queue,
-            priority=PRIORITIES[lane.priority],
+            priority=priority,
             attempt=row.attempt,
             max_attempts=row.max_attempts,
             lease=lease,
-            lease_ttl=lease_ttl,
+            lease_ttl=terms.lease_ttl,
             payload=_body(
                 special.encoding,
                 payload.decode() if special.bytes is None else None,
                 special.bytes,
             ),
-            policy=policy,
+            policy=terms.policy,
             key=special.key,
             tags=special.tags or {},
             correlation_id=special.correlation_id,
@@ -289,19 +298,17 @@ class _Reader:
             last_version=special.last,
         )
 
-    def _expires_at(self, policy: Policy, lease_ttl: float) -> datetime:
-        """Return when the lease runs out, by the same rule as ``fencepost.pop``."""
-        key = (lease_ttl, policy.timeout)
-        if key not in self._ends:
-            grace = seconds_to_us(self._request.timeout_grace)
-            latest = deadline(policy, self._now, grace)
-            end_ = min(self._now + seconds_to_us(lease_ttl), latest)
-            self._ends[key] = (end_, from_us(end_))
-        return self._ends[key][1]
-
     def lengths(self) -> list[float]:
         """Return how many seconds the leases of the claim last."""
-        return [(end_ - self._now) / 1e6 for end_, _ in self._ends.values()]
+        return [terms.lasts / 1e6 for terms in self._terms.values()]
+
+
+def _terms(policy: Policy, request: ClaimRequest, now: int) -> _Terms:
+    """Return when a lease runs out, by the same rule as ``fencepost.pop``."""
+    lease_ttl = ttl_of(policy, request.lease_ttl)
+    latest = deadline(policy, now, seconds_to_us(request.timeout_grace))
+    end_ = min(now + seconds_to_us(lease_ttl), latest)
+    return _Terms(policy, lease_ttl, end_ - now, from_us(end_))
 
 
 def _body(encoding: int, text: str | None, digits: str | None) -> Body:

@@ -27,9 +27,14 @@ class Fence(NamedTuple):
 NOWHERE = Fence(0, 0, "")
 
 
-def make_token(seq: int, lane: int, secret: str, job_id: str) -> str:
+def token_mark(lane: int, secret: str) -> str:
+    """Return what the tokens of all jobs of a lane share that were claimed together."""
+    return f".{lane:x}.{secret}."
+
+
+def make_token(seq: int, mark: str, job_id: str) -> str:
     """Return the token of one job of a claim."""
-    return f"{seq:x}.{lane:x}.{secret}.{job_id[-ID_DIGITS:]}"
+    return f"{seq:x}{mark}{job_id[-ID_DIGITS:]}"
 
 
 def read_token(token: str, job_id: str) -> Fence:

@@ -1062,7 +1062,6 @@ create function fencepost.pop(
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
 set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
-  v_low timestamptz;
   v_seqs bigint[];
   v_attempts integer[];
   v_versions bigint[];
@@ -1075,48 +1074,43 @@ declare
   v_ttl bigint;
   v_timeout bigint;
 begin
-  select low into v_low from fencepost.line where lane = p_lane;
-  perform 1 from fencepost.ready where lane = p_lane and run_at >= v_low limit 1;
-  if not found then
-    popped := '';
-    count := 0;
-    room := p_bytes;
-    return;
-  end if;
-  with taken as materialized (
-    delete from fencepost.ready where ctid = any (array(
+  -- One statement, with as little in it as will do: to set a plan up costs as much as to run it.
+  with chosen as materialized (
+    delete from fencepost.ready using fencepost.job
+    where job.seq = ready.seq and ready.ctid = any (array(
       select r.ctid from fencepost.ready r
-      where r.lane = p_lane and r.run_at >= v_low
+      where r.lane = p_lane
+        and r.run_at >= (select low from fencepost.line where line.lane = p_lane)
       order by r.run_at, r.seq limit p_limit for update skip locked
-    )) returning run_at, seq, scheduled_at, attempt, version
-  ), chosen as materialized (
-    select taken.*, job.id, job.policy, job.max_attempts, job.encoding, job.payload,
-      job.payload_bytes, job.key, job.tags, job.correlation_id, job.flow, job.mode, job.created_at,
+    ))
+    returning ready.run_at, ready.seq, ready.scheduled_at, ready.attempt, ready.version, job.id,
+      job.policy, job.max_attempts, job.encoding, job.payload, job.payload_bytes, job.key, job.tags,
+      job.correlation_id, job.flow, job.mode, job.created_at,
       -- Bytes are handed out in hexadecimal.
       coalesce(octet_length(job.payload), 0) + coalesce(2 * octet_length(job.payload_bytes), 0)
-        + case when taken.version > 0 then fencepost.checkpoint_size(taken.seq) else 0 end as size
-    from taken join fencepost.job on job.seq = taken.seq
-    order by taken.run_at, taken.seq
+        + case when ready.version > 0 then fencepost.checkpoint_size(ready.seq) else 0 end as size
   )
   -- Too much is not put together.
   select string_agg(
     case when (select sum(size) from chosen) <= p_bytes or (p_part = 1 and p_limit = 1) then
-    '[' || seq || ',"' || id || '",' || policy || ',' || max_attempts || ',' || attempt + 1 || ','
-    || greatest(version + 1, p_first) || ','
-    || greatest(date_part('epoch', t - coalesce(scheduled_at, created_at)) * 1e6, 0)::bigint || ','
-    || coalesce(payload, 'null')
-    || case when version = 0 and payload is not null and key is null and tags is null
-         and correlation_id is null then case when flow is null and mode is null then '' else ',null' end
-       else ',' || fencepost.particulars(seq, version, encoding, payload_bytes, key, tags,
-         correlation_id) end
-    || case when flow is null and mode is null then ']'
-       else ',' || coalesce(to_json(flow)::text, 'null') || ',' || (mode is not null)::text || ']'
-       end end, ','), count(*), array_agg(seq), array_agg(attempt), array_agg(version),
+      concat('[', seq, ',"', id, '",', policy, ',', max_attempts, ',', attempt + 1, ',',
+        greatest(version + 1, p_first), ',',
+        greatest(date_part('epoch', t - coalesce(scheduled_at, created_at)) * 1e6, 0)::bigint, ',',
+        coalesce(payload, 'null'),
+        case when version > 0 or payload is null or key is not null or tags is not null
+          or correlation_id is not null
+        then concat(',', fencepost.particulars(seq, version, encoding, payload_bytes, key, tags,
+          correlation_id))
+        when flow is not null or mode is not null then ',null' end,
+        case when flow is not null or mode is not null
+        then concat(',', coalesce(to_json(flow)::text, 'null'), ',', (mode is not null)::text) end,
+        ']')
+    end, ','), count(*), array_agg(seq), array_agg(attempt), array_agg(version),
     array_agg(run_at), array_agg(scheduled_at), bool_and(version = 0 and scheduled_at is null),
     min(policy), max(policy), sum(size)
   into popped, count, v_seqs, v_attempts, v_versions, v_run_ats, v_scheduled_ats, v_is_plain,
     v_policy, v_policy_too, v_size
-  from chosen;
+  from (select * from chosen order by run_at, seq) as line;
   room := greatest(p_bytes - coalesce(v_size, 0), 0);
   if count = 0 then
     popped := '';
@@ -1345,7 +1339,7 @@ begin
     end if;
     v_left := 0;
     while v_wanted > 0 and (v_paused is null or p_lanes[1] <> all (v_paused)) loop
-      select * into v_popped from fencepost.pop(
+      v_popped := fencepost.pop(
         t, v_first, p_lanes[1], least(v_wanted, v_most), p_worker, p_secret, v_part, p_ttl, p_grace,
         v_bytes);
       exit when v_popped.count = 0;
@@ -1392,7 +1386,7 @@ begin
             v_caps := fencepost.caps(g.numbers, a.places, a.rooms, v_spent);
           end if;
           for p in select * from fencepost.split(g.lanes, least(v_wanted, v_most), v_caps) loop
-            select * into v_popped from fencepost.pop(
+            v_popped := fencepost.pop(
               t, v_first, p.lane, p.count, p_worker, p_secret, v_part, p_ttl, p_grace,
               v_bytes);
             if v_popped.room = 0 then  -- that was the last
@@ -1777,6 +1771,13 @@ declare
   v_count integer;
   e fencepost.lease;
 begin
+  -- What was claimed from one lane and ends as it was claimed, which is nearly everything.
+  select * into e from fencepost.lease
+  where secret = p_secret and part = 1 and expires_at > t and seqs = p_seqs for update;
+  if found then
+    return next e;
+    return;
+  end if;
   loop
     for e in
       select * from fencepost.lease where secret = p_secret and expires_at > t
