@@ -148,6 +148,21 @@ def test_only_claims_and_heartbeats_do_not_wait_for_the_disk(connections: Connec
         assert runner.run(operation(later, later, effect=effect)) == [[(expected,)]] * 2
 
 
+def test_a_call_by_itself_that_need_not_wait_for_the_disk_is_one_statement(
+    connections: Connections, admin: Admin, asked: Asked
+) -> None:
+    runner = Runner(connections)
+    admin.execute("create schema if not exists fencepost")
+    admin.execute(
+        "create function fencepost.durability(n integer) returns text language plpgsql as "
+        "$$ begin return current_setting('synchronous_commit') || n; end $$"
+    )
+    call = Statement("select fencepost.durability(%s)", (7,), alone=True)
+    for effect, expected in ((Effect.LEASE, "off7"), (Effect.WRITE, "on7")):
+        assert runner.run(operation(call, effect=effect)) == [[(expected,)]]
+        assert len(asked[-1]) == 1
+
+
 def test_a_read_of_several_statements_sees_one_moment(
     connections: Connections, admin: Admin
 ) -> None:
