@@ -88,11 +88,12 @@ PRUNES = (
     )
     """,
     """
+    with pruned as (select value as seq from json_each(?))
     delete from slots where slot in (
-      select slot from jobs where seq in (select value from json_each(?1)) and slot is not null
+      select slot from jobs where seq in (select seq from pruned) and slot is not null
     ) and not exists (
       select 1 from jobs as other indexed by jobs_slot where other.slot = slots.slot
-        and other.seq not in (select value from json_each(?1))
+        and other.seq not in (select seq from pruned)
     )
     """,
     "delete from jobs where seq in (select value from json_each(?))",
