@@ -224,7 +224,7 @@ SIZES = (
         "a claim takes checkpoints of any size",
         SQL,
         (
-            "case when ready.version > 0 then fencepost.checkpoint_size",
+            "case when taken.version > 0 then fencepost.checkpoint_size",
             "case when false then fencepost.checkpoint_size",
         ),
         "TestSizes",

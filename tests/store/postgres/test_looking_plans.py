@@ -16,11 +16,13 @@ from tests.servers.fixtures import Databases, postgres_sources
 
 from fencepost.clock import SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
 from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Row, Statement, run_plan
 from fencepost.store.postgres import claiming, looking, schema, searching, upkeep
 from fencepost.store.postgres.catalog import Catalog, Env
+from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.postgres.wire import Session
 from fencepost.store.requests import ClaimRequest
 
@@ -266,6 +268,34 @@ def test_what_is_done_all_the_time_reads_few_rows(
     ((before,),) = session.ask([count])[0]
     run_plan(plan(Env(SystemClock(), Catalog())), _Plain(session))
     ((after,),) = session.ask([count])[0]
+    assert after - before < 500
+
+
+@pytest.mark.parametrize("few", [1, 5, 50])
+def test_a_plan_made_while_there_were_few_jobs_serves_for_many(postgres_url: str, few: int) -> None:
+    """A session keeps its plans until the next `analyze`, and a worker claims for days."""
+    store = PostgresStore(postgres_url)
+    store.migrate()
+    env = Env(SystemClock(), Catalog())
+    tables = [f"fencepost.{table}" for table in sorted(HOT)]
+    count = Statement(READ_SO_FAR, (tables,))
+
+    def claim(session: Session) -> None:
+        request = ClaimRequest(worker="w", limit=10)
+        run_plan(claiming.claim(env, Chores(env.clock), request), _Plain(session))
+
+    with Session.connect(postgres_url, autocommit=True, prepare_threshold=None) as session:
+        store.run(store.enqueue([NewJob(type="mail")] * few))
+        session.execute("analyze")
+        for _ in range(3):
+            claim(session)
+        store.run(store.enqueue([NewJob(type="mail")] * 2_000))
+        session.execute("begin")
+        ((before,),) = session.ask([count])[0]
+        claim(session)
+        ((after,),) = session.ask([count])[0]
+        session.execute("rollback")
+    store.close()
     assert after - before < 500
 
 

@@ -1074,21 +1074,24 @@ declare
   v_ttl bigint;
   v_timeout bigint;
 begin
-  -- One statement, with as little in it as will do: to set a plan up costs as much as to run it.
-  with chosen as materialized (
-    delete from fencepost.ready using fencepost.job
-    where job.seq = ready.seq and ready.ctid = any (array(
+  with taken as materialized (
+    delete from fencepost.ready where ctid = any (array(
       select r.ctid from fencepost.ready r
       where r.lane = p_lane
         and r.run_at >= (select low from fencepost.line where line.lane = p_lane)
       order by r.run_at, r.seq limit p_limit for update skip locked
-    ))
-    returning ready.run_at, ready.seq, ready.scheduled_at, ready.attempt, ready.version, job.id,
-      job.policy, job.max_attempts, job.encoding, job.payload, job.payload_bytes, job.key, job.tags,
-      job.correlation_id, job.flow, job.mode, job.created_at,
+    )) returning run_at, seq, scheduled_at, attempt, version
+  ), chosen as materialized (
+    select taken.*, job.id, job.policy, job.max_attempts, job.encoding, job.payload,
+      job.payload_bytes, job.key, job.tags, job.correlation_id, job.flow, job.mode, job.created_at,
       -- Bytes are handed out in hexadecimal.
       coalesce(octet_length(job.payload), 0) + coalesce(2 * octet_length(job.payload_bytes), 0)
-        + case when ready.version > 0 then fencepost.checkpoint_size(ready.seq) else 0 end as size
+        + case when taken.version > 0 then fencepost.checkpoint_size(taken.seq) else 0 end as size
+    -- By number, one by one: a plan made while there were few jobs would read them all, for ever.
+    from taken cross join lateral (
+      select * from fencepost.job where job.seq = taken.seq limit 1
+    ) as job
+    order by taken.run_at, taken.seq
   )
   -- Too much is not put together.
   select string_agg(
@@ -1110,7 +1113,7 @@ begin
     min(policy), max(policy), sum(size)
   into popped, count, v_seqs, v_attempts, v_versions, v_run_ats, v_scheduled_ats, v_is_plain,
     v_policy, v_policy_too, v_size
-  from (select * from chosen order by run_at, seq) as line;
+  from chosen;
   room := greatest(p_bytes - coalesce(v_size, 0), 0);
   if count = 0 then
     popped := '';
@@ -1263,10 +1266,12 @@ begin
     (select min(expires_at) from fencepost.lease
      where expires_at >= m.lease_mark and expires_at <= t) as expires_at,
     (select min(run_at) from fencepost.delayed where run_at >= m.due_mark) as run_at,
-    p_chores & 1 > 0 and exists (
-      select 1 from fencepost.job where expires_at >= m.lifetime_mark and expires_at <= t
+    -- In its order, or a plan made while there were few jobs would read them all, for ever.
+    p_chores & 1 > 0 and (
+      select true from fencepost.job where expires_at >= m.lifetime_mark and expires_at <= t
         and not exists (select 1 from fencepost.done where done.seq = job.seq)
-    ) as has_outlived,
+      order by expires_at limit 1
+    ) is not null as has_outlived,
     exists (select 1 from fencepost.pause) as has_pauses,
     exists (select 1 from fencepost.max_running) as has_limits,
     exists (select 1 from fencepost.rate) as has_rates,
