@@ -331,7 +331,7 @@ def hear(
     assert channel.isidentifier() and channel.isascii()
     listening.execute(f"listen {channel}".encode())
     try:
-        telling.execute("select pg_notify(%s, '')", (channel,))
+        telling.execute("select pg_catalog.pg_notify(%s::text, ''::text)", (channel,))
         heard = any(
             notice.channel == channel
             for notice in listening.notifies(timeout=timeout, stop_after=1)

@@ -13,11 +13,22 @@
 --   grant fencepost_owner to deploy;
 --   alter role deploy set role fencepost_owner;  -- what it creates must be the owner's
 --
--- On PostgreSQL 13 and 14 everybody may create tables in schema public. If that is not wanted:
---
---   revoke create on schema public from public;
+-- On PostgreSQL 13 and 14 everybody may create in schema public, and what is created there can be
+-- run unawares by others, with their rights. It is revoked below. Fencepost looks up nothing there;
+-- your own programs do. Roles that were granted it by name keep it: `fencepost doctor` names them.
 begin;
 
+-- This may be run by a superuser, of all people.
+set local search_path = pg_catalog, pg_temp;
+
+do $$
+begin
+  if to_regnamespace('public') is not null then
+    revoke create on schema public from public;
+  end if;
+exception when insufficient_privilege then
+  raise warning 'could not revoke create on schema public from public; let its owner do it';
+end $$;
 do $$
 declare
   name text;

@@ -480,9 +480,10 @@ end $$;
 -- The version of a lease that is given out at t to a job whose last one was p_last (C43): never below
 -- the clock, so that it rises also if a crash of the server takes back the claim before it.
 create function fencepost.next_version(p_last bigint, t timestamptz) returns bigint
-language sql stable as $$
-  select greatest(p_last + 1, (extract(epoch from t) * 1000000)::bigint)
-$$;
+language plpgsql stable as $$
+begin
+  return greatest(p_last + 1, (extract(epoch from t) * 1000000)::bigint);
+end $$;
 
 -- Lower the mark of a lane to p_to, unless it is there already. For whoever holds the marks: `tidy`
 -- replaces no row meanwhile. A transaction that looks at the past fails if it has been replaced.
