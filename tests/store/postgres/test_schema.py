@@ -27,6 +27,7 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.idempotency import Key
 from fencepost.core.job import AttemptOutcome, Category, Failure, NewJob
 from fencepost.core.lifecycle import TERMINAL, Event, State
+from fencepost.core.limits import AUDIT_KEPT_MIN
 from fencepost.core.outcome import Decision, Settlement
 from fencepost.core.token import Principal, Role, TokenOptions, make_token
 from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
@@ -245,6 +246,7 @@ def test_four_roles_can_do_what_they_should_and_no_more(source: str) -> None:
                 _owner_migrates(url, is_migrated=is_migrated)
                 _runtime_does_all_but_ddl(url)
                 _only_the_server_sees_tokens(url)
+                _only_the_server_adds_to_the_audit_log(url)
                 _readonly_only_looks(url)
                 _drop_roles(admin)
 
@@ -330,10 +332,9 @@ def _use(store: PostgresStore) -> None:
 
 
 def _only_the_server_sees_tokens(url: str) -> None:
-    """Whoever could write one would let themselves in; the log can be added to, not changed."""
+    """Whoever could write one would let themselves in."""
     options = TokenOptions(name="ci", roles=(Role.SUBMIT,))
     record = make_token(options, bytes(30), datetime.now(UTC)).record
-    action = make_action(Principal.local(), "token.create", id=str(uuid4()))
     for role, is_allowed in (
         ("fencepost_server", True),
         ("fencepost_runtime", False),
@@ -352,19 +353,58 @@ def _only_the_server_sees_tokens(url: str) -> None:
                 else:
                     with pytest.raises(FencepostError, match="permission denied"):
                         store.run(operation)
-            if role == "fencepost_readonly":
-                assert store.run(store.actions(PageRequest(10))).actions
-                continue
-            store.run(store.record_action(action))
-            store.run(store.prune_actions(3600.0, 1))
-            assert store.run(store.enqueue([NewJob(type="mail")]))
         finally:
             store.close()
-        with (
-            psycopg.connect(_as(url, role), autocommit=True) as connection,
-            pytest.raises(psycopg.errors.InsufficientPrivilege),
-        ):
-            connection.execute("update fencepost.action set principal = 'nobody'")
+
+
+def _only_the_server_adds_to_the_audit_log(url: str) -> None:
+    """Nobody changes it, and whoever prunes it, or lies about the time, leaves the last week."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for age in (AUDIT_KEPT_MIN + 600, AUDIT_KEPT_MIN - 600, 0):
+            connection.execute(
+                "insert into fencepost.action(id, at, principal, action, target, detail) values "
+                "(%s, now() - %s * interval '1 second', 'alice', 'job.cancel', 'j', '{}')",
+                (uuid4(), age),
+            )
+    for role in ("fencepost_readonly", "fencepost_runtime", "fencepost_server"):
+        store = PostgresStore(_as(url, role))
+        action = make_action(Principal.local(), "token.create", id=str(uuid4()))
+        try:
+            before = len(store.run(store.actions(PageRequest(10))).actions)
+            if role == "fencepost_server":
+                store.run(store.record_action(action))
+                before += 1
+            else:
+                with pytest.raises(FencepostError, match="permission denied"):
+                    store.run(store.record_action(action))
+            if role == "fencepost_readonly":
+                with pytest.raises(FencepostError, match="permission denied"):
+                    store.run(store.prune_actions(0.0, 10))
+            else:
+                # The old one, once, though all were asked for.
+                pruned = store.run(store.prune_actions(0.0, 10))
+                assert pruned == (role == "fencepost_runtime")
+                before -= pruned
+            assert len(store.run(store.actions(PageRequest(10))).actions) == before
+        finally:
+            store.close()
+        with psycopg.connect(_as(url, role), autocommit=True) as connection:
+            for change in (
+                "update fencepost.action set principal = 'nobody'",
+                "delete from fencepost.action",
+                "truncate fencepost.action",
+                "drop function fencepost.prune_actions",
+                "create or replace function fencepost.prune_actions(timestamptz, bigint, integer) "
+                "returns integer language sql as 'select 1'",
+                "select 1 from fencepost.action for update",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(change.encode())
+            if role == "fencepost_readonly":
+                continue
+            for later in ("now() + interval '1 year'", "'infinity'"):
+                prune = f"select fencepost.prune_actions({later}, -1000000, 1000)"
+                assert connection.execute(prune.encode()).fetchone() == (0,)
 
 
 def _readonly_only_looks(url: str) -> None:
