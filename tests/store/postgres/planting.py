@@ -85,6 +85,31 @@ begin
 end $do$
 """
 
+# For a path that leads there first: these have the very types of the server's own.
+PLANT_SHADOWS = """
+create schema shadow authorization {role};
+grant usage on schema shadow to public;
+do $do$
+declare
+  a text;
+  f text;
+begin
+  foreach f in array array[
+    'clock_timestamp()', 'current_database()', 'current_setting(text)', 'pg_notify(text, text)',
+    'pg_current_xact_id()', 'pg_postmaster_start_time()', 'set_config(text, text, boolean)'
+  ] loop
+    execute format('create function shadow.%s returns text language plpgsql
+      as $$ begin perform public.spring(%L); end $$', f, f);
+  end loop;
+  foreach a in array array['bigint', 'integer', 'text', 'name', 'oid', 'uuid'] loop
+    execute format('create function shadow.equal(a %s, b %s) returns boolean language plpgsql
+      as $$ begin perform public.spring(%L); end $$', a, a, a || ' = ' || a);
+    execute format('create operator shadow.= (
+      function = shadow.equal, leftarg = %s, rightarg = %s)', a, a);
+  end loop;
+end $do$
+""".replace("{role}", HOSTILE)
+
 
 def plant(admin: Admin) -> None:
     """Let a role that has no other right plant all that it can.
@@ -109,6 +134,7 @@ def plant(admin: Admin) -> None:
     cursor.execute(PLANT_OPERATORS, {"types": list(TYPES), "names": [*COMPARISONS, *OTHERS]})
     cursor.execute(PLANT_FUNCTIONS, {"types": list(TYPES), "few": list(FEW), "functions": named})
     admin.execute("reset role")
+    admin.execute(PLANT_SHADOWS.encode())
 
 
 def sprung(admin: Admin) -> bool:

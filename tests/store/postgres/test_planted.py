@@ -18,6 +18,7 @@ from tests.servers.pgbouncer import PgBouncer, find_pgbouncer
 from tests.servers.places import sources
 from tests.servers.postgres import Postgres, PostgresServer
 from tests.store.postgres.planting import Admin, plant, sprung
+from tests.store.postgres.using import use
 from tests.worker.support import LONG, working_in_thread
 
 from fencepost import App, Context, Retry
@@ -122,13 +123,10 @@ def test_an_app_runs_nothing_that_was_planted(url: str, admin: Admin, role: str)
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_store_is_examined_with_names_of_the_server_alone(
-    url: str, admin: Admin, role: str
-) -> None:
+def test_a_store_runs_nothing_that_was_planted(url: str, admin: Admin, role: str) -> None:
     store = PostgresStore(as_role(url, role))
     try:
-        assert store.run(store.inspect())
-        assert store.run(store.tidy()) is None
+        use(store)
         assert store.pending_migrations() == []
         assert store.migrate() == []
     finally:
@@ -155,26 +153,33 @@ def test_nothing_planted_is_run_by_sessions_that_keep_no_settings(
     url: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a pooler, which is not at hand everywhere: each is greeted as one of a pooler's."""
-    lasting: list[Any] = []
+    sessions: list[Session] = []
 
     def greet(_: Connections, session: Session) -> None:
         session.is_pooled = True
-        lasting.append(session)
+        sessions.append(session)
 
     monkeypatch.setattr(Connections, "_greet", greet)
-    app = App(as_role(url, "fencepost_server"))
+    store = PostgresStore(as_role(url, "fencepost_server"))
     try:
-        work(app)
-        idle = [session for session in lasting if not session.closed]
-        assert idle
-        assert {each.execute("show search_path").fetchone() for each in idle} == {
-            ('"$user", public',)
+        use(store)
+        asyncio.run(_look(store))
+        paths = {
+            each.execute("show search_path").fetchone() for each in sessions if not each.closed
         }
+        assert paths == {('"$user", public',)}
     finally:
-        app.close()
+        store.close()
 
 
-@pytest.mark.parametrize("path", ['"$user", public', "public, pg_catalog", "other"])
+async def _look(store: PostgresStore) -> None:
+    """Ask several things at once, which then share round trips."""
+    asked = [store.run_async(store.inspect()) for _ in range(3)]
+    submitted = [store.run_async(store.enqueue([NewJob(type="mail")])) for _ in range(3)]
+    await asyncio.gather(*asked, *submitted)
+
+
+@pytest.mark.parametrize("path", ['"$user", public', "shadow, pg_catalog", "other"])
 def test_a_callers_search_path_is_neither_used_nor_changed(
     url: str, admin: Admin, path: str
 ) -> None:

@@ -19,34 +19,23 @@ from click.testing import CliRunner
 from psycopg import sql
 from tests.servers.places import sources
 from tests.servers.postgres import Postgres, PostgresServer
+from tests.store.postgres.using import use
 
 from fencepost.cli.main import cli
 from fencepost.core.audit import make_action
-from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.idempotency import Key
-from fencepost.core.job import AttemptOutcome, Category, Failure, NewJob
-from fencepost.core.lifecycle import TERMINAL, Event, State
+from fencepost.core.job import NewJob
 from fencepost.core.limits import AUDIT_KEPT_MIN
-from fencepost.core.outcome import Decision, Settlement
 from fencepost.core.token import Principal, Role, TokenOptions, make_token
 from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
 from fencepost.store.plan import Operation
 from fencepost.store.postgres import schema
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest, PruneRequest, Scope
 
 Admin = psycopg.Connection[tuple[Any, ...]]
 AddMigration = Callable[..., None]
 
 MORE = "create table fencepost.more(n integer);\n"
-SUCCESS = Decision(Event.SUCCEED, State.COMPLETED, AttemptOutcome.SUCCEEDED)
-FAILURE = Decision(
-    Event.REJECT,
-    State.FAILED,
-    AttemptOutcome.FAILED,
-    failure=Failure(Category.PERMANENT, "no"),
-)
 ROLES = ("fencepost_owner", "fencepost_runtime", "fencepost_server", "fencepost_readonly")
 
 
@@ -280,7 +269,7 @@ def _owner_migrates(url: str, *, is_migrated: bool) -> None:
 def _runtime_does_all_but_ddl(url: str) -> None:
     store = PostgresStore(_as(url, "fencepost_runtime"))
     try:
-        _use(store)
+        use(store)
     finally:
         store.close()
     with psycopg.connect(_as(url, "fencepost_runtime"), autocommit=True) as connection:
@@ -295,40 +284,6 @@ def _runtime_does_all_but_ddl(url: str) -> None:
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(ddl.encode())
-
-
-def _use(store: PostgresStore) -> None:
-    """Do everything that callers, workers and the leader do."""
-    run = store.run
-    jobs = [
-        NewJob(type="mail"),
-        NewJob(type="mail", key=Key("k", None), tags={"a": "1"}, correlation_id="c"),
-        NewJob(type="mail", delay=60.0),
-        NewJob(type="report"),
-    ]
-    one, two, delayed, report = [reply.job_id for reply in run(store.enqueue(jobs))]
-    run(store.pause(Scope.TYPE, "report"))
-    run(store.limit(Scope.QUEUE, "default", 10))
-    claimed = {job.id: job for job in run(store.claim(ClaimRequest(worker="w", limit=10))).jobs}
-    assert claimed.keys() == {one, two}
-    settlements = [
-        Settlement(one, claimed[one].lease.token, SUCCESS),
-        Settlement(two, claimed[two].lease.token, FAILURE),
-    ]
-    run(store.settle(settlements))
-    run(store.replay([two]))
-    run(store.cancel([delayed]))
-    run(store.recover(10))
-    run(store.promote(10))
-    run(store.expire(10))
-    run(store.tidy())
-    run(store.inspect())
-    run(store.send(NewEvent("user.created"), jobs[3:]))
-    run(store.load_events([run(store.send(NewEvent("user.created"), [])).event]))
-    run(store.prune_events(0.0, 1))
-    run(store.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
-    assert run(store.get([report]))[0] is not None
-    assert run(store.situation(report)) is not None
 
 
 def _only_the_server_sees_tokens(url: str) -> None:
