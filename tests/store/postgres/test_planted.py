@@ -202,3 +202,19 @@ def test_a_callers_search_path_is_neither_used_nor_changed(
             assert conn.execute("show search_path").fetchone() == ('"$user", public',)
     finally:
         store.close()
+
+
+async def test_an_awaited_call_leaves_the_callers_path_alone(url: str, admin: Admin) -> None:
+    store = PostgresStore(as_role(url, "fencepost_runtime"))
+    once = NewJob(type="mail", key=Key("k", None, OnDuplicate.REJECT))
+    shown = ("shadow, pg_catalog",)
+    try:
+        async with await psycopg.AsyncConnection.connect(as_role(url, "fencepost_runtime")) as conn:
+            await conn.execute("set local search_path = shadow, pg_catalog")
+            await store.run_in_async(conn, lambda view: view.enqueue([once]))
+            assert await (await conn.execute("show search_path")).fetchone() == shown
+            with pytest.raises(DuplicateJobError):
+                await store.run_in_async(conn, lambda view: view.enqueue([once], atomic=True))
+            assert await (await conn.execute("show search_path")).fetchone() == shown
+    finally:
+        await asyncio.to_thread(store.close)
