@@ -224,8 +224,8 @@ JOBS = (
     _sql(
         "limit-without-the-lock",
         "two claims at once count the running jobs at once",
-        "perform pg_advisory_xact_lock(1178947155, lock.number) from (",
-        "perform lock.number from (",
+        "    perform fencepost.lock_limits(p_names);\n",
+        "",
         "TestLimits",
         "TestConcurrency",
     ),

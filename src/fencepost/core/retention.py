@@ -29,7 +29,7 @@ class Retention:
     events: float
     """How long the record of an event is kept after it was sent."""
     audit: float
-    """How long an entry of the audit log is kept."""
+    """How long an entry of the audit log is kept; PostgreSQL keeps it for a week at the least."""
     by_type: Mapping[str, Retention]
     """Rules for the jobs of some types, in the place of these; a task can bring its own."""
 

@@ -23,7 +23,7 @@ Admin = psycopg.Connection[tuple[Any, ...]]
 def admin(postgres_url: str) -> Iterator[Admin]:
     """A connection of its own, with a table to write to."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("create table note (text text)")
+        connection.execute("create table public.note (text text)")
         yield connection
 
 

@@ -65,9 +65,9 @@ def test_one_that_was_cut_while_idle_is_replaced(connections: Connections, admin
 def test_one_left_in_a_transaction_is_thrown_away(connections: Connections, admin: Admin) -> None:
     with connections.lend() as session:
         session.execute("begin")
-        session.execute("insert into note values ('half')")
+        session.execute("insert into public.note values ('half')")
     assert session.closed
-    assert admin.execute("select count(*) from note").fetchone() == (0,)
+    assert admin.execute("select count(*) from public.note").fetchone() == (0,)
 
 
 def test_one_that_was_interrupted_half_way_is_thrown_away(

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 from fencepost.clock import SystemClock
 from fencepost.core.job import NewJob
 from fencepost.store.plan import Effect, Operation
-from fencepost.store.postgres import examination
+from fencepost.store.postgres import examination, schema
 from fencepost.store.postgres.catalog import Catalog, Env
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.replies import Finding
@@ -90,6 +90,36 @@ def test_a_sound_server_has_nothing_to_be_warned_of(store: PostgresStore) -> Non
     assert [findings[code][0].level for code in codes] == ["ok"] * len(codes)
     assert "no_worker" not in findings
     assert examined(store, is_pooled=True)["pooler"][0].level == "note"
+
+
+def test_who_may_create_where_names_are_looked_up_is_named(
+    store: PostgresStore, admin: psycopg.Connection
+) -> None:
+    """Decision 0044: what they create there can be run by others unawares."""
+    role = f"creator_{admin.info.dbname}"
+    admin.execute("revoke create on schema public from public")
+    assert [each.level for each in examined(store)["create_rights"]] == ["ok"]
+    admin.execute(f'create role "{role}"'.encode())
+    try:
+        admin.execute(f'grant create on schema public to public, "{role}"'.encode())
+        admin.execute(f'grant create on schema fencepost to "{role}"'.encode())
+        ours, public = examined(store)["create_rights"]
+        assert (ours.level, public.level) == ("warn", "warn")
+        assert f'"{role}" may create in schema fencepost' in ours.text
+        assert "every role may create in schema public" in public.text
+        assert f'(revoke create on schema public from public, "{role}")' in public.text
+    finally:
+        admin.execute(f'drop owned by "{role}"'.encode())
+        admin.execute(f'drop role "{role}"'.encode())
+
+
+def test_who_holds_migrations_up_is_named(store: PostgresStore, admin: psycopg.Connection) -> None:
+    """Decision 0045: any role can take an advisory lock, and these alone are waited for."""
+    assert "migration_lock" not in examined(store)
+    admin.execute(schema._TRY_SESSION_LOCK)
+    [found] = examined(store)["migration_lock"]
+    assert found.level == "warn"
+    assert f"pg_terminate_backend({admin.info.backend_pid})" in found.text
 
 
 def test_a_transaction_that_stays_open_is_named(

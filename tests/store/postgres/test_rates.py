@@ -22,9 +22,8 @@ from fencepost.testing.clock import FakeClock
 
 CROWD = 8
 WAITERS = """
-select count(*) from pg_locks
-where locktype = 'advisory' and not granted
-  and database = (select oid from pg_database where datname = current_database())
+select count(*) from pg_stat_activity
+where wait_event_type = 'Lock' and datname = current_database()
 """
 USES = "select count(*) from fencepost.rate_use"
 PATIENCE = 30.0

@@ -85,15 +85,17 @@ def test_a_submission_that_failed_takes_nobody_elses_news(
 def test_a_postscript_follows_the_commit_and_its_failure_is_nobodys(
     connections: Connections, admin: Admin
 ) -> None:
-    write = Statement("insert into note values (%s)", ("kept",))
+    write = Statement("insert into public.note values (%s)", ("kept",))
     for postscript in (
-        [RELAX, Statement("insert into note values ('after')")],
+        [RELAX, Statement("insert into public.note values ('after')")],
         [Statement("select 1 / 0")],
         [Statement("select pg_terminate_backend(pg_backend_pid())")],
     ):
         with connections.lend() as session:
             session.ask([write], postscript)
-    assert admin.execute("select text, count(*) from note group by 1 order by 1").fetchall() == [
+    assert admin.execute(
+        "select text, count(*) from public.note group by 1 order by 1"
+    ).fetchall() == [
         ("after", 1),
         ("kept", 3),
     ]
@@ -104,11 +106,11 @@ def test_a_postscript_follows_the_commit_and_its_failure_is_nobodys(
 def test_a_failed_statement_does_not_hide_behind_its_postscript(
     connections: Connections, admin: Admin
 ) -> None:
-    bad = [Statement("insert into note values ('lost')"), Statement("select 1 / 0")]
+    bad = [Statement("insert into public.note values ('lost')"), Statement("select 1 / 0")]
     with connections.lend() as session:
         with pytest.raises(psycopg.errors.DivisionByZero):
-            session.ask(bad, [Statement("insert into note values ('after')")])
-        assert session.ask([Statement("select text from note")]) == [[("after",)]]
+            session.ask(bad, [Statement("insert into public.note values ('after')")])
+        assert session.ask([Statement("select text from public.note")]) == [[("after",)]]
 
 
 # What is kept for an operation goes with it, whatever becomes of whoever awaits it.

@@ -34,7 +34,7 @@ from fencepost.store.postgres.runner import (
 from fencepost.store.postgres.wire import Session
 from fencepost.testing.clock import FakeClock
 
-NOTE = "insert into note values (%s) returning text"
+NOTE = "insert into public.note values (%s) returning text"
 XID = Statement("select pg_current_xact_id()::text", alone=True)
 COMMITS_LATE = Statement("show synchronous_commit", alone=True)
 SUICIDE = "select pg_terminate_backend(pg_backend_pid()), pg_sleep(10)"
@@ -63,7 +63,7 @@ def note(text: str, *, alone: bool = True) -> Statement:
 
 
 def notes(admin: Admin) -> list[str]:
-    return [text for (text,) in admin.execute("select text from note order by text")]
+    return [text for (text,) in admin.execute("select text from public.note order by text")]
 
 
 @pytest.fixture
@@ -166,11 +166,11 @@ def test_a_call_by_itself_that_need_not_wait_for_the_disk_is_one_statement(
 def test_a_read_of_several_statements_sees_one_moment(
     connections: Connections, admin: Admin
 ) -> None:
-    count = Statement("select count(*) from note")
+    count = Statement("select count(*) from public.note")
 
     def disturb(index: int) -> None:
         if index == 1:
-            admin.execute("insert into note values ('new')")
+            admin.execute("insert into public.note values ('new')")
 
     runner = Runner(connections)
     assert runner.run(operation(count, count, effect=Effect.READ, before=disturb)) == [[(0,)]] * 2
@@ -183,7 +183,7 @@ def test_a_plan_with_nothing_to_ask_has_its_result(connections: Connections) -> 
 
 
 def test_many_rows_are_one_round_trip(connections: Connections, admin: Admin, asked: Asked) -> None:
-    many = Statement("insert into note values (%s)", [("a",), ("b",), ("c",)], many=True)
+    many = Statement("insert into public.note values (%s)", [("a",), ("b",), ("c",)], many=True)
     with connections.lend():
         del asked[:]
     assert Runner(connections).run(operation(many)) == [[]]
@@ -194,19 +194,21 @@ def test_many_rows_are_one_round_trip(connections: Connections, admin: Admin, as
 def test_a_conflict_is_tried_again_a_few_times(connect: Connect, admin: Admin) -> None:
     admin.execute("create sequence turns")
     admin.execute(
-        "create function conflict(times int, code text) returns void language plpgsql as "
-        "$$ begin if nextval('turns') <= times then "
+        "create function public.conflict(times int, code text) returns void language plpgsql as "
+        "$$ begin if nextval('public.turns') <= times then "
         "raise exception using errcode = code, message = 'conflict'; end if; end $$"
     )
     runner = Runner(connect(clock=FakeClock()))
     for code in ("40P01", "40001"):
         for alone in (True, False):
-            conflict = Statement("select conflict(%s, %s)", (CONFLICTS_MAX, code), alone=alone)
+            conflict = Statement(
+                "select public.conflict(%s, %s)", (CONFLICTS_MAX, code), alone=alone
+            )
             admin.execute("alter sequence turns restart")
             runner.run(operation(conflict))
             assert admin.execute("select last_value from turns").fetchone() == (CONFLICTS_MAX + 1,)
     admin.execute("alter sequence turns restart")
-    hopeless = Statement("select conflict(%s, '40P01')", (CONFLICTS_MAX + 1,))
+    hopeless = Statement("select public.conflict(%s, '40P01')", (CONFLICTS_MAX + 1,))
     with pytest.raises(StoreUnavailableError, match="conflict"):
         runner.run(operation(note("a", alone=False), hopeless))
     assert notes(admin) == []
@@ -249,7 +251,9 @@ def test_a_connection_ended_in_mid_statement_has_done_nothing(
     connections: Connections, admin: Admin, alone: bool
 ) -> None:
     """The server says so before the statement's own answer, so it is tried on another, once."""
-    deadly = Statement(f"with written as (insert into note values ('a')) {SUICIDE} ", alone=alone)
+    deadly = Statement(
+        f"with written as (insert into public.note values ('a')) {SUICIDE} ", alone=alone
+    )
     with pytest.raises(StoreUnavailableError, match="administrator"):
         Runner(connections).run(operation(deadly))
     assert notes(admin) == []
@@ -648,7 +652,7 @@ def test_posting_after_a_fork_is_refused(
 def test_an_operation_in_the_callers_transaction_goes_with_it(
     postgres_url: str, admin: Admin
 ) -> None:
-    many = Statement("insert into note values (%s)", [("c",)], many=True)
+    many = Statement("insert into public.note values (%s)", [("c",)], many=True)
     work = operation(note("a"), note("b"), many, Statement("select 1 where false"))
     with psycopg.connect(postgres_url, row_factory=dict_row) as connection:
         assert run_in(connection, work) == [[("a",)], [("b",)], [], []]
@@ -659,7 +663,7 @@ def test_an_operation_in_the_callers_transaction_goes_with_it(
 
 
 async def test_the_same_on_an_async_connection(postgres_url: str, admin: Admin) -> None:
-    many = Statement("insert into note values (%s)", [("c",)], many=True)
+    many = Statement("insert into public.note values (%s)", [("c",)], many=True)
     work = operation(note("a"), many)
     async with await psycopg.AsyncConnection.connect(
         postgres_url, row_factory=dict_row

@@ -19,33 +19,23 @@ from click.testing import CliRunner
 from psycopg import sql
 from tests.servers.places import sources
 from tests.servers.postgres import Postgres, PostgresServer
+from tests.store.postgres.using import use
 
 from fencepost.cli.main import cli
 from fencepost.core.audit import make_action
-from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.idempotency import Key
-from fencepost.core.job import AttemptOutcome, Category, Failure, NewJob
-from fencepost.core.lifecycle import TERMINAL, Event, State
-from fencepost.core.outcome import Decision, Settlement
+from fencepost.core.job import NewJob
+from fencepost.core.limits import AUDIT_KEPT_MIN
 from fencepost.core.token import Principal, Role, TokenOptions, make_token
 from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
 from fencepost.store.plan import Operation
 from fencepost.store.postgres import schema
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest, PruneRequest, Scope
 
 Admin = psycopg.Connection[tuple[Any, ...]]
 AddMigration = Callable[..., None]
 
 MORE = "create table fencepost.more(n integer);\n"
-SUCCESS = Decision(Event.SUCCEED, State.COMPLETED, AttemptOutcome.SUCCEEDED)
-FAILURE = Decision(
-    Event.REJECT,
-    State.FAILED,
-    AttemptOutcome.FAILED,
-    failure=Failure(Category.PERMANENT, "no"),
-)
 ROLES = ("fencepost_owner", "fencepost_runtime", "fencepost_server", "fencepost_readonly")
 
 
@@ -245,6 +235,7 @@ def test_four_roles_can_do_what_they_should_and_no_more(source: str) -> None:
                 _owner_migrates(url, is_migrated=is_migrated)
                 _runtime_does_all_but_ddl(url)
                 _only_the_server_sees_tokens(url)
+                _only_the_server_adds_to_the_audit_log(url)
                 _readonly_only_looks(url)
                 _drop_roles(admin)
 
@@ -278,7 +269,7 @@ def _owner_migrates(url: str, *, is_migrated: bool) -> None:
 def _runtime_does_all_but_ddl(url: str) -> None:
     store = PostgresStore(_as(url, "fencepost_runtime"))
     try:
-        _use(store)
+        use(store)
     finally:
         store.close()
     with psycopg.connect(_as(url, "fencepost_runtime"), autocommit=True) as connection:
@@ -295,45 +286,10 @@ def _runtime_does_all_but_ddl(url: str) -> None:
                 connection.execute(ddl.encode())
 
 
-def _use(store: PostgresStore) -> None:
-    """Do everything that callers, workers and the leader do."""
-    run = store.run
-    jobs = [
-        NewJob(type="mail"),
-        NewJob(type="mail", key=Key("k", None), tags={"a": "1"}, correlation_id="c"),
-        NewJob(type="mail", delay=60.0),
-        NewJob(type="report"),
-    ]
-    one, two, delayed, report = [reply.job_id for reply in run(store.enqueue(jobs))]
-    run(store.pause(Scope.TYPE, "report"))
-    run(store.limit(Scope.QUEUE, "default", 10))
-    claimed = {job.id: job for job in run(store.claim(ClaimRequest(worker="w", limit=10))).jobs}
-    assert claimed.keys() == {one, two}
-    settlements = [
-        Settlement(one, claimed[one].lease.token, SUCCESS),
-        Settlement(two, claimed[two].lease.token, FAILURE),
-    ]
-    run(store.settle(settlements))
-    run(store.replay([two]))
-    run(store.cancel([delayed]))
-    run(store.recover(10))
-    run(store.promote(10))
-    run(store.expire(10))
-    run(store.tidy())
-    run(store.inspect())
-    run(store.send(NewEvent("user.created"), jobs[3:]))
-    run(store.load_events([run(store.send(NewEvent("user.created"), [])).event]))
-    run(store.prune_events(0.0, 1))
-    run(store.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
-    assert run(store.get([report]))[0] is not None
-    assert run(store.situation(report)) is not None
-
-
 def _only_the_server_sees_tokens(url: str) -> None:
-    """Whoever could write one would let themselves in; the log can be added to, not changed."""
+    """Whoever could write one would let themselves in."""
     options = TokenOptions(name="ci", roles=(Role.SUBMIT,))
     record = make_token(options, bytes(30), datetime.now(UTC)).record
-    action = make_action(Principal.local(), "token.create", id=str(uuid4()))
     for role, is_allowed in (
         ("fencepost_server", True),
         ("fencepost_runtime", False),
@@ -352,19 +308,58 @@ def _only_the_server_sees_tokens(url: str) -> None:
                 else:
                     with pytest.raises(FencepostError, match="permission denied"):
                         store.run(operation)
-            if role == "fencepost_readonly":
-                assert store.run(store.actions(PageRequest(10))).actions
-                continue
-            store.run(store.record_action(action))
-            store.run(store.prune_actions(3600.0, 1))
-            assert store.run(store.enqueue([NewJob(type="mail")]))
         finally:
             store.close()
-        with (
-            psycopg.connect(_as(url, role), autocommit=True) as connection,
-            pytest.raises(psycopg.errors.InsufficientPrivilege),
-        ):
-            connection.execute("update fencepost.action set principal = 'nobody'")
+
+
+def _only_the_server_adds_to_the_audit_log(url: str) -> None:
+    """Nobody changes it, and whoever prunes it, or lies about the time, leaves the last week."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for age in (AUDIT_KEPT_MIN + 600, AUDIT_KEPT_MIN - 600, 0):
+            connection.execute(
+                "insert into fencepost.action(id, at, principal, action, target, detail) values "
+                "(%s, now() - %s * interval '1 second', 'alice', 'job.cancel', 'j', '{}')",
+                (uuid4(), age),
+            )
+    for role in ("fencepost_readonly", "fencepost_runtime", "fencepost_server"):
+        store = PostgresStore(_as(url, role))
+        action = make_action(Principal.local(), "token.create", id=str(uuid4()))
+        try:
+            before = len(store.run(store.actions(PageRequest(10))).actions)
+            if role == "fencepost_server":
+                store.run(store.record_action(action))
+                before += 1
+            else:
+                with pytest.raises(FencepostError, match="permission denied"):
+                    store.run(store.record_action(action))
+            if role == "fencepost_readonly":
+                with pytest.raises(FencepostError, match="permission denied"):
+                    store.run(store.prune_actions(0.0, 10))
+            else:
+                # The old one, once, though all were asked for.
+                pruned = store.run(store.prune_actions(0.0, 10))
+                assert pruned == (role == "fencepost_runtime")
+                before -= pruned
+            assert len(store.run(store.actions(PageRequest(10))).actions) == before
+        finally:
+            store.close()
+        with psycopg.connect(_as(url, role), autocommit=True) as connection:
+            for change in (
+                "update fencepost.action set principal = 'nobody'",
+                "delete from fencepost.action",
+                "truncate fencepost.action",
+                "drop function fencepost.prune_actions",
+                "create or replace function fencepost.prune_actions(timestamptz, bigint, integer) "
+                "returns integer language sql as 'select 1'",
+                "select 1 from fencepost.action for update",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(change.encode())
+            if role == "fencepost_readonly":
+                continue
+            for later in ("now() + interval '1 year'", "'infinity'"):
+                prune = f"select fencepost.prune_actions({later}, -1000000, 1000)"
+                assert connection.execute(prune.encode()).fetchone() == (0,)
 
 
 def _readonly_only_looks(url: str) -> None:

@@ -1,4 +1,8 @@
-"""The audit log: appended to, read, and cut off at its old end. Workers cannot change it."""
+"""The audit log: appended to by servers, read, and cut off at its old end.
+
+Nobody can change it, and workers can neither add to it nor delete what is younger than a week:
+they prune it through a function that has its owner's rights.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,7 @@ select seq, id::text, at, principal_id, principal, action, target, detail, reque
 from fencepost.action where seq < coalesce(%s::bigint, 9223372036854775807)
 order by seq desc limit %s
 """
-# Rows are not locked first: that would need the right to change them, which workers lack.
-PRUNE = """
-delete from fencepost.action where seq in (
-  select seq from fencepost.action
-  where at <= (
-    select coalesce(%s::timestamptz, clock_timestamp()) - %s::bigint * interval '1 microsecond'
-  )
-  order by at, seq limit %s
-) returning seq
-"""
+PRUNE = "select fencepost.prune_actions(%s::timestamptz, %s::bigint, %s::integer)"
 
 
 def record(env: Env, action: Action) -> Plan[None]:
@@ -58,9 +53,10 @@ def actions(page: PageRequest) -> Plan[ActionPage]:
 
 
 def prune(env: Env, keep: float, limit: int) -> Plan[int]:
-    """Delete the oldest that were kept long enough."""
-    rows = yield Statement(PRUNE, (env.now, seconds_to_us(keep), max(limit, 0)), alone=True)
-    return len(rows)
+    """Delete the oldest that were kept long enough, and for ``AUDIT_KEPT_MIN``."""
+    asked = Statement(PRUNE, (env.now, seconds_to_us(keep), max(limit, 0)), alone=True)
+    ((count,),) = yield asked
+    return int(count)
 
 
 def _decode(row: Row) -> Action:

@@ -3,7 +3,7 @@
 Nothing connects before it is needed. Every connection commits by itself unless told otherwise, and
 is bounded by timeouts of the server's, so that no statement and no forgotten transaction holds
 others up for ever. Behind a pooler such settings would stay with a connection that others use too,
-so there none is made.
+so there none is made, but for those that a transaction begins with.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from fencepost.core.limits import LOCK_TIMEOUT
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.failures import refused
+from fencepost.store.postgres.search_path import SEARCH_PATH
 from fencepost.store.postgres.url import Address
 from fencepost.store.postgres.wire import Session
 
@@ -31,6 +32,7 @@ CONNECT_TIMEOUT_MIN = 2
 """Below two seconds, libpq takes two."""
 
 SETTINGS = {
+    "search_path": SEARCH_PATH,
     "timezone": "UTC",
     "statement_timeout": "30s",
     "lock_timeout": f"{LOCK_TIMEOUT:g}s",

@@ -10,6 +10,7 @@ import psycopg
 from fencepost.core.duration import format_duration
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.rights import rights
 from fencepost.store.postgres.roster import workers
 from fencepost.store.postgres.rows import utc
 from fencepost.store.postgres.schema import OLDEST_SERVER
@@ -108,6 +109,7 @@ def examine(env: Env, *, is_pooled: bool | None = None) -> Plan[list[Finding]]:
         findings.append(_pooler(is_pooled))
     if env.now is None:  # a clock that a test has stopped is nobody's
         findings.append((yield from _clock(env)))
+    findings += yield from rights()
     findings += yield from _vacuum(settings, sees_others=sees_others)
     ((missing,),) = yield Statement(MISSING_LANES)
     findings += _missing_lanes(missing)
@@ -331,7 +333,7 @@ def hear(
     assert channel.isidentifier() and channel.isascii()
     listening.execute(f"listen {channel}".encode())
     try:
-        telling.execute("select pg_notify(%s, '')", (channel,))
+        telling.execute("select pg_catalog.pg_notify(%s::text, ''::text)", (channel,))
         heard = any(
             notice.channel == channel
             for notice in listening.notifies(timeout=timeout, stop_after=1)

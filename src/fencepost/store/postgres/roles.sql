@@ -3,7 +3,8 @@
 --
 --   fencepost_owner     owns the schema: `fencepost migrate`
 --   fencepost_runtime   callers, workers: all that they do, no change to the schema
---   fencepost_server    the same, and bearer tokens: `fencepost server`, `fencepost tokens`
+--   fencepost_server    the same, bearer tokens and the audit log: `fencepost server`,
+--                       `fencepost tokens`
 --   fencepost_readonly  reports: looks at all but tokens (at payloads too), changes nothing
 --
 -- None of them can log in yet. Either let one, or make a login role of yours a member:
@@ -13,10 +14,21 @@
 --   grant fencepost_owner to deploy;
 --   alter role deploy set role fencepost_owner;  -- what it creates must be the owner's
 --
--- On PostgreSQL 13 and 14 everybody may create tables in schema public. If that is not wanted:
---
---   revoke create on schema public from public;
+-- On PostgreSQL 13 and 14 everybody may create in schema public, and what is created there can be
+-- run unawares by others, with their rights. It is revoked below. Fencepost looks up nothing there;
+-- your own programs do. Roles that were granted it by name keep it: `fencepost doctor` names them.
 begin;
+-- This may be run by a superuser, of all people.
+set local search_path = pg_catalog, pg_temp;
+
+do $$
+begin
+  if to_regnamespace('public') is not null then
+    revoke create on schema public from public;
+  end if;
+exception when insufficient_privilege then
+  raise warning 'could not revoke create on schema public from public; let its owner do it';
+end $$;
 
 do $$
 declare
@@ -74,14 +86,16 @@ grant insert, update, delete on all tables in schema fencepost to fencepost_runt
 grant usage, select on all sequences in schema fencepost to fencepost_runtime;
 grant execute on all functions in schema fencepost to fencepost_runtime;
 
--- Whoever can write a token lets themselves in, and a log that can be changed proves nothing. Who
--- works needs neither. The migration that makes these tables does the same, should it come later.
+-- Whoever can write a token lets themselves in, and a log that can be changed, or added to by those
+-- whom it accuses, proves nothing. Who works needs neither, and prunes the log by a function. The
+-- migration that makes these tables does the same, should it come later.
 do $$
 begin
   if to_regclass('fencepost.token') is not null then
     revoke all on fencepost.token from fencepost_runtime, fencepost_readonly;
-    revoke update on fencepost.action from fencepost_runtime;
+    revoke insert, update, delete on fencepost.action from fencepost_runtime;
     grant select, insert, update, delete on fencepost.token to fencepost_server;
+    grant insert on fencepost.action to fencepost_server;
   end if;
 end $$;
 

@@ -14,7 +14,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
@@ -43,6 +43,7 @@ from fencepost.store.plan import (
 )
 from fencepost.store.postgres.connections import Connections
 from fencepost.store.postgres.failures import STALE_SESSION, is_loss, is_schema_missing, translate
+from fencepost.store.postgres.search_path import EXCHANGE, restore
 from fencepost.store.postgres.transaction import RELAX, Run, waiting
 from fencepost.store.postgres.wire import NoAnswerError, Session
 from fencepost.store.posting import Answer, Posted, deliver, drain
@@ -501,23 +502,42 @@ def run_in(connection: Any, operation: Operation[T]) -> T:
 
     *connection* is a psycopg connection, or anything with a DB-API ``cursor()`` over one. Errors of
     the driver's reach the caller as they are: what becomes of the transaction is theirs to decide.
+    Names are looked up by our search path meanwhile, and by the caller's again afterwards.
     """
+    borrowed = _Borrowed(connection)
     try:
-        return run_plan(operation.start(), _Borrowed(connection))
+        ((path, _),) = borrowed.execute(EXCHANGE)
+        try:
+            result = run_plan(operation.start(), borrowed)
+        except BaseException:
+            with suppress(psycopg.Error):  # a transaction that failed has it back when rolled back
+                borrowed.execute(restore(path))
+            raise
+        borrowed.execute(restore(path))
     except psycopg.Error as error:
         if is_schema_missing(error):
             raise translate(error, sent_commit=False) from error
         raise
+    return result
 
 
 async def run_in_async(connection: psycopg.AsyncConnection[Any], operation: Operation[T]) -> T:
     """Do the same on an async psycopg connection."""
+    borrowed = _BorrowedAsync(connection)
     try:
-        return await run_plan_async(operation.start(), _BorrowedAsync(connection))
+        ((path, _),) = await borrowed.execute(EXCHANGE)
+        try:
+            result = await run_plan_async(operation.start(), borrowed)
+        except BaseException:
+            with suppress(psycopg.Error):
+                await borrowed.execute(restore(path))
+            raise
+        await borrowed.execute(restore(path))
     except psycopg.Error as error:
         if is_schema_missing(error):
             raise translate(error, sent_commit=False) from error
         raise
+    return result
 
 
 class _Borrowed:

@@ -28,6 +28,7 @@ from typing import Any
 import psycopg
 
 from fencepost.errors import SchemaError, StoreUnavailableError
+from fencepost.store.postgres.search_path import SEARCH_PATH
 
 Connection = psycopg.Connection[Any]
 Migration = tuple[int, str, str]
@@ -36,17 +37,24 @@ OLDEST_SERVER = 130_000
 LOCK_TIMEOUT = "10s"
 """How long a migration waits for a table: whoever comes after it waits behind it."""
 
-_LOCK = "select pg_advisory_xact_lock(1178947157, 0)"
+LOCK_CLASS = 1178947157
+"""Of the advisory lock under which migrations take turns. Any role can hold it: nothing that is
+always there could be locked instead. ``fencepost doctor`` says who does."""
+
+_LOCK = f"select pg_catalog.pg_advisory_xact_lock({LOCK_CLASS}, 0)"
+# These and what asks for the version may come before a path is set: each name is the server's only
+# if its arguments are of the very types that it takes.
 # Never waited for: whoever waits has a snapshot, for the end of which an index that is created
 # concurrently waits in turn.
-_TRY_LOCK = "select pg_try_advisory_xact_lock(1178947157, 0)"
-_TRY_SESSION_LOCK = "select pg_try_advisory_lock(1178947157, 0)"
-_SESSION_UNLOCK = "select pg_advisory_unlock(1178947157, 0)"
-_PAUSE = "select pg_sleep(0.1)"
+_TRY_LOCK = f"select pg_catalog.pg_try_advisory_xact_lock({LOCK_CLASS}, 0)"
+_TRY_SESSION_LOCK = f"select pg_catalog.pg_try_advisory_lock({LOCK_CLASS}, 0)"
+_SESSION_UNLOCK = f"select pg_catalog.pg_advisory_unlock({LOCK_CLASS}, 0)"
+_PAUSE = "select pg_catalog.pg_sleep(0.1::double precision)"
 _STATE = """
-select current_setting('server_version_num')::integer, current_setting('server_version'),
-  current_setting('server_encoding'), current_database(), exists (
-    select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+select pg_catalog.current_setting('server_version_num')::integer,
+  pg_catalog.current_setting('server_version'), pg_catalog.current_setting('server_encoding'),
+  pg_catalog.current_database(), exists (
+    select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where n.nspname = 'fencepost' and c.relname = 'schema_version'
   )
 """
@@ -58,8 +66,14 @@ _IS_VALID = """
 select i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid
 where c.relnamespace = 'fencepost'::regnamespace and c.relname = %s
 """
-_UNHURRIED = """
-select set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)
+_HURRY = """
+select pg_catalog.current_setting('statement_timeout'), pg_catalog.current_setting('lock_timeout'),
+  pg_catalog.current_setting('search_path')
+"""
+_SET_HURRY = """
+select pg_catalog.set_config('statement_timeout', %s::text, false),
+  pg_catalog.set_config('lock_timeout', %s::text, false),
+  pg_catalog.set_config('search_path', %s::text, false)
 """
 
 _OLDEST_LINE = re.compile(r"^-- oldest: (\d+)$", re.MULTILINE)
@@ -85,6 +99,24 @@ create table if not exists fencepost.schema_version(
 _RECORD = """
 insert into fencepost.schema_version(version, name, oldest) values ({number}, '{name}', {oldest});
 """
+
+# Names in a function are looked up by its own path (decision 0044). Not said by the migrations: one
+# could forget it.
+_FIX_PATHS = f"""
+do $$
+declare
+  command text;
+begin
+  for command in
+    select format('alter routine %s set search_path = {SEARCH_PATH}', p.oid::regprocedure)
+    from pg_proc p where p.pronamespace = 'fencepost'::regnamespace
+      and not coalesce(array_to_string(p.proconfig, ' '), '') ~ 'search_path='
+  loop
+    execute command;
+  end loop;
+end $$;
+"""
+_PATH = f"set local search_path = {SEARCH_PATH};"
 
 # For a script that is run by hand, which goes on after an error.
 _IN_TURN = """
@@ -179,10 +211,13 @@ def _script(number: int, name: str, sql: str) -> str:
     in_turn = _IN_TURN.format(before=number - 1, name=name)
     record = _record(number, name, sql).strip()
     if not _is_concurrent(sql):
-        return f"begin;\n{_LOCK};\n{_CREATE.strip()}{in_turn}\n{sql.strip()}\n\n{record}\ncommit;\n"
+        body = f"{_CREATE.strip()}{in_turn}\n{sql.strip()}\n{_FIX_PATHS}\n{record}"
+        return f"begin;\n{_PATH}\n{_LOCK};\n{body}\ncommit;\n"
     lock = _LOCK.replace("_xact", "")
     body = "".join(f"{_without_leftover(each)}{each};\n" for each in _statements(sql))
-    return f"\\set ON_ERROR_STOP on\n{lock};{in_turn}{body}{record}\n{_SESSION_UNLOCK};\n"
+    path = f"set search_path = {SEARCH_PATH};"
+    unlock = f"{_SESSION_UNLOCK};\nreset search_path;"
+    return f"\\set ON_ERROR_STOP on\n{path}\n{lock};{in_turn}{body}{record}\n{unlock}\n"
 
 
 def _without_leftover(statement: str) -> str:
@@ -238,12 +273,14 @@ def _apply_whole(connection: Connection, number: int, name: str, sql: str) -> bo
     """Apply a migration as one transaction, in its turn; tell whether it was this one's to do."""
     with connection.transaction():
         # A migration takes the time that it needs.
+        connection.execute(_PATH.encode())
         connection.execute("set local statement_timeout = 0; set local lock_timeout = 0")
         if _is_granted(connection, _TRY_LOCK):
             if current_version(connection) != number - 1:
                 return False
             connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'".encode())
-            connection.execute(f"{_CREATE}{sql}{_record(number, name, sql)}".encode())
+            script = f"{_CREATE}{sql}{_FIX_PATHS}{_record(number, name, sql)}"
+            connection.execute(script.encode())
             return True
     connection.execute(_PAUSE)
     return False
@@ -285,17 +322,14 @@ def _execute_once(connection: Connection, statement: str) -> None:
 
 @contextmanager
 def _unhurried(connection: Connection) -> Iterator[None]:
-    """Let statements of this session take the time that they need."""
-    settings = "select current_setting('statement_timeout'), current_setting('lock_timeout')"
-    before = connection.execute(settings).fetchone()
-    connection.execute(_UNHURRIED)
+    """Let statements of this session take the time that they need, and mean the server's names."""
+    before = connection.execute(_HURRY).fetchone()
+    connection.execute(_SET_HURRY, ("0", "0", SEARCH_PATH))
     try:
         yield
     finally:
         if not connection.closed:
-            again = "select set_config('statement_timeout', %s, false), "
-            again += "set_config('lock_timeout', %s, false)"
-            connection.execute(again.encode(), before)
+            connection.execute(_SET_HURRY, before)
 
 
 def _is_granted(connection: Connection, lock: str) -> bool:

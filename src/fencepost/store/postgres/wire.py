@@ -23,6 +23,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq.abc import PGresult
 
 from fencepost.store.plan import Row, Statement
+from fencepost.store.postgres.search_path import FIX
 
 ANSWER_TIMEOUT = 60.0
 """Longer than the server lets any statement take: past it, nobody is there."""
@@ -101,6 +102,18 @@ class Session(psycopg.Connection[Row]):
         broke and nobody knows. The *postscript* is a transaction of its own, in the same round
         trip but after the commit; nobody is told what becomes of it.
         """
+        if not self.is_pooled:
+            return self._ask(statements, postscript)
+        postscript = (FIX, *postscript) if postscript else ()
+        if self.is_in_transaction:
+            return self._ask(statements, postscript)
+        place = 1 if statements[0].sql.startswith("begin") else 0
+        rows = self._ask((*statements[:place], FIX, *statements[place:]), postscript)
+        return [*rows[:place], *rows[place + 1 :]]
+
+    def _ask(
+        self, statements: Sequence[Statement], postscript: Sequence[Statement]
+    ) -> list[list[Row]]:
         commands = [self._dump_all(statement) for statement in statements]  # raises before it sends
         further = [command for statement in postscript for command in self._dump_all(statement)]
         try:

@@ -26,6 +26,7 @@ from fencepost.cli.failures import Refusal
 from fencepost.clock import Clock
 from fencepost.core.limits import BULK_MAX
 from fencepost.store.opening import open_store
+from fencepost.store.postgres.search_path import SEARCH_PATH
 from fencepost.store.postgres.url import parse
 
 SCHEMA = "fencepost"
@@ -98,7 +99,9 @@ class PostgresBench(Bench):
         """Return a connection of its own, past a pooler if the URL names a way, in autocommit."""
         address = parse(self.url)
         options = {"application_name": "fencepost bench", **(address.listen or address).options}
-        return psycopg.connect(make_conninfo(**options), autocommit=True)
+        connection = psycopg.connect(make_conninfo(**options), autocommit=True)
+        connection.execute(f"set search_path = {SEARCH_PATH}".encode())
+        return connection
 
     # Coming and going.
 

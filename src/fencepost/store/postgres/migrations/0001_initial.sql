@@ -414,13 +414,35 @@ create table fencepost.action(
 );
 create index action_at on fencepost.action(at, seq);
 
+-- Delete the oldest entries of the audit log that were kept for p_keep microseconds; returns how
+-- many. It has its owner's rights, since nobody else can delete one, and whatever it is told, it
+-- keeps what is younger than a week (AUDIT_KEPT_MIN) by the server's own clock.
+create function fencepost.prune_actions(p_now timestamptz, p_keep bigint, p_limit integer)
+returns integer language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_until constant timestamptz := least(
+    coalesce(p_now, clock_timestamp()) - p_keep * interval '1 microsecond',
+    clock_timestamp() - interval '7 days');
+  v_count integer;
+begin
+  delete from fencepost.action where seq in (
+    select seq from fencepost.action where at <= v_until order by at, seq
+    limit greatest(p_limit, 0));
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+revoke execute on function fencepost.prune_actions(timestamptz, bigint, integer) from public;
+
 -- What roles.sql grants on all tables is too much for these two, wherever it was run before.
 do $$
 begin
   if exists (select from pg_roles where rolname = 'fencepost_server') then
     revoke all on fencepost.token from fencepost_runtime, fencepost_readonly;
-    revoke update on fencepost.action from fencepost_runtime;
+    revoke insert, update, delete on fencepost.action from fencepost_runtime;
     grant select, insert, update, delete on fencepost.token to fencepost_server;
+    grant insert on fencepost.action to fencepost_server;
+    grant execute on function fencepost.prune_actions(timestamptz, bigint, integer)
+      to fencepost_runtime;
   end if;
 end $$;
 
@@ -469,20 +491,27 @@ begin
   return m;
 end $$;
 
+-- Tables that are always empty, and there to be locked. Advisory locks would be simpler, but every
+-- role of the database can take those, and keep them (decision 0045); a table only those who may
+-- write to it.
+create table fencepost.marks_latch();
+create table fencepost.tidy_latch();
+
 -- Keep `tidy` from moving the marks of lanes until this transaction is over. For whoever puts a job
 -- into line at a time that has passed, in a later statement: it is below the mark then and lowers
--- it, or it will be seen.
+-- it, or it will be seen. Those who hold them do not wait for each other.
 create function fencepost.hold_marks() returns void language plpgsql as $$
 begin
-  perform pg_advisory_xact_lock_shared(1178947156, 1);
+  lock table fencepost.marks_latch in row exclusive mode;
 end $$;
 
 -- The version of a lease that is given out at t to a job whose last one was p_last (C43): never below
 -- the clock, so that it rises also if a crash of the server takes back the claim before it.
 create function fencepost.next_version(p_last bigint, t timestamptz) returns bigint
-language sql stable as $$
-  select greatest(p_last + 1, (extract(epoch from t) * 1000000)::bigint)
-$$;
+language plpgsql stable as $$
+begin
+  return greatest(p_last + 1, (extract(epoch from t) * 1000000)::bigint);
+end $$;
 
 -- Lower the mark of a lane to p_to, unless it is there already. For whoever holds the marks: `tidy`
 -- replaces no row meanwhile. A transaction that looks at the past fails if it has been replaced.
@@ -1311,13 +1340,7 @@ begin
     );
   end if;
   if v_limit > 0 and ahead.has_limits then
-    -- Whoever claims under a limit waits here for whoever did before; the counts are read by later
-    -- statements, which see everything that was committed meanwhile.
-    perform pg_advisory_xact_lock(1178947155, lock.number) from (
-      select distinct case scope when 'app' then 0 else hashtext(name) end as number
-      from fencepost.max_running
-      where scope = 'app' or (scope = 'queue' and name = any (p_names)) order by 1
-    ) as lock;
+    perform fencepost.lock_limits(p_names);
     v_limit := least(v_limit, fencepost.room(t, 'app', ''));
     v_rooms := array(
       select fencepost.room(t, 'queue', name) from unnest(p_names) with ordinality as x(name, n)
@@ -1498,12 +1521,35 @@ begin
   ) as first group by first.lane order by min(first.run_at), min(first.seq);
 end $$;
 
+-- Have whoever claims under the limit of all jobs, or of one of these queues, wait for whoever did
+-- before. What is counted by later statements has everything that was committed meanwhile. One that
+-- was set anew while it was waited for is waited for in turn.
+create function fencepost.lock_limits(p_queues text[]) returns void language plpgsql as $$
+declare
+  v_locked integer;
+begin
+  loop
+    perform 1 from fencepost.max_running
+    where scope = 'app' or (scope = 'queue' and name = any (p_queues))
+    order by scope collate "C", name collate "C" for no key update;
+    get diagnostics v_locked = row_count;
+    exit when v_locked = (
+      select count(*) from fencepost.max_running
+      where scope = 'app' or (scope = 'queue' and name = any (p_queues)));
+  end loop;
+end $$;
+
 -- Have whoever starts jobs of these types, or changes how many may, wait for whoever did before.
 create function fencepost.lock_rates(p_types text[]) returns void language plpgsql as $$
+declare
+  v_locked integer;
 begin
-  perform pg_advisory_xact_lock(1178947158, lock.number) from (
-    select distinct hashtext(type) as number from unnest(p_types) as x(type) order by 1
-  ) as lock;
+  loop
+    perform 1 from fencepost.rate where type = any (p_types)
+    order by type collate "C" for no key update;
+    get diagnostics v_locked = row_count;
+    exit when v_locked = (select count(*) from fencepost.rate where type = any (p_types));
+  end loop;
 end $$;
 
 -- What a claim may start. `types` are those that have a rate and claimable jobs, `rooms` how many
@@ -2641,9 +2687,11 @@ declare
   v_below_lease timestamptz;
   v_below_due timestamptz;
 begin
-  if not pg_try_advisory_xact_lock(1178947156, 0) then
-    return;
-  end if;
+  begin
+    lock table fencepost.tidy_latch in share row exclusive mode nowait;
+  exception when lock_not_available then
+    return;  -- somebody else does it
+  end;
   m := fencepost.marks();
   v_lanes := array(select distinct lane from fencepost.tally where number >= m.tally_mark);
   if v_lanes = '{}' and not p_is_thorough then
@@ -2679,7 +2727,7 @@ begin
     return;
   end if;
   begin
-    perform pg_advisory_xact_lock(1178947156, 1);
+    lock table fencepost.marks_latch in share row exclusive mode;
   exception when lock_not_available then
     return;  -- somebody holds the marks, see hold_marks: another time
   end;
