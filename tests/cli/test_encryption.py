@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.cli.support import Command
@@ -122,3 +123,25 @@ def test_a_key_that_cannot_be_read_is_refused_and_not_shown(
     assert result.exit_code == 1
     assert "(configuration)" in result.stderr
     assert SECRET not in result.stderr
+
+
+def test_a_plain_store_is_encrypted_by_moving_it_while_that_is_accepted(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = command.submit("bad", json.dumps({"reason": SECRET}))
+    command.ok("worker", "--burst")
+    target = f"sqlite:///{command.folder}/target.db"
+    monkeypatch.setenv("FENCEPOST_KEYS", NEW.text)
+    shown = command.json("jobs", "show", dead)
+    assert shown["payload_encrypted"] == "not encrypted, and therefore refused"
+    assert shown["failure"]["message"] == "not encrypted, and therefore refused"
+    result = command("move", command.url, target)
+    assert result.exit_code == 1
+    assert "(not_encrypted)" in result.stderr
+    assert dead in result.stderr
+    day = datetime.now(UTC).date() + timedelta(days=1)
+    monkeypatch.setenv("FENCEPOST_PLAIN", f"accept until {day}")
+    assert "moved 1 jobs" in command.ok("move", command.url, target)
+    monkeypatch.delenv("FENCEPOST_PLAIN")
+    assert command.json("jobs", "show", dead, "--url", target)["payload"] == {"reason": SECRET}
+    assert SECRET.encode() not in (command.folder / "target.db").read_bytes()

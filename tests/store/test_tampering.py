@@ -295,6 +295,7 @@ def test_a_result_is_that_of_the_attempt_that_the_job_ended_with(
     job_id = done(store)
     database.set_version(job_id, look(store, job_id).lease_version + step)
     result = look(store, job_id).result
+    assert not is_shown(result)
     assert result is not None
     assert isinstance(unreadable(result, KEYS), TamperedError)
 
