@@ -429,14 +429,13 @@ class PlainContentError(EncryptionError):
 
     code = "not_encrypted"
 
-    def __init__(self, job_id: str | None = None) -> None:
-        whose = "" if job_id is None else f"job {job_id}: "
+    def __init__(self, what: str | None = None) -> None:
+        start = "" if what is None else f"{what} is "
         super().__init__(
-            f"{whose}stored unencrypted, and therefore refused: written before there were keys, "
+            f"{start}stored unencrypted, and therefore refused: written before there were keys, "
             "or by somebody without them. If that is intended, accept it for a while with "
             "App(plain='accept until YYYY-MM-DD') or FENCEPOST_PLAIN"
         )
-        self.job_id = job_id
 
 
 class StoreError(FencepostError):

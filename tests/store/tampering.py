@@ -142,7 +142,7 @@ class PostgresDatabase(_Opening):
 
     def execute(self, sql: str, *params: Any) -> list[Any]:
         with psycopg.connect(self._url) as connection:
-            cursor = connection.execute(sql.replace("?", "%s"), params)  # type: ignore[arg-type]
+            cursor = connection.execute(sql.replace("?", "%s"), params)
             return cursor.fetchall() if cursor.description else []
 
     def table(self, name: str) -> str:
@@ -166,8 +166,9 @@ class PostgresDatabase(_Opening):
             return
         sql = f"update fencepost.{table} set encoding = ?, {column} = ?, {column}_bytes = ?"
         data, number = (None, None) if value is None else _stored(value)
-        is_text = data is not None and number == 0
-        row = (number, data.decode(), None) if is_text else (number, None, data)
+        row: tuple[Any, ...] = (number, None, data)
+        if data is not None and number == 0:
+            row = (number, data.decode(), None)
         self.execute(f"{sql} where seq = {_SEQ}", *row, job_id)
 
     def dress(self, job_id: str, like: str) -> None:

@@ -165,7 +165,7 @@ class Opener:
         attempts = tuple(self.open_attempt(each, owner) for each in record.attempts)
         opened = replace(record, job=self.open_job(record.job), attempts=attempts)
         if _lacks(opened):
-            raise PlainContentError(record.job.id)
+            raise PlainContentError(f"job {record.job.id}")
         return opened
 
     # Events and crons.
