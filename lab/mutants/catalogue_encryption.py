@@ -10,7 +10,9 @@ ENVELOPE, STORE = "fencepost.core.envelope", "fencepost.store.encrypted"
 
 
 def _mutant(name: str, about: str, patch: Patch, *tests: str) -> Mutant:
-    return Mutant(f"encryption-{name}", about, Place.WORKER, (patch,), tests or (TAMPERING,))
+    return Mutant(
+        f"{Place.WORKER}-encryption-{name}", about, Place.WORKER, (patch,), tests or (TAMPERING,)
+    )
 
 
 MUTANTS = (
