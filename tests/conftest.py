@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["tests.servers.fixtures"]
 
 # An App in a test must never reach the database of the person who runs it.
-for name in ("FENCEPOST_URL", "FENCEPOST_KEYS", "DATABASE_URL", "FENCEPOST_WEBHOOK_SECRETS"):
-    os.environ.pop(name, None)
+for name in ("URL", "KEYS", "PLAIN", "WEBHOOK_SECRETS"):
+    os.environ.pop(f"FENCEPOST_{name}", None)
+os.environ.pop("DATABASE_URL", None)
 
 # No deadline: a busy machine is not a bug. Examples are few by default because the suite is run
 # often; `HYPOTHESIS_PROFILE=thorough make test` looks longer.

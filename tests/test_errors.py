@@ -76,6 +76,7 @@ CODES = {
     "EncryptionError": "encryption",
     "MissingKeyError": "key_missing",
     "TamperedError": "corrupt",
+    "PlainContentError": "not_encrypted",
     "StoreError": "store_error",
     "StoreUnavailableError": "store_unavailable",
     "ForkedStoreError": "forked_store",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import strategies as st
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from fencepost.core.envelope import Envelope, Field, Owner, from_text, pack, parse, to_text
 from fencepost.core.job import Body, Encoding
 from fencepost.core.keyring import EncryptionKey, KeyRing, parse_key, parse_keys
+from fencepost.core.limits import PLAIN_DAYS_MAX
 from fencepost.core.payload import decode
+from fencepost.core.plain import Plain, parse_plain
 from fencepost.errors import ConfigurationError, EncryptionError
 from fencepost.store.cipher import Cipher
 from fencepost.testing.clock import FakeClock
@@ -22,6 +25,8 @@ RING = KeyRing((EncryptionKey("k1", b"1" * 32),))
 CIPHER = Cipher(RING, FakeClock())
 PLAIN = b'j{"to":"ann@example.com"}'
 SECRET = base64.b64encode(b"sixteen secrets.sixteen secrets.").decode()
+
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 key_ids = st.text("abcXYZ019._-", min_size=1, max_size=64).map(lambda text: f"k{text}"[:64])
 packed = st.builds(
@@ -45,6 +50,10 @@ def _check_opened(_: bytes, opened: bytes) -> None:
 
 def _check_ring(_: Any, ring: KeyRing) -> None:
     assert parse_keys(",".join(key.text for key in ring.keys)) == ring
+
+
+def _check_plain(_: Any, plain: Plain) -> None:
+    assert not plain.accepts(NOW + timedelta(days=PLAIN_DAYS_MAX + 1)), "accepted for ever"
 
 
 def _secret_in(given: Any) -> str | None:
@@ -81,5 +90,12 @@ ENCRYPTION_TARGETS = (
         (ConfigurationError,),
         _check_ring,
         hides=_secret_in,
+    ),
+    Target(
+        "what becomes of plain content",
+        lambda given: parse_plain(given, NOW),
+        bent(st.dates().map(lambda day: f"accept until {day}")) | objects,
+        (ConfigurationError,),
+        _check_plain,
     ),
 )

@@ -8,6 +8,7 @@ from lab.mutants import (
     catalogue_clocks,
     catalogue_contract,
     catalogue_crons,
+    catalogue_encryption,
     catalogue_ended,
     catalogue_events,
     catalogue_files,
@@ -47,6 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_addresses.MUTANTS,
     *catalogue_clocks.MUTANTS,
     *catalogue_contract.MUTANTS,
+    *catalogue_encryption.MUTANTS,
 )
 
 

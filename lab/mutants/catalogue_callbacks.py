@@ -15,10 +15,37 @@ def _mutant(place: Place, name: str, about: str, *patches: Patch) -> Mutant:
 
 CANCELLED = "nobody is told of a job that is cancelled"
 PROPAGATED = "nobody is told of a job that ends with one that it waited for"
+REPLAYED = "a fresh job is given the address that is encrypted for the dead one"
 TWICE = "a settlement that is repeated is told of again"
 WRONG = "every end is told of as a success"
 
 MUTANTS = (
+    _mutant(
+        Place.MEMORY,
+        "of-the-dead-job",
+        REPLAYED,
+        Patch(
+            f"{MEMORY}.submission", "request.callback_url or dead.callback_url", "dead.callback_url"
+        ),
+    ),
+    _mutant(
+        Place.SQLITE,
+        "of-the-dead-job",
+        REPLAYED,
+        Patch(
+            f"{SQLITE}.replaying", "if request.callback_url is not None:", "if not request.job_id:"
+        ),
+    ),
+    _mutant(
+        Place.POSTGRES,
+        "of-the-dead-job",
+        REPLAYED,
+        Patch(
+            "fencepost.store.postgres.control",
+            "coalesce(given.callback_url, job.callback_url)",
+            "job.callback_url",
+        ),
+    ),
     _mutant(
         Place.MEMORY,
         "not-on-cancel",

@@ -27,8 +27,8 @@ MUTANTS = (
         Place.WORKER,
         Patch(
             "fencepost.core.outcome",
-            "decision, job.type, job.correlation_id)",
-            "decision, job.type)",
+            "decision, job, job.correlation_id)",
+            "decision, job)",
         ),
         "tests/store/test_observed.py",
     ),
@@ -225,8 +225,8 @@ MUTANTS = (
         Place.WORKER,
         Patch(
             "fencepost.store.encrypted",
-            "return replace(edit, payload=self._sealer.seal_payload(edit.payload, owner))",
-            "return edit",
+            "return replace(edit, payload=payload, callback_url=url)",
+            "return replace(edit, callback_url=url)",
         ),
         "tests/store/test_encrypted.py",
     ),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         MissingKeyError,
         PayloadTooLargeError,
         PermanentError,
+        PlainContentError,
         Snooze,
         StaleLeaseError,
         StateConflictError,
@@ -91,6 +92,7 @@ __all__ = [
     "NewJob",
     "PayloadTooLargeError",
     "PermanentError",
+    "PlainContentError",
     "Priority",
     "Retention",
     "Retry",
@@ -131,9 +133,9 @@ _HOMES = {
         "ConfigurationError DependencyError DuplicateJobError EncryptionError FencepostError "
         "HandlerStopped InvalidCallbackError InvalidEventError InvalidJobError InvalidPayloadError "
         "JobCancelledError JobFailedError JobNotFoundError MissingKeyError "
-        "PayloadTooLargeError PermanentError Snooze StaleLeaseError StateConflictError "
-        "StoreUnavailableError SubmissionTimeoutError TamperedError TemporaryError "
-        "UnknownOutcomeError WaitTimeoutError"
+        "PayloadTooLargeError PermanentError PlainContentError Snooze StaleLeaseError "
+        "StateConflictError StoreUnavailableError SubmissionTimeoutError TamperedError "
+        "TemporaryError UnknownOutcomeError WaitTimeoutError"
     ),
     "fencepost.worker": "Context",
 }

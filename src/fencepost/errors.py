@@ -37,7 +37,8 @@
     ├── WebhookVerificationError   a webhook that was not signed with your secrets, or not lately
     ├── EncryptionError            what is stored encrypted cannot be read here
     │   ├── MissingKeyError        the key that it was encrypted with is not here
-    │   └── TamperedError          it was altered since, or moved from another job
+    │   ├── TamperedError          it was altered since, or moved from another job
+    │   └── PlainContentError      it is not encrypted, where only encrypted content is read
     └── StoreError
         ├── StoreUnavailableError  surely not done: unreachable, locked, full, read-only
         │   ├── ForkedStoreError   a store object was carried across fork()
@@ -419,7 +420,21 @@ class TamperedError(EncryptionError):
     def __init__(self) -> None:
         super().__init__(
             "does not authenticate: altered since it was encrypted, or moved here from another "
-            "job, type or field; restore the store's data"
+            "job, type, queue, key, attempt or field; restore the store's data"
+        )
+
+
+class PlainContentError(EncryptionError):
+    """It is stored unencrypted, and there are keys: only what is encrypted is read."""
+
+    code = "not_encrypted"
+
+    def __init__(self, what: str | None = None) -> None:
+        start = "" if what is None else f"{what} is "
+        super().__init__(
+            f"{start}stored unencrypted, and therefore refused: written before there were keys, "
+            "or by somebody without them. If that is intended, accept it for a while with "
+            "App(plain='accept until YYYY-MM-DD') or FENCEPOST_PLAIN"
         )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.cli.support import Command
 
-from fencepost import EncryptionKey
+from fencepost import App, EncryptionKey
+from fencepost.core.events import NewEvent
+from fencepost.core.filter import PageRequest
+from fencepost.core.job import Body
 
 NEW, OLD = EncryptionKey("new", b"n" * 32), EncryptionKey("old", b"o" * 32)
 SECRET = "canary-7c1f"
@@ -122,3 +126,43 @@ def test_a_key_that_cannot_be_read_is_refused_and_not_shown(
     assert result.exit_code == 1
     assert "(configuration)" in result.stderr
     assert SECRET not in result.stderr
+
+
+def test_a_plain_store_is_encrypted_by_moving_it_while_that_is_accepted(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = command.submit("bad", json.dumps({"reason": SECRET}))
+    command.ok("worker", "--burst")
+    target = f"sqlite:///{command.folder}/target.db"
+    monkeypatch.setenv("FENCEPOST_KEYS", NEW.text)
+    shown = command.json("jobs", "show", dead)
+    assert shown["payload_encrypted"] == "not encrypted, and therefore refused"
+    assert shown["failure"]["message"] == "not encrypted, and therefore refused"
+    result = command("move", command.url, target)
+    assert result.exit_code == 1
+    assert "(not_encrypted)" in result.stderr
+    assert dead in result.stderr
+    day = datetime.now(UTC).date() + timedelta(days=1)
+    monkeypatch.setenv("FENCEPOST_PLAIN", f"accept until {day}")
+    assert "moved 1 jobs" in command.ok("move", command.url, target)
+    monkeypatch.delenv("FENCEPOST_PLAIN")
+    assert command.json("jobs", "show", dead, "--url", target)["payload"] == {"reason": SECRET}
+    assert SECRET.encode() not in (command.folder / "target.db").read_bytes()
+
+
+def test_the_record_of_an_event_that_is_not_encrypted_stops_a_move(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with App(command.url) as app:
+        app.store.run(app.store.send(NewEvent("user.created", Body(b'{"id": 7}')), []))
+    target = f"sqlite:///{command.folder}/target.db"
+    monkeypatch.setenv("FENCEPOST_KEYS", NEW.text)
+    result = command("move", command.url, target)
+    assert result.exit_code == 1
+    assert "(not_encrypted)" in result.stderr
+    day = datetime.now(UTC).date() + timedelta(days=1)
+    monkeypatch.setenv("FENCEPOST_PLAIN", f"accept until {day}")
+    command.ok("move", command.url, target)
+    with App(target) as app:
+        (event,) = app.store.run(app.store.events(None, PageRequest(9))).events
+        assert event.data == {"id": 7}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.delivery.receiver import OK, Receiver, answering, receiving, status
 
-from fencepost import App, PermanentError, Webhooks
+from fencepost import App, EncryptionKey, PermanentError, Retry, Webhooks
 from fencepost.app import JobHandle
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
@@ -296,3 +296,41 @@ def test_a_store_that_is_away_delays_a_delivery(
     clock.advance("1m")
     drain(app)
     assert sent.refresh().state is State.COMPLETED
+
+
+# Where addresses are encrypted.
+
+
+def told(path: Path, receiver: Receiver, *keys: Any) -> tuple[JobHandle[Any], JobHandle[Any]]:
+    """Run a job whose address is encrypted, deliver with *keys*, and return both."""
+    url, key = f"sqlite:///{path}/jobs.db", EncryptionKey("k", b"k" * 32)
+    with App(url, webhooks=settings(), keys=[key]) as app:
+        work = app.task(name="work")(lambda: "done")
+        job = work.using(callback_url=f"{receiver.url}?token=canary-7c1f").submit()
+        app.worker(queues=["default"]).run(until_idle=True)
+        assert job.result(0) == "done"
+    assert b"canary-7c1f" not in (path / "jobs.db").read_bytes()
+    app = App(url, webhooks=settings(), keys=list(keys) or None, retry=Retry.none())
+    app.worker(queues=[DELIVERY_QUEUE]).run(until_idle=True)
+    delivery = next(iter(app.jobs.find(type=DELIVERY_TYPE)))
+    return job, app.jobs.get(delivery.id)
+
+
+def test_an_address_is_decrypted_for_its_delivery_alone(tmp_path: Path, receiver: Receiver) -> None:
+    _, delivery = told(tmp_path, receiver, EncryptionKey("k", b"k" * 32))
+    assert delivery.result(0) == 200
+    (request,) = receiver.requests
+    assert "token=canary-7c1f" in request.line
+    assert b'"result":"done"' in request.body
+
+
+@pytest.mark.parametrize("keys", [[], [EncryptionKey("other", b"o" * 32)]])
+def test_without_its_key_nothing_is_delivered_and_the_attempt_names_it(
+    tmp_path: Path, receiver: Receiver, keys: list[EncryptionKey]
+) -> None:
+    _, delivery = told(tmp_path, receiver, *keys)
+    (attempt,) = delivery.attempts()
+    assert attempt.failure is not None
+    assert attempt.failure.code == "key_missing"
+    assert delivery.refresh().state is State.RETRYING
+    assert receiver.requests == []

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from fencepost.core.envelope import TAMPERED, from_text, key_id_of
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.idempotency import Key
 from fencepost.core.ids import id_bytes
 from fencepost.core.job import (
     Body,
@@ -32,7 +33,9 @@ from fencepost.core.job import (
 )
 from fencepost.core.keyring import EncryptionKey, KeyRing
 from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.plain import REFUSE, Plain
 from fencepost.core.policy import Policy
+from fencepost.core.webhook import DELIVERY_TYPE
 from fencepost.errors import ConfigurationError, StoreUnavailableError
 from fencepost.store.encrypted import encrypted
 from fencepost.store.memory.store import MemoryStore
@@ -47,6 +50,7 @@ OLD, NEW = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)
 OLD_ONLY, NEW_ONLY, BOTH = KeyRing((OLD,)), KeyRing((NEW,)), KeyRing((NEW, OLD))
 CANARY = "canary-7c1f"
 SECRET = Body(f'"{CANARY}"'.encode())
+HOOK = f"https://example.com/{CANARY}"
 TROUBLE = Failure(
     Category.PERMANENT, f"{CANARY} m", code="declined", exception=f"{CANARY} e", traceback=CANARY
 )
@@ -60,10 +64,10 @@ class Rig:
         self.clock = FakeClock()
         self._opened: list[Store] = []
 
-    def open(self, keys: KeyRing | None) -> Store:
+    def open(self, keys: KeyRing | None, plain: Plain = REFUSE) -> Store:
         store: Store = SqliteStore(str(self.path), clock=self.clock)
         self._opened.append(store)
-        return store if keys is None else encrypted(store, keys)
+        return store if keys is None else encrypted(store, keys, plain)
 
     def close(self) -> None:
         for store in self._opened:
@@ -96,9 +100,9 @@ def claim(store: Store) -> ClaimedJob:
     return job
 
 
-def settle(store: Store, job: ClaimedJob, outcome: Outcome, **fields: Any) -> Any:
-    decision = decide(job, outcome, store.clock.rng)
-    settlement = Settlement(job.id, job.lease.token, decision, **fields)
+def settle(store: Store, held: ClaimedJob, outcome: Outcome, **fields: Any) -> Any:
+    decision = decide(held, outcome, store.clock.rng)
+    settlement = Settlement(held.id, held.lease.token, decision, **fields)
     return store.run(store.settle([settlement]))[0]
 
 
@@ -119,14 +123,15 @@ def live_through_everything(store: Store) -> None:
     """Leave something of every kind in the store."""
     submit(store)
     job = claim(store)
-    save = Save(job.id, job.lease.token, SECRET, Progress(0.5, CANARY), "mail")
-    store.run(store.save([save]))
-    settle(store, job, Succeeded(SECRET), type="mail")
+    store.run(store.save([Save(job.id, job.lease.token, SECRET, Progress(0.5, CANARY), job)]))
+    settle(store, job, Succeeded(SECRET), job=job)
     kill(store)
     (dead,) = store.run(store.dead_letters(None, PageRequest(9))).letters
     store.run(store.replay([dead.job_id]))
     retried = kill(store)
     store.run(store.retry([RetryRequest(retried)]))
+    settle(store, claim(store), Succeeded(SECRET))
+    kill(store, callback_url=HOOK)
 
 
 # Nothing readable.
@@ -246,14 +251,16 @@ def test_a_ciphertext_with_one_bit_changed_does_not_open(rig: Rig, at: int) -> N
     assert (job.payload.data == bytes(bent)) if is_in_key_id else (job.payload is TAMPERED)
 
 
-def test_a_type_that_is_looked_up_is_bound_like_one_that_is_given(rig: Rig) -> None:
-    """A worker knows the type of what it settles; others need not, and none can mix them up."""
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_job_that_is_looked_up_is_bound_like_one_that_is_given(rig: Rig, is_given: bool) -> None:
+    """A worker knows the job that it settles; others need not, and none can mix them up."""
     store = rig.open(NEW_ONLY)
-    for type_ in (None, "mail"):
-        submit(store)
+    for number in range(2):
+        submit(store, key=Key(f"k{number}") if number else None)
         job = claim(store)
-        store.run(store.save([Save(job.id.upper(), job.lease.token, SECRET, type=type_)]))
-        settle(store, job, Succeeded(SECRET), type=type_)
+        given = job if is_given else None
+        store.run(store.save([Save(job.id.upper(), job.lease.token, SECRET, job=given)]))
+        settle(store, job, Succeeded(SECRET), job=given)
         assert (look(store, job.id).result, look(store, job.id).checkpoint) == (SECRET, SECRET)
 
 
@@ -270,9 +277,9 @@ def test_after_a_rotation_the_new_key_encrypts_and_the_old_one_still_decrypts(ri
     assert key_id_of(look(bare, after).payload) == "new"
 
 
-def test_what_was_stored_before_there_were_keys_is_read_as_it_is(rig: Rig) -> None:
+def test_what_was_stored_before_there_were_keys_is_read_while_that_is_accepted(rig: Rig) -> None:
     before = kill(rig.open(None))
-    store = rig.open(NEW_ONLY)
+    store = rig.open(NEW_ONLY, Plain(rig.clock.now().date()))
     assert look(store, before).payload == SECRET
     assert look(store, before).failure == TROUBLE
     store.run(store.retry([RetryRequest(before)]))
@@ -285,9 +292,10 @@ def test_looking_never_fails_for_want_of_a_key(rig: Rig, keys: KeyRing | None) -
     live_through_everything(full)
     store = rig.open(keys)
     page = store.run(store.find(JobFilter(), PageRequest(99)))
-    assert len(page.jobs) == 4
-    assert {job.payload.encoding for job in page.jobs} == {Encoding.ENCRYPTED}
-    assert {key_id_of(job.payload) for job in page.jobs} == {"new"}
+    assert [job.type for job in page.jobs] == [DELIVERY_TYPE, *["mail"] * 5]
+    assert {job.payload.encoding for job in page.jobs[1:]} == {Encoding.ENCRYPTED}
+    assert {key_id_of(job.payload) for job in page.jobs[1:]} == {"new"}
+    assert CANARY not in repr(page)
     for job in page.jobs:
         assert store.run(store.situation(job.id)) is not None
         assert store.run(store.attempts(job.id)) is not None

@@ -67,3 +67,7 @@ def resume(ctx: Context) -> list[object]:
 def told_of(ctx: Context, user_id: int) -> list[object]:
     """Return what a handler of an event is told."""
     return [user_id, ctx.event and ctx.event.name, ctx.event and ctx.event.id]
+
+
+def record(path: str, text: str) -> None:
+    Path(path).write_text(text)

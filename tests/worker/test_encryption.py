@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,14 @@ from fencepost import (
     JobHandle,
     MissingKeyError,
     PermanentError,
+    PlainContentError,
     Retry,
     State,
     TamperedError,
     TaskHandle,
 )
 from fencepost.core.job import Encoding
+from fencepost.core.plain import REFUSE, Plain
 
 OLD, NEW = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)
 CANARY = "canary-7c1f"
@@ -236,3 +240,83 @@ def test_a_store_that_is_given_is_encrypted_once(tmp_path: Path) -> None:
             assert second.store.keys == store.keys
             job = second.task(shout).submit("hello")
             assert second.jobs.get(job.id).refresh().payload.data == b'{"text":"hello"}'
+
+
+# Content that is not encrypted.
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+async def test_a_forged_payload_reaches_no_handler(tmp_path: Path, isolation: Any) -> None:
+    """Encryption cannot be switched off from the database: the job fails at once, and says why."""
+    with App(f"sqlite:///{tmp_path}/jobs.db", retry=AGAIN, keys=[NEW]) as app:
+        job = app.task(isolation=isolation)(isolated.record).submit(str(tmp_path / "ran"), "owner")
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+            forged = json.dumps({"path": str(tmp_path / "ran"), "text": "forged"}).encode()
+            connection.execute("update jobs set payload_encoding = 0, payload = ?", (forged,))
+        await drain(app)
+        assert failure(job) == (State.FAILED, Category.PERMANENT, "not_encrypted")
+        assert len(job.attempts()) == 1
+        assert not (tmp_path / "ran").exists()
+        with pytest.raises(PlainContentError, match="FENCEPOST_PLAIN"):
+            app.dead_letters.replay(job.id)
+
+
+async def test_a_forged_result_is_returned_to_nobody(tmp_path: Path) -> None:
+    with opened(tmp_path, [NEW]) as (app, task):
+        job = task.submit("hello")
+        await drain(app)
+        assert job.result(0) == "hello None"
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+            connection.execute("update jobs set result_encoding = 0, result = '\"forged\"'")
+            connection.execute("update jobs set result = cast(result as blob)")
+        for look in (app.jobs.get(job.id).result, job.result):
+            with pytest.raises(PlainContentError) as caught:
+                look(0)
+            assert caught.value.code == "not_encrypted"
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+            connection.execute("update jobs set result_encoding = null, result = null")
+        with pytest.raises(TamperedError):
+            app.jobs.get(job.id).result(0)
+
+
+async def test_jobs_from_before_there_were_keys_run_while_that_is_accepted(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, task):
+        job, late = task.submit("before"), task.using(delay=3600).submit("late")
+    today = datetime.now(UTC).date()
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with App(url, keys=[NEW], plain=f"accept until {today + timedelta(days=1)}") as app:
+        app.task(shout)
+        await drain(app)
+        assert app.jobs.get(job.id).result(0) == "before None"
+    with App(url, keys=[NEW], plain=f"accept until {today - timedelta(days=1)}") as app:
+        app.task(shout)
+        app.jobs.retry(late.id)
+        await drain(app)
+        assert failure(app.jobs.get(late.id)) == (
+            State.FAILED,
+            Category.PERMANENT,
+            "not_encrypted",
+        )
+        # What was encrypted meanwhile is read: the result, not the payload.
+        assert app.jobs.get(job.id).result(0) == "before None"
+        assert app.jobs.get(job.id).refresh().payload.encoding is Encoding.ENCRYPTED
+
+
+def test_what_becomes_of_plain_content_comes_from_the_environment_unless_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert App("memory://", keys=[NEW]).session.plain == REFUSE
+    day = datetime.now(UTC).date() + timedelta(days=9)
+    monkeypatch.setenv("FENCEPOST_PLAIN", f"accept until {day}")
+    assert App("memory://", keys=[NEW]).session.plain == Plain(day)
+    assert App("memory://", keys=[NEW], plain="refuse").session.plain == REFUSE
+    App("memory://")  # without keys nothing is refused, and there is nothing to accept
+    monkeypatch.setenv("FENCEPOST_PLAIN", "accept")
+    with pytest.raises(ConfigurationError, match="accept until YYYY-MM-DD"):
+        App("memory://", keys=[NEW])
+    monkeypatch.delenv("FENCEPOST_PLAIN")
+    for given in ("", "accept", "accept until 9999-12-31"):
+        with pytest.raises(ConfigurationError, match="plain"):
+            App("memory://", keys=[NEW], plain=given)
+    with pytest.raises(ConfigurationError, match="there are none"):
+        App("memory://", plain="refuse")

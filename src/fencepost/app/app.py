@@ -49,6 +49,7 @@ from fencepost.core.limits import (
 )
 from fencepost.core.names import DEFAULT_QUEUE, check_own_type, check_queue
 from fencepost.core.payload import parse_max_payload
+from fencepost.core.plain import REFUSE, Plain, parse_plain
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.rate import parse_rate
@@ -83,8 +84,9 @@ class App:
 
     Without a URL: ``FENCEPOST_URL``, else a PostgreSQL ``DATABASE_URL``, else
     ``sqlite:///fencepost.db``.
-    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted; with *tracing*,
-    or ``FENCEPOST_TRACING``, submissions and attempts are OpenTelemetry spans.
+    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted, and what is not
+    is refused; *plain*, or ``FENCEPOST_PLAIN``, may accept it until a day. With *tracing*, or
+    ``FENCEPOST_TRACING``, submissions and attempts are OpenTelemetry spans.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class App:
         retention: Retention | None = None,
         webhooks: Webhooks | None = None,
         keys: Keys | None = None,
+        plain: str | Plain | None = None,
         tracing: bool | TracingMode | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
@@ -107,15 +110,18 @@ class App:
         self.timeouts = timeouts or Timeouts()
         self.retention = retention or Retention()
         self._default_retry = retry or Retry()
+        clock = clock or (store.clock if store is not None else SystemClock())
+        ring = keys_from_environment() if keys is None else parse_keys(keys)
         self.session = open_session(
             tracing,
             self.url,
-            clock=clock or (store.clock if store is not None else SystemClock()),
+            clock=clock,
             timeouts=self.timeouts,
             max_payload=parse_max_payload(max_payload),
             store=store,
             webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
-            keys=keys_from_environment() if keys is None else parse_keys(keys),
+            keys=ring,
+            plain=_plain(plain, ring, clock),
             policy=Policy(
                 **retry_fields(self._default_retry),
                 timeout=self.timeouts.execution,
@@ -452,6 +458,18 @@ def keys_from_environment() -> KeyRing | None:
     """Return the encryption keys that the environment names, if it names any."""
     text = os.environ.get("FENCEPOST_KEYS")
     return parse_keys(text) if text else None
+
+
+def _plain(given: str | Plain | None, ring: KeyRing | None, clock: Clock) -> Plain:
+    """Return what becomes of content that is not encrypted; without keys, nothing is refused."""
+    if given is not None and ring is None:
+        raise ConfigurationError(
+            "plain= says what becomes of unencrypted content where there are keys, and there are "
+            "none; give keys= or FENCEPOST_KEYS"
+        )
+    if given is None:
+        given = os.environ.get("FENCEPOST_PLAIN") or REFUSE
+    return parse_plain(given, clock.now())
 
 
 def _origin(function: Callable[..., Any]) -> str:

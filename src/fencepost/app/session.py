@@ -10,6 +10,7 @@ from fencepost.app.script import Script, drive, drive_async
 from fencepost.clock import Clock
 from fencepost.core.job import NewJob
 from fencepost.core.keyring import KeyRing
+from fencepost.core.plain import REFUSE, Plain
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.core.task import Task
 from fencepost.core.timeouts import Timeouts
@@ -48,6 +49,7 @@ class Session:
         store: Store | None,
         webhooks: Webhooks | None = None,
         keys: KeyRing | None = None,
+        plain: Plain = REFUSE,
         policy: Policy = DEFAULT_POLICY,
     ) -> None:
         self.url = url
@@ -56,6 +58,7 @@ class Session:
         self.max_payload = max_payload
         self.webhooks = webhooks
         self.keys = keys
+        self.plain = plain
         self.policy = policy
         """What a job is given whose type this app does not register."""
         self.tracing: Tracing | None = None
@@ -90,7 +93,7 @@ class Session:
     def _around(self, store: Store) -> Store:
         """Return a store that an app was given as the app uses it."""
         if self.keys is not None and store.keys is None:
-            store = with_keys(store, self.keys)
+            store = with_keys(store, self.keys, self.plain)
         return observed(store, self.counters)
 
     def _open(self) -> None:
@@ -99,7 +102,13 @@ class Session:
                 raise ConfigurationError("this app has been closed")
             if self._store is None or self._pid != os.getpid():
                 patience = min(self.timeouts.submission, 10.0)
-                store = open_store(self.url, clock=self.clock, patience=patience, keys=self.keys)
+                store = open_store(
+                    self.url,
+                    clock=self.clock,
+                    patience=patience,
+                    keys=self.keys,
+                    plain=self.plain,
+                )
                 self._store = observed(store, self.counters)
                 self._submitter = None
                 self._pid = os.getpid()

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.cli.output import Bar
+from fencepost.core.envelope import REFUSED
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job import JobRecord
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import PAGE_MAX, RECOVER_BATCH, WORKER_SILENCE
 from fencepost.core.shown import shown_url
-from fencepost.errors import ConfigurationError, StateConflictError
+from fencepost.errors import ConfigurationError, PlainContentError, StateConflictError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Dump, EventPage, Loaded, QueueView
 from fencepost.store.requests import Scope
@@ -231,7 +232,12 @@ class Mover:
         self.target.run(self.target.load_events(newest.events))
 
     def _events(self, after: int | None, limit: int = EVENTS_MAX) -> EventPage:
-        return self.source.run(self.source.events(None, PageRequest(limit, after)))
+        """Return records to be copied; one that is refused for being plain would arrive as none."""
+        page = self.source.run(self.source.events(None, PageRequest(limit, after)))
+        for event in page.events:
+            if event.payload == REFUSED:
+                raise PlainContentError(f"the record of event {event.id}")
+        return page
 
     def compare(self, bar: Bar) -> int:
         """See that the target has every job as the source has it; return the last position."""

@@ -15,7 +15,7 @@ import msgspec
 
 from fencepost.core.job import Body, Encoding
 from fencepost.core.keyring import KeyRing, is_key_id
-from fencepost.errors import EncryptionError, MissingKeyError, TamperedError
+from fencepost.errors import EncryptionError, MissingKeyError, PlainContentError, TamperedError
 
 MAGIC = b"FPE\x01"
 """The last byte is the version of the format: AES-256-GCM, with all of it bound as below."""
@@ -24,24 +24,33 @@ TAG_BYTES = 16
 PREFIX = "fencepost-encrypted:"
 
 TAMPERED = Body(b"", Encoding.ENCRYPTED)
-"""What a claimed job is given in place of a body that does not authenticate: no envelope at all."""
+"""What stands in the place of a body that does not authenticate: no envelope at all."""
+REFUSED = Body(b"plain", Encoding.ENCRYPTED)
+"""What stands in the place of a body that is not encrypted, where that is refused."""
+REFUSED_TEXT = "not encrypted, and therefore refused"
+"""The same for a text."""
 
 
 class Field(StrEnum):
-    """What of a job is in an envelope; one does not open in the place of another."""
+    """What is in an envelope; one does not open in the place of another."""
 
     PAYLOAD = "payload"
     RESULT = "result"
     CHECKPOINT = "checkpoint"
     FAILURE = "failure"
     PROGRESS = "progress"
+    CALLBACK = "callback"
+    EVENT = "event"
+    TEMPLATE = "template"
 
 
 class Owner(NamedTuple):
-    """The job to which an envelope belongs; it does not open for any other."""
+    """What an envelope belongs to; it opens for a job of the same id, type, queue and key only."""
 
-    job_id: str
-    type: str
+    id: str
+    type: str = ""
+    queue: str = ""
+    key: str | None = None
 
 
 class Envelope(msgspec.Struct, gc=False, frozen=True):
@@ -78,13 +87,28 @@ def parse(data: bytes) -> Envelope | None:
     return Envelope(name, data[nonce_at:sealed_at], data[sealed_at:])
 
 
+def bound(field: Field, owner: Owner) -> Owner:
+    """Return as much of *owner* as whoever reads the field knows; what decides what runs has all.
+
+    A list of dead letters does not say their keys, and a delivery only the id of the job that it
+    tells of, which may have been pruned by then.
+    """
+    if field is Field.CALLBACK:
+        return Owner(owner.id)
+    if field in (Field.FAILURE, Field.PROGRESS):
+        return owner._replace(key=None)
+    return owner
+
+
 def binding(head: bytes, field: Field, owner: Owner) -> bytes:
     """Return what is authenticated with the ciphertext: it opens for this and nothing else.
 
-    Unambiguous: a header says how long it is, neither a field nor an id contains a NUL, and the
-    type is the rest.
+    Unambiguous: a header says how long it is, a field contains no NUL, each part says how long it
+    is, and the key is the rest.
     """
-    return head + f"{field.value}\0{owner.job_id.lower()}\0{owner.type}".encode()
+    id_, type_, queue, key = bound(field, owner)
+    parts = f"{len(id_)}:{id_}{len(type_)}:{type_}{len(queue)}:{queue}"
+    return head + f"{field.value}\0{parts}{'-' if key is None else '+' + key}".encode()
 
 
 # Envelopes in the place of a text.
@@ -121,6 +145,8 @@ def shown_body(body: Body) -> str:
 
 
 def _shown(data: bytes) -> str:
+    if data == REFUSED.data:
+        return REFUSED_TEXT
     envelope = parse(data)
     return "encrypted, and damaged" if envelope is None else f"encrypted (key {envelope.key_id})"
 
@@ -133,6 +159,8 @@ def key_id_of(body: Body) -> str | None:
 
 def unreadable(body: Body, keys: KeyRing | None = None) -> EncryptionError:
     """Return what is raised for an encrypted body that was left as it is by whoever has *keys*."""
+    if body == REFUSED:
+        return PlainContentError()
     key_id = key_id_of(body)
     if key_id is None or (keys is not None and key_id in keys):
         return TamperedError()

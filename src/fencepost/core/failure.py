@@ -16,6 +16,7 @@ from fencepost.errors import (
     InvalidPayloadError,
     MissingKeyError,
     PermanentError,
+    PlainContentError,
     Snooze,
     TamperedError,
     TemporaryError,
@@ -42,7 +43,7 @@ def classify(error: BaseException) -> Failed | Snoozed | Unreadable:
         case MissingKeyError():
             # Of this worker, not of the job: another may have the key, or this one, one day.
             return Failed(describe(error, Category.SYSTEM, code=error.code))
-        case TamperedError():
+        case TamperedError() | PlainContentError():
             return Failed(describe(error, Category.PERMANENT, code=error.code))
         case MemoryError():
             return Failed(describe(error, Category.SYSTEM, code="out_of_memory"))

@@ -57,6 +57,9 @@ KEY_ID_LENGTH_MAX: Final = 64
 KEY_BYTES: Final = 32
 KEY_RING_MAX: Final = 100
 """Keys in one ring; each stays for as long as there are jobs that were encrypted with it."""
+PLAIN_DAYS_MAX: Final = 400
+"""For how long content that is not encrypted can be accepted beside keys: longer than jobs are kept
+unless told otherwise, shorter than for ever."""
 REPLAY_BATCH: Final = 100
 """Dead letters whose payloads are read at once, to be encrypted for their fresh jobs."""
 

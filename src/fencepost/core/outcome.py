@@ -82,15 +82,16 @@ class Settlement(msgspec.Struct, gc=False, frozen=True):
     job_id: str
     token: str
     decision: Decision
-    type: str | None = None
-    """The job's type, if it is at hand: encryption binds it, and looks it up otherwise."""
+    job: ClaimedJob | None = None
+    """The job as it was claimed, if it is at hand: encryption binds what it says, and looks it up
+    otherwise."""
     correlation_id: str | None = None
     """The job's own, if it is at hand: the log tells of it (S1-108), the store does not look."""
 
 
 def settlement_of(job: ClaimedJob, decision: Decision) -> Settlement:
     """Return *decision* about *job* under its lease."""
-    return Settlement(job.id, job.lease.token, decision, job.type, job.correlation_id)
+    return Settlement(job.id, job.lease.token, decision, job, job.correlation_id)
 
 
 class Standing(Protocol):

@@ -19,4 +19,7 @@ def readable(seen: S) -> S:
         part = getattr(seen, name, None)
         if part is not None and from_text(part.message) is not None:
             changes[name] = replace(part, message=shown_text(part.message))
+    url = getattr(seen, "callback_url", None)
+    if url is not None and from_text(url) is not None:
+        changes["callback_url"] = shown_text(url)
     return replace(seen, **changes) if changes else seen

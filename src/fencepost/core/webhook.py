@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.core.envelope import shown_text
 from fencepost.core.job import Body, Encoding, Failure, Job, NewJob
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import (
@@ -94,7 +95,8 @@ def _end(job: Job) -> dict[str, Any]:
 
 def _error(failure: Failure) -> dict[str, Any]:
     """Without exception and traceback: they tell of the insides."""
-    return {"category": failure.category, "message": failure.message, "code": failure.code}
+    message = shown_text(failure.message)
+    return {"category": failure.category, "message": message, "code": failure.code}
 
 
 def _result(body: Body) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from fencepost.core.envelope import from_text, unreadable
+from fencepost.core.job import Body, Encoding
 from fencepost.core.lifecycle import State
 from fencepost.core.signature import Signature
 from fencepost.core.task import Isolation, Task
@@ -53,6 +55,9 @@ class Deliverer:
     ) -> int:
         """Send one webhook; return the receiver's status."""
         delivery = Delivery(job_id=job_id, url=url, state=state, ended_at=ended_at, attempt=attempt)
+        sealed = from_text(url)
+        if sealed is not None:  # this worker has no keys at all
+            raise unreadable(Body(sealed, Encoding.ENCRYPTED))
         try:
             # Again, for settings may have changed since it was submitted.
             callback = self._webhooks.check(url)

@@ -3,25 +3,33 @@
 An operation of this store is one of the store inside: its plan encrypts what it is given, runs the
 other's plan, and decrypts what comes back, in one transaction. Name, effect and arguments are the
 same, so that whoever observes operations or tells the news sees what they would see without.
+
+Every operation of the protocol is named here: those with content in them are methods, the others
+are listed in ``store.contentless``. One that is neither is refused when the class is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from fencepost.core.envelope import Owner, from_text
+from fencepost.core.envelope import Owner
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.ids import id_text
-from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
+from fencepost.core.job import Attempt, Dependency, Encoding, Job, JobRecord, NewJob
 from fencepost.core.keyring import KeyRing
-from fencepost.core.limits import REPLAY_BATCH
+from fencepost.core.lifecycle import DEAD, State
+from fencepost.core.limits import PAGE_MAX, REPLAY_BATCH
 from fencepost.core.outcome import Settlement
+from fencepost.core.plain import REFUSE, Plain
 from fencepost.core.why import Situation
 from fencepost.errors import EncryptionError
+from fencepost.store.cipher import Cipher
+from fencepost.store.contentless import CONTENTLESS, names_all_of
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.plan import Effect, Operation, Plan, operation, part_of
 from fencepost.store.protocol import Store
@@ -38,33 +46,36 @@ from fencepost.store.replies import (
     LoadReply,
     ReplayReply,
     SaveReply,
+    Sealed,
     SettleReply,
     SpawnReply,
 )
 from fencepost.store.requests import ClaimRequest, Edit, Replay, Save, Spawn, as_replay
-from fencepost.store.sealing import Sealer
+from fencepost.store.sealing import Holder, Sealer, owner_of
+from fencepost.store.unsealing import Opener
 
 T = TypeVar("T")
 
-NO_TYPE = ""
-"""For a job that is not there: what is written to it will be refused, not stored."""
+
+def encrypted(store: Store, keys: KeyRing, plain: Plain = REFUSE) -> Store:
+    """Return *store*, encrypting all that comes from users, and decrypting what *keys* can.
+
+    What is stored unencrypted is refused, unless *plain* accepts it.
+    """
+    cipher = Cipher(keys, store.clock)
+    opener = Opener(cipher, plain, store.clock)
+    return cast(Store, EncryptedStore(store, keys, Sealer(cipher), opener))
 
 
-def encrypted(store: Store, keys: KeyRing) -> Store:
-    """Return *store*, encrypting all that comes from users, and decrypting what *keys* can."""
-    return cast(Store, EncryptedStore(store, keys, Sealer(keys, store.clock)))
-
-
+@names_all_of(Store, CONTENTLESS)
 class EncryptedStore:
-    """Passes on everything that has no content of jobs in it."""
+    """Encrypts and decrypts what has content of users in it."""
 
-    def __init__(self, store: Store, keys: KeyRing, sealer: Sealer) -> None:
+    def __init__(self, store: Store, keys: KeyRing, sealer: Sealer, opener: Opener) -> None:
         self.keys = keys
         self._store = store
         self._sealer = sealer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        self._opener = opener
 
     # In a caller's own transaction.
 
@@ -79,7 +90,9 @@ class EncryptedStore:
         return await self._store.run_in_async(conn, self._making(make), must_be_open=must_be_open)
 
     def _making(self, make: Callable[[Store], Operation[T]]) -> Callable[[Store], Operation[T]]:
-        return lambda view: make(cast(Store, EncryptedStore(view, self.keys, self._sealer)))
+        return lambda view: make(
+            cast(Store, EncryptedStore(view, self.keys, self._sealer, self._opener))
+        )
 
     # The data's way.
 
@@ -99,40 +112,48 @@ class EncryptedStore:
     @operation(Effect.LEASE)
     def claim(self, request: ClaimRequest) -> Plan[Claim]:
         claim = yield from self._store.claim(request).start()
-        return replace(claim, jobs=[self._sealer.open_claimed(job) for job in claim.jobs])
+        return replace(claim, jobs=[self._opener.open_claimed(job) for job in claim.jobs])
 
     @operation(Effect.WRITE)
     def settle(self, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
-        types = yield from self._types(settlements)
+        holders = yield from self._holders(settlements)
         sealed = [
-            self._sealer.seal_settlement(each, types.get(each.job_id, NO_TYPE))
+            self._sealer.seal_settlement(each, _holder(holders, each.job_id))
             for each in settlements
         ]
         return (yield from self._store.settle(sealed).start())
 
     @operation(Effect.WRITE)
     def save(self, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
-        types = yield from self._types(saves)
-        sealed = [self._sealer.seal_save(each, types.get(each.job_id, NO_TYPE)) for each in saves]
+        holders = yield from self._holders(saves)
+        sealed = [self._sealer.seal_save(each, _holder(holders, each.job_id)) for each in saves]
         return (yield from self._store.save(sealed).start())
 
-    def _types(self, writes: Iterable[Settlement | Save]) -> Plan[dict[str, str]]:
-        """Return the types of jobs by id, looking for those that were not given."""
-        types: dict[str, str] = {}
+    def _holders(self, writes: Iterable[Settlement | Save]) -> Plan[dict[str, Holder]]:
+        """Return what writes are bound to, by the ids of jobs, looking for what was not given.
+
+        A lease that has passed to another attempt meanwhile is refused by its token.
+        """
+        holders: dict[str, Holder] = {}
         unknown: dict[str, None] = {}
         for write in writes:
-            if write.type is None:
-                unknown[write.job_id] = None
+            job = write.job
+            if job is None:
+                unknown[write.job_id.lower()] = None
             else:
-                types[write.job_id] = write.type
-        return types | (yield from self._types_of(unknown))
+                holders[write.job_id.lower()] = Holder(owner_of(job), job.lease.version)
+        for found in (yield from self._get(unknown)).values():
+            holders[found.id] = Holder(owner_of(found), found.lease_version)
+        return holders
 
-    def _types_of(self, job_ids: Iterable[str]) -> Plan[dict[str, str]]:
-        """Return the types of those jobs that there are."""
-        asked = list(job_ids)
-        jobs = (yield from part_of(self._store.get(asked))) if asked else []
-        found = zip(asked, jobs, strict=True)
-        return {job_id: job.type for job_id, job in found if job is not None}
+    def _get(self, job_ids: Iterable[str]) -> Plan[dict[str, Job]]:
+        """Return those jobs that there are, as they are stored, by id."""
+        asked = list(dict.fromkeys(job_ids))
+        jobs: dict[str, Job] = {}
+        for start in range(0, len(asked), PAGE_MAX):
+            found = yield from part_of(self._store.get(asked[start : start + PAGE_MAX]))
+            jobs |= {job.id: job for job in found if job is not None}
+        return jobs
 
     # Events.
 
@@ -140,12 +161,12 @@ class EncryptedStore:
     def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
         sealed = self._sealer.seal_event(event, self._store.clock.new_id())
         reply = yield from self._store.send(sealed, self._seal(jobs)).start()
-        return replace(reply, event=self._sealer.open_event(reply.event))
+        return replace(reply, event=self._opener.open_event(reply.event))
 
     @operation(Effect.READ)
     def events(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
         found = yield from self._store.events(name, page).start()
-        return replace(found, events=[self._sealer.open_event(each) for each in found.events])
+        return replace(found, events=[self._opener.open_event(each) for each in found.events])
 
     @operation(Effect.WRITE)
     def load_events(self, events: Sequence[SentEvent]) -> Plan[int]:
@@ -163,7 +184,7 @@ class EncryptedStore:
 
     def _seal_cron(self, cron: CronDefinition, known: NewJob | None) -> CronDefinition:
         """Keep what is written down if it says the same: encrypted anew, it would look changed."""
-        if self._sealer.open_template(known, cron.name) == cron.template:
+        if self._opener.open_template(known, cron.name) == cron.template:
             assert known is not None
             return replace(cron, template=known)
         return replace(cron, template=self._sealer.seal_template(cron.template, cron.name))
@@ -177,7 +198,7 @@ class EncryptedStore:
     def crons(self) -> Plan[CronList]:
         found = yield from self._store.crons().start()
         opened = [
-            replace(each, template=self._sealer.open_template(each.template, each.name))
+            replace(each, template=self._opener.open_template(each.template, each.name))
             for each in found.crons
         ]
         return replace(found, crons=opened)
@@ -186,22 +207,28 @@ class EncryptedStore:
 
     @operation(Effect.WRITE)
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-        """A job's type never changes, so it may be looked for before the job is grasped."""
-        types = yield from self._types_of({each.job_id for each in edits if each.payload})
-        sealed = [self._seal_edit(each, types) for each in edits]
+        """What is bound of a job never changes, so it may be read before the job is grasped."""
+        with_content = [each.job_id.lower() for each in edits if _has_content(each)]
+        jobs = yield from self._get(with_content)
+        sealed = [self._seal_edit(each, jobs.get(each.job_id.lower())) for each in edits]
         replies = yield from self._store.edit(sealed).start()
         return [
-            replace(reply, job=self._sealer.open_job(reply.job))
+            replace(reply, job=self._opener.open_job(reply.job))
             if isinstance(reply, Edited)
             else reply
             for reply in replies
         ]
 
-    def _seal_edit(self, edit: Edit, types: Mapping[str, str]) -> Edit:
-        if edit.payload is None:
-            return edit
-        owner = Owner(edit.job_id.lower(), types.get(edit.job_id, NO_TYPE))
-        return replace(edit, payload=self._sealer.seal_payload(edit.payload, owner))
+    def _seal_edit(self, edit: Edit, job: Job | None) -> Edit:
+        if job is None:
+            owner = Owner(edit.job_id.lower())  # of nobody: the edit will be refused
+        else:
+            owner = owner_of(job)
+        payload = edit.payload
+        if payload is not None:
+            payload = self._sealer.seal_payload(payload, owner)
+        url = self._sealer.seal_callback(edit.callback_url, owner)
+        return replace(edit, payload=payload, callback_url=url)
 
     @operation(Effect.WRITE)
     def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
@@ -211,72 +238,105 @@ class EncryptedStore:
             asked = [as_replay(request) for request in requests[start : start + REPLAY_BATCH]]
             jobs = yield from part_of(self._store.get([request.job_id for request in asked]))
             pairs = zip(asked, jobs, strict=True)
-            sealed = [self._for_fresh(request, job) for request, job in pairs]
-            replies += yield from part_of(self._store.replay(sealed))
+            fresh = [self._for_fresh(request, job) for request, job in pairs]
+            sealed = [each for each in fresh if isinstance(each, Replay)]
+            done = iter((yield from part_of(self._store.replay(sealed))))
+            replies += [next(done) if isinstance(each, Replay) else each for each in fresh]
         return replies
 
-    def _for_fresh(self, request: Replay, dead: Job | None) -> Replay:
-        """Give *request* the payload of *dead*, encrypted for the fresh job, if it can be read."""
+    def _for_fresh(self, request: Replay, dead: Job | None) -> Replay | Sealed:
+        """Give *request* the content of *dead*, encrypted for the fresh job, if it can be read."""
         if dead is None:
             return request
         fresh = request.id or self._store.clock.new_id()
         try:
-            payload = request.payload or self._sealer.open_payload(dead)
+            payload = request.payload or self._opener.open_payload(dead)
+            url = request.callback_url or self._opener.open_callback(dead)
         except EncryptionError:
-            return request
-        owner = Owner(id_text(fresh), dead.type)
-        return Replay(request.job_id, fresh, self._sealer.seal_payload(payload, owner))
+            # A store does not copy what is encrypted; what is not, it would.
+            is_copied = dead.payload.encoding is not Encoding.ENCRYPTED and dead.state in DEAD
+            return Sealed(dead.id) if is_copied else Replay(request.job_id)
+        owner = owner_of(dead)._replace(id=id_text(fresh))
+        return Replay(
+            request.job_id,
+            fresh,
+            self._sealer.seal_payload(payload, owner),
+            self._sealer.seal_callback(url, owner),
+        )
 
     # Looking.
 
     @operation(Effect.READ)
     def get(self, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
         jobs = yield from self._store.get(job_ids).start()
-        return [None if job is None else self._sealer.open_job(job) for job in jobs]
+        return [None if job is None else self._opener.open_job(job) for job in jobs]
 
     @operation(Effect.READ)
     def find(self, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
         found = yield from self._store.find(filter, page).start()
-        return replace(found, jobs=[self._sealer.open_job(job) for job in found.jobs])
+        return replace(found, jobs=[self._opener.open_job(job) for job in found.jobs])
 
     @operation(Effect.READ)
     def attempts(self, job_id: str) -> Plan[list[Attempt] | None]:
         attempts = yield from self._store.attempts(job_id).start()
-        if not any(each.failure and from_text(each.failure.message) for each in attempts or ()):
+        if attempts is None or not any(each.failure for each in attempts):
             return attempts
         (job,) = yield from part_of(self._store.get([job_id]))
-        if job is None or attempts is None:
+        if job is None:
             return None  # pruned between the two looks
-        return [self._sealer.open_attempt(each, job.type) for each in attempts]
+        owner = owner_of(job)
+        return [self._opener.open_attempt(each, owner) for each in attempts]
 
     @operation(Effect.READ)
     def dependencies(
         self, job_ids: Sequence[str], *, with_results: bool = False
     ) -> Plan[list[list[Dependency]]]:
-        asked = self._store.dependencies(job_ids, with_results=with_results)
-        found = yield from asked.start()
-        return [[self._sealer.open_dependency(each) for each in of_job] for of_job in found]
+        """A result opens only for the job that it belongs to, so that is read with it."""
+        if not with_results:
+            return (yield from self._store.dependencies(job_ids).start())
+        found = yield from part_of(self._store.dependencies(job_ids))
+        completed = [each.job_id for each in chain(*found) if each.state is State.COMPLETED]
+        jobs = yield from self._get(completed)
+        results = {job.id: self._opener.open_result(job) for job in jobs.values()}
+        return [
+            [
+                replace(each, result=results.get(each.job_id))
+                for each in of_job
+                # One that is gone was pruned between the two looks.
+                if each.state is not State.COMPLETED or each.job_id in results
+            ]
+            for of_job in found
+        ]
 
     @operation(Effect.READ)
     def situation(self, job_id: str) -> Plan[Situation | None]:
         situation = yield from self._store.situation(job_id).start()
         if situation is None:
             return None
-        return replace(situation, job=self._sealer.open_job(situation.job))
+        return replace(situation, job=self._opener.open_job(situation.job))
 
     @operation(Effect.READ)
     def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
         found = yield from self._store.dead_letters(type, page).start()
-        return replace(found, letters=[self._sealer.open_letter(each) for each in found.letters])
+        return replace(found, letters=[self._opener.open_letter(each) for each in found.letters])
 
     # Moving to another store.
 
     @operation(Effect.READ)
     def dump(self, after: int, limit: int) -> Plan[Dump]:
         dump = yield from self._store.dump(after, limit).start()
-        return replace(dump, records=[self._sealer.open_record(each) for each in dump.records])
+        return replace(dump, records=[self._opener.open_record(each) for each in dump.records])
 
     @operation(Effect.WRITE)
     def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         sealed = [self._sealer.seal_record(record) for record in records]
         return (yield from self._store.load(sealed).start())
+
+
+def _holder(holders: Mapping[str, Holder], job_id: str) -> Holder:
+    """Return what a write is bound to; to nothing if there is no such job: it will be refused."""
+    return holders.get(job_id.lower()) or Holder(Owner(job_id.lower()), 0)
+
+
+def _has_content(edit: Edit) -> bool:
+    return edit.payload is not None or bool(edit.callback_url)

@@ -6,6 +6,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.keyring import KeyRing
+from fencepost.core.plain import REFUSE, Plain
 from fencepost.core.shown import shown, shown_url
 from fencepost.errors import ConfigurationError
 from fencepost.store.protocol import Store
@@ -25,21 +26,23 @@ def open_store(
     clock: Clock | None = None,
     patience: float = PATIENCE,
     keys: KeyRing | None = None,
+    plain: Plain = REFUSE,
 ) -> Store:
     """Return the store that *url* names, or raise ConfigurationError if it names none.
 
     *patience* is how long an operation may wait for the store before it is called unavailable.
-    With *keys*, what users put into jobs is encrypted there.
+    With *keys*, what users put into jobs is encrypted there, and what is not is refused unless
+    *plain* accepts it.
     """
     store = _open(url, clock or SystemClock(), patience)
-    return store if keys is None else with_keys(store, keys)
+    return store if keys is None else with_keys(store, keys, plain)
 
 
-def with_keys(store: Store, keys: KeyRing) -> Store:
+def with_keys(store: Store, keys: KeyRing, plain: Plain = REFUSE) -> Store:
     """Return *store* with encryption around it."""
     from fencepost.store.encrypted import encrypted
 
-    return encrypted(store, keys)
+    return encrypted(store, keys, plain)
 
 
 def _open(url: str, clock: Clock, patience: float) -> Store:

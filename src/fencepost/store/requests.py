@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from fencepost.core.job import Body, NewJob, Progress
+from fencepost.core.job import Body, ClaimedJob, NewJob, Progress
 from fencepost.core.lanes import WorkerInfo as WorkerInfo
 from fencepost.core.lifecycle import State
 from fencepost.core.limits import LEASE_TTL_DEFAULT
@@ -47,8 +47,8 @@ class Save(msgspec.Struct, gc=False, frozen=True):
     token: str
     checkpoint: Body | None = None
     progress: Progress | None = None
-    type: str | None = None
-    """The job's type, if it is at hand, see ``Settlement``."""
+    job: ClaimedJob | None = None
+    """The job as it was claimed, if it is at hand, see ``Settlement``."""
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -92,6 +92,8 @@ class Replay(msgspec.Struct, frozen=True):
     """The id of the fresh job."""
     payload: Body | None = None
     """Its payload: one that is encrypted is bound to its job, and cannot be copied."""
+    callback_url: str | None = None
+    """Where a webhook goes when it has ended: an encrypted one is bound to its job, too."""
 
 
 def as_replay(request: str | Replay) -> Replay:

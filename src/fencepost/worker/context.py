@@ -257,7 +257,7 @@ class Context:
         return self._save(progress=Progress(float(fraction), shown))
 
     def _save(self, **fields: Any) -> Operation[list[SaveReply]]:
-        return self._store.save([Save(self.job_id, self._lease.token, type=self.type, **fields)])
+        return self._store.save([Save(self.job_id, self._lease.token, job=self._job, **fields)])
 
     def _keyed(self, stages: Sequence[Stage]) -> Keyed:
         if self._numbers is None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from tests.servers.fixtures import FreshPostgres, postgres_sources
 from tests.store.test_encrypted import (
     CANARY,
     NEW_ONLY,
     OLD_ONLY,
     SECRET,
+    TROUBLE,
     claim,
     kill,
     live_through_everything,
@@ -22,14 +24,15 @@ from tests.store.test_encrypted import (
     submit,
 )
 
-from fencepost.core.filter import PageRequest
+from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.ids import id_bytes
 from fencepost.core.job import Body, Encoding, NewJob
+from fencepost.core.outcome import Failed, Succeeded, decide, settlement_of
 from fencepost.store.encrypted import encrypted
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Replayed, Sealed
-from fencepost.store.requests import Replay
+from fencepost.store.requests import ClaimRequest, Replay, RetryRequest
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.conformance import (  # noqa: F401 - tests and fixtures, run from here
     TestAttempts,
@@ -146,4 +149,33 @@ async def test_awaited_operations_that_share_a_commit_are_encrypted_each_for_its
     )
     found = await store.run_async(store.get([reply.job_id for [reply] in replies]))
     assert [job.payload for job in found if job is not None] == [job.payload for job in jobs]
+    store.close()
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_results_of_a_batch_belong_to_the_leases_that_the_server_numbers(
+    url: str, is_given: bool
+) -> None:
+    """Versions are made there, by its clock, and again wherever a lease is looked at."""
+    store = encrypted(PostgresStore(url), NEW_ONLY)
+    jobs = [NewJob(type="mail", payload=Body(str(n).encode())) for n in range(60)]
+    store.run(store.enqueue(jobs))
+    for is_last in (False, True):
+        claimed = store.run(store.claim(ClaimRequest(worker="w", limit=60))).jobs
+        assert len(claimed) == 60
+        settlements = []
+        for number, job in enumerate(claimed):
+            is_done = is_last or number % 3 == 0
+            outcome = Succeeded(job.payload) if is_done else Failed(TROUBLE)
+            given = settlement_of(job, decide(job, outcome, store.clock.rng))
+            settlements.append(given if is_given else replace(given, job=None))
+        store.run(store.settle(settlements))
+        if not is_last:
+            dead = store.run(store.dead_letters(None, PageRequest(99))).letters
+            assert {each.failure.message for each in dead} == {TROUBLE.message}
+            store.run(store.retry([RetryRequest(each.job_id) for each in dead]))
+            store.run(store.enqueue(jobs[: 60 - len(dead)]))
+    found = store.run(store.find(JobFilter(), PageRequest(99))).jobs
+    assert len(found) == 80
+    assert all(job.result == job.payload for job in found)
     store.close()

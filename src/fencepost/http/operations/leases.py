@@ -188,7 +188,7 @@ async def _settle_by_policy(
         if job is None:
             raise StaleLeaseError(item.id)
         decision = decide(job, outcome, rng, ask)
-        return Settlement(item.id, item.token, decision, job.type, job.correlation_id)
+        return Settlement(item.id, item.token, decision, correlation_id=job.correlation_id)
 
     return await _answer(call, settlement, store.settle)
 

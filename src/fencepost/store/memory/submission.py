@@ -287,7 +287,7 @@ def _copy_of(jobs: Jobs, dead: Record, request: Replay, waits: Waits | None, now
         flow=dead.flow,
         node=dead.node,
         waits=waits,
-        callback_url=dead.callback_url,
+        callback_url=request.callback_url or dead.callback_url,
         concurrency_key=dead.concurrency_key,
     )
 

@@ -110,7 +110,8 @@ update fencepost.idempotency set window_ends_at = null where type = %s and key =
 # The payload does not travel, unless another takes its place.
 ENQUEUE_COPY = """
 select (reply -> 0 ->> 0)::integer, reply -> 0 ->> 1
-from (select %s::smallint as encoding, %s::text as payload, %s::text as payload_hex) as given,
+from (select %s::smallint as encoding, %s::text as payload, %s::text as payload_hex,
+  %s::text as callback_url) as given,
 lateral (
   select fencepost.enqueue_each(%s::timestamptz, json_build_array(json_build_object(
     'id', %s::uuid, 'lane', job.lane, 'type', lane.type, 'policy', job.policy,
@@ -122,7 +123,7 @@ lateral (
       else given.payload_hex end, 'flow', job.flow, 'node', job.node,
     'mode', job.mode, 'depth', job.depth, 'gathers', job.gathers,
     'own_priority', job.own_priority, 'missing', %s::integer,
-    'callback_url', job.callback_url, 'callback', (
+    'callback_url', coalesce(given.callback_url, job.callback_url), 'callback', (
       select json_build_array(c.lane, c.policy, c.max_attempts, c.lifetime)
       from fencepost.callback c where c.seq = job.seq),
     'slot', keyed.slot, 'concurrency_key', keyed.key, 'max_running', keyed.max_running
@@ -317,7 +318,7 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     fresh = id_text(request.id or env.clock.new_id())
     lifetime = seconds_to_us(policy.lifetime)
     settings = (env.now, fresh, policy.max_attempts, lifetime, missing, seq)
-    params = (*hex_fields(request.payload), *settings)
+    params = (*hex_fields(request.payload), request.callback_url, *settings)
     ((number, holder),) = yield Statement(ENQUEUE_COPY, params)
     if holder is not None:
         assert key is not None

@@ -76,6 +76,8 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
         dead = dead._replace(payload_encoding=encoding, payload=request.payload.data)
     elif dead.payload_encoding == ENCRYPTED:
         return Sealed(id_text(dead.id))
+    if request.callback_url is not None:
+        dead = dead._replace(callback_url=request.callback_url)
     type_ = (yield from env.catalog.lanes([dead.lane]))[dead.lane].type
     missing, culprit = yield from judge_parents(dead.seq, dead.mode)
     if culprit is not None:

@@ -11,7 +11,7 @@ from fencepost.core.lifecycle import State
 from fencepost.core.policy import Policy
 from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE, Delivery
 from fencepost.store.replies import Loaded, Moved, Replayed, Settled
-from fencepost.store.requests import PruneRequest, Spawn
+from fencepost.store.requests import PruneRequest, Replay, Spawn
 from fencepost.testing.conformance.graphs import after, bring, claim_of
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, TERMINAL, TTL, Harness, job
 from fencepost.testing.conformance.moving import dump, elsewhere, load
@@ -207,3 +207,20 @@ class TestCallbacks:
         keep = {state: 1.0 for state in State if state.is_terminal}
         assert h.run(h.store.prune(PruneRequest(keep=keep, limit=10))).count == 2
         assert h.find() == []
+
+    @pytest.mark.parametrize("given", [None, "https://example.com/other"])
+    def test_a_replay_keeps_the_address_unless_it_is_given_another(
+        self, h: Harness, given: str | None
+    ) -> None:
+        """One that is encrypted belongs to its job, and is given anew to the fresh one."""
+        dead = h.submit("a", callback_url=URL)
+        bring(h, dead, State.FAILED)
+        payload = h.get(dead).payload
+        [reply] = h.run(h.store.replay([Replay(dead, payload=payload, callback_url=given)]))
+        assert isinstance(reply, Replayed)
+        assert h.get(reply.job_id).callback_url == (given or URL)
+        assert h.get(dead).callback_url == URL
+        before = {each.id for each in deliveries(h)}
+        bring(h, reply.job_id, State.COMPLETED)
+        [fresh] = [each for each in deliveries(h) if each.id not in before]
+        assert told(fresh).url == (given or URL)
