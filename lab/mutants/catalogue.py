@@ -20,6 +20,7 @@ from lab.mutants import (
     catalogue_rates,
     catalogue_server,
     catalogue_sqlite,
+    catalogue_terminal,
     catalogue_tokens,
     catalogue_worker,
 )
@@ -45,6 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_addresses.MUTANTS,
     *catalogue_clocks.MUTANTS,
     *catalogue_contract.MUTANTS,
+    *catalogue_terminal.MUTANTS,
 )
 
 
