@@ -8,7 +8,7 @@ TESTS = ("tests/cli/test_hostile.py", "tests/cli/test_output.py")
 
 
 def _mutant(name: str, about: str, module: str, old: str, new: str) -> Mutant:
-    return Mutant(f"terminal-{name}", about, Place.SERVER, (Patch(module, old, new),), TESTS)
+    return Mutant(f"server-terminal-{name}", about, Place.SERVER, (Patch(module, old, new),), TESTS)
 
 
 MUTANTS = (
