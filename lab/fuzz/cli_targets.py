@@ -10,17 +10,20 @@ from click.testing import CliRunner, Result
 from hypothesis import strategies as st
 
 from fencepost.cli.apps import find_app
+from fencepost.cli.lines import clean, clean_lines
 from fencepost.cli.main import cli
 from fencepost.cli.migrate import roles_script
 from fencepost.cli.move import _check as _check_move
 from fencepost.cli.mover import MOVED, MOVING, mark_of
 from fencepost.cli.options import DURATION, TAG, parse_priority_text
+from fencepost.cli.output import plain_lines
 from fencepost.cli.settings import Settings
 from fencepost.cli.submit import parse_payload
 from fencepost.cli.views import body_view
 from fencepost.cli.worker import parse_queues
 from fencepost.core.job import Body, Encoding
 from fencepost.core.priority import parse_priority
+from fencepost.core.shown import printable_json
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.store.replies import QueueView
 from lab.fuzz.core_targets import cursors, duration_texts, names, uuids
@@ -31,6 +34,9 @@ from lab.fuzz.target import Target
 
 USAGE = (click.UsageError,)
 
+hostile = st.text(
+    st.sampled_from("a\n\r\x1b[2J\x9b\x85\x7f\x00\u061c\u200e\u202e\u2066\u2028\U000e0001")
+)
 weights = st.builds(lambda name, weight: f"{name}={weight}", names, st.integers(-1, 200)) | names
 payload_texts = json_values.map(lambda value: msgspec.json.encode(value).decode())
 lines = st.one_of(
@@ -63,6 +69,36 @@ def _check_line(_: Any, result: Result) -> None:
     assert result.exit_code in (0, 1, 2), result.exit_code
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert "(internal)" not in result.output, result.output[:300]
+    _check_lines(None, result.output)
+
+
+def _check_lines(_: Any, written: str) -> None:
+    """See that nothing that was written steers a terminal."""
+    for line in written.split("\n"):
+        assert line.isprintable(), ascii(line[:300])
+
+
+def _write_json(value: Any) -> str:
+    return printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def _check_json(value: Any, written: str) -> None:
+    _check_lines(value, written)
+    assert msgspec.json.decode(written) == msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _check_clean(given: str, line: str) -> None:
+    _check_table(given, [line])
+    assert not given.isprintable() or line == given
+
+
+def _check_table(_: Any, written: list[str]) -> None:
+    assert all(each.isprintable() for each in written), ascii(written)[:300]
+
+
+def _check_rows(given: list[tuple[str, str]], written: list[str]) -> None:
+    _check_table(given, written)
+    assert len(written) == 1 + len(given)
 
 
 def _priority(text: str) -> Any:
@@ -97,6 +133,11 @@ CLI_TARGETS = (
            st.lists(st.tuples(bent(st.sampled_from([MOVING, f"{MOVED}12"])), st.booleans()))),
     Target("stored body, shown", lambda body: body_view("payload", body),
            st.builds(Body, documents | raw_bytes, st.sampled_from(Encoding)), (), _check_view),
+    Target("line for a terminal", clean, raw_text | hostile, (), _check_clean),
+    Target("lines for a terminal", clean_lines, raw_text | hostile, (), _check_table),
+    Target("table for a pipe", lambda rows: plain_lines(("A", "B"), rows),
+           st.lists(st.tuples(raw_text | hostile, raw_text)), (), _check_rows),
+    Target("--json", _write_json, json_values | st.dictionaries(hostile, hostile), (), _check_json),
     Target("URLs of move", lambda given: _check_move(*given), st.tuples(urls, urls), USAGE),
     Target("URL of migrate --roles", lambda url: roles_script(Settings(url=url)), urls, USAGE),
     Target("command line", _type, lines | lines.map(lambda line: (*line[:2], "")) |

@@ -28,6 +28,7 @@ from fencepost.store.protocol import Store
 from fencepost.store.replies import LeaseLost
 from fencepost.store.requests import Beat, ClaimRequest, Save
 from fencepost.store.sqlite import settling as sqlite_tokens
+from fencepost.store.sqlite.permissions import GROUP_ID_MAX, find_group
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 from lab.fuzz.core_targets import uuids
@@ -41,7 +42,7 @@ sqlite_urls = st.builds(
     lambda slashes, name, query: f"sqlite:{slashes}{name}{query}",
     st.sampled_from(["///", "////", "//", "/"]),
     st.sampled_from(["jobs.db", "a/b.db", "%20", ":memory:", ""]),
-    st.sampled_from(["", "?durability=power", "?durability=process", "?x=1", "#f"]),
+    st.sampled_from(["", "?durability=power", "?durability=process", "?group=0", "?x=1", "#f"]),
 )
 postgres_urls = st.builds(
     lambda host, port, query: f"postgresql://me:{SECRET}@{host}{port}/shop{query}",
@@ -56,6 +57,10 @@ secrets = st.text("0123456789abcdef", min_size=32, max_size=32)
 tokens = st.builds(lambda *parts: ".".join(parts), hexes, hexes, secrets) | st.builds(
     lambda *parts: ".".join(parts), hexes, hexes, secrets, secrets.map(lambda text: text[:12])
 )
+
+
+def _check_group(_: str, number: int) -> None:
+    assert 0 <= number <= GROUP_ID_MAX
 
 
 def _open(url: Any) -> Any:
@@ -211,6 +216,13 @@ def _is_environmental(text: str) -> bool:
 
 
 STORE_TARGETS = (
+    Target(
+        "?group= of SQLite",
+        find_group,
+        raw_text | bent(st.sampled_from(["root", "0", "4294967294"])) | st.integers().map(str),
+        (ConfigurationError,),
+        _check_group,
+    ),
     Target("store URL", _open, urls | objects, (ConfigurationError,), _check_place, password_of),
     Target("FENCEPOST_URL", _open_from_environment, usable),
     Target(

@@ -22,6 +22,7 @@ from lab.mutants import (
     catalogue_roles,
     catalogue_server,
     catalogue_sqlite,
+    catalogue_terminal,
     catalogue_tokens,
     catalogue_worker,
 )
@@ -49,6 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_clocks.MUTANTS,
     *catalogue_contract.MUTANTS,
     *catalogue_encryption.MUTANTS,
+    *catalogue_terminal.MUTANTS,
 )
 
 

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
 
-from fencepost.cli.output import clean, echo_table, plain_lines, progress_bar
+from fencepost.cli.lines import clean, clean_lines
+from fencepost.cli.output import (
+    echo_json,
+    echo_json_line,
+    echo_table,
+    plain_lines,
+    progress_bar,
+)
 from fencepost.core.lifecycle import State
 
 
 def test_a_table_in_a_pipe_is_aligned_and_one_line_a_row() -> None:
     lines = plain_lines(("A", "LONGER"), [("x", 1), ("two\nlines", None)])
-    assert lines == ["A          LONGER", "x          1", "two lines"]
+    assert lines == ["A           LONGER", "x           1", r"two\nlines"]
 
 
 def test_what_a_job_says_cannot_steer_a_terminal() -> None:
-    assert clean("\x1b[31mred\x07\r\n") == "\\x1b[31mred\\x07\\r\n"
+    assert clean("\x1b[31mred\x07\r\n") == r"\x1b[31mred\x07\r\n"
+    assert clean("\x9b2J\x7f\u202eeman\u2066\u2028") == r"\x9b2J\x7f\u202eeman\u2066\u2028"
+    assert clean("Grüße, 日本") == "Grüße, 日本"
+    assert clean(None) == ""
+
+
+def test_lines_that_a_text_has_by_right_are_cleaned_one_by_one() -> None:
+    assert clean_lines("a\x1b\nb\u2028c\rd") == [r"a\x1b", r"b\u2028c\rd"]
+
+
+def test_json_says_the_same_in_printable_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"a\x9b": "x\x00\n\x7f\x85\u061c\u200e\u202e\u2066\U000e0001é\u2028 ok"}
+    echo_json(value)
+    echo_json_line(value)
+    document = capsys.readouterr().out
+    assert all(line.isprintable() for line in document.split("\n"))
+    assert "é" in document
+    whole, _, line = document.rpartition("\n{")
+    assert json.loads(whole) == json.loads("{" + line) == value
 
 
 def test_a_table_on_a_terminal_is_drawn_and_cleaned(

@@ -155,6 +155,19 @@ def test_exceptions_are_shown_by_both() -> None:
     assert "ValueError: why" in json.loads(JsonFormatter().format(made))["exception"]
 
 
+def test_what_a_handler_raised_cannot_forge_a_line_of_the_log() -> None:
+    text = "why\n09:15:01.234 INFO    job.settled\x1b[2J\x9b\u202e\x7f"
+    try:
+        raise ValueError(text)
+    except ValueError:
+        made = record("e")
+        made.exc_info = sys.exc_info()
+    _, *lines = ConsoleFormatter().format(made).split("\n")
+    assert all(line.startswith("  ") and line.isprintable() for line in lines)
+    assert JsonFormatter().format(made).isprintable()
+    assert text in json.loads(JsonFormatter().format(made))["exception"]
+
+
 def test_records_of_other_libraries_can_be_formatted_too() -> None:
     made = logging.LogRecord("x", logging.INFO, "f", 1, "hello %s", ("you",), None)
     assert "hello you" in ConsoleFormatter().format(made)

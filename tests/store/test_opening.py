@@ -70,7 +70,7 @@ def test_durability_is_an_option_of_the_url(tmp_path: Path, durability: str) -> 
         ("sqlite:///a%00b", "names no file"),
         ("sqlite://jobs.db", "names a host"),
         ("sqlite:///:memory:", "use memory://"),
-        ("sqlite:///x.db?mode=ro", "unknown option 'mode'; there are: durability"),
+        ("sqlite:///x.db?mode=ro", "unknown option 'mode'; there are: durability, group"),
         ("sqlite:///x.db?durability=none", "durability must be power or process"),
     ],
 )

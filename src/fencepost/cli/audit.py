@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
@@ -50,4 +51,4 @@ def ls(settings: Settings, limit: int, after: str | None, as_json: bool) -> None
     columns = ("AT (UTC)", "WHO", "TOKEN", "ACTION", "TARGET", "STATUS", "REQUEST")
     echo_table(columns, rows, empty="nothing was done yet")
     if page.next:
-        click.echo(f"more: {settings.say('audit', 'ls', '--after', page.next)}", err=True)
+        echo(f"more: {settings.say('audit', 'ls', '--after', page.next)}", err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.lines import clean, echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.core.limits import CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRON_SILENCE
@@ -123,7 +124,7 @@ def _local(cron: CronView, tick: datetime | None) -> datetime | None:
 @pass_settings
 def next_(settings: Settings, name: str, count: int, as_json: bool) -> None:
     """Show the next times of cron NAME, in UTC and in its zone."""
-    from fencepost.cli.output import clean, echo_json, echo_table, when
+    from fencepost.cli.output import echo_json, echo_table, when
 
     with settings.opened() as app:
         ticks = app.crons.next(name, count)
@@ -139,7 +140,7 @@ def next_(settings: Settings, name: str, count: int, as_json: bool) -> None:
     ]
     echo_table(("UTC", clean(found.tz)), rows)
     if found.is_paused:
-        click.echo(f"paused; next: {settings.say('cron', 'resume', name)}", err=True)
+        echo(f"paused; next: {settings.say('cron', 'resume', name)}", err=True)
 
 
 def _find(app: App, name: str) -> CronView:
@@ -165,9 +166,9 @@ def run(settings: Settings, name: str, as_json: bool) -> None:
     if as_json:
         echo_json({"id": job.id, "type": job.type, "state": job.state})
         return
-    click.echo(job.id)
+    echo(job.id)
     if is_terminal():
-        click.echo(f"stored; next: {settings.say('jobs', 'show', job.id)}", err=True)
+        echo(f"stored; next: {settings.say('jobs', 'show', job.id)}", err=True)
 
 
 @cron.command("pause")
@@ -184,7 +185,7 @@ def pause(settings: Settings, name: str, as_json: bool) -> None:
     if as_json:
         echo_json({"name": name, "is_paused": True})
     else:
-        click.echo(f"paused cron {name}; next: {settings.say('cron', 'resume', name)}")
+        echo(f"paused cron {name}; next: {settings.say('cron', 'resume', name)}")
 
 
 @cron.command("resume")
@@ -202,7 +203,7 @@ def resume(settings: Settings, name: str, as_json: bool) -> None:
     if as_json:
         echo_json({"name": name, "is_paused": False, "next_tick": tick})
     else:
-        click.echo(f"resumed cron {name}; it ticks at {when(tick)} UTC")
+        echo(f"resumed cron {name}; it ticks at {when(tick)} UTC")
 
 
 @cron.command("forget")
@@ -221,9 +222,9 @@ def forget(settings: Settings, name: str, as_json: bool) -> None:
     if as_json:
         echo_json({"name": name, "comes_back": comes_back})
         return
-    click.echo(f"forgot cron {name}")
+    echo(f"forgot cron {name}")
     if comes_back:
-        click.echo(
+        echo(
             "a running worker declares it and brings it back; to stop it: "
             f"{settings.say('cron', 'pause', name)}",
             err=True,

@@ -71,7 +71,7 @@ def _leave(*_: object) -> NoReturn:
 def _folder(path: Path | None) -> Iterator[Path]:
     """Give a folder for the database: the user's own, or one that is removed afterwards."""
     if path is not None:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield path.resolve()
         return
     folder = Path(tempfile.mkdtemp(prefix="fencepost-demo-")).resolve()

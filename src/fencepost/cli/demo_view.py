@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.demo_story import Part, Story, View
-from fencepost.cli.output import STATE_STYLES, clean, console, is_terminal
+from fencepost.cli.lines import clean, echo
+from fencepost.cli.output import STATE_STYLES, console, is_terminal
 
 if TYPE_CHECKING:
     from fencepost.clock import Clock
@@ -39,7 +40,7 @@ class PlainView:
         self._everyday = 0
 
     def say(self, text: str) -> None:
-        click.echo(f"{self._clock.monotonic() - self._start:5.1f}s  {text}")
+        echo(f"{self._clock.monotonic() - self._start:5.1f}s  {text}")
 
     def look(self, story: Story) -> None:
         for part in story.parts:
@@ -96,7 +97,7 @@ def jobs_table(story: Story) -> Any:
     for column in COLUMNS:
         table.add_column(column, no_wrap=column != "NOW")
     for row in rows(story):
-        table.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "")) for cell in row))
+        table.add_row(*(Text(clean(cell), style=STATE_STYLES.get(cell, "")) for cell in row))
     return table
 
 

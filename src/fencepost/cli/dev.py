@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.server import PORT_DEFAULT, PORT_MAX
 from fencepost.cli.settings import Settings
@@ -94,9 +95,9 @@ def _listen(port: int) -> socket.socket:
         listening = listen(HOST, port)
     except ConfigurationError:
         listening = listen(HOST, 0)
-        click.echo(f"port {port} is taken", err=True)
+        echo(f"port {port} is taken", err=True)
     url = url_of(listening)
-    click.echo(f"the HTTP API is at {url}, its routes at {url}/openapi.json", err=True)
+    echo(f"the HTTP API is at {url}, its routes at {url}/openapi.json", err=True)
     return listening
 
 
@@ -126,7 +127,7 @@ class Reloader:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop())
         self._seen = dict(modified_times("."))
-        click.echo(f"watching {len(self._seen)} files; Ctrl-C ends", err=True)
+        echo(f"watching {len(self._seen)} files; Ctrl-C ends", err=True)
         self._start()
         while not self._is_stopping:
             self.step()
@@ -141,10 +142,10 @@ class Reloader:
         from fencepost.worker.supervisor import REPLACE_CODE
 
         if self._child is not None and self._child.poll() == REPLACE_CODE:
-            click.echo("a thread of the worker did not stop; restarting", err=True)
+            echo("a thread of the worker did not stop; restarting", err=True)
             self._start()
         elif self._child is not None and self._child.poll() is not None:
-            click.echo("the worker has ended; it starts again when a file changes", err=True)
+            echo("the worker has ended; it starts again when a file changes", err=True)
             self._child = None
         if self._clock.monotonic() < self._look_at:
             return
@@ -155,7 +156,7 @@ class Reloader:
         self._seen = now
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            click.echo(f"{os.path.relpath(changed[0])}{more} changed; restarting", err=True)
+            echo(f"{os.path.relpath(changed[0])}{more} changed; restarting", err=True)
             self._end()
             self._start()
 

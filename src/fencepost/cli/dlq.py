@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fencepost.cli.jobs import each_job
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
@@ -64,7 +65,7 @@ def ls(settings: Settings, type: str | None, limit: int, after: str | None, as_j
     columns = ("ID", "TYPE", "STATE", "ATTEMPTS", "DEAD SINCE (UTC)", "REASON")
     echo_table(columns, rows, empty="no dead letters")
     if page.next:
-        click.echo(f"more: {settings.say('dlq', 'ls', '--after', page.next)}", err=True)
+        echo(f"more: {settings.say('dlq', 'ls', '--after', page.next)}", err=True)
 
 
 @dlq.command("replay")
@@ -160,7 +161,7 @@ def _in_batches(
         echo_json({"count": count, "skipped": len(ids) - count})
         return
     skipped = f"; {len(ids) - count} left: {LEFT}" if count < len(ids) else ""
-    click.echo(f"{done} {count} dead letters{skipped}")
+    echo(f"{done} {count} dead letters{skipped}")
 
 
 def _ids(app: App, type: str | None, limit: int | None) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.apps import find_app
+from fencepost.cli.lines import echo
 from fencepost.cli.options import app_option, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.cli.submit import parse_payload
@@ -63,15 +64,15 @@ def _answer(settings: Settings, sent: Sent[JobHandle[Any]], *, as_json: bool) ->
         ]
         echo_json({"id": sent.id, "name": sent.name, "sent_at": sent.sent_at, "jobs": jobs})
         return
-    click.echo(sent.id)
+    echo(sent.id)
     if not sent.jobs:
-        click.echo(UNHANDLED, err=True)
+        echo(UNHANDLED, err=True)
         return
     rows = [(job.id, job.type, job.state, _fate(job.duplicate)) for job in sent.jobs]
     echo_table(("JOB", "TYPE", "STATE", "IS"), rows)
     if is_terminal():
         following = settings.say("jobs", "ls", "--correlation-id", sent.id)
-        click.echo(f"recorded; next: {following}", err=True)
+        echo(f"recorded; next: {following}", err=True)
 
 
 def _fate(is_duplicate: bool) -> str:
@@ -103,7 +104,7 @@ def ls(settings: Settings, name: str | None, limit: int, after: str | None, as_j
     rows = [(event.id, event.name, when(event.sent_at), event.key, _told(event)) for event in page]
     echo_table(("ID", "NAME", "SENT AT (UTC)", "KEY", "JOBS"), rows, empty="no events")
     if page.next:
-        click.echo(f"more: {settings.say('events', 'ls', '--after', page.next)}", err=True)
+        echo(f"more: {settings.say('events', 'ls', '--after', page.next)}", err=True)
 
 
 def _told(event: SentEvent) -> str:

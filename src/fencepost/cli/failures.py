@@ -6,6 +6,7 @@ from typing import IO, Any
 
 import click
 
+from fencepost.cli.lines import clean
 from fencepost.cli.settings import Settings
 from fencepost.errors import (
     CronNotFoundError,
@@ -36,9 +37,11 @@ class Refusal(click.ClickException):
         self.next_step = next_step
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"error: {self.message} ({self.code})", file=file, err=file is None)
+        lines = [f"error: {self.message} ({self.code})"]
         if self.next_step:
-            click.echo(f"  next: {self.next_step}", file=file, err=file is None)
+            lines.append(f"  next: {self.next_step}")
+        for line in lines:
+            click.echo(clean(line), file=file, err=file is None)
 
 
 def refusal(error: Exception, settings: Settings) -> Refusal:
@@ -52,8 +55,7 @@ def refusal(error: Exception, settings: Settings) -> Refusal:
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return clean(" ".join(str(error).split()))
 
 
 def helpful(error: FencepostError, settings: Settings) -> str | None:

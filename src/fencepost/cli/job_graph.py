@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from fencepost.cli.lines import clean
 from fencepost.core.arrangement import in_order, unique_names
 from fencepost.core.dependencies import Mode
 from fencepost.core.filter import JobFilter, PageRequest
@@ -138,8 +139,6 @@ def arrows_for(encoding: str | None) -> tuple[str, str]:
 
 def draw(around: Neighbourhood, job: Job) -> list[str]:
     """Return the lines of the graph around *job*; none if it stands alone."""
-    from fencepost.cli.output import clean
-
     if len(around.jobs) < 2:
         return []
     rows = list(graph_rows(around, job.id, arrows=arrows_for(sys.stdout.encoding)))
@@ -150,8 +149,6 @@ def draw(around: Neighbourhood, job: Job) -> list[str]:
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    from fencepost.cli.output import clean
-
-    cells = [clean(cell).replace("\n", " ") for cell in row]
+    cells = [clean(cell) for cell in row]
     aligned = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
     return "  ".join([*aligned, *cells[len(widths) :]]).rstrip()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
+from fencepost.cli.lines import clean, clean_lines, echo
 from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from fencepost.core.history import Change
     from fencepost.core.job import Attempt, Failure, Job
     from fencepost.core.why import Reason
+
+LONG = ("why", "payload", "checkpoint", "result", "traceback")
+"""What has several lines by right."""
 
 
 @click.command("show")
@@ -52,28 +57,37 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
     _print_attempts(attempts)
     _print_history(changes)
     if graph:
-        click.echo()
+        echo()
     for line in graph:
-        click.echo(line)
+        echo(line)
 
 
 def _print_job(job: Job, reasons: list[Reason]) -> None:
-    from fencepost.cli.output import clean, console, is_terminal, styled
+    from fencepost.cli.output import console, is_terminal, styled
 
-    lines = [(name, text) for name, text in _facts(job, reasons) if text]
+    facts = [(name, text) for name, text in _facts(job, reasons) if text]
     if is_terminal():
         from rich.table import Table
 
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(overflow="fold")
-        for name, text in lines:
-            grid.add_row(name, styled(text))
+        for name, text in facts:
+            # A line of text is a row of the grid, so that none can stand below a name of its own.
+            for each, line in _rows(name, text):
+                grid.add_row(each, styled(line))
         console().print(grid)
         return
-    for name, text in lines:
-        indented = clean(text).replace("\n", "\n" + " " * 16)
-        click.echo(f"{name:<14}  {indented}")
+    for name, text in facts:
+        for each, line in _rows(name, text):
+            echo(f"{each:<14}  {line}".rstrip())
+
+
+def _rows(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a fact, the first beside its name; most have only one."""
+    lines = clean_lines(text) if name in LONG else [clean(text)]
+    yield name, lines[0]
+    yield from (("", line) for line in lines[1:])
 
 
 def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
@@ -84,7 +98,7 @@ def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
         ("id", job.id),
         ("type", job.type),
         ("state", job.state),
-        ("why", "\n".join(reason.text for reason in reasons)),
+        ("why", "\n".join(clean(reason.text) for reason in reasons)),
         ("queue", job.queue),
         ("priority", f"{job.priority.value} ({job.priority.name.lower()})"),
         ("attempt", f"{job.attempt} of {job.max_attempts}"),
@@ -135,6 +149,7 @@ def _body(name: str, job: Job) -> str:
     import msgspec
 
     from fencepost.cli.views import body_view
+    from fencepost.core.shown import printable_json
 
     ((shown_as, value),) = body_view(name, getattr(job, name)).items()
     if value is None and name != "result":
@@ -145,7 +160,7 @@ def _body(name: str, job: Job) -> str:
         return str(value)
     if shown_as != name:
         return f"{value} (binary, base64)"
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def _failure(failure: Failure | None) -> str:
@@ -161,7 +176,7 @@ def _print_attempts(attempts: list[Attempt]) -> None:
 
     if not attempts:
         return
-    click.echo()
+    echo()
     rows = [
         (
             each.lease_version,
@@ -180,7 +195,7 @@ def _print_attempts(attempts: list[Attempt]) -> None:
 def _print_history(changes: list[Change]) -> None:
     from fencepost.cli.output import echo_table, when
 
-    click.echo()
+    echo()
     rows = [(when(each.at), each.state, each.reason) for each in changes]
     echo_table(("AT (UTC)", "STATE", "BECAUSE"), rows)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.lines import clean, echo
 from fencepost.cli.options import (
     as_filter,
     filter_options,
@@ -49,7 +50,7 @@ def watch(settings: Settings, /, id: str | None, as_json: bool, **conditions: An
 
 
 def _tell(job: Job, as_json: bool) -> None:
-    from fencepost.cli.output import clean, console, echo_json_line, is_terminal, styled
+    from fencepost.cli.output import console, echo_json_line, is_terminal, styled
     from fencepost.cli.views import job_view
     from fencepost.core.readable import readable
 
@@ -61,13 +62,16 @@ def _tell(job: Job, as_json: bool) -> None:
     if job.failure is not None and job.state != "completed":
         note = f"{job.failure.category}: {job.failure.message}"
     attempt = f"{job.attempt}/{job.max_attempts}"
-    head, tail = f"{job.updated_at:%H:%M:%S}  {job.id}  {job.type}  ", f"  {attempt}  {note}"
+    # Without runs of spaces, which would push a second line into sight on a terminal that wraps.
+    note = " ".join(clean(note).split())
+    head = clean(f"{job.updated_at:%H:%M:%S}  {job.id}  {job.type}  ")
+    tail = f"  {attempt}  {note}".rstrip()
     if is_terminal():
         from rich.text import Text
 
-        console().print(Text(clean(head)) + styled(job.state) + Text(clean(tail).rstrip()))
+        console().print(Text(head) + styled(job.state) + Text(tail))
     else:
-        click.echo(clean(f"{head}{job.state}{tail}").rstrip().replace("\n", " "))
+        echo(f"{head}{job.state}{tail}")
 
 
 def follow(app: App, id: str) -> Iterator[Job]:

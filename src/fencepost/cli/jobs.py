@@ -11,6 +11,7 @@ import click
 from fencepost.cli.apps import find_app
 from fencepost.cli.job_show import show
 from fencepost.cli.job_watch import watch
+from fencepost.cli.lines import echo
 from fencepost.cli.options import (
     DURATION,
     TAG,
@@ -82,7 +83,7 @@ def ls(
     ]
     echo_table(COLUMNS, rows, empty="no such jobs")
     if page.next:
-        click.echo(f"more: {settings.say('jobs', 'ls', '--after', page.next)}", err=True)
+        echo(f"more: {settings.say('jobs', 'ls', '--after', page.next)}", err=True)
 
 
 def _note(job: Any) -> str:
@@ -101,7 +102,7 @@ def _note(job: Any) -> str:
 @pass_settings
 def why(settings: Settings, id: str, as_json: bool) -> None:
     """Say in words why job ID is where it is."""
-    from fencepost.cli.output import clean, echo_json
+    from fencepost.cli.output import echo_json
 
     with settings.opened() as app:
         reasons = app.jobs.why(id)
@@ -109,7 +110,7 @@ def why(settings: Settings, id: str, as_json: bool) -> None:
         echo_json(reasons)
         return
     for reason in reasons:
-        click.echo(f"{clean(reason.text)} ({reason.code})")
+        echo(f"{reason.text} ({reason.code})")
 
 
 @jobs.command("cancel")
@@ -239,7 +240,7 @@ def each_job(
             act(id)
             answers.append({"id": id, "done": True})
             if not as_json:
-                click.echo(f"{done} {id}")
+                echo(f"{done} {id}")
         except FencepostError as error:
             answers.append({"id": id, "done": False, "code": error.code, "error": str(error)})
             refused.append(refusal(error, settings))
@@ -257,4 +258,4 @@ def _tell_count(count: int, done: str, as_json: bool) -> None:
     if as_json:
         echo_json({"count": count})
     else:
-        click.echo(f"{done} {count} jobs")
+        echo(f"{done} {count} jobs")

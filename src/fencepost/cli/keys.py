@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option
 
 
@@ -33,4 +34,4 @@ def new(id_: str | None, as_json: bool) -> None:
 
         echo_json({"id": key.id, "key": key.text})
         return
-    click.echo(key.text)
+    echo(key.text)

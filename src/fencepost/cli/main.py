@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from fencepost import __version__
 from fencepost.cli.failures import refusal
 from fencepost.cli.lazy import LazyGroup
+from fencepost.cli.lines import clean
 from fencepost.cli.options import LEVELS, option
 from fencepost.cli.settings import Settings
 from fencepost.store.environment import (
@@ -57,6 +58,11 @@ class Fencepost(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if type(error) is not click.UsageError or error.message.isprintable():
+                raise
+            # It repeats an argument, which a script may have taken from a job.
+            raise click.UsageError(clean(error.message), error.ctx) from error
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:

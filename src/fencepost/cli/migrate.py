@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings, sqlite_path
 
@@ -38,9 +39,9 @@ def migrate(settings: Settings, plan: bool, sql: bool, roles: bool, as_json: boo
     if as_json:
         echo_json({"pending" if plan else "applied": names})
     elif names:
-        click.echo(("would apply: " if plan else "applied: ") + ", ".join(names))
+        echo(("would apply: " if plan else "applied: ") + ", ".join(names))
     else:
-        click.echo("the schema is up to date")
+        echo("the schema is up to date")
 
 
 def pending_migrations(settings: Settings) -> list[tuple[str, str]]:

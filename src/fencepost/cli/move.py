@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings
 from fencepost.cli.settings import Settings, sqlite_path
 from fencepost.core.limits import DUMP_BATCH, DUMP_MAX
@@ -101,7 +102,7 @@ def _move(mover: Mover, *, as_json: bool) -> None:
         mover.prepare(bar)
     here, there = shown_url(mover.source.url), shown_url(mover.target.url)
     if mover.paused:
-        click.echo(f"paused in {here}: {', '.join(mover.paused)}", err=True)
+        echo(f"paused in {here}: {', '.join(mover.paused)}", err=True)
     with _resumable():
         total = mover.count()
         with progress_bar("copying", total) as bar:
@@ -124,8 +125,8 @@ def _move(mover: Mover, *, as_json: bool) -> None:
         )
         return
     had = f" ({mover.present:,} were there already)" if mover.present else ""
-    click.echo(f"moved {mover.loaded:,} jobs from {here} to {there}{had}; all were compared")
-    click.echo(f"  {here} keeps its copies and stays paused; start workers on {there}", err=True)
+    echo(f"moved {mover.loaded:,} jobs from {here} to {there}{had}; all were compared")
+    echo(f"  {here} keeps its copies and stays paused; start workers on {there}", err=True)
 
 
 @contextmanager
@@ -149,7 +150,5 @@ def _abandon(mover: Mover, *, as_json: bool) -> None:
     if as_json:
         echo_json({"from": shown_url(mover.source.url), "resumed": resumed})
         return
-    click.echo(f"resumed in {shown_url(mover.source.url)}: {', '.join(resumed) or 'nothing'}")
-    click.echo(
-        f"  {shown_url(mover.target.url)} holds copies: delete it before anybody works on it"
-    )
+    echo(f"resumed in {shown_url(mover.source.url)}: {', '.join(resumed) or 'nothing'}")
+    echo(f"  {shown_url(mover.target.url)} holds copies: delete it before anybody works on it")

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 import msgspec
 
+from fencepost.cli.lines import clean, echo
+from fencepost.core.shown import printable_json
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -48,12 +51,6 @@ def console() -> Console:
     return Console(highlight=False)
 
 
-def clean(value: object) -> str:
-    """Return *value* as text that cannot steer a terminal, whatever a job put into it."""
-    text = "" if value is None else str(value)
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-
-
 def styled(value: object) -> Text:
     """Return *value* as rich text, in the colour of its state if it is one."""
     from rich.text import Text
@@ -70,12 +67,12 @@ def when(at: datetime | None) -> str:
 def echo_json(value: Any) -> None:
     """Write *value* as one indented JSON document."""
     encoded = msgspec.json.encode(value)
-    click.echo(msgspec.json.format(encoded, indent=2).decode())
+    click.echo(printable_json(msgspec.json.format(encoded, indent=2).decode()))
 
 
 def echo_json_line(value: Any) -> None:
     """Write *value* as one line of JSON, for answers that go on."""
-    click.echo(msgspec.json.encode(value).decode())
+    click.echo(printable_json(msgspec.json.encode(value).decode()))
 
 
 def echo_table(
@@ -86,10 +83,10 @@ def echo_table(
         if rows:
             console().print(rich_table(columns, rows))
         else:
-            click.echo(empty)
+            echo(empty)
         return
     for line in plain_lines(columns, rows):
-        click.echo(line)
+        echo(line)
 
 
 def rich_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:

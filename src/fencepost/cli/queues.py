@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 
@@ -30,7 +31,7 @@ def ls(settings: Settings, as_json: bool) -> None:
         return
     echo_table(lane_columns("QUEUE", "NOTE"), lane_rows(found), empty="no queues yet")
     if app_limit is not None:
-        click.echo(f"at most {app_limit} jobs run at once in all", err=True)
+        echo(f"at most {app_limit} jobs run at once in all", err=True)
 
 
 @queues.command("pause")
@@ -41,7 +42,7 @@ def pause(settings: Settings, name: str) -> None:
     """Hand out no more jobs of queue NAME; those running go on."""
     with settings.opened() as app:
         app.queues.pause(name)
-    click.echo(f"paused queue {name}; next: {settings.say('queues', 'resume', name)}")
+    echo(f"paused queue {name}; next: {settings.say('queues', 'resume', name)}")
 
 
 @queues.command("resume")
@@ -52,7 +53,7 @@ def resume(settings: Settings, name: str) -> None:
     """Hand out the jobs of queue NAME again, in their old order."""
     with settings.opened() as app:
         app.queues.resume(name)
-    click.echo(f"resumed queue {name}")
+    echo(f"resumed queue {name}")
 
 
 @queues.command("limit")
@@ -78,7 +79,7 @@ def limit(
             app.queues.limit(name, max_running=max_running)
     number = whole if name is None else max_running
     what = "all queues together" if name is None else f"queue {name}"
-    click.echo(f"{what}: {'no limit' if number is None else f'at most {number} jobs at once'}")
+    echo(f"{what}: {'no limit' if number is None else f'at most {number} jobs at once'}")
 
 
 def _check(name: str | None, max_running: int | None, lift: bool, whole: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fencepost.cli.apps import find_app, has_default_app, point
+from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.core.limits import GRACE_DEFAULT
@@ -129,6 +130,6 @@ def announce(settings: Settings, app: App, url: str) -> None:
         return
     types = ", ".join(sorted(app.session.tasks))
     known = f"types: {types}" if types else "no app: payloads are stored unchecked"
-    click.echo(f"fencepost server on {url}, its routes at {url}/openapi.json", err=True)
-    click.echo(f"  store: {shown_url(app.url)}", err=True)
-    click.echo(f"  {known}", err=True)
+    echo(f"fencepost server on {url}, its routes at {url}/openapi.json", err=True)
+    echo(f"  store: {shown_url(app.url)}", err=True)
+    echo(f"  {known}", err=True)

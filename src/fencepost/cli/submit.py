@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.apps import find_app, has_default_app, point
+from fencepost.cli.lines import echo
 from fencepost.cli.options import (
     DURATION,
     TAG,
@@ -155,7 +156,7 @@ def _answer(
     elif wait:
         echo_json(view.get("result", view.get("result_base64")))
     else:
-        click.echo(job.id)
+        echo(job.id)
         if is_terminal():
             kept = "kept: its key is held by this job" if job.duplicate else "stored"
-            click.echo(f"{kept}; next: {settings.say('jobs', 'show', job.id)}", err=True)
+            echo(f"{kept}; next: {settings.say('jobs', 'show', job.id)}", err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.failures import Refusal
+from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.core.token import Role, TokenRecord
@@ -66,8 +67,8 @@ def create(
         view = view_of(token.record, token.record.created_at)
         echo_json({"token": token.text, **view})
         return
-    click.echo(token.text)
-    click.echo(
+    echo(token.text)
+    echo(
         f"this is token {token.record.id}, shown this once; to end it: "
         f"{settings.say('tokens', 'revoke', token.record.id)}",
         err=True,
@@ -145,4 +146,4 @@ def revoke(settings: Settings, name: str, as_json: bool) -> None:
     if as_json:
         echo_json({"id": token_id, "state": "revoked"})
     else:
-        click.echo(f"revoked token {token_id}; servers refuse it in {TOKEN_CACHE_SECONDS:g} s")
+        echo(f"revoked token {token_id}; servers refuse it in {TOKEN_CACHE_SECONDS:g} s")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.lines import clean, echo
 from fencepost.cli.options import DURATION, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 
@@ -82,11 +83,11 @@ def _ago(now: Snapshot, at: Any) -> str:
 def _print_once(now: Snapshot) -> None:
     from fencepost.cli.output import plain_lines
 
-    click.echo(f"{now.url} at {now.at:%Y-%m-%d %H:%M:%S} UTC")
+    echo(f"{now.url} at {now.at:%Y-%m-%d %H:%M:%S} UTC")
     for columns, rows in _tables(now):
-        click.echo()
+        echo()
         for line in plain_lines(columns, rows):
-            click.echo(line)
+            echo(line)
 
 
 def _live(app: App, interval: float) -> None:
@@ -125,7 +126,7 @@ def _render(now: Snapshot, before: Snapshot | None) -> Any:
     from fencepost.cli.output import STATE_STYLES, rich_table
     from fencepost.cli.snapshot import rate
 
-    head = Text(f"fencepost top  {now.url}  {now.at:%H:%M:%S} UTC", style="bold")
+    head = Text(f"fencepost top  {clean(now.url)}  {now.at:%H:%M:%S} UTC", style="bold")
     per_second = rate(before, now)
     if per_second is not None:
         head.append(f"  {per_second:,.0f} jobs/s", style="green")

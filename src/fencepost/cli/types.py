@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 
@@ -38,7 +39,7 @@ def pause(settings: Settings, name: str) -> None:
     """Hand out no more jobs of type NAME; those running go on."""
     with settings.opened() as app:
         app.types.pause(name)
-    click.echo(f"paused type {name}; next: {settings.say('types', 'resume', name)}")
+    echo(f"paused type {name}; next: {settings.say('types', 'resume', name)}")
 
 
 @types.command("resume")
@@ -49,4 +50,4 @@ def resume(settings: Settings, name: str) -> None:
     """Hand out the jobs of type NAME again, in their old order."""
     with settings.opened() as app:
         app.types.resume(name)
-    click.echo(f"resumed type {name}")
+    echo(f"resumed type {name}")

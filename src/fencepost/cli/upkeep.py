@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.core.limits import PRUNE_BATCH, RECOVER_BATCH
@@ -28,7 +29,7 @@ def recover(settings: Settings, as_json: bool) -> None:
         return
     if moved:
         echo_table(("ID", "TYPE", "STATE"), [(m.job_id, m.type, m.state) for m in moved])
-    click.echo(f"recovered {len(moved)} jobs")
+    echo(f"recovered {len(moved)} jobs")
 
 
 @click.command()
@@ -77,4 +78,4 @@ def prune(
     if as_json:
         echo_json({"count": total})
     else:
-        click.echo(f"pruned {total} jobs")
+        echo(f"pruned {total} jobs")

@@ -7,6 +7,7 @@ import platform
 import click
 
 from fencepost import __version__
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option
 
 
@@ -28,4 +29,4 @@ def version(as_json: bool) -> None:
         echo_json(versions)
         return
     for name, text in versions.items():
-        click.echo(f"{name} {text}")
+        echo(f"{name} {text}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def secret(as_json: bool) -> None:
 
         echo_json({"secret": made})
         return
-    click.echo(made)
+    echo(made)
 
 
 def undelivered(queues: list[QueueView], workers: list[WorkerInfo]) -> list[Finding]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.apps import find_app
+from fencepost.cli.lines import echo
 from fencepost.cli.monitoring import ADDRESS, Address, check_ports, monitored
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
@@ -170,9 +171,9 @@ def announce(settings: Settings, app: App, name: str, *, is_patient: bool) -> No
         log(names.STORE_OPENED, worker=name, store=store, durability=durability)
         return
     types = ", ".join(sorted(app.session.tasks))
-    click.echo(f"fencepost worker {name} on {store}", err=True)
-    click.echo(f"  {durability}", err=True)
-    click.echo(f"  types: {types}", err=True)
+    echo(f"fencepost worker {name} on {store}", err=True)
+    echo(f"  {durability}", err=True)
+    echo(f"  types: {types}", err=True)
 
 
 def longest_stop(grace: float) -> float:

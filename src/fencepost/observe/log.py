@@ -11,6 +11,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from fencepost.core.shown import printable, printable_json
+
 logger = logging.getLogger("fencepost")
 
 FIELDS = "fencepost_fields"
@@ -25,7 +27,10 @@ def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
 
 
 class ConsoleFormatter(logging.Formatter):
-    """``09:15:01.234 INFO job.settled id=… state=completed``."""
+    """``09:15:01.234 INFO job.settled id=… state=completed``.
+
+    The lines of a traceback are indented: what a handler raised cannot look like an event.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
@@ -34,7 +39,8 @@ class ConsoleFormatter(logging.Formatter):
         text = f"{at:%H:%M:%S}.{at.microsecond // 1000:03d} {record.levelname:<7} "
         text += f"{record.getMessage()}{shown}"
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            lines = self.formatException(record.exc_info).split("\n")
+            text += "".join(f"\n  {printable(line)}" for line in lines)
         return text
 
 
@@ -51,13 +57,13 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str)
+        return printable_json(json.dumps(entry, default=str))
 
 
 def _show(value: Any) -> str:
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     is_plain = text.isprintable() and not set(text) & {" ", '"'}
-    return text if text and is_plain else json.dumps(text)
+    return text if text and is_plain else printable_json(json.dumps(text))
 
 
 def configure(*, level: str = "INFO", as_json: bool = False) -> None:

@@ -57,13 +57,14 @@ def _open(url: str, clock: Clock, patience: float) -> Store:
         case "sqlite":
             from fencepost.store.sqlite.store import SqliteStore
 
-            _refuse_unknown(options, ("durability",), url)
+            _refuse_unknown(options, ("durability", "group"), url)
             return SqliteStore(
                 _sqlite_path(parts.netloc, parts.path, url),
                 url=url,
                 clock=clock,
                 durability=options.get("durability", "power"),
                 patience=patience,
+                group=options.get("group"),
             )
         case "postgresql" | "postgres":
             return _open_postgres(url, clock, patience)

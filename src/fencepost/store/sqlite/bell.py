@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from fencepost.store.protocol import Topic
+from fencepost.store.sqlite.permissions import Access
 
 DESCRIPTORS = "/proc/self/fd"
 """Where the system has it, a socket is reached through its folder's descriptor: the kernel allows
@@ -23,9 +24,10 @@ only 108 bytes for a socket's path, and a database may lie deep."""
 class Bell:
     """Rings the listeners of a topic, in whatever process they are."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, access: Access | None = None) -> None:
         self.folder = folder
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._access = access or Access()
+        self._access.make_folder(folder)
         self._folder_fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -46,7 +48,7 @@ class Bell:
         """Return a listener; one that hears nothing if the system refuses it a socket."""
         name = f"{topic.value}-{os.getpid()}-{unique[:8]}.sock"
         try:
-            return SocketListener(self.address(name), os.path.join(self.folder, name))
+            return SocketListener(self.address(name), os.path.join(self.folder, name), self._access)
         except OSError:
             return DeafListener()
 
@@ -109,12 +111,13 @@ class DeafListener:
 class SocketListener:
     """Wakes when the bell rings for its topic."""
 
-    def __init__(self, address: str, path: str) -> None:
+    def __init__(self, address: str, path: str, access: Access) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         try:
             self._socket.bind(address)
+            access.give(address, access.file_mode)  # its folder keeps others out until then
         except OSError:
             self._socket.close()
             raise

@@ -31,6 +31,7 @@ from fencepost.store.sqlite.checkpoints import Checkpoints, note_unforced
 from fencepost.store.sqlite.failures import NotBegunError, unavailable
 from fencepost.store.sqlite.lock import SidecarLock
 from fencepost.store.sqlite.log import FRAME, Log, force
+from fencepost.store.sqlite.permissions import access
 
 T = TypeVar("T")
 
@@ -54,6 +55,7 @@ class Database:
         clock: Clock,
         durability: str = "power",
         patience: float = LOCK_TIMEOUT,
+        group: str | None = None,
         on_rollback: Callable[[], None],
     ) -> None:
         if sqlite3.sqlite_version_info < SQLITE_OLDEST:
@@ -63,6 +65,7 @@ class Database:
         if durability not in DURABILITIES:
             raise ConfigurationError(f"durability must be power or process, got {durability!r}")
         self.path = identity.resolve(path)
+        self.access = access(self.path, group)
         self.durability = durability
         self.clock = clock
         self._patience = patience
@@ -82,7 +85,7 @@ class Database:
     def _open(self) -> None:
         identity.refuse_foreign(self.path)
         try:
-            self._lock = SidecarLock(f"{self.path}-lock")
+            self._lock = SidecarLock(f"{self.path}-lock", self.access)
         except OSError as error:
             raise StoreUnavailableError(f"cannot open {self.path}: {error}") from error
         try:
@@ -98,11 +101,14 @@ class Database:
     def _open_connections(self, opened: ExitStack) -> None:
         """Open all that is needed; *opened* is told how to close it, should a later part fail."""
         self._lock.prepare_mark()
+        self.access.make_file(self.path)  # SQLite would let everybody read it
+        self.access.make_sqlite_files(self.path)
         self._writer = self._connect()
         opened.callback(self._close_writer)
         identity.claim(self._writer, self.path)
         self._configure(self._writer)
         pending = schema.pending(self._writer)  # which also makes SQLite open its log
+        self.access.give_sqlite_files(self.path)
         self._log = Log(self.path)
         opened.callback(self._log.close)
         self._checkpoints = Checkpoints(self.path, self._writer, log=self._log, lock=self._lock)

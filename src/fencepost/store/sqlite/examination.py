@@ -12,6 +12,7 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Finding
 from fencepost.store.sqlite.catalog import Env
 from fencepost.store.sqlite.database import Database
+from fencepost.store.sqlite.permissions import exposures
 
 EXPIRED = "select count(*) from jobs where state = 3 and lease_expires_at <= ?"
 WAITING_TYPES = """
@@ -45,7 +46,7 @@ def examine(env: Env, database: Database) -> Plan[list[Finding]]:
     """Look at the engine, its settings, and jobs that wait for nobody."""
     now = env.clock.now_us()
     findings = [DURABILITY[database.durability], _sqlite_version()]
-    findings += [*_disk(database), _log(database)]
+    findings += [*_disk(database), _log(database), *_permissions(database)]
     ((version,),) = yield Statement("select max(version) from schema_version")
     findings.append(Finding("ok", "schema", f"schema version {version} in {database.path}"))
     ((orphans,),) = yield Statement(EXPIRED, (now,))
@@ -87,6 +88,17 @@ def _disk(database: Database) -> list[Finding]:
             "reached the disk, which every write tries; look at the system's log",
         )
     ]
+
+
+def _permissions(database: Database) -> list[Finding]:
+    """Warn of every file that somebody can open who should not."""
+    found = list(exposures(database.path, database.access.group))
+    if found:
+        return [Finding("warn", "permissions", text) for text in found]
+    whom = "their owner"
+    if database.access.group is not None:
+        whom += f" and group {database.access.group}"
+    return [Finding("ok", "permissions", f"the files are open to {whom} alone")]
 
 
 def _log(database: Database) -> Finding:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from fencepost.store.sqlite.failures import NotBegunError
+from fencepost.store.sqlite.permissions import Access
 
 CLEAN, MARKED = b".", b"!"
 
@@ -26,9 +27,10 @@ CLEAN, MARKED = b".", b"!"
 class SidecarLock:
     """An exclusive lock between processes; within one, the caller holds a mutex around it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, access: Access | None = None) -> None:
         self._path = path
-        self._fd = _open(path)
+        self._access = access or Access()
+        self._fd = self._access.open_file(path)
         self._held: int | None = None
         self._queued: set[int] = set()
         self._requests: SimpleQueue[_Request | None] = SimpleQueue()
@@ -143,7 +145,7 @@ class SidecarLock:
         One of its own: locks belong to descriptors, and on a shared one the next caller would find
         itself in possession of a lock that we are about to give back.
         """
-        fd = _open(self._path)
+        fd = self._access.open_file(self._path)
         self._queued.add(fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -166,10 +168,6 @@ class SidecarLock:
     def _discard(self, fd: int) -> None:
         self._queued.discard(fd)
         os.close(fd)
-
-
-def _open(path: str) -> int:
-    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
 
 
 class _Request:

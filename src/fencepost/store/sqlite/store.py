@@ -103,6 +103,7 @@ class SqliteStore(Store):
         clock: Clock | None = None,
         durability: str = "power",
         patience: float = LOCK_TIMEOUT,
+        group: str | None = None,
     ) -> None:
         self.url = url or f"sqlite:///{path}"
         self.clock = clock or SystemClock()
@@ -115,10 +116,11 @@ class SqliteStore(Store):
             clock=self.clock,
             durability=durability,
             patience=patience,
+            group=group,
             on_rollback=self._env.catalog.forget,
         )
         try:
-            self._bell = Bell(f"{self._database.path}.d")
+            self._bell = Bell(f"{self._database.path}.d", self._database.access)
         except OSError as error:
             self._database.close()
             raise StoreUnavailableError(f"cannot open {self._database.path}.d: {error}") from error

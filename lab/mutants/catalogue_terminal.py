@@ -1,0 +1,36 @@
+"""Mutants of what the command line writes of texts that others have stored."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+TESTS = ("tests/cli/test_hostile.py", "tests/cli/test_output.py")
+
+
+def _mutant(name: str, about: str, module: str, old: str, new: str) -> Mutant:
+    return Mutant(f"server-terminal-{name}", about, Place.SERVER, (Patch(module, old, new),), TESTS)
+
+
+MUTANTS = (
+    _mutant(
+        "line-ends-pass",
+        "a message forges a line of `jobs why`, `jobs watch` and every table",
+        "fencepost.core.shown",
+        "c if c.isprintable() else repr(c)[1:-1]",
+        'c if c.isprintable() or c == "\\n" else repr(c)[1:-1]',
+    ),
+    _mutant(
+        "json-passes-controls",
+        "a C1 control or a mark of direction in --json steers the terminal",
+        "fencepost.core.shown",
+        "    return _BEYOND_ASCII.sub(_escaped, text)\n",
+        "    return text\n",
+    ),
+    _mutant(
+        "json-halves-a-character",
+        "what is beyond the first plane is escaped as something else",
+        "fencepost.core.shown",
+        "range(0, len(units), 4))",
+        "range(0, 4, 4))",
+    ),
+)
