@@ -27,6 +27,7 @@ from fencepost.http.reading import (
     text_of,
 )
 from fencepost.http.route import Route
+from fencepost.http.scope import withheld
 from fencepost.observe import names
 from fencepost.observe.counters import Key, key_of
 from fencepost.observe.log import log, logger
@@ -70,7 +71,8 @@ class Endpoint:
             reply = _from(scope, await self.route.operation(call))
         except FencepostError as error:
             self._trouble(error, request_id)
-            reply = refusal(error, request_id)
+            told = error if call is None else await withheld(call, error)
+            reply = refusal(told, request_id)
         except Exception as error:  # noqa: BLE001 - the edge: a bug of ours must not hang a caller
             reply = self._bug(error, request_id)
         try:

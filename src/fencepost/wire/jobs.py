@@ -253,10 +253,10 @@ def _summary(job: Job) -> dict[str, Any]:
     return {name: getattr(seen, name) for name in _SUMMARY}
 
 
-def view_of(job: Job) -> JobView:
-    """Return all there is to see of a job."""
+def view_of(job: Job, *, is_full: bool = True) -> JobView:
+    """Return all there is to see of a job; unless *is_full*, without payload and the like."""
     fields = _summary(job)
-    for name in _BODIES:
+    for name in _BODIES if is_full else ():
         shown = show(getattr(job, name))
         fields[name] = shown.json
         fields[f"{name}_base64"] = shown.base64

@@ -30,7 +30,7 @@ from fencepost.core.weights import parse_weights
 from fencepost.errors import StoreError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
-from fencepost.http.submission import check_queue_allowed
+from fencepost.http.scope import check_queue_allowed, known_dependencies
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest, WorkerInfo
@@ -49,13 +49,15 @@ async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
         await _give_back(session, claim.jobs)
         raise HttpError("nobody is there to take the jobs; they were released")
     try:
-        found = await _dependencies(session, claim.jobs)
+        found = await known_dependencies(call, await _dependencies(session, claim.jobs))
     except StoreError:
         with suppress(StoreError):  # then the leases run out
             await _give_back(session, claim.jobs)
         raise
     jobs = [claimed_of(job, found.get(job.id, [])) for job in claim.jobs]
     wait = POLL_INTERVAL if claim.wait is None else min(claim.wait, POLL_INTERVAL)
+    if call.principal.queues is not None:
+        wait = POLL_INTERVAL  # a store says when anything falls due, in whatever queue
     return Reply(ClaimReply(jobs=jobs, wait=max(wait, 0.0)))
 
 
