@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +18,9 @@ from fencepost.http.routes import ROUTES
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
 NO_LEASE = "5f0d5b1f2a77.0e3b7f9c6a014d2e9c556f0d5b1f2a77"
-SECRET = "of-b-alone"  # noqa: S105 - what no answer may have in it
+SECRET = "of-b-alone"
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+")
+"""What is refused for falling due too late names the instant at which it was."""
 ROLES = [role for role in Role if role is not Role.ADMIN]
 
 
@@ -64,7 +66,9 @@ async def foreign(api: Caller, state: str, **options: Any) -> tuple[str, str]:
     if state == "cancelled":
         await api.post(f"/v1/jobs/{job_id}/cancel")
         return job_id, NO_LEASE
-    (claimed,) = await api.claim(queues=[fields["queue"]], types=["work"], worker=f"{SECRET} {state}")
+    (claimed,) = await api.claim(
+        queues=[fields["queue"]], types=["work"], worker=f"{SECRET} {state}"
+    )
     lease: str = claimed["lease"]["token"]
     if state == "completed":
         await api.post("/v1/leases/ack", {"id": job_id, "token": lease, "result": SECRET})
@@ -232,21 +236,9 @@ async def test_an_id_out_of_reach_is_an_id_that_nobody_has(
         assert there[0] == nowhere[0]
         for part in (1, 2):
             ours = str(there[part]).replace(job_id, NOBODY).replace(job_id.upper(), NOBODY.upper())
-            theirs = str(nowhere[part])
-            if there[0] in (200, 201) and "retry-after" not in ours and "jobs" in ours:
-                ours, theirs = without_new_ids(ours), without_new_ids(theirs)
-            assert ours == theirs
+            assert INSTANT.sub("", ours) == INSTANT.sub("", str(nowhere[part]))
         assert SECRET not in there[2]
     assert await ways.all.get(looked) == before
-
-
-def without_new_ids(text: str) -> str:
-    """Return an answer without the ids of jobs that were just stored."""
-    try:
-        read = json.loads(text)
-    except ValueError:
-        return text
-    return json.dumps([each for each in read.get("jobs", []) if "code" in each])
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -275,14 +267,16 @@ async def test_a_key_that_is_held_out_of_reach_is_a_bare_refusal(ways: Ways, sta
     assert (await ways.a.get("/v1/jobs"))["jobs"] == []
     existing = await ways.b.post("/v1/jobs", {**wanted, "queue": "b"})
     assert (existing["id"], existing["duplicate"]) == (job_id, True)
-    rejected = await ways.b.ask("POST", "/v1/jobs", {**wanted, "queue": "c", "on_duplicate": "reject"})
+    rejected = await ways.b.ask(
+        "POST", "/v1/jobs", {**wanted, "queue": "c", "on_duplicate": "reject"}
+    )
     assert rejected.json()["existing"] == job_id
 
 
 async def test_events_retries_and_replays_say_nothing_of_who_holds_a_key(
     app: App, ways: Ways
 ) -> None:
-    @app.on("user.created", name="welcome", queue="a")
+    @app.event("user.created").on(queue="a", name="welcome")
     def welcome() -> None: ...
 
     job_id = await ways.all.submit("welcome", queue="b", key="k", key_window="active")
@@ -333,8 +327,9 @@ async def test_lists_and_counts_are_as_if_there_was_nothing_else(ways: Ways) -> 
     nodes = {"x": {"type": "mine", "queue": "a", "delay": 3600}}
     flow = (await ways.all.post("/v1/flows", {"nodes": nodes}, status=201))["id"]
     mine, _ = await foreign(ways.all, "failed", queue="a", tags={}, correlation_id="mine")
+    await everything(ways.a, mine, flow)  # its worker is known from now on
     before = await everything(ways.a, mine, flow)
-    for state in STATES:
+    for state in reversed(STATES):  # those that are claimed first
         await foreign(ways.all, state)
     await ways.all.submit("work", queue="b", delay="300ms")  # falls due soon: nobody's business
     assert await everything(ways.a, mine, flow) == before

@@ -18,6 +18,7 @@ from fencepost.core.duration import parse_duration
 from fencepost.core.edits import Edits
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.history import Change
+from fencepost.core.history import history as changes
 from fencepost.core.job import Attempt, Job
 from fencepost.core.lifecycle import COARSE, State
 from fencepost.core.limits import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
@@ -170,7 +171,8 @@ class History(msgspec.Struct, frozen=True):
 async def get_history(call: Call[Nothing, Nothing]) -> Reply:
     """Return the states that a job has been in."""
     job = await look(call)
-    return Reply(History(await call.session.run_async(scripts.history(call.session, job.id))))
+    found = await call.session.run_async(scripts.attempts(call.session, job.id))
+    return Reply(History(changes(job, found)))
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
