@@ -182,8 +182,8 @@ def test_a_token_for_one_queue_hears_of_that_one_only(app: App) -> None:
 def test_a_revoked_token_hears_no_more(
     app: App, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STREAM_SILENCE", 0.0)
-    monkeypatch.setattr("fencepost.http.authentication.TOKEN_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "TOKEN_RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr("fencepost.http.authentication.TOKEN_RECHECK_SECONDS", 0.0)
     token = app.tokens.create("reader", roles=["read"])
     with listening(served, authorization=f"Bearer {token.text}") as client:
         client.next("queues")

@@ -30,6 +30,7 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
 from fencepost.http.scope import may_see_all, queue_for, reasons, seen_by, shown
+from fencepost.http.watch import TokenWatch
 from fencepost.wire.bodies import Base64, Json, body_of, check_json, show
 from fencepost.wire.jobs import JobPage, JobView, summary_of, view_of
 from fencepost.wire.terms import (
@@ -239,7 +240,12 @@ async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
     seconds = parse_duration(timeout, name="timeout", maximum=HTTP_WAIT_MAX)
     if not job.state.is_terminal and seconds > 0:
         call.listen()
-        job = await call.session.run_async(scripts.end(call.session, job.id, seconds, call.is_off))
+        async with TokenWatch(call) as watch:
+            waiting = scripts.end(call.session, job.id, seconds, watch.is_off)
+            job = await call.session.run_async(waiting)
+        await call.check_again()
+        if not call.principal.may_use(job.queue):
+            raise JobNotFoundError(job.id)
         (job,) = await shown(call, [job])
     return Reply(_view(call.principal, job))
 

@@ -23,6 +23,7 @@ from fencepost.core.limits import (
     PAGE_MAX,
     POLL_INTERVAL,
     STREAM_SILENCE,
+    TOKEN_RECHECK_SECONDS,
 )
 from fencepost.errors import FencepostError, StoreError
 from fencepost.http.call import Call, Nothing, Streamed
@@ -127,9 +128,9 @@ class Stream:
             yield _RETRY
             spoke_at = checked_at = clock.monotonic()
             while not call.is_off():
-                if clock.monotonic() - checked_at >= STREAM_SILENCE:
+                if clock.monotonic() - checked_at >= TOKEN_RECHECK_SECONDS:
                     checked_at = clock.monotonic()
-                    await call.recheck()  # a token that was revoked hears no more
+                    await self._check_again()
                 news = await self._news()
                 if news:
                     spoke_at = clock.monotonic()
@@ -144,6 +145,13 @@ class Stream:
         finally:
             listener.close()
             call.api.streams -= 1
+
+    async def _check_again(self) -> None:
+        """Raise if the token was revoked: it hears no more. One for fewer queues hears of those."""
+        before = self._call.principal
+        await self._call.check_again()
+        if self._call.principal != before:
+            self._wanted = _Wanted(self._call)
 
     async def _pause(self, listener: Listener) -> None:
         """Wait for news; not to be woken for each of a thousand jobs a second."""
