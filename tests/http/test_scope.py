@@ -314,12 +314,13 @@ async def everything(api: Caller, mine: str, flow: str) -> list[Any]:
         f"/v1/jobs/{mine}/history",
         "/v1/scale/a",
     ]
-    answers = [await answer(api, "GET", path) for path in asked]
-    for body in ({"type": "work", "dry_run": True}, {"type": "none"}, {"flow": NOBODY}):
-        answers.append(await answer(api, "POST", "/v1/jobs/cancel", body))
+    cancelled = [{"type": "work", "dry_run": True}, {"type": "none"}, {"flow": NOBODY}]
     claim = {"worker": "w", "types": ["work"], "queues": ["a"]}
-    answers.append(await answer(api, "POST", "/v1/claims", claim))
-    return answers
+    return [
+        *[await answer(api, "GET", path) for path in asked],
+        *[await answer(api, "POST", "/v1/jobs/cancel", body) for body in cancelled],
+        await answer(api, "POST", "/v1/claims", claim),
+    ]
 
 
 async def test_lists_and_counts_are_as_if_there_was_nothing_else(ways: Ways) -> None:

@@ -67,9 +67,7 @@ class Authenticator:
             raise
         return principal
 
-    async def identify(
-        self, authorization: str | None, *, is_repeated: bool = False
-    ) -> Principal:
+    async def identify(self, authorization: str | None, *, is_repeated: bool = False) -> Principal:
         """Return whose token an ``Authorization`` header holds, or raise.
 
         Whoever is told to be local has yet to be looked at: ``check_local``.

@@ -263,7 +263,7 @@ def dead_letters(
     env: Env,  # noqa: ARG001 - every store's takes it
     type: str | None,
     page: PageRequest,
-    queues: Sequence[str] | None,
+    queues: Sequence[str] | None = None,
 ) -> Plan[DeadLetterPage]:
     """Return one page of dead letters, the most recently dead first."""
     conditions = ["d.is_dead_letter"]

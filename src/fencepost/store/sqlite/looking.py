@@ -205,7 +205,7 @@ def _has_worker(env: Env, job: Job) -> Plan[bool]:
 
 
 def dead_letters(
-    env: Env, type: str | None, page: PageRequest, queues: Sequence[str] | None
+    env: Env, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
 ) -> Plan[DeadLetterPage]:
     """Return one page of dead letters, the most recently dead first."""
     after = (None, None) if page.after is None else unpack(page.after)
