@@ -83,6 +83,7 @@ async def test_a_submitter_sees_of_the_jobs_of_others_how_they_stand(
         assert seen.json()["state"] == how
         assert seen.json()["key"] == "k"
         assert seen.json()["failure"] is None
+        assert seen.json()["withheld"] is True
     again = {**WORK, "payload": {"x": "mine"}}
     existing = await other.ask("POST", "/v1/jobs", again)
     assert (existing.status_code, existing.json()["id"]) == (200, job_id)
@@ -92,6 +93,7 @@ async def test_a_submitter_sees_of_the_jobs_of_others_how_they_stand(
         for path in paths:
             seen = await caller.get(path)
             assert seen["payload"] == {"x": SECRET}
+            assert "withheld" not in seen
             if how == "completed":
                 assert seen["result"] == SECRET
             if how == "failed":

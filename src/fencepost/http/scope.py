@@ -224,10 +224,3 @@ def may_see_all(principal: Principal, job: Job) -> bool:
     if principal.token_id is None or principal.may(Role.READ):
         return True
     return job.submitter == principal.token_id
-
-
-def seen_by(principal: Principal, job: Job) -> Job:
-    """Return *job* as a summary may show it to this token."""
-    if may_see_all(principal, job):
-        return job
-    return replace(job, failure=None, progress=None, callback_url=None)

@@ -14,7 +14,7 @@ from fencepost.app.session import accepted
 from fencepost.core.job import Job
 from fencepost.errors import InvalidJobError
 from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.scope import disguised, seen_by, shown
+from fencepost.http.scope import disguised, may_see_all, shown
 from fencepost.http.submission import prepare as prepare_job
 from fencepost.store.replies import Duplicate
 from fencepost.wire.jobs import Accepted, JobSummary, Submission, summary_of
@@ -86,7 +86,10 @@ async def _look(call: Call[Any, Any]) -> dict[str, Job]:
 async def get_flow(call: Call[Nothing, Nothing]) -> Reply:
     """Return the jobs of a flow by name."""
     jobs = await _look(call)
-    views = {name: summary_of(seen_by(call.principal, job)) for name, job in jobs.items()}
+    views = {
+        name: summary_of(job, is_full=may_see_all(call.principal, job))
+        for name, job in jobs.items()
+    }
     return Reply(FlowView(id=call.path["id"], jobs=views))
 
 

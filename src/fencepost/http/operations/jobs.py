@@ -29,7 +29,7 @@ from fencepost.errors import ForbiddenError, JobNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
-from fencepost.http.scope import may_see_all, queue_for, reasons, seen_by, shown
+from fencepost.http.scope import may_see_all, queue_for, reasons, shown
 from fencepost.http.watch import TokenWatch
 from fencepost.wire.bodies import Base64, Json, body_of, check_json, show
 from fencepost.wire.jobs import JobPage, JobView, summary_of, view_of
@@ -147,7 +147,7 @@ async def get_job(call: Call[Nothing, Nothing]) -> Reply:
 
 
 def _view(principal: Principal, job: Job) -> JobView:
-    return view_of(seen_by(principal, job), is_full=may_see_all(principal, job))
+    return view_of(job, is_full=may_see_all(principal, job))
 
 
 class Attempts(msgspec.Struct, frozen=True):

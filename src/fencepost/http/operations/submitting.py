@@ -17,7 +17,7 @@ from fencepost.errors import (
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
-from fencepost.http.scope import Disguised, beyond, disguised, seen_by, shown
+from fencepost.http.scope import Disguised, beyond, disguised, may_see_all, shown
 from fencepost.http.submission import prepare
 from fencepost.store.replies import Duplicate, EnqueueReply
 from fencepost.wire.jobs import (
@@ -43,7 +43,7 @@ async def submit_job(call: Call[Submission, Nothing]) -> Reply:
         if existing is None:
             raise JobNotFoundError(reply.job_id)
         (seen,) = await shown(call, [existing])
-        return Reply(existing_of(seen_by(call.principal, seen)))
+        return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)))
     accepted = _accepted(reply)
     if reply.state is State.DELAYED:
         reading = session.store.run_async(session.store.get([reply.job_id]))
