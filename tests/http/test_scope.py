@@ -296,6 +296,17 @@ async def test_events_retries_and_replays_say_nothing_of_who_holds_a_key(
         assert theirs in (await ways.all.ask("POST", path)).text
 
 
+async def test_where_a_type_or_an_event_goes_is_not_told_out_of_reach(app: App, ways: Ways) -> None:
+    @app.event("user.created").on(queue="of-b-alone")
+    def welcome() -> None: ...
+
+    app.task(name="letter", queue="of-b-alone")(lambda: None)
+    for path, body in (("/v1/events/user.created", {}), ("/v1/jobs", {"type": "letter"})):
+        refused = await ways.a.ask("POST", path, body)
+        assert refused.status_code == 403
+        assert SECRET not in refused.text
+
+
 async def everything(api: Caller, mine: str, flow: str) -> list[Any]:
     """Return all that a token can list and count."""
     asked = [

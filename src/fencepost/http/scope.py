@@ -66,7 +66,12 @@ def queue_for(principal: Principal, queue: str | None) -> str | None:
 
 def submitted_by(principal: Principal, job: NewJob) -> NewJob:
     """Return *job* as this token submits it: it is told of no job outside that holds the key."""
-    check_queue_allowed(principal, job.queue)
+    if not principal.may_use(job.queue):
+        # Where its type or its event would have it go, the caller may not know.
+        own = ", ".join(sorted(principal.queues or ()))
+        raise ForbiddenError(
+            f"the token {principal.name!r} submits to {own} alone, and this job is for another queue"
+        )
     if principal.token_id is None:
         return job
     key = job.key
