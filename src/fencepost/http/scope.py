@@ -70,7 +70,7 @@ def submitted_by(principal: Principal, job: NewJob) -> NewJob:
         # Where its type or its event would have it go, the caller may not know.
         own = ", ".join(sorted(principal.queues or ()))
         raise ForbiddenError(
-            f"the token {principal.name!r} submits to {own} alone, and this job is for another queue"
+            f"the token {principal.name!r} submits to {own} alone; this job is for another queue"
         )
     if principal.token_id is None:
         return job
