@@ -208,6 +208,7 @@ def test_not_even_an_id_tells_of_an_end_out_of_reach(app: App, served: Served) -
 def test_a_revoked_token_hears_no_more(
     app: App, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "STREAM_SILENCE", 0.0)  # one that goes on says so
     monkeypatch.setattr(module, "TOKEN_RECHECK_SECONDS", 0.0)
     monkeypatch.setattr("fencepost.http.authentication.TOKEN_RECHECK_SECONDS", 0.0)
     token = app.tokens.create("reader", roles=["read"])
