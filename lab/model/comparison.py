@@ -252,7 +252,7 @@ def _answer(call: Call, ask: Any) -> Any:
     try:
         return call.ask(ask)
     except DuplicateJobError as error:
-        return Refusal(type(error).__name__, (error.type, error.key, error.existing_id))
+        return Refusal(type(error).__name__, (error.type, error.key, error.existing_id or ""))
     except FencepostError as error:
         return Refusal(type(error).__name__)
 

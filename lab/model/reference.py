@@ -102,6 +102,10 @@ class Reference(Eventing, Crontab, Guarding, Endings):
     def dependents(self, job_ids: Sequence[str]) -> list[list[str]]:
         return [[kept.id for kept in self.world.children(job_id.lower())] for job_id in job_ids]
 
+    def locate(self, job_ids: Sequence[str]) -> list[str | None]:
+        found = [self.world.get(job_id) for job_id in job_ids]
+        return [None if kept is None else kept.job.queue for kept in found]
+
     def situation(self, job_id: str) -> Situation | None:
         kept = self.world.get(job_id)
         if kept is None:
@@ -136,12 +140,15 @@ class Reference(Eventing, Crontab, Guarding, Endings):
         line = self.world.claimable(kept.job.queue, kept.job.type)
         return min(sum(other.place < kept.place for other in line), AHEAD_MAX)
 
-    def dead_letters(self, type: str | None, page: PageRequest) -> DeadLetterPage:
+    def dead_letters(
+        self, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+    ) -> DeadLetterPage:
         dead = [self.world.jobs[job_id] for job_id in reversed(self.world.dead)]
         found = [
             kept
             for kept in dead
             if type in (None, kept.job.type)
+            and (queues is None or kept.job.queue in queues)
             and (page.after is None or kept.number in _numbers_after(dead, page.after))
         ]
         shown, rest = found[: page.limit], found[page.limit :]

@@ -125,8 +125,8 @@ MUTANTS = (
         "duplicate-is-201",
         "a job that was there already is answered as if it were new",
         "http.operations.submitting",
-        "return Reply(existing_of(existing))",
-        "return Reply(existing_of(existing), 201)",
+        "return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)))",
+        "return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)), 201)",
         SUBMITTING,
     ),
     # What is read.

@@ -228,12 +228,16 @@ class DuplicateJobError(FencepostError):
     """The idempotency key belongs to a job that still holds it.
 
     ``existing`` is the handle of that job when raised by an app, its id when raised by a store.
+    It and ``existing_id`` are None where a token may not know which job that is.
     """
 
     code = "duplicate_key"
 
-    def __init__(self, *, type: str, key: str, existing_id: str, existing: Any = None) -> None:
-        super().__init__(f"key {key!r} of type {type!r} is held by job {existing_id}")
+    def __init__(
+        self, *, type: str, key: str, existing_id: str | None = None, existing: Any = None
+    ) -> None:
+        holder = "" if existing_id is None else f" by job {existing_id}"
+        super().__init__(f"key {key!r} of type {type!r} is held{holder}")
         self.type = type
         self.key = key
         self.existing_id = existing_id
@@ -323,11 +327,18 @@ class StateConflictError(FencepostError):
     code = "state_conflict"
 
     def __init__(
-        self, message: str, *, job_id: str | None = None, state: str | None = None
+        self,
+        message: str,
+        *,
+        job_id: str | None = None,
+        state: str | None = None,
+        culprit: str | None = None,
     ) -> None:
         super().__init__(message)
         self.job_id = job_id
         self.state = state
+        self.culprit = culprit
+        """The other job whose state it is, where it is another's."""
 
 
 class IllegalTransition(StateConflictError):

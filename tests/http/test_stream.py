@@ -52,6 +52,10 @@ class Listening:
                 fields[name] = value
         raise AssertionError("the stream has ended")
 
+    def lines(self) -> Iterator[str]:
+        """Yield what comes, as it comes."""
+        return self._lines
+
     def is_over(self) -> bool:
         """Tell whether the end comes soon, and no job before it."""
         lines = list(islice(self._lines, LINES_MAX))
@@ -179,11 +183,34 @@ def test_a_token_for_one_queue_hears_of_that_one_only(app: App) -> None:
         assert [queue["name"] for queue in client.next("queues")["queues"]] in (["mail"], [])
 
 
+def test_not_even_an_id_tells_of_an_end_out_of_reach(app: App, served: Served) -> None:
+    """A bare id says that something ended, and when; a token for all queues is sent those."""
+    token = app.tokens.create("mail", roles=["read"], queues=["mail"]).text
+    every = app.tokens.create("every", roles=["read"]).text
+    with (
+        listening(served, authorization=f"Bearer {token}") as client,
+        listening(served, "?queue=mail", authorization=f"Bearer {every}") as all_queues,
+    ):
+        for each in (client, all_queues):
+            each.next("queues")
+        run(app, "add", 1)
+        ids = [line for line in islice(all_queues.lines(), 3) if line.startswith("id: ")]
+        assert len(ids) == 1
+        run(app, "letter", 2)
+        told = []
+        for line in client.lines():
+            told.append(line)
+            if line.startswith("event: job"):
+                break
+        assert [line for line in told if line.startswith("id: ")] == told[-2:-1]
+
+
 def test_a_revoked_token_hears_no_more(
     app: App, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STREAM_SILENCE", 0.0)
-    monkeypatch.setattr("fencepost.http.authentication.TOKEN_CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "STREAM_SILENCE", 0.0)  # one that goes on says so
+    monkeypatch.setattr(module, "TOKEN_RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr("fencepost.http.authentication.TOKEN_RECHECK_SECONDS", 0.0)
     token = app.tokens.create("reader", roles=["read"])
     with listening(served, authorization=f"Bearer {token.text}") as client:
         client.next("queues")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -51,12 +51,18 @@ class DeadLetters(msgspec.Struct, frozen=True):
 
 
 def list_page(
-    session: Session, type: str | None, after: str | None, limit: int
+    session: Session,
+    type: str | None,
+    after: str | None,
+    limit: int,
+    *,
+    queues: Collection[str] | None = None,
 ) -> Script[DeadLetters]:
-    """Return a page of dead letters."""
+    """Return a page of dead letters (in *queues*)."""
     wanted = None if type is None else check_type(type)
     asked = make_page(limit=limit, after=after, of=DEAD_LETTERS)
-    page: DeadLetterPage = yield session.store.dead_letters(wanted, asked)
+    among = None if queues is None else sorted(queues)
+    page: DeadLetterPage = yield session.store.dead_letters(wanted, asked, among)
     following = None if page.next is None else encode_cursor(page.next, DEAD_LETTERS)
     return DeadLetters(page.letters, following)
 

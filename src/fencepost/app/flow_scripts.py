@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fencepost.app.job_scripts import cancel_all, result_of
@@ -24,21 +24,25 @@ Ids = Mapping[str, str]
 """The ids of a flow's jobs by their names there."""
 
 
-def members(session: Session, flow_id: str) -> Script[list[Job]]:
-    """Return every job of a flow, what it spawned included, oldest first."""
+def members(
+    session: Session, flow_id: str, *, queues: Collection[str] | None = None
+) -> Script[list[Job]]:
+    """Return every job of a flow (in *queues*), what it spawned included, oldest first."""
     jobs: list[Job] = []
     position: int | None = None
     while True:
         page = yield session.store.find(JobFilter(flow=flow_id), PageRequest(PAGE_MAX, position))
-        jobs += page.jobs
+        jobs += [job for job in page.jobs if queues is None or job.queue in queues]
         position = page.next
         if position is None:
             return jobs[::-1]
 
 
-def get(session: Session, flow_id: str) -> Script[dict[str, Job]]:
-    """Return the jobs of a flow by name, or raise FlowNotFoundError."""
-    jobs = yield from members(session, check_flow(flow_id) or "")
+def get(
+    session: Session, flow_id: str, *, queues: Collection[str] | None = None
+) -> Script[dict[str, Job]]:
+    """Return the jobs of a flow (in *queues*) by name, or raise FlowNotFoundError."""
+    jobs = yield from members(session, check_flow(flow_id) or "", queues=queues)
     if not jobs:
         raise FlowNotFoundError(flow_id)
     replaced = _replaced(jobs)
@@ -115,21 +119,24 @@ def results(
     return values
 
 
-def cancel(session: Session, flow_id: str) -> Script[int]:
-    """Cancel every live job of a flow; return how many."""
+def cancel(session: Session, flow_id: str, *, queues: Collection[str] | None = None) -> Script[int]:
+    """Cancel every live job of a flow (in *queues*); return how many."""
     total = 0
     for _ in range(CANCEL_ROUNDS):
         # One that runs may spawn another while its flow is being cancelled; but then no more.
-        count = yield from cancel_all(session, JobFilter(flow=flow_id))
+        count = 0
+        for queue in [None] if queues is None else sorted(queues):
+            filter = JobFilter(flow=flow_id, queue=queue)
+            count += yield from cancel_all(session, filter, queues=queues)
         total += count
         if not count:
             break
     return total
 
 
-def retry(session: Session, flow_id: str) -> Script[int]:
+def retry(session: Session, flow_id: str, *, queues: Collection[str] | None = None) -> Script[int]:
     """Run again, in one transaction, what failed or was cancelled; return how many were."""
-    jobs = yield from members(session, flow_id)
+    jobs = yield from members(session, flow_id, queues=queues)
     replaced = _replaced(jobs)
     ended = [
         job

@@ -155,6 +155,8 @@ def naming_existing(session: Session) -> Iterator[None]:
     try:
         yield
     except DuplicateJobError as error:
+        if error.existing_id is None:
+            raise
         (job,) = session.store.run(session.store.get([error.existing_id]))
         if job is not None:
             error.existing = JobHandle(session, job.id, job.type, job.state, duplicate=True)
@@ -167,6 +169,8 @@ async def naming_existing_async(session: Session) -> AsyncIterator[None]:
     try:
         yield
     except DuplicateJobError as error:
+        if error.existing_id is None:
+            raise
         (job,) = await session.store.run_async(session.store.get([error.existing_id]))
         if job is not None:
             error.existing = AsyncJobHandle(session, job.id, job.type, job.state, duplicate=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -155,8 +155,14 @@ def live_part(filter: JobFilter) -> JobFilter | None:
     return msgspec.structs.replace(filter, states=states) if states else None
 
 
-def cancel_all(session: Session, filter: JobFilter) -> Script[int]:
-    """Cancel every live job that meets *filter*; return how many, those that waited included."""
+def cancel_all(
+    session: Session, filter: JobFilter, *, queues: Collection[str] | None = None
+) -> Script[int]:
+    """Cancel every live job that meets *filter*; return how many, those that waited included.
+
+    What waits for one of them cannot run any more, whatever queue it is in; with *queues*, only
+    those of these are counted.
+    """
     check_selective(filter)
     live = live_part(filter)
     if live is None:
@@ -170,7 +176,20 @@ def cancel_all(session: Session, filter: JobFilter) -> Script[int]:
             cancelled.update(_cancelled(replies))
         position = page.next
         if position is None:
-            return len(cancelled)
+            return (yield from _count_within(session, sorted(cancelled), queues))
+
+
+def _count_within(
+    session: Session, job_ids: Sequence[str], queues: Collection[str] | None
+) -> Script[int]:
+    """Return how many of these jobs are in *queues*; None means all."""
+    if queues is None:
+        return len(job_ids)
+    count = 0
+    for start in range(0, len(job_ids), PAGE_MAX):
+        located = yield session.store.locate(job_ids[start : start + PAGE_MAX])
+        count += sum(queue in queues for queue in located)
+    return count
 
 
 def _cancelled(replies: Sequence[CancelReply]) -> Iterator[str]:
@@ -227,6 +246,7 @@ def held_up(job_id: str, reply: Conflict, flow: str | None) -> StateConflictErro
         f"first{whole}",
         job_id=job_id,
         state=reply.state,
+        culprit=reply.culprit,
     )
 
 

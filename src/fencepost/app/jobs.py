@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Unpack
 
 import msgspec
@@ -58,12 +58,18 @@ def count(session: Session, filter: JobFilter) -> Script[int]:
     return total
 
 
-def cancel(session: Session, job_id: str | None, filter: JobFilter) -> Script[int]:
+def cancel(
+    session: Session,
+    job_id: str | None,
+    filter: JobFilter,
+    *,
+    queues: Collection[str] | None = None,
+) -> Script[int]:
     """Cancel one job by id, or all that meet *filter*; return how many."""
     if job_id is not None:
         yield from scripts.cancel(session, job_id)
         return 1
-    return (yield from scripts.cancel_all(session, filter))
+    return (yield from scripts.cancel_all(session, filter, queues=queues))
 
 
 class Jobs:

@@ -61,8 +61,8 @@ def _one_line(error: Exception) -> str:
 def helpful(error: FencepostError, settings: Settings) -> str | None:
     """Return the command that helps after *error*, if there is one."""
     match error:
-        case DuplicateJobError():
-            return settings.say("jobs", "show", error.existing_id)
+        case DuplicateJobError(existing_id=str(existing_id)):
+            return settings.say("jobs", "show", existing_id)
         case CronNotFoundError():
             return settings.say("cron", "ls")
         case TokenNotFoundError():

@@ -171,6 +171,8 @@ def naming_existing(session: Session) -> Iterator[None]:
     try:
         yield
     except DuplicateJobError as error:
+        if error.existing_id is None:  # out of this token's reach
+            raise
         try:
             job = session.run(scripts.look(session, error.existing_id))
         except FencepostError:  # it is gone, or out of this token's reach; its id must do
@@ -185,6 +187,8 @@ async def naming_existing_async(session: Session) -> AsyncIterator[None]:
     try:
         yield
     except DuplicateJobError as error:
+        if error.existing_id is None:  # out of this token's reach
+            raise
         try:
             job = await session.run_async(scripts.look(session, error.existing_id))
         except FencepostError:  # it is gone, or out of this token's reach; its id must do

@@ -25,6 +25,7 @@ from fencepost.core.priority import Priority, parse_priority
 from fencepost.core.why import Reason
 from fencepost.errors import (
     EncryptionError,
+    ForbiddenError,
     JobCancelledError,
     JobFailedError,
     WaitTimeoutError,
@@ -70,11 +71,22 @@ def result(session: Session, job_id: str, timeout: Duration | None) -> Script[tu
         if deadline is not None:
             wait = min(wait, max(deadline - session.clock.monotonic(), 0.0))
         request = get(*of_job(job_id, "wait"), query=query_of(timeout=f"{wait:.3f}"), wait=wait)
-        job = job_of((yield from session.read(request, JobView)))
+        view = yield from session.read(request, JobView)
+        job = job_of(view)
         if job.state.is_terminal:
+            if view.withheld is True:
+                raise _withheld(job)
             return result_of(job), job
         if deadline is not None and deadline <= session.clock.monotonic():
             raise WaitTimeoutError(job_id, seconds or 0.0, job.state)
+
+
+def _withheld(job: Job) -> ForbiddenError:
+    """Return the error of one who may know how a job stands, and not what it came to."""
+    return ForbiddenError(
+        f"job {job.id} is {job.state}; what it came to is shown to the token that submitted it, "
+        f"and with the role read"
+    )
 
 
 def result_of(job: Job) -> Any:

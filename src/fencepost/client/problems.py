@@ -95,6 +95,7 @@ def _made(kind: type[FencepostError], problem: Problem, request: Request) -> Fen
         state=problem.state or None,
         existing=existing,
         existing_id=existing,
+        culprit=None,
         size=problem.size or len(request.body or b""),
         limit=problem.limit or 0,
         # Of these the wire says nothing but in the message.

@@ -100,6 +100,8 @@ def submit_flow(session: Session, nodes: Mapping[str, Submission]) -> Script[Sto
     try:
         stored = yield from session.read(request, _Submitted)
     except DuplicateJobError as error:
+        if error.existing_id is None:
+            raise
         existing = yield from look(session, error.existing_id)
         if own is None or existing.key != sent[own].key:
             raise

@@ -28,6 +28,18 @@ class Key(msgspec.Struct, frozen=True):
     value: str
     window: float | None = KEY_WINDOW_DEFAULT
     on_duplicate: OnDuplicate = OnDuplicate.RETURN
+    within: frozenset[str] | None = None
+    """The queues whose jobs the submitter may know of; None means all. A holder in any other queue
+    refuses, whatever ``on_duplicate`` says: nothing may be returned of it, or wait for it."""
+
+    def refuses(self, holder_queue: str | None) -> bool:
+        """Tell whether a submission is refused whose key is held by a job of this queue.
+
+        None is a queue that could not be looked up.
+        """
+        if self.on_duplicate is OnDuplicate.REJECT:
+            return True
+        return self.within is not None and holder_queue not in self.within
 
 
 def check_key(value: object) -> str:

@@ -95,6 +95,8 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """Set by a store around a store that has to know it beforehand; refused when a caller does."""
     concurrency_key: str | None = None
     """Of the jobs of its type and this key, few run at once: ``policy.max_running_per_key``."""
+    submitter: str | None = None
+    """The id of the token that submitted it over HTTP; None for one submitted without a token."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):
@@ -184,6 +186,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     flow: str | None = None
     node: str | None = None
     concurrency_key: str | None = None
+    submitter: str | None = None
 
     @property
     def is_held(self) -> bool:

@@ -308,7 +308,7 @@ HTTP_STREAM_INTERVAL: Final = 0.2
 QUEUES_INTERVAL: Final = 1.0
 """How often a server reads the queues for its streams."""
 STREAM_SILENCE: Final = 15.0
-"""After so long a stream that has nothing to tell says so, and its token is looked at again."""
+"""After so long a stream that has nothing to tell says so."""
 HTTP_RETRY_AFTER: Final = 1.0
 """When to come again, if the store is away."""
 HTTP_HEAD_MAX: Final = 16_384
@@ -360,8 +360,13 @@ TOKENS_MAX: Final = 1_000
 """Servers read all of them every few seconds; those that ended long ago make room."""
 TOKEN_KEPT: Final = 90 * 86_400.0
 """How long a token is listed that was revoked or has expired."""
-TOKEN_CACHE_SECONDS: Final = 5.0
-"""How long a server goes by the tokens that it has read: by then a revoked one is refused."""
+TOKEN_REVOKED_SECONDS: Final = 5.0
+"""Within this a token that was revoked is refused everywhere, and what it has open is ended."""
+TOKEN_CACHE_SECONDS: Final = 2.0
+"""How long a server goes by the tokens that it has read."""
+TOKEN_RECHECK_SECONDS: Final = 1.0
+"""How often it looks at the token of a request that waits, by tokens read no longer ago. With what
+it may have gone by at first, and a poll until the request notices, four of the five seconds."""
 TOKEN_LOOK_SECONDS: Final = 1.0
 """How often a server looks again for a token that it does not know, or after a failed look."""
 TOKEN_STALE_SECONDS: Final = 60.0

@@ -52,9 +52,9 @@ class Api:
         self._authenticator = Authenticator(app.session, is_local=is_local)
         self._request_ids: list[bytes] = []
 
-    async def identify(self, scope: Any) -> Principal:
-        """Return who asks, or raise."""
-        return await self._authenticator.admit(scope["headers"])
+    async def identify(self, scope: Any, *, is_repeated: bool = False) -> Principal:
+        """Return who asks, or raise; *is_repeated*: of a request that has been waiting."""
+        return await self._authenticator.admit(scope["headers"], is_repeated=is_repeated)
 
     def new_request_id(self) -> str:
         """Return an id for a request that came without: drawn in advance, by the hundred."""

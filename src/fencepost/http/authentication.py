@@ -8,7 +8,12 @@ from typing import NamedTuple
 from fencepost.app.session import Session
 from fencepost.clock import Clock
 from fencepost.core.bucket import Bucket
-from fencepost.core.limits import TOKEN_CACHE_SECONDS, TOKEN_LOOK_SECONDS, TOKENS_MAX
+from fencepost.core.limits import (
+    TOKEN_CACHE_SECONDS,
+    TOKEN_LOOK_SECONDS,
+    TOKEN_RECHECK_SECONDS,
+    TOKENS_MAX,
+)
 from fencepost.core.token import Principal, TokenRecord, id_in, verify
 from fencepost.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
 from fencepost.http.access import MAKE, Headers, check_local, values
@@ -41,15 +46,20 @@ class Authenticator:
         self._known: dict[bytes, Known] = {}
         self._known_of: dict[str, TokenRecord] = {}
 
-    async def admit(self, headers: Headers) -> Principal:
+    async def admit(self, headers: Headers, *, is_repeated: bool = False) -> Principal:
         """Return who sent a request with these headers, or raise.
+
+        With *is_repeated*, a request that waits is looked at again: it is no other request to
+        count, and goes by tokens that were read just now.
 
         Raises UnauthenticatedError, ForbiddenError, TooManyRequestsError, or StoreUnavailableError
         when nobody can be told from anybody.
         """
         given = values(headers, b"authorization")
         try:
-            principal = await self.identify(given[0] if len(given) == 1 else None)
+            principal = await self.identify(
+                given[0] if len(given) == 1 else None, is_repeated=is_repeated
+            )
             if principal.token_id is None:
                 check_local(headers)
         except (UnauthenticatedError, ForbiddenError, TooManyRequestsError) as error:
@@ -57,12 +67,13 @@ class Authenticator:
             raise
         return principal
 
-    async def identify(self, authorization: str | None) -> Principal:
+    async def identify(self, authorization: str | None, *, is_repeated: bool = False) -> Principal:
         """Return whose token an ``Authorization`` header holds, or raise.
 
         Whoever is told to be local has yet to be looked at: ``check_local``.
         """
-        tokens = await self._tokens.read(TOKEN_CACHE_SECONDS)
+        max_age = TOKEN_RECHECK_SECONDS if is_repeated else TOKEN_CACHE_SECONDS
+        tokens = await self._tokens.read(max_age)
         if self._is_local and not tokens:
             return Principal.local()
         # What was verified is known again by its digest: how long a look into a table takes tells
@@ -72,7 +83,8 @@ class Authenticator:
         if known is None or not _is_live(known.record, self._clock):
             known = await self._verified(authorization, tokens)
             self._known[digest] = known
-        self._count(known.record)
+        if not is_repeated:
+            self._count(known.record)
         return known.principal
 
     def _remembered(self, tokens: dict[str, TokenRecord]) -> dict[bytes, Known]:

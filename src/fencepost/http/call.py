@@ -39,6 +39,10 @@ class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
     detail: dict[str, Any] = {}
     """What the operation adds to the audit log; never a payload."""
 
+    async def check_again(self) -> None:
+        """Raise if whoever asked may no longer; from now on they may what their token now says."""
+        self.principal = await self.recheck()
+
     def is_off(self) -> bool:
         """Tell whether there is no use in waiting on: nobody listens, or the server stops."""
         return self.api.is_stopping or self.is_gone()

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fencepost.core.audit import Action, bounded
+from fencepost.core.limits import TOKEN_RECHECK_SECONDS
 from fencepost.core.token import Principal, Role
 from fencepost.errors import FencepostError, ForbiddenError, StoreError, UnauthenticatedError
 from fencepost.http import problems
@@ -27,6 +28,7 @@ from fencepost.http.reading import (
     text_of,
 )
 from fencepost.http.route import Route
+from fencepost.http.scope import withheld
 from fencepost.observe import names
 from fencepost.observe.counters import Key, key_of
 from fencepost.observe.log import log, logger
@@ -66,11 +68,15 @@ class Endpoint:
         try:
             principal = await self._allowed(scope)
             call = await self._read(scope, headers, inbox, principal, request_id)
+            if clock.monotonic() - start >= TOKEN_RECHECK_SECONDS:
+                await call.check_again()  # a body may take longer to arrive than a token lasts
+                principal = call.principal
             action = self._begin(call)
             reply = _from(scope, await self.route.operation(call))
         except FencepostError as error:
             self._trouble(error, request_id)
-            reply = refusal(error, request_id)
+            told = error if call is None else await withheld(call, error)
+            reply = refusal(told, request_id)
         except Exception as error:  # noqa: BLE001 - the edge: a bug of ours must not hang a caller
             reply = self._bug(error, request_id)
         try:
@@ -82,12 +88,12 @@ class Endpoint:
             inbox.close()
             self._note(scope, principal, reply, request_id, clock.monotonic() - start)
 
-    async def _allowed(self, scope: Any) -> Principal:
+    async def _allowed(self, scope: Any, *, is_repeated: bool = False) -> Principal:
         """Return who asks, or raise if they are nobody, or may not."""
         route = self.route
         if not route.roles:
             return _ANYBODY
-        principal = await self._api.identify(scope)
+        principal = await self._api.identify(scope, is_repeated=is_repeated)
         if principal.roles.isdisjoint(self._roles):
             wanted = " or ".join(route.roles)
             raise ForbiddenError(
@@ -124,7 +130,7 @@ class Endpoint:
             body=await self._read_body(headers, inbox),
             is_gone=inbox.is_gone,
             listen=inbox.listen,
-            recheck=lambda: self._allowed(scope),
+            recheck=lambda: self._allowed(scope, is_repeated=True),
             headers={name: text_of(headers, name.encode()) for name in self.route.headers},
         )
 

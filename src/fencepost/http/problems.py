@@ -122,7 +122,7 @@ def problem_of(error: FencepostError, request_id: str) -> Problem:
     """Return the problem document of *error*."""
     status = status_of(error)
     extras: dict[str, Any] = {}
-    if isinstance(error, DuplicateJobError):
+    if isinstance(error, DuplicateJobError) and error.existing_id is not None:
         extras["existing"] = error.existing_id
     for name in ("size", "limit"):
         if isinstance(value := getattr(error, name, None), int):

@@ -13,7 +13,7 @@ from fencepost.core.payload import check_size
 from fencepost.core.retry import Retry
 from fencepost.core.task import ForeignTask, Task
 from fencepost.core.token import Principal
-from fencepost.errors import ForbiddenError
+from fencepost.http.scope import submitted_by
 from fencepost.wire.bodies import body_of, check_json
 from fencepost.wire.jobs import RetryOptions, Submission
 
@@ -31,8 +31,7 @@ def prepare(session: Session, submission: Submission, principal: Principal) -> N
     payload = body_of("payload", submission.payload, submission.payload_base64)
     check_size(payload, session.max_payload)
     job = new_job(task, _checked(task, payload), _options(session, submission))
-    check_queue_allowed(principal, job.queue)
-    return job
+    return submitted_by(principal, job)
 
 
 def task_for(session: Session, type: str) -> Task | ForeignTask:
@@ -49,12 +48,6 @@ def _checked(task: Task | ForeignTask, payload: Body) -> Body:
         task.signature.decode(payload)
         return payload
     return check_json(payload)
-
-
-def check_queue_allowed(principal: Principal, queue: str) -> None:
-    """Raise ForbiddenError if the token is not for jobs of this queue."""
-    if not principal.may_use(queue):
-        raise ForbiddenError(f"the token {principal.name!r} is not for the queue {queue!r}")
 
 
 def _options(session: Session, submission: Submission) -> Options:

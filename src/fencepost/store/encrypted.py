@@ -316,8 +316,10 @@ class EncryptedStore:
         return replace(situation, job=self._opener.open_job(situation.job))
 
     @operation(Effect.READ)
-    def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
-        found = yield from self._store.dead_letters(type, page).start()
+    def dead_letters(
+        self, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+    ) -> Plan[DeadLetterPage]:
+        found = yield from self._store.dead_letters(type, page, queues).start()
         return replace(found, letters=[self._opener.open_letter(each) for each in found.letters])
 
     # Moving to another store.

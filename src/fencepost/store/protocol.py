@@ -356,6 +356,10 @@ class Store(ABC):
     def get(self, job_ids: Sequence[str]) -> Operation[list[Job | None]]: ...
 
     @abstractmethod
+    def locate(self, job_ids: Sequence[str]) -> Operation[list[str | None]]:
+        """Return the queue of each job, and nothing else of it; None for one that is not there."""
+
+    @abstractmethod
     def find(self, filter: JobFilter, page: PageRequest) -> Operation[JobPage]: ...
 
     @abstractmethod
@@ -380,7 +384,10 @@ class Store(ABC):
         """Return what ``core.why`` needs to explain where a job is."""
 
     @abstractmethod
-    def dead_letters(self, type: str | None, page: PageRequest) -> Operation[DeadLetterPage]: ...
+    def dead_letters(
+        self, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+    ) -> Operation[DeadLetterPage]:
+        """Return a page of dead letters (of a type, and of some queues), newest first."""
 
     @abstractmethod
     def ended(

@@ -176,6 +176,9 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     flow: str | None
     node: str | None
     concurrency_key: str | None
+    withheld: Literal[True] | UnsetType = UNSET
+    """There when payload, result, failure and the like are not for this token: another submitted
+    the job, and this one has not the role ``read``."""
 
 
 class ExistingJob(JobSummary, frozen=True, kw_only=True):
@@ -234,29 +237,32 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     """Give it as ``after`` to go on; null when there are no more."""
 
 
-_SUMMARY = JobSummary.__struct_fields__
+_SUMMARY = tuple(name for name in JobSummary.__struct_fields__ if name != "withheld")
+_PRIVATE = ("failure", "progress", "callback_url")
+"""What a summary shows of what a job holds, beside how it stands."""
 _BODIES = ("payload", "result", "checkpoint")
 
 
-def summary_of(job: Job) -> JobSummary:
-    """Return a job as lists show it."""
-    return JobSummary(**_summary(job))
+def summary_of(job: Job, *, is_full: bool = True) -> JobSummary:
+    """Return a job as lists show it; unless *is_full*, how it stands alone."""
+    return JobSummary(**_summary(job, is_full=is_full))
 
 
-def existing_of(job: Job) -> ExistingJob:
+def existing_of(job: Job, *, is_full: bool = True) -> ExistingJob:
     """Return the job that a key returned."""
-    return ExistingJob(**_summary(job))
+    return ExistingJob(**_summary(job, is_full=is_full))
 
 
-def _summary(job: Job) -> dict[str, Any]:
+def _summary(job: Job, *, is_full: bool) -> dict[str, Any]:
     seen = readable(job)
-    return {name: getattr(seen, name) for name in _SUMMARY}
+    fields = {name: getattr(seen, name) for name in _SUMMARY}
+    return fields if is_full else {**fields, **dict.fromkeys(_PRIVATE), "withheld": True}
 
 
-def view_of(job: Job) -> JobView:
-    """Return all there is to see of a job."""
-    fields = _summary(job)
-    for name in _BODIES:
+def view_of(job: Job, *, is_full: bool = True) -> JobView:
+    """Return all there is to see of a job; unless *is_full*, without payload and the like."""
+    fields = _summary(job, is_full=is_full)
+    for name in _BODIES if is_full else ():
         shown = show(getattr(job, name))
         fields[name] = shown.json
         fields[f"{name}_base64"] = shown.base64

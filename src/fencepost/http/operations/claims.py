@@ -27,10 +27,11 @@ from fencepost.core.outcome import Released, decide, settlement_of
 from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.core.token import Principal
 from fencepost.core.weights import parse_weights
-from fencepost.errors import StoreError
+from fencepost.errors import FencepostError, StoreError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
-from fencepost.http.submission import check_queue_allowed
+from fencepost.http.scope import check_queue_allowed, known_dependencies
+from fencepost.http.watch import TokenWatch
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim
 from fencepost.store.requests import ClaimRequest, WorkerInfo
@@ -44,19 +45,38 @@ async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
     request = await _request(session, body, call.principal)
     call.listen()
     await call.api.roll.announce(session, request)
-    claim = await session.run_async(_claim(session, request, timeout, call.is_off))
+    if timeout:
+        async with TokenWatch(call) as watch:
+            claim = await session.run_async(_claim(session, request, timeout, watch.is_off))
+        await _check_again(call, claim.jobs)
+    else:
+        claim = await session.run_async(_claim(session, request, timeout, call.is_off))
     if claim.jobs and call.is_gone():
         await _give_back(session, claim.jobs)
         raise HttpError("nobody is there to take the jobs; they were released")
     try:
-        found = await _dependencies(session, claim.jobs)
+        found = await known_dependencies(call, await _dependencies(session, claim.jobs))
     except StoreError:
         with suppress(StoreError):  # then the leases run out
             await _give_back(session, claim.jobs)
         raise
     jobs = [claimed_of(job, found.get(job.id, [])) for job in claim.jobs]
     wait = POLL_INTERVAL if claim.wait is None else min(claim.wait, POLL_INTERVAL)
+    if call.principal.queues is not None:
+        wait = POLL_INTERVAL  # a store says when anything falls due, in whatever queue
     return Reply(ClaimReply(jobs=jobs, wait=max(wait, 0.0)))
+
+
+async def _check_again(call: Call[ClaimBody, Nothing], jobs: Sequence[ClaimedJob]) -> None:
+    """Give *jobs* back and raise, if the token that waited for them is no longer good for them."""
+    try:
+        await call.check_again()
+        for job in jobs:
+            check_queue_allowed(call.principal, job.queue)
+    except FencepostError:
+        with suppress(StoreError):  # then the leases run out
+            await _give_back(call.session, jobs)
+        raise
 
 
 async def _request(session: Session, body: ClaimBody, principal: Principal) -> ClaimRequest:
@@ -117,7 +137,8 @@ def _claim(
 async def _give_back(session: Session, jobs: Sequence[ClaimedJob]) -> None:
     rng = session.clock.rng
     settlements = [settlement_of(job, decide(job, Released(), rng)) for job in jobs]
-    await session.store.run_async(session.store.settle(settlements))
+    if settlements:
+        await session.store.run_async(session.store.settle(settlements))
 
 
 async def _dependencies(

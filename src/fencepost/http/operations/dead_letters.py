@@ -14,6 +14,7 @@ from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.core.readable import readable
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import look
+from fencepost.http.scope import shown
 from fencepost.wire.jobs import Accepted
 from fencepost.wire.terms import PageLimit, TypeName
 
@@ -51,9 +52,11 @@ async def list_dead_letters(call: Call[Nothing, DeadLetterQuery]) -> Reply:
     """Return a page of dead letters, the most recent first."""
     query = call.query
     page = await call.session.run_async(
-        scripts.list_page(call.session, query.type, query.after, query.limit)
+        scripts.list_page(
+            call.session, query.type, query.after, query.limit, queues=call.principal.queues
+        )
     )
-    letters = [readable(letter) for letter in page.letters if call.principal.may_use(letter.queue)]
+    letters = [readable(letter) for letter in await shown(call, page.letters)]
     return Reply(DeadLetterPage(dead_letters=letters, next=page.next))
 
 

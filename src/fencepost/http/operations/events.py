@@ -14,7 +14,7 @@ from fencepost.core.events import SentEvent
 from fencepost.core.idempotency import OnDuplicate, check_key
 from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.submission import check_queue_allowed
+from fencepost.http.scope import submitted_by
 from fencepost.store.replies import Duplicate
 from fencepost.wire.bodies import Base64, Json, show
 from fencepost.wire.jobs import Accepted
@@ -87,8 +87,7 @@ async def send_event(call: Call[EventBody, Nothing]) -> Reply:
     event, jobs = prepare_event(
         session, call.path["name"], key, body.payload, on_duplicate=on_duplicate
     )
-    for job in jobs:
-        check_queue_allowed(call.principal, job.queue)
+    jobs = [submitted_by(call.principal, job) for job in jobs]
     async with naming_existing_async(session):
         reply = await session.store.run_async(session.store.send(event, jobs))
     sent = note_unhandled(session, reply).event

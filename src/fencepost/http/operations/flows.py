@@ -12,8 +12,9 @@ from fencepost.app.flows import new_flow, prepare
 from fencepost.app.job import naming_existing_async
 from fencepost.app.session import accepted
 from fencepost.core.job import Job
-from fencepost.errors import FlowNotFoundError
+from fencepost.errors import InvalidJobError
 from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.scope import disguised, may_see_all, shown
 from fencepost.http.submission import prepare as prepare_job
 from fencepost.store.replies import Duplicate
 from fencepost.wire.jobs import Accepted, JobSummary, Submission, summary_of
@@ -54,8 +55,12 @@ async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
         name: prepare_job(session, each, call.principal) for name, each in call.body.nodes.items()
     }
     flow_id, jobs = new_flow(session, prepare(nodes))
-    async with naming_existing_async(session):
-        replies = [accepted(reply) for reply in await session.submit_all_async(jobs)]
+    known = await disguised(call, jobs)
+    try:
+        async with naming_existing_async(session):
+            replies = [accepted(reply) for reply in await session.submit_all_async(known.jobs)]
+    except InvalidJobError as error:
+        raise known.named(error) from None
     stored = {
         str(job.node): Accepted(
             id=reply.job_id,
@@ -70,25 +75,31 @@ async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
 
 
 async def _look(call: Call[Any, Any]) -> dict[str, Job]:
-    """Return the jobs of the flow at the path, if the token reaches all of them."""
-    flow_id = call.path["id"]
-    jobs = await call.session.run_async(scripts.get(call.session, flow_id))
-    if not all(call.principal.may_use(job.queue) for job in jobs.values()):
-        raise FlowNotFoundError(flow_id)
-    return jobs
+    """Return the jobs of the flow at the path, as far as the token reaches."""
+    flow_id, queues = call.path["id"], call.principal.queues
+    jobs: dict[str, Job] = await call.session.run_async(
+        scripts.get(call.session, flow_id, queues=queues)
+    )
+    return dict(zip(jobs, await shown(call, list(jobs.values())), strict=True))
 
 
 async def get_flow(call: Call[Nothing, Nothing]) -> Reply:
     """Return the jobs of a flow by name."""
     jobs = await _look(call)
-    views = {name: summary_of(job) for name, job in jobs.items()}
+    views = {
+        name: summary_of(job, is_full=may_see_all(call.principal, job))
+        for name, job in jobs.items()
+    }
     return Reply(FlowView(id=call.path["id"], jobs=views))
 
 
 async def cancel_flow(call: Call[Nothing, Nothing]) -> Reply:
     """Cancel whatever of a flow has not ended."""
     await _look(call)
-    count = await call.session.run_async(scripts.cancel(call.session, call.path["id"]))
+    queues = call.principal.queues
+    count = await call.session.run_async(
+        scripts.cancel(call.session, call.path["id"], queues=queues)
+    )
     call.detail["count"] = count
     return Reply(Count(count))
 
@@ -96,6 +107,9 @@ async def cancel_flow(call: Call[Nothing, Nothing]) -> Reply:
 async def retry_flow(call: Call[Nothing, Nothing]) -> Reply:
     """Run again what failed or was cancelled, in order."""
     await _look(call)
-    count = await call.session.run_async(scripts.retry(call.session, call.path["id"]))
+    queues = call.principal.queues
+    count = await call.session.run_async(
+        scripts.retry(call.session, call.path["id"], queues=queues)
+    )
     call.detail["count"] = count
     return Reply(Count(count))

@@ -18,6 +18,7 @@ from fencepost.core.duration import parse_duration
 from fencepost.core.edits import Edits
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.history import Change
+from fencepost.core.history import history as changes
 from fencepost.core.job import Attempt, Job
 from fencepost.core.lifecycle import COARSE, State
 from fencepost.core.limits import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
@@ -28,9 +29,10 @@ from fencepost.errors import ForbiddenError, JobNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
-from fencepost.http.submission import check_queue_allowed
+from fencepost.http.scope import may_see_all, queue_for, reasons, shown
+from fencepost.http.watch import TokenWatch
 from fencepost.wire.bodies import Base64, Json, body_of, check_json, show
-from fencepost.wire.jobs import JobPage, summary_of, view_of
+from fencepost.wire.jobs import JobPage, JobView, summary_of, view_of
 from fencepost.wire.terms import (
     ClearableId,
     ClearableUrl,
@@ -81,7 +83,8 @@ async def find_jobs(call: Call[Nothing, Search]) -> Reply:
     query = call.query
     filter = filter_of(call.principal, query)
     page = await call.session.run_async(find_script(call.session, filter, query.after, query.limit))
-    return Reply(JobPage(jobs=[summary_of(job) for job in page], next=page.next))
+    jobs = await shown(call, page.jobs)
+    return Reply(JobPage(jobs=[summary_of(job) for job in jobs], next=page.next))
 
 
 class CountQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -128,31 +131,23 @@ def _tag(text: str) -> tuple[str, str]:
     return unquote(name), value
 
 
-def queue_for(principal: Principal, queue: str | None) -> str | None:
-    """Return the queue that a search is about; a token for one queue means that one."""
-    if queue is not None:
-        check_queue_allowed(principal, queue)
-        return queue
-    if principal.queues is None:
-        return None
-    if len(principal.queues) > 1:
-        names = ", ".join(sorted(principal.queues))
-        raise ForbiddenError(f"name a queue: the token {principal.name!r} is for {names}")
-    return min(principal.queues)
-
-
 async def look(call: Call[Any, Any]) -> Job:
     """Return the job at the path, or raise JobNotFoundError; also for one out of reach."""
     job_id = call.path["id"]
     job = await call.session.run_async(scripts.get(call.session, job_id))
     if not call.principal.may_use(job.queue):
         raise JobNotFoundError(job_id)
-    return job
+    (seen,) = await shown(call, [job])
+    return seen
 
 
 async def get_job(call: Call[Nothing, Nothing]) -> Reply:
     """Return all there is to see of a job."""
-    return Reply(view_of(await look(call)))
+    return Reply(_view(call.principal, await look(call)))
+
+
+def _view(principal: Principal, job: Job) -> JobView:
+    return view_of(job, is_full=may_see_all(principal, job))
 
 
 class Attempts(msgspec.Struct, frozen=True):
@@ -177,7 +172,8 @@ class History(msgspec.Struct, frozen=True):
 async def get_history(call: Call[Nothing, Nothing]) -> Reply:
     """Return the states that a job has been in."""
     job = await look(call)
-    return Reply(History(await call.session.run_async(scripts.history(call.session, job.id))))
+    found = await call.session.run_async(scripts.attempts(call.session, job.id))
+    return Reply(History(changes(job, found)))
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,6 +189,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 async def get_result(call: Call[Nothing, Nothing]) -> Reply:
     """Return the result of a job that has completed; 409 as long as there is none."""
     job = await look(call)
+    if not may_see_all(call.principal, job):
+        raise ForbiddenError(
+            f"the result of a job is shown to the token that submitted it, and with the role read; "
+            f"the token {call.principal.name!r} did not and has it not"
+        )
     if job.state is not State.COMPLETED:
         raise scripts.no_result(job)
     shown = show(job.result)
@@ -216,7 +217,11 @@ class Reasons(msgspec.Struct, frozen=True):
 async def explain_job(call: Call[Nothing, Nothing]) -> Reply:
     """Say in words why a job is where it is."""
     job = await look(call)
-    return Reply(Reasons(await call.session.run_async(scripts.why(call.session, job.id))))
+    store = call.session.store
+    situation = await store.run_async(store.situation(job.id))
+    if situation is None:
+        raise JobNotFoundError(job.id)
+    return Reply(Reasons(await reasons(call, situation)))
 
 
 class Wait(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -235,8 +240,14 @@ async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
     seconds = parse_duration(timeout, name="timeout", maximum=HTTP_WAIT_MAX)
     if not job.state.is_terminal and seconds > 0:
         call.listen()
-        job = await call.session.run_async(scripts.end(call.session, job.id, seconds, call.is_off))
-    return Reply(view_of(job))
+        async with TokenWatch(call) as watch:
+            waiting = scripts.end(call.session, job.id, seconds, watch.is_off)
+            job = await call.session.run_async(waiting)
+        await call.check_again()
+        if not call.principal.may_use(job.queue):
+            raise JobNotFoundError(job.id)
+        (job,) = await shown(call, [job])
+    return Reply(_view(call.principal, job))
 
 
 def duration_of(text: str) -> Duration:
@@ -292,7 +303,9 @@ async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
         if live is not None:
             count = await call.session.run_async(count_script(call.session, live))
         return Reply(Cancelled(count, dry_run=True))
-    count = await call.session.run_async(cancel_script(call.session, None, filter))
+    count = await call.session.run_async(
+        cancel_script(call.session, None, filter, queues=call.principal.queues)
+    )
     call.detail["count"] = count
     return Reply(Cancelled(count))
 
@@ -356,4 +369,5 @@ async def edit_job(call: Call[EditBody, Nothing]) -> Reply:
     if body.payload is not UNSET or body.payload_base64 is not UNSET:
         edits["payload"] = check_json(body_of("payload", body.payload, body.payload_base64))
     edited = await call.session.run_async(scripts.edit(call.session, job.id, edits))
-    return Reply(summary_of(edited))
+    (seen,) = await shown(call, [edited])
+    return Reply(summary_of(seen))

@@ -41,6 +41,7 @@ from fencepost.core.timeouts import parse_lease_ttl
 from fencepost.errors import FencepostError, InvalidJobError, StaleLeaseError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError, status_of
+from fencepost.http.scope import outside
 from fencepost.observe.log import logger
 from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Settled
 from fencepost.store.requests import Beat as StoreBeat
@@ -198,7 +199,8 @@ async def _jobs(call: Call[Any, Nothing]) -> dict[str, Job]:
     store = call.session.store
     items, _ = _items(call.body)
     jobs: list[Job | None] = await store.run_async(store.get([item.id for item in items]))
-    return {job.id: job for job in jobs if job is not None}
+    may_use = call.principal.may_use
+    return {job.id: job for job in jobs if job is not None and may_use(job.queue)}
 
 
 async def _answer(
@@ -206,17 +208,37 @@ async def _answer(
 ) -> Reply:
     """Write what *prepare* makes of each item, and say what became of it."""
     items, is_batch = _items(call.body)
+    hidden = await outside(call, [item.id for item in items])
     if not is_batch:
-        (reply,) = await call.session.store.run_async(write([prepare(items[0])]))
+        (reply,) = await _written(call, items, [prepare(items[0])], write, hidden)
         return Reply(_single(items[0], reply))
     prepared = [_prepared(prepare, item) for item in items]
-    valid = [each for each in prepared if not isinstance(each, LeaseReply)]
-    replies = iter((await call.session.store.run_async(write(valid))) if valid else [])
+    good = [not isinstance(each, LeaseReply) for each in prepared]
+    valid = [item for item, is_good in zip(items, good, strict=True) if is_good]
+    wanted = [each for each in prepared if not isinstance(each, LeaseReply)]
+    replies = iter(await _written(call, valid, wanted, write, hidden))
     answers = [
         each if isinstance(each, LeaseReply) else _reply_of(item, next(replies))
         for item, each in zip(items, prepared, strict=True)
     ]
     return Reply(LeaseReplies(items=answers))
+
+
+async def _written(
+    call: Call[Any, Nothing],
+    items: Sequence[Any],
+    wanted: Sequence[T],
+    write: Callable[[list[T]], Any],
+    hidden: set[str],
+) -> list[Any]:
+    """Write what is *wanted* of each item; one out of reach is answered as one that is not there.
+
+    Such a lease is not even tried: a token that was bound to queues after it had claimed, or that
+    was told a lease of another, could write with it.
+    """
+    within = [each for item, each in zip(items, wanted, strict=True) if item.id not in hidden]
+    replies = iter(await call.session.store.run_async(write(within)) if within else [])
+    return [LeaseLost(item.id) if item.id in hidden else next(replies) for item in items]
 
 
 def _items(body: Any) -> tuple[Sequence[Any], bool]:

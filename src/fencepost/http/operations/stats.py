@@ -15,7 +15,7 @@ from fencepost.core.names import check_queue
 from fencepost.core.scale import Scale
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import duration_of
-from fencepost.http.submission import check_queue_allowed
+from fencepost.http.scope import check_queue_allowed
 
 
 class StatsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -23,12 +23,13 @@ from fencepost.core.limits import (
     PAGE_MAX,
     POLL_INTERVAL,
     STREAM_SILENCE,
+    TOKEN_RECHECK_SECONDS,
 )
 from fencepost.errors import FencepostError, StoreError
 from fencepost.http.call import Call, Nothing, Streamed
-from fencepost.http.operations.jobs import queue_for
 from fencepost.http.operations.lanes import Queues
 from fencepost.http.problems import HttpError
+from fencepost.http.scope import queue_for
 from fencepost.store.protocol import Listener, Topic
 
 MEDIA_TYPE = "text/event-stream"
@@ -88,7 +89,8 @@ class _Wanted:
         self._states = parse_states(query.state or None)
         self._type = query.type
         named = None if query.queue is None else queue_for(call.principal, query.queue)
-        self._queues = call.principal.queues if named is None else frozenset([named])
+        self._reach = call.principal.queues
+        self._queues = self._reach if named is None else frozenset([named])
 
     def job(self, job: Ended) -> bool:
         return (
@@ -96,6 +98,10 @@ class _Wanted:
             and (self._type is None or job.type == self._type)
             and self.queue(job.queue)
         )
+
+    def is_within_reach(self, job: Ended) -> bool:
+        """Tell whether the client may know that *job* has ended, wanted or not."""
+        return self._reach is None or job.queue in self._reach
 
     def queue(self, name: str) -> bool:
         return self._queues is None or name in self._queues
@@ -122,9 +128,9 @@ class Stream:
             yield _RETRY
             spoke_at = checked_at = clock.monotonic()
             while not call.is_off():
-                if clock.monotonic() - checked_at >= STREAM_SILENCE:
+                if clock.monotonic() - checked_at >= TOKEN_RECHECK_SECONDS:
                     checked_at = clock.monotonic()
-                    await call.recheck()  # a token that was revoked hears no more
+                    await self._check_again()
                 news = await self._news()
                 if news:
                     spoke_at = clock.monotonic()
@@ -139,6 +145,13 @@ class Stream:
         finally:
             listener.close()
             call.api.streams -= 1
+
+    async def _check_again(self) -> None:
+        """Raise if the token was revoked: it hears no more. One for fewer queues hears of those."""
+        before = self._call.principal
+        await self._call.check_again()
+        if self._call.principal != before:
+            self._wanted = _Wanted(self._call)
 
     async def _pause(self, listener: Listener) -> None:
         """Wait for news; not to be woken for each of a thousand jobs a second."""
@@ -171,6 +184,8 @@ class Stream:
             if after is None:
                 break
         self._is_behind = after is not None
+        # Not even that something ended is told of a job out of reach.
+        fresh = [job for job in fresh if self._wanted.is_within_reach(job)]
         for job in fresh:
             self._newest = max(self._newest, (job.ended_at - _EPOCH) // _MICROSECOND)
         return fresh

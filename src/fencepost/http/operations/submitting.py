@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.app.session import Session
+from msgspec import UNSET
+
 from fencepost.app.task import check_bulk
 from fencepost.core.job import NewJob
 from fencepost.core.lifecycle import State
@@ -16,6 +17,7 @@ from fencepost.errors import (
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
+from fencepost.http.scope import Disguised, beyond, disguised, may_see_all, shown
 from fencepost.http.submission import prepare
 from fencepost.store.replies import Duplicate, EnqueueReply
 from fencepost.wire.jobs import (
@@ -31,13 +33,17 @@ from fencepost.wire.jobs import (
 async def submit_job(call: Call[Submission, Nothing]) -> Reply:
     """Store a job; strangers who submit at the same time share a commit."""
     session = call.session
-    job = prepare(session, call.body, call.principal)
-    reply = await session.submit_async(job)
+    known = await disguised(call, [prepare(session, call.body, call.principal)])
+    try:
+        reply = await session.submit_async(*known.jobs)
+    except InvalidJobError as error:
+        raise known.named(error) from None
     if isinstance(reply, Duplicate):
         (existing,) = await session.store.run_async(session.store.get([reply.job_id]))
         if existing is None:
             raise JobNotFoundError(reply.job_id)
-        return Reply(existing_of(existing))
+        (seen,) = await shown(call, [existing])
+        return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)))
     accepted = _accepted(reply)
     if reply.state is State.DELAYED:
         reading = session.store.run_async(session.store.get([reply.job_id]))
@@ -63,36 +69,42 @@ async def submit_batch(call: Call[Batch, Nothing]) -> Reply:
         )
     prepared = [_prepared(call, number, each) for number, each in enumerate(batch.jobs)]
     jobs = check_bulk([each for each in prepared if isinstance(each, NewJob)])
-    stored = iter(await _store(call.session, jobs, atomic=batch.atomic))
+    known = await disguised(call, jobs)
+    stored = iter(await _store(call, known, atomic=batch.atomic))
     answers = [each if isinstance(each, Refused) else next(stored) for each in prepared]
     return Reply(BatchReply(jobs=answers), 201)
 
 
-async def _store(session: Session, jobs: list[NewJob], *, atomic: bool) -> list[Accepted | Refused]:
-    """Store *jobs* in one transaction, and say what became of each."""
-    store = session.store
+async def _store(
+    call: Call[Batch, Nothing], known: Disguised, *, atomic: bool
+) -> list[Accepted | Refused]:
+    """Store jobs in one transaction, and say what became of each."""
+    session, jobs = call.session, known.jobs
     if not jobs:
         return []
     try:
         carrying = session.carrying(jobs)
-        replies = await store.run_async(store.enqueue(carrying, atomic=atomic))
-    except InvalidJobError:  # what cannot be waited for, or falls due too late
+        enqueuing = session.store.enqueue(carrying, atomic=atomic)
+        replies = await session.store.run_async(enqueuing)
+    except InvalidJobError as error:  # what cannot be waited for, or falls due too late
         if atomic or len(jobs) == 1:
-            raise
-        return await _store_apart(session, jobs)
-    return [_answer(reply) for reply in replies]
+            raise known.named(error) from None
+        return await _store_apart(call, known)
+    rejected = [each.job_id for each in replies if isinstance(each, Duplicate) and each.is_rejected]
+    hidden = await afterwards(beyond(call, rejected))
+    return [_answer(reply, hidden) for reply in replies]
 
 
-async def _store_apart(session: Session, jobs: list[NewJob]) -> list[Accepted | Refused]:
+async def _store_apart(call: Call[Batch, Nothing], known: Disguised) -> list[Accepted | Refused]:
     """Store each job by itself that the store may refuse, and its whole batch with it."""
+    jobs = known.jobs
     lone = [number for number, job in enumerate(jobs) if _may_be_refused(job)]
     others = [number for number, job in enumerate(jobs) if not _may_be_refused(job)]
-    answers = dict(
-        zip(others, await _store(session, [jobs[n] for n in others], atomic=False), strict=True)
-    )
+    plain = known.some([jobs[number] for number in others])
+    answers = dict(zip(others, await _store(call, plain, atomic=False), strict=True))
     for number in lone:
         try:
-            storing = _store(session, [jobs[number]], atomic=False)
+            storing = _store(call, known.some([jobs[number]]), atomic=False)
             (answers[number],) = await afterwards(storing)  # the others are stored
         except InvalidJobError as error:
             answers[number] = Refused(code=error.code, detail=str(error))
@@ -115,8 +127,9 @@ def _prepared(call: Call[Batch, Nothing], number: int, each: Submission) -> NewJ
         return Refused(code=error.code, detail=str(error))
 
 
-def _answer(reply: EnqueueReply) -> Accepted | Refused:
-    if isinstance(reply, Duplicate) and reply.is_rejected:
-        error = DuplicateJobError(type=reply.type, key=reply.key, existing_id=reply.job_id)
-        return Refused(code=error.code, detail=str(error), existing=reply.job_id)
-    return _accepted(reply)
+def _answer(reply: EnqueueReply, hidden: set[str]) -> Accepted | Refused:
+    if not isinstance(reply, Duplicate) or not reply.is_rejected:
+        return _accepted(reply)
+    existing = None if reply.job_id in hidden else reply.job_id
+    error = DuplicateJobError(type=reply.type, key=reply.key, existing_id=existing)
+    return Refused(code=error.code, detail=str(error), existing=existing or UNSET)

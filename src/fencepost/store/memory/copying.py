@@ -137,6 +137,7 @@ def _record_of(jobs: Jobs, record: JobRecord, *, has_key: bool) -> Record:
         node=job.node,
         callback_url=job.callback_url,
         concurrency_key=job.concurrency_key,
+        submitter=job.submitter,
     )
 
 

@@ -56,6 +56,7 @@ class Record:
     node: str | None = None
     callback_url: str | None = None
     concurrency_key: str | None = None
+    submitter: str | None = None
 
     priority: Priority
     tags: dict[str, str]

@@ -61,9 +61,15 @@ def _matches(record: Record, filter: JobFilter) -> bool:
     )
 
 
-def dead_letters(jobs: Jobs, type: str | None, page: PageRequest) -> DeadLetterPage:
+def dead_letters(
+    jobs: Jobs, type: str | None, page: PageRequest, queues: Sequence[str] | None
+) -> DeadLetterPage:
     """Return one page of the dead-letter list, most recently dead first."""
-    wanted = (record for record in jobs.dead.before(page.after) if type in (None, record.type))
+    wanted = (
+        record
+        for record in jobs.dead.before(page.after)
+        if type in (None, record.type) and (queues is None or record.queue in queues)
+    )
     found = list(islice(wanted, page.limit + 1))
     shown = found[: page.limit]
     has_more = len(found) > len(shown) > 0

@@ -413,6 +413,12 @@ class MemoryStore(Store):
         return [None if record is None else job_of(record, now) for record in records]
 
     @operation(Effect.READ)
+    def locate(self, job_ids: Sequence[str]) -> Plan[list[str | None]]:
+        yield from ()
+        records = [self._jobs.get(job_id) for job_id in job_ids]
+        return [None if record is None else record.queue for record in records]
+
+    @operation(Effect.READ)
     def find(self, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
         yield from ()
         return search.find(self._jobs, filter, page, self.clock.now_us())
@@ -453,9 +459,11 @@ class MemoryStore(Store):
         return search.situation(self._jobs, self._settings, self._rates, workers, record, now)
 
     @operation(Effect.READ)
-    def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
+    def dead_letters(
+        self, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+    ) -> Plan[DeadLetterPage]:
         yield from ()
-        return search.dead_letters(self._jobs, type, page)
+        return search.dead_letters(self._jobs, type, page, queues)
 
     @operation(Effect.READ)
     def ended(

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from fencepost.clock import Clock
 from fencepost.core.dependencies import Dependencies, Mode, Waits, check_place
 from fencepost.core.dependents import Parent, enter, judge
-from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_text
 from fencepost.core.instants import from_us, seconds_to_us, to_us
 from fencepost.core.job import Encoding, NewJob
@@ -84,7 +83,7 @@ def _enqueue(
         record = _new_record(jobs, clock, new, now)
         _add_behind(jobs, record, parents, new.after, now)
         return Enqueued(record.id, record.type, record.state), record
-    is_rejected = new.key.on_duplicate is OnDuplicate.REJECT
+    is_rejected = new.key.refuses(holder.queue)
     if atomic and is_rejected:
         raise DuplicateJobError(type=new.type, key=new.key.value, existing_id=holder.id)
     reply = Duplicate(holder.id, new.type, new.key.value, holder.state, is_rejected)
@@ -156,6 +155,7 @@ def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
         node=new.node,
         callback_url=new.callback_url,
         concurrency_key=new.concurrency_key,
+        submitter=new.submitter,
     )
 
 
@@ -289,6 +289,7 @@ def _copy_of(jobs: Jobs, dead: Record, request: Replay, waits: Waits | None, now
         waits=waits,
         callback_url=request.callback_url or dead.callback_url,
         concurrency_key=dead.concurrency_key,
+        submitter=dead.submitter,
     )
 
 

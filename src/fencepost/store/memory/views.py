@@ -55,6 +55,7 @@ def job_of(record: Record, now: int) -> Job:
         flow=record.flow,
         node=record.node,
         concurrency_key=record.concurrency_key,
+        submitter=record.submitter,
     )
 
 

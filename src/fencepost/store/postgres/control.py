@@ -126,7 +126,8 @@ lateral (
     'callback_url', coalesce(given.callback_url, job.callback_url), 'callback', (
       select json_build_array(c.lane, c.policy, c.max_attempts, c.lifetime)
       from fencepost.callback c where c.seq = job.seq),
-    'slot', keyed.slot, 'concurrency_key', keyed.key, 'max_running', keyed.max_running
+    'slot', keyed.slot, 'concurrency_key', keyed.key, 'max_running', keyed.max_running,
+    'submitter', job.submitter
   )), false) as reply
   from fencepost.job join fencepost.lane on lane.lane = job.lane
   left join fencepost.keyed on keyed.seq = job.seq where job.seq = %s

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_of_digits, id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
@@ -19,12 +18,13 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres import graphs
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env, Numbers
+from fencepost.store.postgres.holders import holder_queues
 from fencepost.store.postgres.instants import now_us
 from fencepost.store.postgres.rows import plain_json
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.states import BY_NUMBER
 
-ENQUEUE = "select fencepost.enqueue(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+ENQUEUE = "select fencepost.enqueue(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 ENQUEUE_EACH = "select fencepost.enqueue_each(%s, %s, %s)::text"
 CHUNK = 5_000
 """Jobs in one statement."""
@@ -59,6 +59,7 @@ class _Batch:
             and job.priority is first.priority
             and job.delay == first.delay
             and job.run_at == first.run_at
+            and job.submitter == first.submitter
         )
 
 
@@ -85,14 +86,14 @@ def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enqu
         if payload is not None:
             batch.payloads.append(payload)
     replies: list[EnqueueReply] = []
+    # A statement that is all there is to do needs no transaction around it.
+    alone = len(batches) == 1 and not atomic and not any(_is_confined(job) for job in jobs)
     for batch in batches:
-        # A statement that is all there is to do needs no transaction around it.
-        alone = len(batches) == 1 and not atomic
         if batch.is_plain:
             replies += yield from _enqueue_alike(env, batch, alone=alone)
         else:
             replies += yield from _enqueue_each(env, batch, numbers, atomic=atomic, alone=alone)
-    return (yield from _admitted(env, jobs, replies, alone=len(batches) == 1 and not atomic))
+    return (yield from _admitted(env, jobs, replies, alone=alone))
 
 
 def check_times(env: Env, jobs: Sequence[NewJob]) -> Plan[None]:
@@ -116,6 +117,11 @@ def _is_plain(job: NewJob) -> bool:
         and job.correlation_id is None
         and job.concurrency_key is None
     )
+
+
+def _is_confined(job: NewJob) -> bool:
+    """Tell whether the queue of the job that holds its key has to be looked up."""
+    return job.key is not None and job.key.within is not None
 
 
 def _admitted(
@@ -151,6 +157,7 @@ def _enqueue_alike(env: Env, batch: _Batch, *, alone: bool) -> Plan[list[Enqueue
         seconds_to_us(job.policy.lifetime),
         "{" + ",".join(digits) + "}",
         "[" + ",".join(batch.payloads) + "]",
+        job.submitter,
     )
     ((number,),) = yield Statement(ENQUEUE, params, alone=alone)
     type_, state = job.type, BY_NUMBER[number]
@@ -165,13 +172,19 @@ def _enqueue_each(
     params = (env.now, _encoder.encode(fields).decode(), alone and not env.is_joined)
     keys = [(job.type, job.key.value) for job in batch.jobs if job.key is not None]
     ((text,),) = yield Statement(ENQUEUE_EACH, params, alone=alone, keys=keys)
+    stored = _replies.decode(text)
+    queues = yield from holder_queues(
+        (job.key, holder)
+        for job, (_, holder) in zip(batch.jobs, stored, strict=True)
+        if job.key is not None and holder is not None
+    )
     replies: list[EnqueueReply] = []
-    for (job, id_), (number, holder) in zip(given, _replies.decode(text), strict=True):
+    for (job, id_), (number, holder) in zip(given, stored, strict=True):
         if holder is None:
             replies.append(Enqueued(id_text(id_), job.type, BY_NUMBER[number]))
             continue
         assert job.key is not None
-        is_rejected = job.key.on_duplicate is OnDuplicate.REJECT
+        is_rejected = job.key.refuses(queues.get(holder))
         if atomic and is_rejected:
             raise DuplicateJobError(type=job.type, key=job.key.value, existing_id=holder)
         replies.append(Duplicate(holder, job.type, job.key.value, BY_NUMBER[number], is_rejected))

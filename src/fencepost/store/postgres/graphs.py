@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from fencepost.core.dependencies import check_place
 from fencepost.core.dependents import Entry, Parent, enter
-from fencepost.core.idempotency import OnDuplicate
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
@@ -22,6 +21,7 @@ from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.dependents import CALL_BACK
+from fencepost.store.postgres.holders import holder_queues
 from fencepost.store.postgres.notes import note
 from fencepost.store.postgres.parents import Held, hold
 from fencepost.store.postgres.rows import body_fields
@@ -154,7 +154,12 @@ def enqueue(
     for moved in (yield from admit(env, touched)):
         if moved.job_id in states:
             states[moved.job_id] = moved.state
-    return _replies(jobs, ids, keys, states, atomic=atomic)
+    held_by = {place: job_id for place, (job_id, _) in keys.holders.items()}
+    queues = yield from holder_queues(
+        (key, holder) for place, holder in held_by.items() if (key := jobs[place].key) is not None
+    )
+    queues |= {ids[place]: jobs[place].queue for place in keys.twins.values()}
+    return _replies(jobs, ids, keys, states, queues, atomic=atomic)
 
 
 def _store(env: Env, fields: Sequence[dict[str, Any]]) -> Plan[dict[str, State]]:
@@ -251,6 +256,7 @@ def job_fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
         "key_window": None if key is None or key.window is None else seconds_to_us(key.window),
         "correlation_id": job.correlation_id,
         "tags": job.tags or None,
+        "submitter": job.submitter,
         "encoding": encoding,
         "payload": payload,
         "payload_hex": None if data is None else data.hex(),
@@ -300,6 +306,7 @@ def _replies(
     ids: Sequence[str],
     keys: Keys,
     states: dict[str, State],
+    queues: dict[str, str],
     *,
     atomic: bool,
 ) -> list[EnqueueReply]:
@@ -314,7 +321,7 @@ def _replies(
             continue
         assert job.key is not None
         job_id, state = holder
-        is_rejected = job.key.on_duplicate is OnDuplicate.REJECT
+        is_rejected = job.key.refuses(queues.get(job_id))
         if atomic and is_rejected:
             raise DuplicateJobError(type=job.type, key=job.key.value, existing_id=job_id)
         replies.append(Duplicate(job_id, job.type, job.key.value, state, is_rejected))

@@ -39,17 +39,17 @@ with given as materialized (
     result text, result_hex text, checkpoint_encoding smallint, checkpoint text,
     checkpoint_hex text, flow text, node text, mode smallint, depth smallint, gathers boolean,
     missing integer, callback_url text, callback json, slot bigint, concurrency_key text,
-    max_running integer, own_priority smallint
+    max_running integer, own_priority smallint, submitter text
   )
 ), stored as (
   insert into fencepost.job(
     seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, reopened_version, encoding,
     payload, payload_bytes, key, key_window, correlation_id, tags, replay_of, flow, node, mode,
-    depth, gathers, callback_url, own_priority)
+    depth, gathers, callback_url, own_priority, submitter)
   select nextval('fencepost.seq'), id, created_at, run_at, expires_at, lane, policy, max_attempts,
     reopened_version, encoding, payload, decode(payload_hex, 'hex'), key, key_window,
     correlation_id, tags, replay_of, flow, node, mode, depth, gathers, callback_url,
-    own_priority
+    own_priority, submitter
   from (select * from given order by place) as sorted
   on conflict (id) do nothing returning seq, id
 ), fresh as materialized (
@@ -232,6 +232,7 @@ def _fields(numbers: Numbers, record: JobRecord, place: int) -> dict[str, Any]:
         "tags": job.tags or None,
         "replay_of": job.replay_of,
         "failure": encode_failure(job.failure),
+        "submitter": job.submitter,
         **_waits(job),
         **callback_fields(job.callback_url, numbers),
         "progress": None if job.progress is None else encode_json(job.progress),

@@ -16,6 +16,7 @@ from fencepost.store.positions import pack, unpack
 from fencepost.store.postgres import searching
 from fencepost.store.postgres.admission import active
 from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.holders import queues_of
 from fencepost.store.postgres.rates import rate_of, rates_by_type
 from fencepost.store.postgres.roster import workers
 from fencepost.store.postgres.rows import (
@@ -85,6 +86,7 @@ where {conditions}
 order by d.ended_at desc, d.seq desc limit %s
 """
 OF_TYPE = "l.type = %s"
+OF_QUEUES = "l.queue = any (%s::text[])"
 OLDER = "(d.ended_at, d.seq) < (%s, %s)"
 # A lane that was made for a job which was then not stored has no counts.
 COUNTS_BY = """
@@ -128,6 +130,12 @@ def get(env: Env, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
     rows = (yield Statement(GET, (env.now, wanted))) if wanted else []
     jobs = {job.id: job for job in (yield from _decode(env, rows))}
     return [jobs.get(job_id.lower()) for job_id in job_ids]
+
+
+def locate(job_ids: Sequence[str]) -> Plan[list[str | None]]:
+    """Return the queues of jobs by id, None for those that do not exist."""
+    queues = yield from queues_of(list(wanted_ids(job_ids).values()))
+    return [queues.get(job_id.lower()) for job_id in job_ids]
 
 
 def _decode(env: Env, rows: Sequence[Row]) -> Plan[list[Job]]:
@@ -251,13 +259,21 @@ def _has_worker(env: Env, job: Job) -> Plan[bool]:
     )
 
 
-def dead_letters(env: Env, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:  # noqa: ARG001 - every store's takes it
+def dead_letters(
+    env: Env,  # noqa: ARG001 - every store's takes it
+    type: str | None,
+    page: PageRequest,
+    queues: Sequence[str] | None = None,
+) -> Plan[DeadLetterPage]:
     """Return one page of dead letters, the most recently dead first."""
     conditions = ["d.is_dead_letter"]
     params: list[Any] = []
     if type is not None:
         conditions.append(OF_TYPE)
         params.append(type)
+    if queues is not None:
+        conditions.append(OF_QUEUES)
+        params.append(sorted(queues))
     if page.after is not None:
         conditions.append(OLDER)
         ended_us, seq = unpack(page.after)

@@ -36,8 +36,8 @@ seq, id::text, queue, type, priority, policy, state, attempt, max_attempts, vers
 lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
 expires_at, key, correlation_id, tags::text, replay_of::text, failure, progress,
 checkpoint_encoding, checkpoint, checkpoint_bytes, result_encoding, result, result_bytes,
-flow, node, mode, missing, depth, gathers, own_priority, concurrency_key, callback_url, encoding,
-payload, payload_bytes
+flow, node, mode, missing, depth, gathers, own_priority, concurrency_key, callback_url,
+submitter, encoding, payload, payload_bytes
 """
 """What to select from the view of all jobs."""
 
@@ -50,7 +50,7 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         expires_at, key, correlation_id, tags, replay_of, failure, progress,
         checkpoint_encoding, checkpoint, checkpoint_bytes, result_encoding, result, result_bytes,
         flow, node, mode, missing, depth, gathers, own_priority, concurrency_key, callback_url,
-        encoding, payload, payload_bytes,
+        submitter, encoding, payload, payload_bytes,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
     return Job(
@@ -87,6 +87,7 @@ def decode_job(row: Row, policies: dict[int, Policy], now: datetime) -> Job:
         flow=flow,
         node=node,
         concurrency_key=concurrency_key,
+        submitter=submitter,
     )
 
 

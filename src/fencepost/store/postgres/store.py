@@ -470,6 +470,10 @@ class PostgresStore(Store):
         return looking.get(self._env, job_ids)
 
     @operation(Effect.READ)
+    def locate(self, job_ids: Sequence[str]) -> Plan[list[str | None]]:
+        return looking.locate(job_ids)
+
+    @operation(Effect.READ)
     def find(self, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
         return looking.find(self._env, filter, page)
 
@@ -496,8 +500,10 @@ class PostgresStore(Store):
         return looking.situation(self._env, job_id)
 
     @operation(Effect.READ)
-    def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
-        return looking.dead_letters(self._env, type, page)
+    def dead_letters(
+        self, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+    ) -> Plan[DeadLetterPage]:
+        return looking.dead_letters(self._env, type, page, queues)
 
     @operation(Effect.READ)
     def ended(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fencepost.core.idempotency import OnDuplicate, is_held
+from fencepost.core.idempotency import is_held
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us, to_us
 from fencepost.core.job import NewJob
@@ -21,13 +21,13 @@ from fencepost.store.texts import encode_json
 
 COLUMNS = """
 id, lane, policy, priority, state, max_attempts, run_at, created_at, updated_at, scheduled_at,
-expires_at, key, key_window, correlation_id, tags, replay_of, payload_encoding, payload
+expires_at, key, key_window, correlation_id, tags, replay_of, submitter, payload_encoding, payload
 """
 INSERT = f"insert into jobs({COLUMNS}) {{values}}"
-INSERT_ONE = f"insert into jobs({COLUMNS}) values ({','.join('?' * 18)}) returning seq"
+INSERT_ONE = f"insert into jobs({COLUMNS}) values ({','.join('?' * 19)}) returning seq"
 HOLDER = """
-select jobs.seq, jobs.id, jobs.state, idempotency.window_ends_at
-from idempotency join jobs on jobs.seq = idempotency.seq
+select jobs.seq, jobs.id, jobs.state, lanes.queue, idempotency.window_ends_at
+from idempotency join jobs on jobs.seq = idempotency.seq join lanes on lanes.lane = jobs.lane
 where idempotency.type = ? and idempotency.key = ?
 """
 TAKE_KEY = """
@@ -44,6 +44,7 @@ class Holder(NamedTuple):
     seq: int
     job_id: str
     state: State
+    queue: str
 
 
 def enqueue(
@@ -125,6 +126,7 @@ def new_row(
         job.correlation_id,
         encode_json(job.tags) if job.tags else None,
         None,
+        job.submitter,
         ENCODING_NUMBER[job.payload.encoding],
         job.payload.data,
     )
@@ -140,7 +142,7 @@ def insert_with_key(job: NewJob, row: tuple[Any, ...], now: int) -> Plan[Duplica
                 job.type,
                 job.key.value,
                 holder.state,
-                job.key.on_duplicate is OnDuplicate.REJECT,
+                job.key.refuses(holder.queue),
             )
     ((seq,),) = yield Statement(INSERT_ONE, row)
     if job.key is not None:
@@ -153,10 +155,10 @@ def insert_with_key(job: NewJob, row: tuple[Any, ...], now: int) -> Plan[Duplica
 def find_holder(type: str, key: str, now: int) -> Plan[Holder | None]:
     """Return the job that holds a key now. Keys are released lazily, by looking at the job."""
     rows = yield Statement(HOLDER, (type, key))
-    for seq, id_, number, window_ends_at in rows:
+    for seq, id_, number, queue, window_ends_at in rows:
         state = BY_NUMBER[number]
         if is_held(is_live=not state.is_terminal, window_ends_us=window_ends_at, now_us=now):
-            return Holder(seq, id_text(id_), state)
+            return Holder(seq, id_text(id_), state, queue)
     return None
 
 

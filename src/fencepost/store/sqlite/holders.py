@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fencepost.core.idempotency import is_held
 from fencepost.core.job import NewJob
@@ -13,10 +14,20 @@ from fencepost.store.sqlite.values import values
 # Joined, not `(type, key) in (values ...)`: for that SQLite walks all keys that there are.
 HOLDERS = f"""
 with wanted(type, key) as ({{values}})
-select wanted.type, wanted.key, idempotency.window_ends_at, {PARENT_COLUMNS} from wanted
+select wanted.type, wanted.key, idempotency.window_ends_at, lanes.queue, {PARENT_COLUMNS}
+from wanted
 cross join idempotency on idempotency.type = wanted.type and idempotency.key = wanted.key
 cross join jobs on jobs.seq = idempotency.seq
+cross join lanes on lanes.lane = jobs.lane
 """
+
+
+class Holding(NamedTuple):
+    """The job that was the last to take a key, and until when it holds it at least."""
+
+    job: Stored
+    queue: str
+    window_ends_at: int | None
 
 
 class Holders:
@@ -24,20 +35,20 @@ class Holders:
 
     def __init__(self, now: int) -> None:
         self._now = now
-        self._last: dict[tuple[str, str], tuple[Stored, int | None]] = {}
+        self._last: dict[tuple[str, str], Holding] = {}
 
-    def put(self, type: str, key: str, job: Stored, window_ends_at: int | None) -> None:
-        """Note that *job* has taken a key."""
-        self._last[type, key] = (job, window_ends_at)
+    def put(self, type: str, key: str, holding: Holding) -> None:
+        """Note that a job has taken a key."""
+        self._last[type, key] = holding
 
-    def get(self, type: str, key: str) -> Stored | None:
+    def get(self, type: str, key: str) -> Holding | None:
         """Return the job that holds a key now, if one does."""
-        job, window_ends_at = self._last.get((type, key), (None, None))
-        if job is None:
+        last = self._last.get((type, key))
+        if last is None:
             return None
-        is_live = not job.parent.state.is_terminal
-        held = is_held(is_live=is_live, window_ends_us=window_ends_at, now_us=self._now)
-        return job if held else None
+        is_live = not last.job.parent.state.is_terminal
+        held = is_held(is_live=is_live, window_ends_us=last.window_ends_at, now_us=self._now)
+        return last if held else None
 
 
 def find_holders(jobs: Sequence[NewJob], now: int) -> Plan[Holders]:
@@ -45,6 +56,6 @@ def find_holders(jobs: Sequence[NewJob], now: int) -> Plan[Holders]:
     holders = Holders(now)
     pairs = list({(job.type, job.key.value): None for job in jobs if job.key is not None})
     for sql, params in values(HOLDERS, pairs):
-        for type_, key, window_ends_at, *row in (yield Statement(sql, params)):
-            holders.put(type_, key, stored(tuple(row)), window_ends_at)
+        for type_, key, window_ends_at, queue, *row in (yield Statement(sql, params)):
+            holders.put(type_, key, Holding(stored(tuple(row)), queue, window_ends_at))
     return holders

@@ -35,7 +35,7 @@ insert into jobs(
   created_at, updated_at, scheduled_at, started_at, completed_at, expires_at, is_dead_letter, key,
   key_window, correlation_id, tags, replay_of, failure, progress, checkpoint, checkpoint_encoding,
   result, result_encoding, flow, node, mode, missing, depth, gathers, own_priority, slot,
-  callback_url, payload_encoding, payload)
+  callback_url, submitter, payload_encoding, payload)
 {values}
 """
 
@@ -145,6 +145,7 @@ def _row(
         *_waits(job.waits, slot),
         slot,
         job.callback_url,
+        job.submitter,
         ENCODING_NUMBER[job.payload.encoding],
         job.payload.data,
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.ids import id_text
 from fencepost.core.instants import from_us, from_us_or_none
 from fencepost.core.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.lifecycle import State
@@ -55,12 +57,16 @@ where jobs.state = 3 and jobs.lease_expires_at > ? and lanes.queue = ?
 RUNNING_IN_ALL = "select count(*) from jobs where state = 3 and lease_expires_at > ?"
 IS_PAUSED = "select 1 from pauses where scope = ? and name = ?"
 GET_LIMIT = "select max_running from limits where scope = ? and name = ?"
+LOCATE = """
+select jobs.id, lanes.queue from jobs join lanes on lanes.lane = jobs.lane
+where jobs.id in ({values})
+"""
 DEAD_LETTERS = """
 select jobs.completed_at, jobs.seq, jobs.id, jobs.lane, jobs.state, jobs.attempt, jobs.failure
 from jobs indexed by jobs_dead join lanes on lanes.lane = jobs.lane
-where jobs.is_dead_letter = 1 and (? is null or lanes.type = ?) and (
-  ? is null or (jobs.completed_at, jobs.seq) < (?, ?)
-)
+where jobs.is_dead_letter = 1 and (? is null or lanes.type = ?)
+  and (? is null or lanes.queue in (select value from json_each(?)))
+  and (? is null or (jobs.completed_at, jobs.seq) < (?, ?))
 order by jobs.completed_at desc, jobs.seq desc limit ?
 """
 # A lane that was made for a job which was then not stored has no counters.
@@ -93,6 +99,14 @@ def get(env: Env, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
         rows += yield Statement(sql, params)
     jobs = {job.id: job for job in (yield from _decode(env, rows))}
     return [jobs.get(job_id.lower()) for job_id in job_ids]
+
+
+def locate(job_ids: Sequence[str]) -> Plan[list[str | None]]:
+    """Return the queues of jobs by id, None for those that do not exist."""
+    queues: dict[str, str] = {}
+    for sql, params in values(LOCATE, [(id_,) for id_ in wanted_ids(job_ids)]):
+        queues |= {id_text(id_): queue for id_, queue in (yield Statement(sql, params))}
+    return [queues.get(job_id.lower()) for job_id in job_ids]
 
 
 def _decode(env: Env, rows: Sequence[Row]) -> Plan[list[Job]]:
@@ -190,10 +204,15 @@ def _has_worker(env: Env, job: Job) -> Plan[bool]:
     )
 
 
-def dead_letters(env: Env, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
+def dead_letters(
+    env: Env, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+) -> Plan[DeadLetterPage]:
     """Return one page of dead letters, the most recently dead first."""
     after = (None, None) if page.after is None else unpack(page.after)
-    rows = yield Statement(DEAD_LETTERS, (type, type, after[0], *after, page.limit + 1))
+    among = None if queues is None else json.dumps(sorted(queues))
+    rows = yield Statement(
+        DEAD_LETTERS, (type, type, among, among, after[0], *after, page.limit + 1)
+    )
     lanes = yield from env.catalog.lanes({row[3] for row in rows})
     letters = [decode_dead_letter((*row[2:], row[0]), lanes) for row in rows[: page.limit]]
     has_more = len(rows) > page.limit

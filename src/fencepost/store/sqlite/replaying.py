@@ -30,7 +30,7 @@ from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
 select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node,
-  callback_url, mode, depth, gathers, own_priority, slot, payload_encoding, payload
+  callback_url, mode, depth, gathers, own_priority, slot, submitter, payload_encoding, payload
 from jobs where id = ? and is_dead_letter = 1
 """
 RECORD_SUCCESSOR = "update jobs set is_dead_letter = null where seq = ?"
@@ -56,6 +56,7 @@ class Dead(NamedTuple):
     gathers: int | None
     own_priority: int | None
     slot: int | None
+    submitter: str | None
     payload_encoding: int
     payload: bytes
 
@@ -112,9 +113,9 @@ def _insert(env: Env, dead: Dead, fresh: bytes, missing: int, now: int) -> Plan[
         fresh, dead.lane, dead.policy, dead.priority, NUMBER[state], policy.max_attempts, now, now,
         now,
         now if state is State.SCHEDULED else None, now + seconds_to_us(policy.lifetime), dead.key,
-        dead.key_window, dead.correlation_id, dead.tags, dead.id, dead.payload_encoding,
-        dead.payload, dead.flow, dead.node, dead.callback_url, dead.mode, counted, dead.depth,
-        dead.gathers, dead.own_priority, None, None, None, dead.slot,
+        dead.key_window, dead.correlation_id, dead.tags, dead.id, dead.submitter,
+        dead.payload_encoding, dead.payload, dead.flow, dead.node, dead.callback_url, dead.mode,
+        counted, dead.depth, dead.gathers, dead.own_priority, None, None, None, dead.slot,
     )  # fmt: skip
     ((seq,),) = yield Statement(INSERT_FRESH, row)
     yield from link([(seq, place, parent.seq) for place, parent in enumerate(parents)])

@@ -33,7 +33,7 @@ lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, comp
 expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
 checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
 own_priority, (select slots.key from slots where slots.slot = jobs.slot), callback_url,
-payload_encoding, payload
+submitter, payload_encoding, payload
 """
 
 
@@ -44,7 +44,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         lease_expires_at, worker, created_at, updated_at, scheduled_at, started_at, completed_at,
         expires_at, key, correlation_id, tags, replay_of, failure, progress, checkpoint,
         checkpoint_encoding, result, result_encoding, flow, node, mode, missing, depth, gathers,
-        own_priority, concurrency_key, callback_url, payload_encoding, payload,
+        own_priority, concurrency_key, callback_url, submitter, payload_encoding, payload,
     ) = row  # fmt: skip
     is_running = BY_NUMBER[state] is State.RUNNING
     still_missing = missing if BY_NUMBER[state] is State.PENDING else 0
@@ -82,6 +82,7 @@ def decode_job(row: Row, lanes: dict[int, Lane], policies: dict[int, Policy], no
         flow=flow,
         node=node,
         concurrency_key=concurrency_key,
+        submitter=submitter,
     )
 
 

@@ -327,6 +327,10 @@ class SqliteStore(Store):
         return looking.get(self._reading, job_ids)
 
     @operation(Effect.READ)
+    def locate(self, job_ids: Sequence[str]) -> Plan[list[str | None]]:
+        return looking.locate(job_ids)
+
+    @operation(Effect.READ)
     def find(self, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
         return looking.find(self._reading, filter, page)
 
@@ -353,8 +357,10 @@ class SqliteStore(Store):
         return looking.situation(self._reading, job_id)
 
     @operation(Effect.READ)
-    def dead_letters(self, type: str | None, page: PageRequest) -> Plan[DeadLetterPage]:
-        return looking.dead_letters(self._reading, type, page)
+    def dead_letters(
+        self, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+    ) -> Plan[DeadLetterPage]:
+        return looking.dead_letters(self._reading, type, page, queues)
 
     @operation(Effect.READ)
     def ended(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from fencepost.core.dependencies import Dependencies, Mode, check_place
 from fencepost.core.dependents import Entry, Parent, enter
-from fencepost.core.idempotency import Key, OnDuplicate
+from fencepost.core.idempotency import Key
 from fencepost.core.ids import id_text
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
@@ -29,7 +29,7 @@ from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.chronology import note_clock
 from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, initial_state, new_row
-from fencepost.store.sqlite.holders import Holders, find_holders
+from fencepost.store.sqlite.holders import Holders, Holding, find_holders
 from fencepost.store.sqlite.parents import Stored, find_parents, link
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import MODE_NUMBER
@@ -45,7 +45,7 @@ INSERT = f"insert into jobs(seq, {enqueueing.COLUMNS}, {WAITING_COLUMNS}) {{valu
 
 
 INSERT_FRESH = f"""
-insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 30)})
+insert into jobs({enqueueing.COLUMNS}, {WAITING_COLUMNS}) values ({",".join("?" * 31)})
 returning seq
 """
 
@@ -155,8 +155,9 @@ class _Batch:
             found[parent.seq] = parent
         return list(found.values())
 
-    def _refuse(self, job: NewJob, key: Key, holder: Stored, *, atomic: bool) -> None:
-        is_rejected = key.on_duplicate is OnDuplicate.REJECT
+    def _refuse(self, job: NewJob, key: Key, holding: Holding, *, atomic: bool) -> None:
+        holder = holding.job
+        is_rejected = key.refuses(holding.queue)
         job_id = holder.parent.job_id
         if atomic and is_rejected:
             raise DuplicateJobError(type=job.type, key=key.value, existing_id=job_id)
@@ -200,13 +201,13 @@ class _Batch:
             failure = None if entry.decision is None else entry.decision.failure
         stored = Stored(seq, Parent(job_id, state, priority, depth, failure))
         if job.key is not None:
-            self._take_key(job.type, job.key, stored)
+            self._take_key(job, job.key, stored)
         self.accepted.append(Accepted(Enqueued(job_id, job.type, state), stored))
 
-    def _take_key(self, type: str, key: Key, stored: Stored) -> None:
+    def _take_key(self, job: NewJob, key: Key, stored: Stored) -> None:
         ends_at = None if key.window is None else self._now + seconds_to_us(key.window)
-        self._keys.append((type, key.value, stored.seq, ends_at))
-        self._holders.put(type, key.value, stored, ends_at)
+        self._keys.append((job.type, key.value, stored.seq, ends_at))
+        self._holders.put(job.type, key.value, Holding(stored, job.queue, ends_at))
 
     def write(self) -> Plan[list[Accepted]]:
         """Store all that was taken in; return what became of each."""

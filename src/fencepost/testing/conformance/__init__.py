@@ -73,6 +73,7 @@ pytest.register_assert_rewrite(
             "reopening",
             "reopening_graphs",
             "saving",
+            "scopes",
             "settling",
             "sizes",
             "spawning",
@@ -134,6 +135,7 @@ from fencepost.testing.conformance.reopening_graphs import (
     TestReopenedDependencies,
 )
 from fencepost.testing.conformance.saving import TestSaving
+from fencepost.testing.conformance.scopes import TestScopes, TestSubmitters
 from fencepost.testing.conformance.settling import TestFailing, TestRepeating, TestSettling
 from fencepost.testing.conformance.sizes import TestSizes
 from fencepost.testing.conformance.spawning import TestSpawning
@@ -199,10 +201,12 @@ __all__ = [
     "TestRepeating",
     "TestReplaying",
     "TestSaving",
+    "TestScopes",
     "TestSettling",
     "TestSituations",
     "TestSizes",
     "TestSpawning",
+    "TestSubmitters",
     "TestTokens",
     "TestTurns",
     "TestUnreadable",

@@ -84,6 +84,7 @@ def fill(h: Harness) -> None:
             key=Key(f"{state} ключ", window=100_000.5),
             tags={"tenant": "7", "größe": "\U0001f9ed"},
             correlation_id="order-7",
+            submitter="0123456789ab",
             policy=Policy(max_attempts=2 if state is not State.DEAD_LETTER else 1, lease_ttl=40.0),
         )
         h.advance(0.000001)

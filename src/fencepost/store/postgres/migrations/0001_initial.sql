@@ -81,7 +81,8 @@ create table fencepost.job(
   depth smallint,
   gathers boolean,
   own_priority smallint,
-  callback_url text
+  callback_url text,
+  submitter text
 );
 create unique index job_id on fencepost.job(id);
 create index job_lifetime on fencepost.job(expires_at);
@@ -615,7 +616,7 @@ end $$;
 -- Jobs that differ in nothing but id and payload; returns the state in which they are stored.
 create function fencepost.enqueue(
   p_now timestamptz, p_lane integer, p_policy integer, p_max_attempts integer, p_delay bigint,
-  p_run_at timestamptz, p_lifetime bigint, p_ids uuid[], p_payloads json
+  p_run_at timestamptz, p_lifetime bigint, p_ids uuid[], p_payloads json, p_submitter text
 ) returns smallint language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -634,9 +635,9 @@ begin
   if v_state = 1 then
     with j as (
       insert into fencepost.job(
-        seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload)
+        seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload, submitter)
       select nextval('fencepost.seq'), x.id, t, due, v_expires_at, p_lane, p_policy,
-        p_max_attempts, x.payload::text
+        p_max_attempts, x.payload::text, p_submitter
       from rows from (unnest(p_ids), json_array_elements(p_payloads)) as x(id, payload)
       returning seq
     )
@@ -644,9 +645,9 @@ begin
   else
     with j as (
       insert into fencepost.job(
-        seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload)
+        seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, payload, submitter)
       select nextval('fencepost.seq'), x.id, t, due, v_expires_at, p_lane, p_policy,
-        p_max_attempts, x.payload::text
+        p_max_attempts, x.payload::text, p_submitter
       from rows from (unnest(p_ids), json_array_elements(p_payloads)) as x(id, payload)
       returning seq
     )
@@ -701,7 +702,7 @@ begin
     tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text, flow text,
     node text, mode smallint, depth smallint, gathers boolean, missing integer,
     callback_url text, callback json, slot bigint, concurrency_key text, max_running integer,
-    own_priority smallint
+    own_priority smallint, submitter text
   ) loop
     if (j.lane, j.policy) is distinct from (v_lane, v_policy) then
       perform fencepost.check_numbers(j.lane, j.policy);
@@ -720,11 +721,11 @@ begin
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
       correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
-      gathers, callback_url, own_priority)
+      gathers, callback_url, own_priority, submitter)
     values (v_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
       j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
       j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers,
-      j.callback_url, j.own_priority);
+      j.callback_url, j.own_priority, j.submitter);
     if j.callback is not null then
       perform fencepost.ask_back(v_seq, j.callback);
     end if;
@@ -795,7 +796,8 @@ begin
       tags jsonb, encoding smallint, payload text, payload_hex text, flow text, node text,
       mode smallint, depth smallint, gathers boolean, missing integer, parents bigint[],
       ended smallint, failure text, is_dead_letter boolean, callback_url text, callback json,
-      slot bigint, concurrency_key text, max_running integer, own_priority smallint
+      slot bigint, concurrency_key text, max_running integer, own_priority smallint,
+      submitter text
     )
   ), placed as materialized (
     select given.*, coalesce(given.ended, case when given.missing > 0 then 0 when due > t then 2
@@ -805,10 +807,10 @@ begin
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
       correlation_id, tags, encoding, payload, payload_bytes, flow, node, mode, depth, gathers,
-      callback_url, own_priority)
+      callback_url, own_priority, submitter)
     select seq, id, t, due, t + lifetime * interval '1 microsecond', lane, policy, max_attempts,
       key, key_window, correlation_id, tags, encoding, payload, decode(payload_hex, 'hex'), flow,
-      node, mode, depth, gathers, callback_url, own_priority
+      node, mode, depth, gathers, callback_url, own_priority, submitter
     from placed
   ), named as (
     insert into fencepost.keyed(seq, slot, max_running, key)
@@ -2808,7 +2810,7 @@ select
   j.seq, j.id, l.queue, l.type, l.priority, j.lane, j.policy, j.max_attempts, j.created_at,
   j.expires_at, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.flow, j.node,
   j.mode, coalesce(p.missing, 0) as missing, j.depth, j.gathers, j.own_priority,
-  k.key as concurrency_key, j.callback_url,
+  k.key as concurrency_key, j.callback_url, j.submitter,
   coalesce(d.state, w.state, p.state, r.state, e.state)::smallint as state,
   coalesce(d.attempt, w.attempt, p.attempt, r.attempt, e.attempt) as attempt,
   coalesce(d.version, w.version, p.version, r.version, e.version) as version,

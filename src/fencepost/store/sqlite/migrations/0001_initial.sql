@@ -57,6 +57,8 @@ create table jobs(
   own_priority integer,
   slot integer,
   callback_url text,
+  -- The token that submitted it over HTTP.
+  submitter text,
   payload_encoding integer not null,
   payload blob not null
 );

@@ -1,0 +1,278 @@
+"""Mutants of scopes: what a token for some queues, or one that only submits, is told of others."""
+
+from __future__ import annotations
+
+from lab.mutants.mutant import Mutant, Patch, Place
+
+SCOPE = "tests/http/test_scope.py"
+BY_ID = f"{SCOPE}::test_an_id_out_of_reach_is_an_id_that_nobody_has"
+KEYS = f"{SCOPE}::test_a_key_that_is_held_out_of_reach_is_a_bare_refusal"
+BLAME = f"{SCOPE}::test_who_is_to_blame_is_not_told_out_of_reach"
+FLOWS = f"{SCOPE}::test_a_flow_over_queues_is_seen_as_far_as_the_token_reaches"
+CANCEL = f"{SCOPE}::test_what_is_cancelled_takes_along_what_waits_and_tells_nothing_of_it"
+SUBMITTERS = "tests/http/test_submitters.py"
+REVOKING = "tests/http/test_revoking.py"
+STREAM = "tests/http/test_stream.py"
+LINKED = "a key that a job of another queue holds returns that job"
+LISTED = "dead letters of other queues are listed"
+UNKNOWN = "a replay forgets who submitted the job"
+
+
+def _stored(place: Place, name: str, about: str, patch: Patch, test: str = "TestScopes") -> Mutant:
+    return Mutant(f"{place}-{name}", about, place, (patch,), (test,))
+
+
+def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    patches = (Patch(f"fencepost.{module}", old, new),)
+    return Mutant(f"server-{name}", about, Place.SERVER, patches, tests)
+
+
+MUTANTS = (
+    # What stores answer.
+    _stored(
+        Place.MEMORY,
+        "key-held-elsewhere-is-returned",
+        LINKED,
+        Patch(
+            "fencepost.store.memory.submission",
+            "new.key.refuses(holder.queue)",
+            "new.key.refuses(new.queue)",
+        ),
+    ),
+    _stored(
+        Place.SQLITE,
+        "key-held-elsewhere-is-returned",
+        LINKED,
+        Patch(
+            "fencepost.store.sqlite.enqueueing",
+            "job.key.refuses(holder.queue)",
+            "job.key.refuses(job.queue)",
+        ),
+    ),
+    _stored(
+        Place.SQLITE,
+        "node-stands-for-a-job-elsewhere",
+        LINKED,
+        Patch(
+            "fencepost.store.sqlite.submission",
+            "key.refuses(holding.queue)",
+            "key.refuses(job.queue)",
+        ),
+    ),
+    _stored(
+        Place.POSTGRES,
+        "key-held-elsewhere-is-returned",
+        LINKED,
+        Patch(
+            "fencepost.store.postgres.enqueueing",
+            "job.key.refuses(queues.get(holder))",
+            "job.key.refuses(job.queue)",
+        ),
+    ),
+    _stored(
+        Place.POSTGRES,
+        "node-stands-for-a-job-elsewhere",
+        LINKED,
+        Patch(
+            "fencepost.store.postgres.graphs",
+            "job.key.refuses(queues.get(job_id))",
+            "job.key.refuses(job.queue)",
+        ),
+    ),
+    _stored(
+        Place.SQLITE,
+        "dead-letters-of-all-queues",
+        LISTED,
+        Patch(
+            "fencepost.store.sqlite.looking",
+            "lanes.queue in (select value from json_each(?))",
+            "? is not lanes.queue",
+        ),
+    ),
+    _stored(
+        Place.POSTGRES,
+        "dead-letters-of-all-queues",
+        LISTED,
+        Patch(
+            "fencepost.store.postgres.looking",
+            '"l.queue = any (%s::text[])"',
+            '"%s::text[] is not null"',
+        ),
+    ),
+    _stored(
+        Place.SQLITE,
+        "replay-forgets-its-submitter",
+        UNKNOWN,
+        Patch("fencepost.store.sqlite.replaying", "dead.id, dead.submitter,", "dead.id, None,"),
+        "TestSubmitters",
+    ),
+    _stored(
+        Place.POSTGRES,
+        "replay-forgets-its-submitter",
+        UNKNOWN,
+        Patch(
+            "fencepost.store.postgres.control",
+            "'submitter', job.submitter\n",
+            "'submitter', nullif(job.submitter, job.submitter)\n",
+        ),
+        "TestSubmitters",
+    ),
+    _stored(
+        Place.POSTGRES,
+        "submitters-of-a-batch-are-one",
+        "jobs of two tokens that are stored by one statement are the first one's",
+        Patch(
+            "fencepost.store.postgres.enqueueing",
+            "            and job.submitter == first.submitter\n",
+            "            and job.tags == first.tags\n",
+        ),
+        "TestSubmitters",
+    ),
+    # What is told of jobs out of reach.
+    _mutant(
+        "waits-for-a-job-out-of-reach",
+        "a job may wait for one of a queue that its token is not for",
+        "http.scope",
+        "    hidden = await outside(call, named)\n",
+        "    hidden = set[str]()\n    assert isinstance(named, list)\n",
+        BY_ID,
+    ),
+    _mutant(
+        "refusal-names-the-alias",
+        "an id out of reach in `after` is refused by another name than the one that was given",
+        "http.scope",
+        "return UnknownDependencyError(self._given[error.job_id])",
+        "return UnknownDependencyError(error.job_id)",
+        BY_ID,
+    ),
+    _mutant(
+        "leases-tell-of-jobs-out-of-reach",
+        "a write under a wrong lease tells the state of a job out of reach",
+        "http.operations.leases",
+        "    hidden = await outside(call, [item.id for item in items])\n",
+        "    hidden = set[str]() if call.principal.roles else await outside(call, [])\n",
+        BY_ID,
+    ),
+    _mutant(
+        "refused-key-names-its-holder",
+        "a key that is held out of reach is refused with the id of its holder",
+        "http.scope",
+        "return bare if await beyond(call, [named]) else error",
+        "return error if await beyond(call, [named]) else error",
+        KEYS,
+    ),
+    _mutant(
+        "batch-names-the-holder",
+        "a job of a batch whose key is held out of reach is refused with the id of the holder",
+        "http.operations.submitting",
+        "existing = None if reply.job_id in hidden else reply.job_id",
+        "existing = reply.job_id if reply.job_id in hidden else reply.job_id",
+        KEYS,
+    ),
+    _mutant(
+        "key-returns-any-job",
+        "a key returns a job of a queue that the token is not for",
+        "http.scope",
+        "key = replace(key, within=principal.queues)",
+        "key = replace(key, within=None)",
+        KEYS,
+    ),
+    _mutant(
+        "culprit-out-of-reach-is-named",
+        "the failure of a job names the one out of reach for which it waited",
+        "http.scope",
+        "if failure is None or failure.culprit not in hidden:",
+        "if failure is None or failure.culprit in hidden:",
+        BLAME,
+    ),
+    _mutant(
+        "claim-gives-results-out-of-reach",
+        "a claim gives the results of jobs of queues that the token is not for",
+        "http.scope",
+        "[each for each in some if each.job_id not in hidden]",
+        "[each for each in some if each.job_id]",
+        FLOWS,
+    ),
+    _mutant(
+        "cancelled-out-of-reach-is-counted",
+        "the count of a cancellation tells how many waited in other queues",
+        "app.job_scripts",
+        "count += sum(queue in queues for queue in located)",
+        "count += len(located)",
+        CANCEL,
+    ),
+    _mutant(
+        "claim-tells-when-others-fall-due",
+        "the answer of a claim tells when a job of another queue falls due",
+        "http.operations.claims",
+        "    if call.principal.queues is not None:\n        wait = POLL",
+        "    if call.principal.queues == frozenset():\n        wait = POLL",
+        f"{SCOPE}::test_lists_and_counts_are_as_if_there_was_nothing_else",
+    ),
+    _mutant(
+        "stream-ids-tell-of-others",
+        "a bare id in a stream tells that a job out of reach has ended",
+        "http.operations.stream",
+        "[job for job in fresh if self._wanted.is_within_reach(job)]",
+        "[job for job in fresh if job.id]",
+        f"{STREAM}::test_not_even_an_id_tells_of_an_end_out_of_reach",
+    ),
+    # What is told of jobs that others submitted.
+    _mutant(
+        "submitter-sees-the-jobs-of-others",
+        "a token that may submit sees the payloads of all jobs that any token submitted",
+        "http.scope",
+        "return job.submitter == principal.token_id",
+        "return job.submitter is not None",
+        SUBMITTERS,
+    ),
+    _mutant(
+        "submitter-sees-the-results-of-others",
+        "a token that may submit gets the result of any job",
+        "http.operations.jobs",
+        "    if not may_see_all(call.principal, job):\n",
+        "    if not call.principal.roles:\n",
+        SUBMITTERS,
+    ),
+    # What waits when its token ends.
+    _mutant(
+        "wait-answers-a-revoked-token",
+        "whoever waits for a job is answered though its token was revoked meanwhile",
+        "http.operations.jobs",
+        "        await call.check_again()\n",
+        "        call.is_off()\n",
+        REVOKING,
+    ),
+    _mutant(
+        "claim-hands-out-to-a-revoked-token",
+        "a waiting claim hands out a job though its token was revoked meanwhile",
+        "http.operations.claims",
+        "        await _check_again(call, claim.jobs)\n",
+        "        call.is_off()\n",
+        REVOKING,
+    ),
+    _mutant(
+        "claim-keeps-what-it-refused",
+        "a job that was claimed for a revoked token stays leased to nobody",
+        "http.operations.claims",
+        "            await _give_back(call.session, jobs)\n        raise\n",
+        "            call.is_off()\n        raise\n",
+        REVOKING,
+    ),
+    _mutant(
+        "looking-again-uses-up-the-rate",
+        "a token with a rate cannot wait: each look at it counts as a request",
+        "http.authentication",
+        "        if not is_repeated:\n            self._count(known.record)\n",
+        "        self._count(known.record)\n",
+        REVOKING,
+    ),
+    _mutant(
+        "late-body-of-a-revoked-token",
+        "a body that arrives long after its head is taken though the token was revoked meanwhile",
+        "http.endpoint",
+        "                await call.check_again()",
+        "                call.is_off()",
+        REVOKING,
+    ),
+)
