@@ -28,6 +28,15 @@ ATTEMPTS_MAX: Final = 10_000
 BULK_MAX: Final = 100_000
 """Jobs in one call of submit_many; larger loads are split by the caller."""
 
+LANES_MAX: Final = 10_000
+"""Pairs of a queue and a type that an app may have. A claim looks at those it asks for only, but what
+lists names, and the leader's chores, look at all of them."""
+LANE_IDLE: Final = 3_600.0
+"""A pair in which there have been no jobs, not even ended ones, for this long is removed."""
+LANE_SURE: Final = 600.0
+"""So long does a caller's own transaction rely on a lane that was asked for before: well below
+LANE_IDLE, since it fails if the lane is gone."""
+
 DEPENDENCY_COUNT_MAX: Final = 1_000
 """Jobs that one job may wait for (S1-67)."""
 DEPENDENCY_DEPTH_MAX: Final = 100

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
+from fencepost.core import limits
 from fencepost.core.limits import (
     CONCURRENCY_KEY_LENGTH_MAX,
     CORRELATION_ID_LENGTH_MAX,
@@ -53,6 +55,14 @@ def check_own_type(value: object) -> str:
 def check_queue(value: object) -> str:
     """Return *value* if it can name a queue, or raise InvalidJobError."""
     return check_name(value, what="queue", limit=QUEUE_LENGTH_MAX)
+
+
+def lanes_max(type: str) -> int:
+    """Return how many lanes there may be when a job of *type* would need one more.
+
+    One of Fencepost's own is not refused: what it does for a job that was accepted goes on.
+    """
+    return sys.maxsize if type.startswith(RESERVED_TYPES) else limits.LANES_MAX
 
 
 def check_correlation_id(value: str | None) -> str | None:

@@ -130,7 +130,9 @@ class _Taking:
             queue: {}
             if self._settings.is_queue_paused(queue)
             else self._jobs.lanes.open(queue, self._request.types, shut)
-            for queue in (self._jobs.lanes.queues() if queues is None else queues)
+            for queue in (
+                self._jobs.lanes.queues(self._request.types) if queues is None else queues
+            )
         }
         if queues is not None:
             return lanes
