@@ -29,8 +29,8 @@ BULK_MAX: Final = 100_000
 """Jobs in one call of submit_many; larger loads are split by the caller."""
 
 LANES_MAX: Final = 10_000
-"""Pairs of a queue and a type that an app may have. A claim looks at those it asks for only, but what
-lists names, and the leader's chores, look at all of them."""
+"""Pairs of a queue and a type that an app may have. A claim looks only at those it asks for, but
+what lists names, and the leader's chores, look at all of them."""
 LANE_IDLE: Final = 3_600.0
 """A pair in which there have been no jobs, not even ended ones, for this long is removed."""
 LANE_SURE: Final = 600.0
@@ -175,6 +175,8 @@ REPAIR_ROUNDS: Final = 3
 STATS_WINDOW_MIN: Final = 1.0
 STATS_WINDOW_DEFAULT: Final = 300.0
 STATS_WINDOW_MAX: Final = 86_400.0
+STATS_NAMES_MAX: Final = 1_000
+"""Queues, and types, that one answer lists; the smallest of more are added up, as ``other``."""
 STATS_SAMPLE_MAX: Final = 2_000
 """Jobs that ended from which rates and times are worked out: the newest of the window."""
 SCALE_TARGET_DEFAULT: Final = 60.0

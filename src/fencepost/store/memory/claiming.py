@@ -126,13 +126,12 @@ class _Taking:
         """
         shut = self._settings.paused_types().union(closed)
         queues = self._request.queues
+        served = self._jobs.lanes.queues(self._request.types) if queues is None else queues
         lanes = {
             queue: {}
             if self._settings.is_queue_paused(queue)
             else self._jobs.lanes.open(queue, self._request.types, shut)
-            for queue in (
-                self._jobs.lanes.queues(self._request.types) if queues is None else queues
-            )
+            for queue in served
         }
         if queues is not None:
             return lanes

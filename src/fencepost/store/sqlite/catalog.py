@@ -1,8 +1,8 @@
 """What a job's row refers to by number: lanes and policies; and the counters.
 
 Lanes and policies are few and never come to mean anything else, so they are remembered. Those that
-were made in a transaction that failed must be forgotten: the store does so on every rollback. A lane
-that another process has removed is noticed when its jobs are counted (``counters`` refers to
+were made in a transaction that failed must be forgotten: the store does so on every rollback. A
+lane that another process has removed is noticed when its jobs are counted (``counters`` refers to
 ``lanes``), upon which the store rolls back and begins again.
 """
 

@@ -189,9 +189,9 @@ def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
 def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     """Delete terminal jobs that have been kept long enough.
 
-    A pass begins with the lanes that have had no jobs for long. It goes through jobs in the order of
-    submission, a bounded stretch at a time, and ends at the first that is too young to have been kept
-    long enough: no index is kept for it, and a backlog of young jobs costs nothing.
+    A pass begins with the lanes that have had no jobs for long. It goes through jobs in the order
+    of submission, a bounded stretch at a time, and ends at the first that is too young to have been
+    kept long enough: no index is kept for it, and a backlog of young jobs costs nothing.
     """
     if request.limit <= 0:
         return Pruned(0, request.after)
