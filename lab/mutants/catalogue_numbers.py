@@ -76,8 +76,8 @@ LANES = (
     _sql(
         "a-retired-lane-is-used",
         "jobs are stored in a lane that is about to be removed",
-        "is_there := exists (select 1 from fencepost.lane where lane = p_lane and retired_at is null);",
-        "is_there := exists (select 1 from fencepost.lane where lane = p_lane);",
+        "exists (select 1 from fencepost.lane where lane = p_lane and retired_at is null);",
+        "exists (select 1 from fencepost.lane where lane = p_lane);",
         "tests/store/postgres/test_lanes.py",
     ),
     _sql(
