@@ -377,7 +377,13 @@ TOKEN_STALE_SECONDS: Final = 60.0
 AUDIT_KEPT: Final = 90 * 86_400.0
 AUDIT_NAME_LENGTH_MAX: Final = 100
 AUDIT_TARGET_LENGTH_MAX: Final = 300
-AUDIT_DETAIL_BYTES_MAX: Final = 4_000
+AUDIT_DETAIL_BYTES_MAX: Final = 8_000
+AUDIT_CONDITION_LENGTH_MAX: Final = 20
+"""Characters of each word of a bulk action's conditions, should all of them be too long."""
+AUDIT_REFUSED_MAX: Final = 20
+"""Refused tries of one token that are recorded in a window; the rest are counted,"""
+AUDIT_REFUSED_WINDOW: Final = 60.0
+"""and one record says how many they were when these seconds are over."""
 REQUEST_ID_LENGTH_MAX: Final = 128
 # Metrics. Times are in seconds.
 METRIC_LABELS_MAX: Final = 100

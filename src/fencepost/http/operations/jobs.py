@@ -14,6 +14,7 @@ from fencepost.app.job import naming_existing_async
 from fencepost.app.jobs import cancel as cancel_script
 from fencepost.app.jobs import count as count_script
 from fencepost.app.jobs import find as find_script
+from fencepost.core.audit import conditions_of
 from fencepost.core.duration import parse_duration
 from fencepost.core.edits import Edits
 from fencepost.core.filter import JobFilter, make_filter
@@ -284,6 +285,9 @@ class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
 async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
     """Cancel every live job that meets the conditions, and what waits for one of them."""
+    call.detail["conditions"] = conditions_of(call.body, without=["dry_run"])
+    if call.body.dry_run:
+        call.detail["dry_run"] = True
     filter = filter_of(call.principal, call.body)
     scripts.check_selective(filter)
     if call.body.dry_run:
@@ -291,6 +295,7 @@ async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
         count = 0
         if live is not None:
             count = await call.session.run_async(count_script(call.session, live))
+        call.detail["count"] = count
         return Reply(Cancelled(count, dry_run=True))
     count = await call.session.run_async(cancel_script(call.session, None, filter))
     call.detail["count"] = count
