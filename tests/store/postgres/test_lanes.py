@@ -156,6 +156,28 @@ def test_a_submission_under_way_keeps_its_lane(rig: Rig) -> None:
     assert len(rig.claim(types=frozenset({"mail"}))) == 1
 
 
+def test_nothing_is_stored_in_a_lane_that_is_about_to_be_removed(rig: Rig) -> None:
+    """S0-1: nobody waits for who comes after the fence, so that they are refused."""
+    rig.submit(NewJob(type="mail"))
+    rig.finish()
+    with psycopg.connect(rig.url, autocommit=True) as connection:
+        fenced: list[tuple[int, int]] = []
+        for _ in range(PASSES):
+            rig.prune(1)
+            fenced = connection.execute(
+                "select lane.lane, policy.policy from fencepost.lane, fencepost.policy"
+                " where fence is not null"
+            ).fetchall()
+            if fenced:
+                break
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute("select fencepost.check_numbers(%s, %s)", fenced[0])
+    assert caught.value.sqlstate == "FP001"
+    [job_id] = rig.submit(NewJob(type="mail"))  # which revives it
+    rig.prune(3)
+    assert rig.claim() == [job_id]
+
+
 def test_a_transaction_that_looks_at_the_past_stores_nothing_in_a_removed_lane(rig: Rig) -> None:
     """S0-1: to it, the lane is still there."""
     rig.submit(NewJob(type="mail"))
