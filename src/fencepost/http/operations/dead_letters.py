@@ -16,14 +16,14 @@ from fencepost.core.readable import readable
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import look
 from fencepost.wire.jobs import Accepted
-from fencepost.wire.terms import PageLimit, TypeName
+from fencepost.wire.terms import Cursor, PageLimit, TypeName
 
 
 class DeadLetterQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Of one type or of all, and from where on."""
 
     type: TypeName | None = None
-    after: str | None = None
+    after: Cursor | None = None
     """The ``next`` of the page before."""
     limit: PageLimit = PAGE_DEFAULT
 

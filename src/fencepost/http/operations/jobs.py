@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import unquote
 
 import msgspec
@@ -36,10 +37,12 @@ from fencepost.wire.terms import (
     ClearableId,
     ClearableUrl,
     CorrelationId,
+    Cursor,
     Duration,
     PageLimit,
     PriorityName,
     PriorityNumber,
+    QueryDuration,
     QueueName,
     Tags,
     TypeName,
@@ -67,7 +70,7 @@ class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     """Submitted at this time or later."""
     created_before: datetime | None = None
     """Submitted earlier than this."""
-    after: str | None = None
+    after: Cursor | None = None
     """The ``next`` of the page before."""
     limit: PageLimit = PAGE_DEFAULT
 
@@ -223,7 +226,7 @@ async def explain_job(call: Call[Nothing, Nothing]) -> Reply:
 class Wait(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How long to wait at the most, as seconds or text such as ``10s``."""
 
-    timeout: str = f"{HTTP_WAIT_DEFAULT:g}s"
+    timeout: QueryDuration = f"{HTTP_WAIT_DEFAULT:g}s"
 
 
 async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
@@ -242,10 +245,10 @@ async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
 
 def duration_of(text: str) -> Duration:
     """Return a duration of a query, where a bare number means seconds."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return float(text) if _SECONDS.fullmatch(text) else text
+
+
+_SECONDS = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?", re.ASCII)
 
 
 # Steering.
@@ -267,6 +270,17 @@ async def cancel_job(call: Call[Nothing, Nothing]) -> Reply:
 
 class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Conditions, all of which a job must meet; at least one."""
+
+    __some__: ClassVar = (
+        "state",
+        "type",
+        "queue",
+        "tags",
+        "correlation_id",
+        "flow",
+        "created_after",
+        "created_before",
+    )
 
     state: list[StateName] = []
     type: TypeName | None = None
