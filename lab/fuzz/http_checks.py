@@ -11,7 +11,8 @@ import re
 from typing import Any
 
 import schemathesis
-from schemathesis.specs.openapi.checks import RejectedPositiveData, positive_data_acceptance
+from schemathesis.openapi.checks import RejectedPositiveData
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 WITHOUT_WORDS = {
     "dependency_unknown": "",  # that there is such a job
