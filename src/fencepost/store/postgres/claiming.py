@@ -21,6 +21,7 @@ from fencepost.core.limits import (
     RECOVER_BATCH,
     RESOLVE_PAUSE,
 )
+from fencepost.core.names import RESERVED_TYPES
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
@@ -153,7 +154,10 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
 def _params(
     env: Env, request: ClaimRequest, secret: str, todo: int, promote: int, *, asks: bool
 ) -> tuple[Any, ...]:
-    lanes = env.catalog.known_lanes(request.queues, request.types)
+    known = env.catalog.known_lanes(request.queues, request.types)
+    lanes = known
+    if not request.own_types:
+        lanes = [lane for lane in known if not lane.type.startswith(RESERVED_TYPES)]
     limit = max(min(request.limit, CLAIM_MAX), 0)
     if request.queues is None:
         row = tuple(sorted({lane.queue for lane in lanes}))
@@ -170,7 +174,7 @@ def _params(
         seconds_to_us(request.lease_ttl),
         seconds_to_us(request.timeout_grace),
         CLAIM_BYTES_MAX,
-        sum(lane.number for lane in lanes) if asks else None,
+        sum(lane.number for lane in known) if asks else None,
         todo,
         promote,
         _array(lane.number for lane in lanes),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.names import RESERVED_TYPES
 from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
 from fencepost.store.batches import held_among
@@ -48,6 +49,7 @@ select
 """
 OF_QUEUES = "queue in (select value from json_each(?)) and"
 OF_TYPES = "type in (select value from json_each(?)) and"
+NOT_OUR_OWN = f"substr(type, 1, {len(RESERVED_TYPES)}) <> '{RESERVED_TYPES}' and"
 LIMITS = "select scope, name, max_running from limits"
 RUNNING_IN_ALL = "select count(*) from jobs where state = 3 and lease_expires_at > ?"
 RUNNING_BY_QUEUE = """
@@ -79,19 +81,19 @@ _lanes = msgspec.json.Decoder(list[Lane])
 def _look(request: ClaimRequest) -> Plan[Outlook]:
     """Look ahead; of all lanes, only at those that are asked for."""
     queues = None if request.queues is None else tuple(request.queues)
-    sql, params = _asked(queues, request.types)
+    sql, params = _asked(queues, request.types, request.own_types)
     (row,) = yield Statement(sql, params)
     return Outlook(*row)
 
 
 @lru_cache(maxsize=100)
 def _asked(
-    queues: tuple[str, ...] | None, types: frozenset[str] | None
+    queues: tuple[str, ...] | None, types: frozenset[str] | None, own_types: bool
 ) -> tuple[str, tuple[str, ...]]:
     """Return the statement that looks ahead, and its parameters: most claims repeat the last."""
     given = [(OF_QUEUES, queues), (OF_TYPES, types)]
     asked = [(sql, json.dumps(sorted(names))) for sql, names in given if names is not None]
-    conditions = " ".join(sql for sql, _ in asked)
+    conditions = " ".join([*(sql for sql, _ in asked), *([] if own_types else [NOT_OUR_OWN])])
     return OUTLOOK.format(asked=conditions), tuple(names for _, names in asked)
 
 

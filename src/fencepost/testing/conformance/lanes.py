@@ -149,6 +149,16 @@ class TestLanes:
         counts = {view.name: view.counts for view in h.run(h.store.types())}
         assert counts == {"a": {State.RUNNING: 1}, "b": {State.RUNNING: 1}}
 
+    @pytest.mark.parametrize("queues", [None, {"default": 1}])
+    def test_who_claims_any_type_may_leave_out_fenceposts_own(
+        self, h: Harness, queues: dict[str, int] | None
+    ) -> None:
+        """Nobody has to name all types that there are for it."""
+        mine, _ = h.submit_all(job("mail"), job("fencepost.webhook"))
+        claimed = h.claim(queues=queues, own_types=False).jobs
+        assert [each.id for each in claimed] == [mine]
+        assert len(h.claim(queues=queues).jobs) == 1
+
     def test_a_lane_between_two_looks_is_used_again(self, h: Harness) -> None:
         """S0-1: however far its removal has come, a job that is stored in it is claimed."""
         for passes in range(PASSES):
