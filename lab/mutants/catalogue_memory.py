@@ -14,6 +14,22 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 
 MUTANTS = (
     _mutant(
+        "too-many-lanes",
+        "an app has one pair of queue and type more than it may have",
+        "pairs",
+        "if len(self._idle_at) >= lanes_max(type):",
+        "if len(self._idle_at) > lanes_max(type):",
+        "TestLanes",
+    ),
+    _mutant(
+        "used-lanes-are-removed",
+        "a pair that has jobs makes room for another",
+        "pairs",
+        "            if self._jobs[pair]:\n",
+        "            if False:\n",
+        "TestLanes",
+    ),
+    _mutant(
         "retrying-jobs-live-for-ever",
         "a job that waits for its retry does not expire",
         "moves",

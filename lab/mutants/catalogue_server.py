@@ -174,8 +174,8 @@ MUTANTS = (
         "action-is-not-recorded",
         "what an operator does is not in the audit log",
         "http.endpoint",
-        "            if call is not None and action is not None:\n",
-        "            if call is None and action is not None:\n",
+        "            elif call is not None and action is not None:\n",
+        "            elif call is None and action is not None:\n",
         "tests/http/test_jobs.py",
     ),
 )

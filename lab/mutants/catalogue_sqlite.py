@@ -12,6 +12,41 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
     return Mutant(f"sqlite-{name}", about, Place.SQLITE, patches, tests)
 
 
+LANES = (
+    _mutant(
+        "too-many-lanes",
+        "an app has one pair of queue and type more than it may have",
+        "catalog",
+        "where (select count(*) from lanes) < ?",
+        "where (select count(*) from lanes) <= ?",
+        "TestLanes",
+    ),
+    _mutant(
+        "removed-lanes-are-not-missed",
+        "a job is stored in a lane that another process has removed",
+        "database",
+        '        connection.execute("pragma foreign_keys = on")',
+        '        connection.execute("pragma foreign_keys = off")',
+        "TestLanes",
+    ),
+    _mutant(
+        "used-lanes-are-removed",
+        "a lane is removed that has jobs",
+        "upkeep",
+        'f"select lane from lanes where idle_at <= ? and not {HAS_JOBS}"',
+        'f"select lane from lanes where idle_at <= ?"',
+        "TestLanes",
+    ),
+    _mutant(
+        "claims-read-all-lanes",
+        "a claim looks at the lanes of all types of its queue",
+        "claiming",
+        "type in (select value from json_each(?)) and",
+        "+type in (select value from json_each(?)) and",
+        "tests/store/sqlite/test_lanes.py",
+    ),
+)
+
 LEASES = (
     _mutant(
         "retrying-jobs-live-for-ever",
@@ -390,4 +425,4 @@ GRAPHS = (
     ),
 )
 
-MUTANTS = (*LEASES, *JOBS, *FILE, *GRAPHS)
+MUTANTS = (*LANES, *LEASES, *JOBS, *FILE, *GRAPHS)

@@ -24,7 +24,42 @@ EACH_TIME = "a token that is revoked again was revoked just now"
 FORGED = "a token may take the id of another"
 LINGERS = "a token that ended long ago is kept an instant too long"
 
+AUDIT = "tests/http/test_audit.py"
+
 MUTANTS = (
+    # What is on record.
+    _mutant(
+        "refused-tries-leave-no-trace",
+        "an operator's action that was refused is not in the audit log",
+        "http.endpoint",
+        "return self.route.action is not None and not is_other",
+        "return False",
+        AUDIT,
+    ),
+    _mutant(
+        "refused-tries-fill-the-disk",
+        "every refused try is recorded",
+        "core.refused_tries",
+        "if window.recorded < AUDIT_REFUSED_MAX:",
+        "if True:",
+        AUDIT,
+    ),
+    _mutant(
+        "refused-tries-are-not-counted",
+        "how many tries were refused besides those on record is never said",
+        "core.refused_tries",
+        "            if window.more:",
+        "            if False:",
+        AUDIT,
+    ),
+    _mutant(
+        "conditions-are-forgotten",
+        "a bulk action is recorded without what it was for",
+        "http.operations.jobs",
+        'call.detail["conditions"] = conditions_of(call.body, without=["dry_run"])',
+        "pass",
+        AUDIT,
+    ),
     # What stores keep.
     _kept(
         Place.MEMORY,

@@ -7,6 +7,7 @@
     │   ├── InvalidKeyError        an idempotency key that is empty or too long
     │   ├── InvalidCallbackError   a callback_url to which no webhook may be sent
     │   ├── InvalidEventError      an event's name or pattern that is none, or a pattern to send
+    │   ├── TooManyLanesError      more pairs of queue and type than an app may have
     │   └── DependencyError        what a job is to wait for cannot be waited for
     │       ├── UnknownDependencyError   no job has that id
     │       ├── DependencyCycleError     jobs that wait for each other, or one for itself
@@ -186,6 +187,20 @@ class InvalidEventError(InvalidJobError):
     """A name or pattern of events that breaks the rules, or a pattern where one event is meant."""
 
     code = "invalid_event"
+
+
+class TooManyLanesError(InvalidJobError):
+    """A job of a queue and a type that are new together, and one pair more than an app may have."""
+
+    code = "too_many_lanes"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"this app has jobs of {limit:,} pairs of queue and type, which is the limit, and this "
+            f"would be one more; put what differs into payload, tags or a concurrency key (a pair "
+            f"is removed some time after its last job was pruned)"
+        )
+        self.limit = limit
 
 
 class EmptyFlowError(DependencyError):

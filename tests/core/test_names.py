@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -14,6 +16,7 @@ from fencepost.core.filter import make_filter
 from fencepost.core.job import NewJob
 from fencepost.core.names import (
     DEFAULT_QUEUE,
+    UNPRINTABLE,
     check_correlation_id,
     check_queue,
     check_tags,
@@ -121,3 +124,24 @@ def test_only_what_was_given_or_a_fencepost_error_comes_out(name: Any, tags: Any
             assert check(name) == name
     with suppress(FencepostError):
         assert check_tags(tags) == (tags or {})
+
+
+def test_what_can_be_printed_is_a_name_and_what_hides_is_none() -> None:
+    """The rule is one that the document of the API can say: every printable text keeps it."""
+    for code in range(sys.maxunicode + 1):
+        text = chr(code)
+        if text.isprintable():
+            assert not re.fullmatch(f"[{UNPRINTABLE}]", text), hex(code)
+    for text in (
+        "\n",
+        "\x7f",
+        "\x9b",
+        "\u200b",
+        "\u202e",
+        "\u2066",
+        "\ufeff",
+        "\U000e0041",
+        "\ud800",
+    ):
+        with pytest.raises(InvalidJobError):
+            check_type(f"a{text}b")

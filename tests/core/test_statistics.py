@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fencepost.core.ended import Ended
 from fencepost.core.lifecycle import State
+from fencepost.core.limits import STATS_NAMES_MAX
 from fencepost.core.statistics import Percentiles, Statistics, percentiles, statistics
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -128,3 +129,25 @@ def test_a_sample_tells_the_rate_of_the_time_that_it_covers() -> None:
 def test_a_clock_that_was_set_back_makes_no_negative_times() -> None:
     found = work_out([ended(1, wait=-5.0, run=-1.0)])
     assert found.wait == found.run == Percentiles(0.0, 0.0, 0.0)
+
+
+def test_of_many_names_the_smallest_are_added_up() -> None:
+    """Nobody makes the answer as long as he likes by making up names."""
+    names = [f"t{number:04}" for number in range(STATS_NAMES_MAX + 5)]
+    counts = {name: {State.SCHEDULED: 1} for name in names} | {"z": {State.FAILED: 9}}
+    found = statistics(
+        [ended(1, type="never"), ended(1, type="z")],
+        now=NOW,
+        window=60.0,
+        is_sampled=False,
+        queues={"default": {State.SCHEDULED: 1}},
+        types=counts,
+        submitted_rate=0.0,
+    )
+    by_name = {each.name: each for each in found.types}
+    assert len(by_name) == STATS_NAMES_MAX
+    assert by_name["z"].counts == {State.FAILED: 9}
+    assert by_name["z"].ended == {State.COMPLETED: 1}
+    # 1,005 and z and never: 999 have their own place, and of the last 8 one has ended.
+    assert by_name["other"].counts[State.SCHEDULED] + by_name["other"].ended_rate * 60 == 8
+    assert [each.name for each in found.queues] == ["default"]

@@ -51,7 +51,7 @@ async def test_a_role_allows_what_it_is_called_and_no_more(app: App) -> None:
     assert (await ask(app, reader, "GET", "/v1/queues")).status_code == 200
     answer = await ask(app, reader, "POST", "/v1/queues/mail/pause")
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
-    assert on_record(app) == []
+    assert on_record(app) == [("queue.pause", "mail", 403)]
 
 
 async def test_too_many_requests_are_told_when_to_come_back(app: App) -> None:

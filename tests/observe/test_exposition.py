@@ -266,6 +266,17 @@ def test_queues_and_types_beyond_the_bound_share_a_label() -> None:
     assert value(found, "fencepost_type_jobs", type="other", state="scheduled") == 5
 
 
+def test_the_largest_have_labels_of_their_own() -> None:
+    """S2-38: whoever makes up new names does not take the labels from those that have jobs."""
+    rig = Rig()
+    jobs = [NewJob(type=f"a{n:03}", queue=f"a{n:03}") for n in range(METRIC_LABELS_MAX)]
+    rig.store.run(rig.store.enqueue([*jobs, *[NewJob(type="z", queue="z")] * 3]))
+    found = rig.read()
+    assert value(found, "fencepost_queue_jobs", queue="z", state="scheduled") == 3
+    assert value(found, "fencepost_type_jobs", type="z", state="scheduled") == 3
+    assert value(found, "fencepost_queue_jobs", queue="other", state="scheduled") == 1
+
+
 async def test_the_awaited_text_is_the_same() -> None:
     rig = Rig()
     rig.enqueue()

@@ -5,6 +5,7 @@ A process that dies in between leaves the first line; one whose store goes away 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -15,10 +16,15 @@ from fencepost.app.script import Script
 from fencepost.app.session import Session
 from fencepost.core.audit import Action, make_action
 from fencepost.core.ids import id_text
+from fencepost.core.limits import AUDIT_REFUSED_WINDOW
+from fencepost.core.refused_tries import RefusedTries
 from fencepost.core.token import Principal
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.log import log
+
+REFUSED_MORE = "refused.more"
+"""What the record of tries is called that were refused and only counted."""
 
 
 def begin(
@@ -51,10 +57,16 @@ def end(session: Session, action: Action, status: int | None = None) -> Script[N
 
 
 class Auditor:
-    """The same for a server: ``begin`` before an action, ``end`` when its answer is known."""
+    """The same for a server: ``begin`` before an action, ``end`` when its answer is known.
+
+    Of what is refused, so much is recorded as ``RefusedTries`` allows, and the rest is counted.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._refused = RefusedTries()
+        self._timer: asyncio.TimerHandle | None = None
+        self._telling: asyncio.Task[None] | None = None
 
     def begin(
         self,
@@ -73,6 +85,33 @@ class Auditor:
 
     async def end(self, action: Action, status: int) -> None:
         """Record how it ended. What was done is not undone by a store that takes no record."""
+        await self.tell_of_more()
+        await self._record(action, status)
+
+    async def refuse(self, principal: Principal, action: Action, status: int) -> None:
+        """Record an action that was refused; its detail says why."""
+        await self.tell_of_more()
+        if self._refused.note(principal, self._session.clock.monotonic()):
+            await self._record(action, status)
+        elif self._timer is None:
+            # Should nobody come any more, the count is recorded all the same.
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(AUDIT_REFUSED_WINDOW, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._telling = asyncio.get_running_loop().create_task(self.tell_of_more())
+
+    async def tell_of_more(self) -> None:
+        """Record how many tries were refused and not recorded, of those whose time is over."""
+        clock = self._session.clock
+        for principal, count in list(self._refused.ended(clock.monotonic())):
+            detail = {"count": count, "seconds": AUDIT_REFUSED_WINDOW}
+            id_ = id_text(clock.new_id())
+            more = make_action(principal, REFUSED_MORE, id=id_, detail=detail)
+            await self._record(more, None)
+
+    async def _record(self, action: Action, status: int | None) -> None:
         try:
             await self._session.run_async(end(self._session, action, status))
         except StoreError as error:

@@ -6,13 +6,14 @@ jobs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from fencepost.core.limits import (
+    AUDIT_CONDITION_LENGTH_MAX,
     AUDIT_DETAIL_BYTES_MAX,
     AUDIT_NAME_LENGTH_MAX,
     AUDIT_TARGET_LENGTH_MAX,
@@ -78,6 +79,32 @@ def bounded(detail: Mapping[str, Any]) -> dict[str, Any]:
     if len(text) > AUDIT_DETAIL_BYTES_MAX:
         return {"omitted": f"{len(text)} bytes"}
     return decode_detail(text)
+
+
+def conditions_of(selection: msgspec.Struct, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return what was asked for by name, what was left out left out; cut if it is too much.
+
+    All of the names stay, so that nobody hides what an action was for behind long words.
+    """
+    fields = msgspec.structs.fields(type(selection))
+    given = {
+        each.name: msgspec.to_builtins(value)
+        for each in fields
+        if each.name not in without and (value := getattr(selection, each.name))
+    }
+    return given if len(encode_detail(given)) <= AUDIT_DETAIL_BYTES_MAX // 2 else _cut(given)
+
+
+def _cut(value: Any) -> Any:
+    match value:
+        case str():
+            return printable(value, AUDIT_CONDITION_LENGTH_MAX)
+        case dict():
+            return {_cut(name): _cut(each) for name, each in value.items()}
+        case list():
+            return sorted({_cut(each) for each in value})
+        case _:
+            return value
 
 
 def encode_detail(detail: Mapping[str, Any]) -> str:

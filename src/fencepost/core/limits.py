@@ -28,6 +28,15 @@ ATTEMPTS_MAX: Final = 10_000
 BULK_MAX: Final = 100_000
 """Jobs in one call of submit_many; larger loads are split by the caller."""
 
+LANES_MAX: Final = 10_000
+"""Pairs of a queue and a type that an app may have. A claim looks only at those it asks for, but
+what lists names, and the leader's chores, look at all of them."""
+LANE_IDLE: Final = 3_600.0
+"""A pair in which there have been no jobs, not even ended ones, for this long is removed."""
+LANE_SURE: Final = 600.0
+"""So long does a caller's own transaction rely on a lane that was asked for before: well below
+LANE_IDLE, since it fails if the lane is gone."""
+
 DEPENDENCY_COUNT_MAX: Final = 1_000
 """Jobs that one job may wait for (S1-67)."""
 DEPENDENCY_DEPTH_MAX: Final = 100
@@ -169,6 +178,8 @@ REPAIR_ROUNDS: Final = 3
 STATS_WINDOW_MIN: Final = 1.0
 STATS_WINDOW_DEFAULT: Final = 300.0
 STATS_WINDOW_MAX: Final = 86_400.0
+STATS_NAMES_MAX: Final = 1_000
+"""Queues, and types, that one answer lists; the smallest of more are added up, as ``other``."""
 STATS_SAMPLE_MAX: Final = 2_000
 """Jobs that ended from which rates and times are worked out: the newest of the window."""
 SCALE_TARGET_DEFAULT: Final = 60.0
@@ -376,7 +387,13 @@ AUDIT_KEPT_MIN: Final = 7 * 86_400.0
 """On PostgreSQL nobody deletes what is younger: whoever has the role of workers hides no tracks."""
 AUDIT_NAME_LENGTH_MAX: Final = 100
 AUDIT_TARGET_LENGTH_MAX: Final = 300
-AUDIT_DETAIL_BYTES_MAX: Final = 4_000
+AUDIT_DETAIL_BYTES_MAX: Final = 8_000
+AUDIT_CONDITION_LENGTH_MAX: Final = 20
+"""Characters of each word of a bulk action's conditions, should all of them be too long."""
+AUDIT_REFUSED_MAX: Final = 20
+"""Refused tries of one token that are recorded in a window; the rest are counted,"""
+AUDIT_REFUSED_WINDOW: Final = 60.0
+"""and one record says how many they were when these seconds are over."""
 REQUEST_ID_LENGTH_MAX: Final = 128
 # Metrics. Times are in seconds.
 METRIC_LABELS_MAX: Final = 100

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping
 
+from fencepost.core import limits
 from fencepost.core.limits import (
     CONCURRENCY_KEY_LENGTH_MAX,
     CORRELATION_ID_LENGTH_MAX,
@@ -16,6 +19,17 @@ from fencepost.core.limits import (
 )
 from fencepost.core.shown import shown
 from fencepost.errors import InvalidJobError
+
+UNPRINTABLE = (
+    r"\u0000-\u001f\u007f-\u00a0\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e"
+    r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff9-\ufffb\ufffe\uffff"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0001\U000e0020-\U000e007f"
+)
+"""What no name has in it: control characters, spaces but the usual one, marks that nobody sees or
+that turn the text around. As a class of characters, so that the document of the API says the same.
+"""
+_PRINTABLE = re.compile(rf"[^{UNPRINTABLE}\ud800-\udfff]+")  # halves of characters are not JSON
 
 DEFAULT_QUEUE = "default"
 RESERVED_TYPES = "fencepost."
@@ -30,7 +44,7 @@ def check_name(value: object, *, what: str, limit: int) -> str:
         raise InvalidJobError(f"{what} must be non-empty text, got {shown(value)}")
     if len(value) > limit:
         raise InvalidJobError(f"{what} may have {limit} characters, got {len(value)}")
-    if not value.isprintable():
+    if not (value.isprintable() or _PRINTABLE.fullmatch(value)):
         raise InvalidJobError(f"{what} must be printable text, got {shown(value)}")
     return value
 
@@ -53,6 +67,14 @@ def check_own_type(value: object) -> str:
 def check_queue(value: object) -> str:
     """Return *value* if it can name a queue, or raise InvalidJobError."""
     return check_name(value, what="queue", limit=QUEUE_LENGTH_MAX)
+
+
+def lanes_max(type: str) -> int:
+    """Return how many lanes there may be when a job of *type* would need one more.
+
+    One of Fencepost's own is not refused: what it does for a job that was accepted goes on.
+    """
+    return sys.maxsize if type.startswith(RESERVED_TYPES) else limits.LANES_MAX
 
 
 def check_correlation_id(value: str | None) -> str | None:

@@ -11,13 +11,18 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 import msgspec
 
 from fencepost.core.ended import Ended
 from fencepost.core.lifecycle import State
+from fencepost.core.limits import STATS_NAMES_MAX
 
 Counts = Mapping[str, Mapping[State, int]]
+Groups = Mapping[str, Sequence[Ended]]
+OTHER = "other"
+"""Stands for all names beyond those that are listed."""
 SHORTEST = 0.001
 """Seconds, at the least, over which a rate is taken: all may have ended at once."""
 
@@ -57,6 +62,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     wait: Percentiles | None
     run: Percentiles | None
     queues: list[Figures]
+    """By name; of more than 1,000, the smallest are added up under the name ``other``."""
     types: list[Figures]
     sample: int
     """Jobs from which rates of ends and times were worked out."""
@@ -128,14 +134,36 @@ def statistics(
     )
 
 
-def _grouped(jobs: Sequence[Ended], name: str) -> dict[str, list[Ended]]:
+def _grouped(jobs: Sequence[Ended], name: str) -> Groups:
     groups: dict[str, list[Ended]] = {}
     for job in jobs:
         groups.setdefault(getattr(job, name), []).append(job)
     return groups
 
 
-def _figures(counts: Counts, groups: dict[str, list[Ended]], seconds: float) -> list[Figures]:
+def _folded(counts: Counts, groups: Groups) -> tuple[Counts, Groups]:
+    """Return the same with no more than STATS_NAMES_MAX names: the smallest become one, OTHER."""
+    names = counts.keys() | groups.keys()
+    if len(names) <= STATS_NAMES_MAX:
+        return counts, groups
+
+    def size(name: str) -> tuple[int, str]:
+        return -sum(counts.get(name, {}).values()) - len(groups.get(name, ())), name
+
+    rest = sorted(names - {OTHER}, key=size)[STATS_NAMES_MAX - 1 :]
+    kept = names.difference(rest)
+    total: Counter[State] = Counter(counts.get(OTHER, {}))
+    for name in rest:
+        total.update(counts.get(name, {}))
+    jobs = [*groups.get(OTHER, ()), *chain.from_iterable(groups.get(name, ()) for name in rest)]
+    return (
+        {name: counts[name] for name in kept if name in counts} | {OTHER: dict(total)},
+        {name: groups[name] for name in kept if name in groups} | {OTHER: jobs},
+    )
+
+
+def _figures(given: Counts, grouped: Groups, seconds: float) -> list[Figures]:
+    counts, groups = _folded(given, grouped)
     figures = []
     for name in sorted(counts.keys() | groups.keys()):
         jobs = groups.get(name, [])

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.audit import Action, bounded
+from fencepost.core.audit import Action, bounded, make_action
+from fencepost.core.ids import id_text
 from fencepost.core.limits import TOKEN_RECHECK_SECONDS
 from fencepost.core.token import Principal, Role
-from fencepost.errors import FencepostError, ForbiddenError, StoreError, UnauthenticatedError
+from fencepost.errors import (
+    FencepostError,
+    ForbiddenError,
+    StoreError,
+    TooManyRequestsError,
+    UnauthenticatedError,
+)
 from fencepost.http import problems
 from fencepost.http.call import Call, Nothing, Reply, Streamed
 from fencepost.http.problems import HttpError, problem_of, retry_after_of
@@ -65,8 +72,10 @@ class Endpoint:
         principal: Principal | None = None
         call: Call[Any, Any] | None = None
         action: Action | None = None
+        refused: FencepostError | None = None
         try:
-            principal = await self._allowed(scope)
+            principal = await self._known(scope)
+            self._check_allowed(principal)
             call = await self._read(scope, headers, inbox, principal, request_id)
             if clock.monotonic() - start >= TOKEN_RECHECK_SECONDS:
                 await call.check_again()  # a body may take longer to arrive than a token lasts
@@ -75,12 +84,19 @@ class Endpoint:
             reply = _from(scope, await self.route.operation(call))
         except FencepostError as error:
             self._trouble(error, request_id)
+            refused = error
             told = error if call is None else await withheld(call, error)
             reply = refusal(told, request_id)
         except Exception as error:  # noqa: BLE001 - the edge: a bug of ours must not hang a caller
             reply = self._bug(error, request_id)
         try:
-            if call is not None and action is not None:
+            if refused is not None and self._is_on_record(refused):
+                whose = principal or _NOBODY
+                tried = self._tried(scope, whose, action, request_id)
+                detail = {**({} if call is None else call.detail), **_reason(refused)}
+                tried = replace(tried, detail=bounded(detail))
+                await self._api.auditor.refuse(whose, tried, _status(reply))
+            elif call is not None and action is not None:
                 ended = replace(action, detail=bounded(call.detail))
                 await self._api.auditor.end(ended, _status(reply))
             await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
@@ -90,10 +106,21 @@ class Endpoint:
 
     async def _allowed(self, scope: Any, *, is_repeated: bool = False) -> Principal:
         """Return who asks, or raise if they are nobody, or may not."""
+        principal = await self._known(scope, is_repeated=is_repeated)
+        self._check_allowed(principal)
+        return principal
+
+    async def _known(self, scope: Any, *, is_repeated: bool = False) -> Principal:
+        """Return who asks, or raise if they are nobody."""
+        if not self.route.roles:
+            return _ANYBODY
+        return await self._api.identify(scope, is_repeated=is_repeated)
+
+    def _check_allowed(self, principal: Principal) -> None:
+        """Raise if they may not."""
         route = self.route
         if not route.roles:
-            return _ANYBODY
-        principal = await self._api.identify(scope, is_repeated=is_repeated)
+            return
         if principal.roles.isdisjoint(self._roles):
             wanted = " or ".join(route.roles)
             raise ForbiddenError(
@@ -105,7 +132,30 @@ class Endpoint:
                 f"this concerns all queues, and the token {principal.name!r} is for "
                 f"{', '.join(sorted(principal.queues))} alone"
             )
-        return principal
+
+    def _is_on_record(self, error: FencepostError) -> bool:
+        """Tell whether *error* refuses an operator's action, rather than that it failed.
+
+        Who comes too often has been refused nothing: the same try later is not.
+        """
+        is_other = isinstance(error, StoreError | TooManyRequestsError)
+        return self.route.action is not None and not is_other
+
+    def _tried(
+        self, scope: Any, principal: Principal, action: Action | None, request_id: str
+    ) -> Action:
+        """Return the action that was refused, which may have been before it was begun."""
+        if action is not None:
+            return action
+        assert self.route.action is not None
+        path: dict[str, str] = scope.get("path_params", {})
+        return make_action(
+            principal,
+            self.route.action,
+            id=id_text(self._api.app.session.clock.new_id()),
+            target=path.get("id") or path.get("name") or "",
+            request_id=request_id,
+        )
 
     def _begin(self, call: Call[Any, Any]) -> Action | None:
         """Log an operator's action before it is tried."""
@@ -219,6 +269,14 @@ def _from(scope: Any, reply: Reply | Streamed) -> Reply | Streamed:
     return replace(reply, headers={**reply.headers, "location": root + reply.headers["location"]})
 
 
+def _reason(error: FencepostError) -> dict[str, str]:
+    """Return why a try was refused; what is said of access quotes nothing but names."""
+    if isinstance(error, ForbiddenError | UnauthenticatedError):
+        return {"refused": error.code, "why": str(error)}
+    return {"refused": error.code}
+
+
+_NOBODY = Principal(name="unknown", roles=frozenset())
 _ANYBODY = Principal(name="anybody", roles=frozenset())
 
 

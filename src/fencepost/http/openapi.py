@@ -11,7 +11,6 @@ from typing import Any, get_args
 from fencepost import __version__
 from fencepost.core.limits import (
     CRON_NAME_LENGTH_MAX,
-    EVENT_NAME_LENGTH_MAX,
     QUEUE_LENGTH_MAX,
     REQUEST_ID_LENGTH_MAX,
     TYPE_LENGTH_MAX,
@@ -21,7 +20,7 @@ from fencepost.http.examples import example_of, path_example, problem_example
 from fencepost.http.problems import MEDIA_TYPE, TITLES, Problem
 from fencepost.http.route import OneOrMany, Route
 from fencepost.http.schemas import Schema, Schemas
-from fencepost.wire.terms import REF, name_rules
+from fencepost.wire.terms import REF, event_rules, name_rules
 
 _JSON = "application/json"
 _DESCRIPTION = """\
@@ -105,8 +104,11 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
 def _in_path(route: Route) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", route.path):
         # An id that is none is one of no job: it is not found, like any other.
-        limit = None if name == "id" else _NAME_LENGTHS.get(route.path.split("/")[2])
+        of = None if name == "id" else route.path.split("/")[2]
+        limit = _NAME_LENGTHS.get(of or "")
         rules: Schema = {"minLength": 1} if limit is None else name_rules(limit)
+        if of == "events":
+            rules = event_rules()
         yield {
             "name": name,
             "in": "path",
@@ -258,7 +260,6 @@ def _header(name: str) -> dict[str, str]:
 
 _NAME_LENGTHS = {
     "crons": CRON_NAME_LENGTH_MAX,
-    "events": EVENT_NAME_LENGTH_MAX,
     "queues": QUEUE_LENGTH_MAX,
     "scale": QUEUE_LENGTH_MAX,
     "types": TYPE_LENGTH_MAX,

@@ -13,6 +13,7 @@ from fencepost.core.limits import HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
 from fencepost.core.shown import shortened, shown
 from fencepost.http.problems import HttpError
 from fencepost.http.route import OneOrMany, Route
+from fencepost.http.whole_numbers import is_about_whole_numbers, with_whole_numbers
 from fencepost.wire.bodies import check_depth
 from fencepost.worker.stepping import rest_of
 
@@ -21,7 +22,7 @@ Receive = Any
 Headers = dict[bytes, bytes]
 
 _REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{REQUEST_ID_LENGTH_MAX}}}", re.ASCII)
-_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(r"(-?[0-9]{1,18})(\.0+)?")
 _QUERY_PARTS_MAX = 100
 _LENGTH_DIGITS_MAX = 40
 _JSON = b"application/json"
@@ -185,10 +186,21 @@ class BodyReader:
                 return self._many.decode(data)
             return self._decoder.decode(data)
         except msgspec.ValidationError as error:
+            if is_about_whole_numbers(error):
+                return self._read_again(data, error)
             raise HttpError(shortened(str(error)), status=422, code="invalid_request") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             why = shortened(str(error))
             raise HttpError(f"the body is not JSON: {why}", code="invalid_json") from None
+
+    def _read_again(self, data: bytes, error: msgspec.ValidationError) -> Any:
+        """Return what is in *data*, `3.0` read as 3 where that is wanted; or raise HttpError."""
+        is_many = self._many is not None and _probe.decode(data).items is not msgspec.UNSET
+        decoder = self._many if is_many and self._many is not None else self._decoder
+        try:
+            return decoder.decode(with_whole_numbers(data, decoder.type))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise HttpError(shortened(str(error)), status=422, code="invalid_request") from None
 
 
 class QueryReader:
@@ -240,7 +252,9 @@ class QueryReader:
         All that is text in a query is read as such: a lax reader takes `null` for nothing, and any
         number for a time.
         """
-        return int(value) if name in self._numbers and _NUMBER.fullmatch(value) else value
+        if name in self._numbers and (found := _NUMBER.fullmatch(value)):
+            return int(found[1])
+        return value
 
     def _convert(self, given: dict[str, Any]) -> Any:
         try:

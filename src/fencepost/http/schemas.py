@@ -65,7 +65,31 @@ def _named_kinds(kind: Any) -> Iterator[Any]:
         yield from (meta.extra or {}).get("kinds", ())
 
 
+def _rules(kind: Any, schema: Schema) -> list[Schema]:
+    """Return what holds of several fields at once: one of two forms of a body, and what a struct
+    says itself in ``__exclusive__`` (one of two, null being none) and ``__some__`` (one at least).
+    """
+    names = schema["properties"]
+    rules: list[Schema] = [
+        {"not": {"required": [name, f"{name}_base64"]}}
+        for name in names
+        if f"{name}_base64" in names
+    ]
+    rules += [
+        {"not": {"required": list(pair), "properties": dict.fromkeys(pair, _GIVEN)}}
+        for pair in getattr(kind, "__exclusive__", ())
+    ]
+    if some := getattr(kind, "__some__", ()):
+        rules.append({"anyOf": [{"required": [n], "properties": {n: _GIVEN}} for n in some]})
+    return rules
+
+
+_GIVEN: Schema = {"not": {"enum": [None, {}, []]}}
+
+
 def _annotate(kind: Any, schema: Schema) -> None:
+    if rules := _rules(get_origin(kind) or kind, schema):
+        schema["allOf"] = rules
     schema["description"] = _paragraph(inspect.getdoc(get_origin(kind) or kind) or "")
     texts = descriptions(get_origin(kind) or kind)
     for field in msgspec.structs.fields(kind):

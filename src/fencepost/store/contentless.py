@@ -58,6 +58,7 @@ CONTENTLESS = frozenset(
         # Looking at numbers, names, ids, states and times.
         "count",
         "dependents",
+        "locate",
         "ended",
         "queues",
         "types",

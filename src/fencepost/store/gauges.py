@@ -11,7 +11,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fencepost.clock import Clock
 from fencepost.core.lifecycle import DEAD, State
@@ -37,6 +37,9 @@ class _View(Protocol):
     def name(self) -> str: ...
     @property
     def counts(self) -> dict[State, int]: ...
+
+
+V = TypeVar("V", bound=_View)
 
 
 class Gauges:
@@ -109,7 +112,8 @@ def _drive(script: Reading, store: Store) -> list[Metric]:
         return metrics
 
 
-def _of_queues(views: Sequence[QueueView], now: datetime) -> list[Metric]:
+def _of_queues(given: Sequence[QueueView], now: datetime) -> list[Metric]:
+    views = _by_size(given)
     kept = views[:METRIC_LABELS_MAX]
     ages: defaultdict[tuple[str, ...], float] = defaultdict(float)
     for name, view in _labelled(views):
@@ -127,7 +131,8 @@ def _of_queues(views: Sequence[QueueView], now: datetime) -> list[Metric]:
     ]
 
 
-def _of_types(views: Sequence[TypeView]) -> list[Metric]:
+def _of_types(given: Sequence[TypeView]) -> list[Metric]:
+    views = _by_size(given)
     dead: Counter[tuple[str, ...]] = Counter()
     for name, view in _labelled(views):
         dead[(name,)] += sum(view.counts.get(state, 0) for state in DEAD)
@@ -146,6 +151,13 @@ def _counts(views: Sequence[_View]) -> dict[tuple[str, ...], float]:
         for state in State:
             counts[name, state] += view.counts.get(state, 0)
     return counts
+
+
+def _by_size(views: Sequence[V]) -> list[V]:
+    """Return *views*, those with the most jobs first if not all can have a label of their own."""
+    if len(views) <= METRIC_LABELS_MAX:
+        return list(views)
+    return sorted(views, key=lambda view: (-sum(view.counts.values()), view.name))
 
 
 def _labelled(views: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -23,6 +23,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Weights by queue; None means every queue, in equal turns."""
     types: frozenset[str] | None = None
     """The types that this worker knows; None means any."""
+    own_types: bool = True
+    """Whether any type may also be one of Fencepost's own."""
     turn: int = 0
     """How many turns this worker has dealt before, see ``core.weights``."""
     lease_ttl: float = LEASE_TTL_DEFAULT

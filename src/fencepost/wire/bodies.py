@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from fencepost.core.envelope import shown_body
 from fencepost.core.job import EMPTY, Body, Encoding
@@ -18,7 +19,18 @@ from fencepost.core.payload import NULL, decode
 from fencepost.errors import InvalidPayloadError
 
 Json = msgspec.Raw | UnsetType
-Base64 = str | UnsetType
+Base64 = (
+    Annotated[
+        str,
+        Meta(
+            extra_json_schema={
+                "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+                "examples": ["AP8="],
+            }
+        ),
+    ]
+    | UnsetType
+)
 
 
 def body_of(name: str, json: Json, encoded: Base64, *, default: Body = EMPTY) -> Body:

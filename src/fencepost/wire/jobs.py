@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -43,6 +43,8 @@ class RetryOptions(
 ):
     """How often and how patiently a job is tried again."""
 
+    __exclusive__: ClassVar = (("max_attempts", "max_retries"),)
+
     max_attempts: AttemptCount | None = None
     """Runs in all, the first included."""
     max_retries: RetryCount | None = None
@@ -63,6 +65,8 @@ class Submission(
     msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True
 ):
     """A job to be stored. ``payload`` as an object is the handler's keyword arguments."""
+
+    __exclusive__: ClassVar = (("delay", "run_at"), ("after", "after_any"))
 
     type: TypeName
     """The name of the task; those that begin with ``fencepost.`` are refused."""

@@ -3,7 +3,7 @@
 Nothing here refuses anything: ``core`` does, with a code and a text that say what to do. Here is
 what it refuses, as a schema can say it, so that clients see it before they ask. A value that breaks
 one of these rules is refused; one that keeps them all may still be, where a schema has no words for
-the rule ("printable", "a zone that this machine knows").
+the rule ("a job that exists", "a zone that this machine knows", "ten years at the most").
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fencepost.core.limits import (
     CRON_NEXT_MAX,
     DEPENDENCY_COUNT_MAX,
     DURATION_MAX,
+    EVENT_NAME_LENGTH_MAX,
     HTTP_WAIT_MAX,
     KEY_LENGTH_MAX,
     LEASE_TTL_MIN,
@@ -35,14 +36,14 @@ from fencepost.core.limits import (
     WEIGHT_MAX,
     WORKER_LENGTH_MAX,
 )
+from fencepost.core.names import UNPRINTABLE
 from fencepost.core.priority import Priority
 
 Rules = dict[str, Any]
 
 REF = "#/components/schemas/{name}"
 
-# What is in them and is not printable, a schema cannot say; control characters it can.
-_PRINTABLE = r"^[^\u0000-\u001f\u007f-\u009f]+$"
+_PRINTABLE = f"^[^{UNPRINTABLE}]+$"
 _DURATION = r"^ *([0-9]+(\.[0-9]+)? *(ms|s|m|h|d|w) *)+$"
 
 
@@ -53,6 +54,13 @@ def name_rules(limit: int) -> Rules:
 
 def _name(limit: int, *examples: str) -> Meta:
     return Meta(extra_json_schema={**name_rules(limit), "examples": list(examples)})
+
+
+def event_rules() -> Rules:
+    """Return the rules of an event's full name: words with dots between them."""
+    word = "[A-Za-z0-9_-]+"
+    pattern = rf"^{word}(\.{word})*$"
+    return {"minLength": 1, "maxLength": EVENT_NAME_LENGTH_MAX, "pattern": pattern}
 
 
 def _between(minimum: float, maximum: float) -> Meta:
@@ -78,6 +86,7 @@ ConcurrencyKey = Annotated[str, _name(CONCURRENCY_KEY_LENGTH_MAX, "tenant-7")]
 TagName = Annotated[str, _name(TAG_NAME_LENGTH_MAX, "tenant")]
 TagValue = Annotated[str, _name(TAG_VALUE_LENGTH_MAX, "7")]
 Tags = Annotated[dict[TagName, TagValue], Meta(extra_json_schema={"maxProperties": TAG_COUNT_MAX})]
+EventName = Annotated[str, Meta(extra_json_schema={**event_rules(), "examples": ["user.created"]})]
 IdempotencyKey = Annotated[
     str,
     Meta(
@@ -104,7 +113,7 @@ ClearableId = Annotated[
     Meta(
         extra_json_schema={
             "maxLength": CORRELATION_ID_LENGTH_MAX,
-            "pattern": _PRINTABLE.replace("+", "*"),
+            "pattern": f"^[^{UNPRINTABLE}]*$",
             "examples": ["order-42", ""],
         }
     ),
@@ -127,6 +136,19 @@ Duration = Annotated[float, _between(0, DURATION_MAX)] | _TEXT
 """Seconds, or text such as "90s"."""
 LeaseTtl = Annotated[float, _between(LEASE_TTL_MIN, DURATION_MAX)] | _TEXT
 ClaimTimeout = Annotated[float, _between(0, HTTP_WAIT_MAX)] | _TEXT
+
+QueryDuration = Annotated[
+    str,
+    Meta(
+        extra_json_schema={
+            "pattern": rf"^([0-9]+(\.[0-9]+)?|{_DURATION[1:-1]})$",
+            "examples": ["90s", "10m", "0.5"],
+        }
+    ),
+]
+"""As Duration, in a query, where all is text."""
+Cursor = Annotated[str, Meta(extra_json_schema={"minLength": 1, "pattern": "^[A-Za-z0-9_-]+$"})]
+"""The ``next`` of a page; nobody else makes one."""
 
 PriorityNumber = Annotated[int, _between(min(Priority), max(Priority))]
 PriorityName = Annotated[

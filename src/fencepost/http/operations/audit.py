@@ -8,13 +8,13 @@ from fencepost.app.audit import list_page
 from fencepost.core.audit import Action
 from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
-from fencepost.wire.terms import PageLimit
+from fencepost.wire.terms import Cursor, PageLimit
 
 
 class ActionQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """From where on."""
 
-    after: str | None = None
+    after: Cursor | None = None
     """The ``next`` of the page before."""
     limit: PageLimit = PAGE_DEFAULT
 

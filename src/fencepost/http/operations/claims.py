@@ -42,7 +42,7 @@ async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
     """Lease jobs to a worker, waiting for some if it asks so."""
     session, body = call.session, call.body
     timeout = parse_duration(body.timeout, name="timeout", maximum=HTTP_WAIT_MAX)
-    request = await _request(session, body, call.principal)
+    request = _request(session, body, call.principal)
     call.listen()
     await call.api.roll.announce(session, request)
     if timeout:
@@ -79,7 +79,7 @@ async def _check_again(call: Call[ClaimBody, Nothing], jobs: Sequence[ClaimedJob
         raise
 
 
-async def _request(session: Session, body: ClaimBody, principal: Principal) -> ClaimRequest:
+def _request(session: Session, body: ClaimBody, principal: Principal) -> ClaimRequest:
     if not 1 <= body.limit <= CLAIM_MAX:
         raise HttpError(f"limit must lie between 1 and {CLAIM_MAX}, got {body.limit}", status=422)
     ttl = parse_lease_ttl(body.lease_ttl)
@@ -88,7 +88,8 @@ async def _request(session: Session, body: ClaimBody, principal: Principal) -> C
         worker=check_name(body.worker, what="worker", limit=WORKER_LENGTH_MAX),
         limit=body.limit,
         queues=_queues(body, principal),
-        types=frozenset(await _types(session, body.types)),
+        types=_types(body.types),
+        own_types=False,
         # Whose turn it is, nobody remembers here: chance deals by the same weights.
         turn=session.clock.rng.randrange(WEIGHT_TOTAL_MAX),
         lease_ttl=ttl,
@@ -106,12 +107,17 @@ def _queues(body: ClaimBody, principal: Principal) -> dict[str, int] | None:
     return queues
 
 
-async def _types(session: Session, given: Sequence[str] | None) -> list[str]:
-    """Return the types to claim: those given, or all that there are but for Fencepost's own."""
-    if given is not None:
-        if not given:
-            raise HttpError("types is empty: name one, or leave it out", status=422)
-        return [check_own_type(name) for name in given]
+def _types(given: Sequence[str] | None) -> frozenset[str] | None:
+    """Return the types to claim: those given, or None for all but Fencepost's own."""
+    if given is None:
+        return None
+    if not given:
+        raise HttpError("types is empty: name one, or leave it out", status=422)
+    return frozenset(check_own_type(name) for name in given)
+
+
+async def _all_types(session: Session) -> list[str]:
+    """Return all types that there are but for Fencepost's own; for who claims any, now and then."""
     views = await session.store.run_async(session.store.types())
     return [view.name for view in views if not view.name.startswith(RESERVED_TYPES)]
 
@@ -168,12 +174,13 @@ class Roll:
             self._due = {name: due for name, due in self._due.items() if due > now}
         self._due[request.worker] = now + ANNOUNCE_INTERVAL
         known = self._announced.get(request.worker)
+        types = await _all_types(session) if request.types is None else request.types
         info = WorkerInfo(
             id=request.worker,
             host="http",
             pid=0,
             queues=request.queues,
-            types=tuple(sorted(request.types or ())),
+            types=tuple(sorted(types)),
             # It asks for what it has free: the most that it ever had is all that is known.
             concurrency=max(request.limit, 0 if known is None else known.concurrency),
             started_at=session.clock.now() if known is None else known.started_at,

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from fencepost.app import dead_letters as scripts
 from fencepost.app.job import naming_existing_async
+from fencepost.core.audit import conditions_of
 from fencepost.core.job import DeadLetter
 from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.core.readable import readable
@@ -16,14 +17,14 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import look
 from fencepost.http.scope import shown
 from fencepost.wire.jobs import Accepted
-from fencepost.wire.terms import PageLimit, TypeName
+from fencepost.wire.terms import Cursor, PageLimit, TypeName
 
 
 class DeadLetterQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Of one type or of all, and from where on."""
 
     type: TypeName | None = None
-    after: str | None = None
+    after: Cursor | None = None
     """The ``next`` of the page before."""
     limit: PageLimit = PAGE_DEFAULT
 
@@ -76,6 +77,7 @@ async def replay_dead_letter(call: Call[Nothing, Nothing]) -> Reply:
 async def replay_dead_letters(call: Call[ReplayAll, Nothing]) -> Reply:
     """Replay every dead letter (of a type) that can be."""
     body = call.body
+    call.detail["conditions"] = conditions_of(body)
     count = await call.session.run_async(scripts.replay_all(call.session, body.type, body.limit))
     call.detail["count"] = count
     return Reply(Replayed(count))

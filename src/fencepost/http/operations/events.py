@@ -18,7 +18,7 @@ from fencepost.http.scope import submitted_by
 from fencepost.store.replies import Duplicate
 from fencepost.wire.bodies import Base64, Json, show
 from fencepost.wire.jobs import Accepted
-from fencepost.wire.terms import IdempotencyKey, PageLimit
+from fencepost.wire.terms import Cursor, EventName, IdempotencyKey, PageLimit
 
 UNSET = msgspec.UNSET
 
@@ -73,8 +73,8 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True):
 class EventQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Of one name or of all, and from where on."""
 
-    name: str | None = None
-    after: str | None = None
+    name: EventName | None = None
+    after: Cursor | None = None
     """The ``next`` of the page before."""
     limit: PageLimit = PAGE_DEFAULT
 

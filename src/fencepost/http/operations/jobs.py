@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import unquote
 
 import msgspec
@@ -14,6 +15,7 @@ from fencepost.app.job import naming_existing_async
 from fencepost.app.jobs import cancel as cancel_script
 from fencepost.app.jobs import count as count_script
 from fencepost.app.jobs import find as find_script
+from fencepost.core.audit import conditions_of
 from fencepost.core.duration import parse_duration
 from fencepost.core.edits import Edits
 from fencepost.core.filter import JobFilter, make_filter
@@ -37,10 +39,12 @@ from fencepost.wire.terms import (
     ClearableId,
     ClearableUrl,
     CorrelationId,
+    Cursor,
     Duration,
     PageLimit,
     PriorityName,
     PriorityNumber,
+    QueryDuration,
     QueueName,
     Tags,
     TypeName,
@@ -68,7 +72,7 @@ class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     """Submitted at this time or later."""
     created_before: datetime | None = None
     """Submitted earlier than this."""
-    after: str | None = None
+    after: Cursor | None = None
     """The ``next`` of the page before."""
     limit: PageLimit = PAGE_DEFAULT
 
@@ -227,7 +231,7 @@ async def explain_job(call: Call[Nothing, Nothing]) -> Reply:
 class Wait(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How long to wait at the most, as seconds or text such as ``10s``."""
 
-    timeout: str = f"{HTTP_WAIT_DEFAULT:g}s"
+    timeout: QueryDuration = f"{HTTP_WAIT_DEFAULT:g}s"
 
 
 async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
@@ -252,10 +256,10 @@ async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
 
 def duration_of(text: str) -> Duration:
     """Return a duration of a query, where a bare number means seconds."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return float(text) if _SECONDS.fullmatch(text) else text
+
+
+_SECONDS = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?", re.ASCII)
 
 
 # Steering.
@@ -278,6 +282,17 @@ async def cancel_job(call: Call[Nothing, Nothing]) -> Reply:
 class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Conditions, all of which a job must meet; at least one."""
 
+    __some__: ClassVar = (
+        "state",
+        "type",
+        "queue",
+        "tags",
+        "correlation_id",
+        "flow",
+        "created_after",
+        "created_before",
+    )
+
     state: list[StateName] = []
     type: TypeName | None = None
     queue: QueueName | None = None
@@ -295,6 +310,9 @@ class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 
 async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
     """Cancel every live job that meets the conditions, and what waits for one of them."""
+    call.detail["conditions"] = conditions_of(call.body, without=["dry_run"])
+    if call.body.dry_run:
+        call.detail["dry_run"] = True
     filter = filter_of(call.principal, call.body)
     scripts.check_selective(filter)
     if call.body.dry_run:
@@ -302,6 +320,7 @@ async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
         count = 0
         if live is not None:
             count = await call.session.run_async(count_script(call.session, live))
+        call.detail["count"] = count
         return Reply(Cancelled(count, dry_run=True))
     count = await call.session.run_async(
         cancel_script(call.session, None, filter, queues=call.principal.queues)

@@ -16,12 +16,13 @@ from fencepost.core.scale import Scale
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import duration_of
 from fencepost.http.scope import check_queue_allowed
+from fencepost.wire.terms import QueryDuration
 
 
 class StatsQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How far to look back, as seconds or text such as ``5m``."""
 
-    window: str = format_duration(STATS_WINDOW_DEFAULT)
+    window: QueryDuration = format_duration(STATS_WINDOW_DEFAULT)
 
 
 async def get_stats(call: Call[Nothing, StatsQuery]) -> Reply:
@@ -32,7 +33,7 @@ async def get_stats(call: Call[Nothing, StatsQuery]) -> Reply:
 class ScaleQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Within what time the backlog is to be gone, and how many jobs one worker runs at once."""
 
-    target: str = format_duration(SCALE_TARGET_DEFAULT)
+    target: QueryDuration = format_duration(SCALE_TARGET_DEFAULT)
     concurrency: Annotated[int, Meta(ge=1, le=10_000)] = CONCURRENCY_DEFAULT
 
 

@@ -203,7 +203,7 @@ ROUTES = [
         is_store_wide=True,
         action="cron.run",
         replies={201: Accepted},
-        errors=("cron_not_found",),
+        errors=("cron_not_found", "too_many_lanes"),
     ),
     Route(
         method="DELETE",

@@ -18,6 +18,7 @@ REFUSALS = (
     "invalid_duration",
     "invalid_callback",
     "dependency",
+    "too_many_lanes",
 )
 
 ROUTES = [
@@ -57,7 +58,13 @@ ROUTES = [
         is_body_optional=True,
         body_max=HTTP_BATCH_BYTES_MAX,
         replies={202: events.Sent},
-        errors=("invalid_event", "invalid_payload", "payload_too_large", "invalid_key"),
+        errors=(
+            "invalid_event",
+            "invalid_payload",
+            "payload_too_large",
+            "invalid_key",
+            "too_many_lanes",
+        ),
     ),
     Route(
         method="POST",

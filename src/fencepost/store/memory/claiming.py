@@ -16,6 +16,7 @@ from fencepost.core.limits import (
     PROMOTE_BATCH,
     RECOVER_BATCH,
 )
+from fencepost.core.names import RESERVED_TYPES
 from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
 from fencepost.store.batches import held_among
@@ -126,12 +127,18 @@ class _Taking:
         """
         shut = self._settings.paused_types().union(closed)
         queues = self._request.queues
+        served = self._jobs.lanes.queues(self._request.types) if queues is None else queues
         lanes = {
             queue: {}
             if self._settings.is_queue_paused(queue)
             else self._jobs.lanes.open(queue, self._request.types, shut)
-            for queue in (self._jobs.lanes.queues() if queues is None else queues)
+            for queue in served
         }
+        if not self._request.own_types:
+            lanes = {
+                queue: {t: line for t, line in lines.items() if not t.startswith(RESERVED_TYPES)}
+                for queue, lines in lanes.items()
+            }
         if queues is not None:
             return lanes
         return {queue: lines for queue, lines in lanes.items() if lines}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.lifecycle import State
-from fencepost.core.limits import PRUNE_SCAN
+from fencepost.core.limits import LANE_IDLE, PRUNE_SCAN
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory import moves
 from fencepost.store.memory.admission import admit
@@ -49,6 +49,8 @@ def discard(jobs: Jobs, job_id: str) -> DiscardReply:
 
 def prune(jobs: Jobs, request: PruneRequest, now: int) -> Pruned:
     """Delete terminal jobs that were kept long enough; look at a bounded number of jobs."""
+    if request.after == 0:
+        jobs.pairs.prune(now - seconds_to_us(LANE_IDLE), now)
     position, seen = request.after, 0
     doomed: list[Record] = []
     reached: int | None = None

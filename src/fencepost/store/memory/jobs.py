@@ -15,6 +15,7 @@ from fencepost.store.memory.counts import Counts
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.lanes import Lanes
 from fencepost.store.memory.line import Entry, Line
+from fencepost.store.memory.pairs import Pairs
 from fencepost.store.memory.record import NOWHERE, Changes, Place, Record, place_of
 from fencepost.store.memory.roll import Roll
 from fencepost.store.memory.slots import Scope, Slots
@@ -36,9 +37,7 @@ class Jobs:
         self.lifetimes = Line()
         self.counts = Counts()
         self.slots = Slots()
-        self.queue_names: set[str] = set()
-        """Every queue that has had a job, also when all of them have been pruned."""
-        self.type_names: set[str] = set()
+        self.pairs = Pairs(journal)
         self._by_id: dict[str, Record] = {}
         self._by_key: dict[tuple[str, str], Record] = {}
         self._parents: dict[int, list[Record]] = {}
@@ -94,8 +93,7 @@ class Jobs:
             raise StoreUnavailableError(f"the clock gave out id {record.id} twice; try again")
         if record.holds_key:
             self.vacate_key(record)
-        self._learn(self.queue_names, record.queue)
-        self._learn(self.type_names, record.type)
+        self.pairs.learn(record.queue, record.type)
         self._enter(record)
         self._journal.note(partial(self._strike, record))
 
@@ -147,19 +145,16 @@ class Jobs:
 
     # Keeping the indexes.
 
-    def _learn(self, names: set[str], name: str) -> None:
-        if name not in names:
-            names.add(name)
-            self._journal.note(partial(names.discard, name))
-
     def _enter(self, record: Record) -> None:
         self._by_id[record.id] = record
         self.roll.add(record.seq, record)
+        self.pairs.count(record.queue, record.type, +1)
         self._file(record, place_of(record))
 
     def _strike(self, record: Record) -> None:
         del self._by_id[record.id]
         self.roll.remove(record.seq)
+        self.pairs.count(record.queue, record.type, -1)
         self._file(record, NOWHERE)
 
     def _set(self, record: Record, changes: Mapping[str, object]) -> None:

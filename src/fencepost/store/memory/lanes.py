@@ -9,19 +9,24 @@ from fencepost.store.memory.line import Entry, Line
 
 
 class Lanes:
-    """The lanes that are not empty, by queue and then by type."""
+    """The lanes that are not empty, by queue and then by type; and the queues of each type."""
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[str, Line]] = {}
+        self._of_type: dict[str, set[str]] = {}
 
     def join(self, queue: str, type: str, entry: Entry) -> None:
         self._queues.setdefault(queue, {}).setdefault(type, Line()).join(entry)
+        self._of_type.setdefault(type, set()).add(queue)
 
     def leave(self, queue: str, type: str, entry: Entry) -> None:
         lanes = self._queues[queue]
         lanes[type].leave(entry)
         if not lanes[type]:
             del lanes[type]
+            self._of_type[type].remove(queue)
+            if not self._of_type[type]:
+                del self._of_type[type]
         if not lanes:
             del self._queues[queue]
 
@@ -29,19 +34,19 @@ class Lanes:
         """Return one lane, or None when nothing of that type is claimable in that queue."""
         return self._queues.get(queue, {}).get(type)
 
-    def queues(self) -> list[str]:
-        """Return the queues that have claimable jobs, sorted."""
-        return sorted(self._queues)
+    def queues(self, types: Collection[str] | None) -> list[str]:
+        """Return the queues that have claimable jobs of *types*, sorted; None means any."""
+        if types is None:
+            return sorted(self._queues)
+        return sorted({queue for type in types for queue in self._of_type.get(type, ())})
 
     def open(
         self, queue: str, types: Collection[str] | None, paused: Collection[str]
     ) -> dict[str, Line]:
         """Return the lanes of *queue* of the wanted types, paused ones left out."""
-        return {
-            type: lane
-            for type, lane in self._queues.get(queue, {}).items()
-            if type not in paused and (types is None or type in types)
-        }
+        lanes = self._queues.get(queue, {})
+        wanted = lanes if types is None else [type for type in types if type in lanes]
+        return {type: lanes[type] for type in wanted if type not in paused}
 
 
 def merged(lanes: Mapping[str, Line], budget: dict[str, int]) -> Iterator[int]:

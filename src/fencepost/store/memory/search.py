@@ -138,7 +138,7 @@ def _serves(worker: WorkerInfo, record: Record) -> bool:
 def queue_views(jobs: Jobs, settings: Settings) -> list[QueueView]:
     """Return every queue that has (had) a job or a setting, sorted by name."""
     counts = jobs.counts.by_queue()
-    names = jobs.queue_names | settings.queue_pauses | settings.queue_limits.keys()
+    names = jobs.pairs.queues() | settings.queue_pauses | settings.queue_limits.keys()
     return [
         QueueView(
             name=name,
@@ -161,5 +161,5 @@ def type_views(jobs: Jobs, settings: Settings, rates: Rates) -> list[TypeView]:
             rate=rates.by_type.get(name),
             counts=counts.get(name, {}),
         )
-        for name in sorted(jobs.type_names | settings.type_pauses | rates.by_type.keys())
+        for name in sorted(jobs.pairs.types() | settings.type_pauses | rates.by_type.keys())
     ]

@@ -1,51 +1,47 @@
 """What a job's row refers to by number: lanes and policies, remembered once they are known.
 
-They never change, and nobody deletes them. One is remembered only when it has been committed: a job
-that referred to a lane which was then rolled back would be lost.
+What they stand for never changes. One is remembered only when it has been committed: a job that
+referred to a lane which was then rolled back would be lost.
 
-A failover to a standby that was behind, a restore or a truncate takes some back all the same. So a
-number is made of what it stands for, and never comes to mean anything else; the server refuses to
-store a job under a number that is not there (``STALE_NUMBERS``), upon which all is forgotten and
-asked for again; and a claim says which lanes it knows.
+Lanes that have been unused for long are removed, and a failover to a standby that was behind, a
+restore or a truncate takes some back. So a number is made of what it stands for, and never comes to
+mean anything else; the server refuses to store a job under a number that is not there
+(``STALE_NUMBERS``), upon which all is forgotten and asked for again; and a claim says which of the
+lanes it asks for it knows.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain
 from random import Random
 from typing import Any, NamedTuple, cast
 
 from fencepost.clock import Clock, SystemClock
+from fencepost.core import limits
 from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import NewJob
 from fencepost.core.policy import Policy, decode_policy, encode_policy
 from fencepost.core.priority import Priority
 from fencepost.errors import StoreError
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.lanes import Lane as Lane
+from fencepost.store.postgres.lanes import LaneKey, Lanes
 
 ALL_LANES = "select lane, queue, type, priority from fencepost.lane"
+OF_QUEUES = "queue = any (%s::text[])"
+OF_TYPES = "type = any (%s::text[])"
 GET_LANES = "select lane, queue, type, priority from fencepost.lane where lane = any (%s)"
 LANE_NUMBER = "fencepost.lane_number(%s, %s, %s)"
+LANE_NUMBERS = "fencepost.lane_numbers(%s::text[], %s::text[], %s::integer[], %s)"
 POLICY_NUMBER = "fencepost.policy_number(%s, %s, %s)"
 GET_POLICIES = "select policy, body from fencepost.policy where policy = any (%s)"
 
 REMEMBERED_MAX = 10_000
-
-
-class Lane(NamedTuple):
-    """One type of one queue at one priority."""
-
-    number: int
-    queue: str
-    type: str
-    priority: int
-
-
-LaneKey = tuple[str, str, int]
+"""Policies."""
+LANES_REMEMBERED_MAX = limits.LANES_MAX * len(Priority)
 
 
 def _lane_key(job: NewJob) -> LaneKey:
@@ -68,13 +64,14 @@ class Numbers(NamedTuple):
 
 
 def _give_numbers(lanes: Sequence[LaneKey], policies: Sequence[Policy]) -> Plan[list[int]]:
-    calls = [LANE_NUMBER] * len(lanes) + [POLICY_NUMBER] * len(policies)
-    params: list[Any] = [*chain.from_iterable(lanes)]
+    columns = [list(column) for column in zip(*lanes, strict=True)] or [[], [], []]
+    params: list[Any] = [*columns, limits.LANES_MAX]
     for policy in policies:
         ttl = None if policy.lease_ttl is None else seconds_to_us(policy.lease_ttl)
         params += [encode_policy(policy), ttl, seconds_to_us(policy.timeout)]
     # An array, since a row cannot have as many columns as a bulk may have policies.
-    sql = f"select array[{', '.join(calls)}]"
+    calls = ", ".join([POLICY_NUMBER] * len(policies))
+    sql = f"select {LANE_NUMBERS} || array[{calls}]::integer[]"
     ((numbers,),) = yield Statement(sql, params, alone=True, prepares=True)
     return list(numbers)
 
@@ -84,8 +81,9 @@ class Catalog:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._lane_numbers: dict[LaneKey, int] = {}
-        self._lanes: dict[int, Lane] = {}
+        self._lanes = Lanes()
+        self._asked_at: dict[LaneKey, float] = {}
+        """When the server last said that a lane is there, on a clock that only rises."""
         self._unsure: set[int] = set()
         """Lanes that a transaction has made which may still fail."""
         self._policy_numbers: dict[Policy, int] = {}
@@ -95,47 +93,62 @@ class Catalog:
         """Return one that knows as much; what it learns of an open transaction stays with it."""
         fork = Catalog()
         with self._mutex:
-            fork._lane_numbers |= self._lane_numbers
-            fork._lanes |= self._lanes
+            fork._lanes = Lanes(self._lanes)
             fork._policy_numbers |= self._policy_numbers
         return fork
 
-    def known_lanes(self) -> list[Lane]:
-        """Return the lanes that are remembered."""
+    def known_lanes(
+        self, queues: Collection[str] | None = None, types: Collection[str] | None = None
+    ) -> list[Lane]:
+        """Return the lanes of these queues and types that are remembered; None means all."""
         with self._mutex:
-            return list(self._lanes.values())
+            return self._lanes.of(queues, types)
 
-    def learn_lanes(self) -> Plan[None]:
-        """Remember the lanes that there are, and no others.
+    def learn_lanes(
+        self, queues: Collection[str] | None = None, types: Collection[str] | None = None
+    ) -> Plan[None]:
+        """Remember the lanes that there are of these queues and types, and no others of them.
 
         Not for a plan that may have made one itself.
         """
-        lanes = [Lane(*row) for row in (yield Statement(ALL_LANES))]
+        given = [(OF_QUEUES, queues), (OF_TYPES, types)]
+        wanted = [(sql, sorted(names)) for sql, names in given if names is not None]
+        where = " where " + " and ".join(sql for sql, _ in wanted) if wanted else ""
+        rows = yield Statement(ALL_LANES + where, [names for _, names in wanted])
+        lanes = [Lane(*row) for row in rows]
         with self._mutex:
-            self._unsure.clear()
-            self._lanes = {lane.number: lane for lane in lanes}
-            self._lane_numbers = {lane[1:]: lane.number for lane in lanes}
+            for lane in self._lanes.of(queues, types):
+                self._lanes.discard(lane)
+            for lane in lanes:
+                self._unsure.discard(lane.number)
+                self._lanes.add(lane)
 
     def forget(self) -> None:
         """Remember nothing: what is remembered was lost with the last commits of a server."""
         with self._mutex:
             self._unsure.clear()
-            self._lanes, self._lane_numbers = {}, {}
+            self._lanes = Lanes()
+            self._asked_at = {}
             self._policies, self._policy_numbers = {}, {}
 
-    def number(self, jobs: Iterable[NewJob], *, afresh: bool = False) -> Plan[Numbers]:
+    def number(
+        self, jobs: Iterable[NewJob], *, afresh: bool = False, sure_at: float | None = None
+    ) -> Plan[Numbers]:
         """Return the numbers of lanes and policies of *jobs*, given in a transaction of its own.
 
         The first thing that a plan does, if it does it at all. With *afresh*, the server is asked
-        whatever is remembered, for a plan which would not notice that some were lost.
+        whatever is remembered, for a plan which would not notice that some were lost. With
+        *sure_at*, it is asked for lanes for which it was not within LANE_SURE.
         """
         lanes: dict[LaneKey, int | None] = {}
         policies: dict[Policy, int | None] = {}
         for job in jobs:
             key = _lane_key(job)
-            lanes[key] = None if afresh else self._lane_numbers.get(key)
+            is_asked = afresh or (sure_at is not None and not self._is_sure(key, sure_at))
+            lanes[key] = None if is_asked else self._lanes.number(key)
             policies[job.policy] = None if afresh else self._policy_numbers.get(job.policy)
-        new_lanes = [key for key, number in lanes.items() if number is None]
+        # In one order, so that two who make the same ones do not wait for each other.
+        new_lanes = sorted(key for key, number in lanes.items() if number is None)
         new_policies = [policy for policy, number in policies.items() if number is None]
         if new_lanes or new_policies:
             numbers = yield from _give_numbers(new_lanes, new_policies)
@@ -144,10 +157,16 @@ class Catalog:
             for key, number in zip(new_lanes, numbers, strict=False):
                 self._remember(Lane(number, *key))
             with self._mutex:
+                if sure_at is not None:
+                    self._asked_at |= dict.fromkeys(new_lanes, sure_at)
                 is_full = len(self._policy_numbers) >= REMEMBERED_MAX
                 known = {} if is_full else self._policy_numbers
                 self._policy_numbers = {**known, **cast("dict[Policy, int]", policies)}
         return Numbers(cast("dict[LaneKey, int]", lanes), cast("dict[Policy, int]", policies))
+
+    def _is_sure(self, key: LaneKey, now: float) -> bool:
+        asked_at = self._asked_at.get(key)
+        return asked_at is not None and now - asked_at < limits.LANE_SURE
 
     def lane_number(self, queue: str, type: str, priority: Priority) -> Plan[int]:
         """Return the number of a lane, which this plan's transaction makes if it is new.
@@ -166,7 +185,8 @@ class Catalog:
     def lanes(self, numbers: Iterable[int]) -> Plan[dict[int, Lane]]:
         """Return lanes by number; one that is missing has no names, so that others are served."""
         wanted = set(numbers)
-        found = {number: self._lanes[number] for number in wanted if number in self._lanes}
+        remembered = {number: self._lanes.get(number) for number in wanted}
+        found = {number: lane for number, lane in remembered.items() if lane is not None}
         if len(found) < len(wanted):
             missing = sorted(wanted - found.keys())
             for row in (yield Statement(GET_LANES, (missing,))):
@@ -179,8 +199,10 @@ class Catalog:
 
     def _remember(self, lane: Lane) -> None:
         with self._mutex:
-            self._lane_numbers[lane.queue, lane.type, lane.priority] = lane.number
-            self._lanes[lane.number] = lane
+            if len(self._lanes) >= LANES_REMEMBERED_MAX and lane.number not in self._lanes:
+                self._lanes = Lanes()  # claims learn theirs anew
+                self._asked_at = {}
+            self._lanes.add(lane)
 
     def policies(self, numbers: Iterable[int]) -> Plan[dict[int, Policy]]:
         """Return policies by number; a corrupt one is missing."""

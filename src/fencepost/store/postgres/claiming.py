@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,14 +21,16 @@ from fencepost.core.limits import (
     RECOVER_BATCH,
     RESOLVE_PAUSE,
 )
+from fencepost.core.names import RESERVED_TYPES
 from fencepost.core.outcome import Decision
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.core.weights import turns_from
 from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.catalog import Env, Lane
+from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import end
+from fencepost.store.postgres.lanes import Lane
 from fencepost.store.postgres.moving import LIFT_LEASED, Ending, lifted
 from fencepost.store.postgres.resolving import resolve
 from fencepost.store.postgres.sheltering import sheltered
@@ -37,7 +40,7 @@ from fencepost.store.replies import Claim, Moved
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.states import ENCODINGS
 
-CLAIM = f"select fencepost.claim({', '.join(['%s'] * 16)})"
+CLAIM = f"select fencepost.claim({', '.join(['%s'] * 18)})"
 LOOKS_MAX = 3
 """How often one claim learns of new lanes, should others make some all the time."""
 EXPIRE, RECOVER, RESOLVE = 1, 2, 4
@@ -111,7 +114,7 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
         answer = _answers.decode(text)
         match answer.todo:
             case "lanes":
-                yield from env.catalog.learn_lanes()
+                yield from env.catalog.learn_lanes(request.queues, request.types)
                 looks -= 1
             case "recover":
                 chore = recover(env, RECOVER_BATCH)
@@ -151,8 +154,10 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
 def _params(
     env: Env, request: ClaimRequest, secret: str, todo: int, promote: int, *, asks: bool
 ) -> tuple[Any, ...]:
-    known = env.catalog.known_lanes()
-    lanes = [lane for lane in known if _is_wanted(lane, request)]
+    known = env.catalog.known_lanes(request.queues, request.types)
+    lanes = known
+    if not request.own_types:
+        lanes = [lane for lane in known if not lane.type.startswith(RESERVED_TYPES)]
     limit = max(min(request.limit, CLAIM_MAX), 0)
     if request.queues is None:
         row = tuple(sorted({lane.queue for lane in lanes}))
@@ -179,17 +184,20 @@ def _params(
         None if is_open else _array(places[queue] for queue in row[:limit]),
         request.turn,
         limit,
-    )
-
-
-def _is_wanted(lane: Lane, request: ClaimRequest) -> bool:
-    return (request.types is None or lane.type in request.types) and (
-        request.queues is None or lane.queue in request.queues
+        None if request.types is None else _names(request.types),
+        request.queues is None,
     )
 
 
 def _array(numbers: Any) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
+
+
+@lru_cache(maxsize=100)
+def _names(names: frozenset[str]) -> str:
+    """Return names as an array; a worker names the same with every claim."""
+    escaped = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
+    return "{" + ",".join(f'"{name}"' for name in escaped) + "}"
 
 
 def _read(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import psycopg
 
+from fencepost.core import limits
 from fencepost.errors import (
     FencepostError,
     InvalidJobError,
     SchemaError,
     StoreError,
     StoreUnavailableError,
+    TooManyLanesError,
     UnknownOutcomeError,
 )
 
@@ -28,6 +30,9 @@ standby: surely not done, and a fresh connection may do it."""
 
 STALE_NUMBERS = "FP001"
 """A number that this process remembers is not there, see ``fencepost.check_numbers``."""
+
+TOO_MANY_LANES = "FP002"
+"""More pairs of queue and type than there may be, see ``fencepost.lane_numbers``."""
 
 _SCHEMA = frozenset({"42P01", "3F000", "42883", "42703"})
 
@@ -85,6 +90,8 @@ def translate(
         if sent_commit:
             return UnknownOutcomeError(f"{text}; it may have been done: repeat it with its key")
         return _unavailable(error, text, state)
+    if state == TOO_MANY_LANES:
+        return TooManyLanesError(limits.LANES_MAX)
     if is_schema_missing(error):
         return SchemaError(f"{text}; run `fencepost migrate`")
     if state in _HINTS_BY_STATE or state in RETRIED or state in STALE_SESSION:

@@ -125,6 +125,11 @@ where exists (select 1 from fencepost.done where done.seq = held.seq)
     or held.window_ends_at <= coalesce(%s::timestamptz, clock_timestamp()))
 returning seq
 """
+# A lane may have been removed since it was asked for.
+CHECK_NUMBERS = """
+select fencepost.check_numbers(x.lane, x.policy)
+from unnest(%s::integer[], %s::integer[]) as x(lane, policy)
+"""
 # Their numbers say when they came here, not when they were created.
 NOTE_DISORDER = "select fencepost.note_disorder(greatest(%s::timestamptz, %s))"
 
@@ -138,6 +143,7 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     kinds = [*_kinds(wanted.values()).values(), *([DELIVERY] if has_callbacks else [])]
     numbers = yield from env.catalog.number(kinds, afresh=True)
     yield Statement(HOLD_MARKS)
+    yield Statement(CHECK_NUMBERS, _columns({numbers.of(kind) for kind in kinds}))
     fresh: dict[str, int] = {}
     for chunk in _chunks(list(wanted.values())):
         fields = [_fields(numbers, record, place) for place, record in enumerate(chunk)]
@@ -164,6 +170,10 @@ def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         is_fresh = fresh.pop(job_id, None) is not None
         replies.append(Loaded(job_id) if is_fresh else Present(job_id))
     return replies
+
+
+def _columns(pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
+    return [list(column) for column in zip(*pairs, strict=True)] or [[], []]
 
 
 def _kind(record: JobRecord) -> tuple[Any, ...]:

@@ -233,7 +233,8 @@ class PostgresStore(Store):
         parents = yield from graphs.priorities(jobs)
         more = [replace(job, priority=each) for job in urgent for each in parents if job.after]
         wanted = graphs.with_delivery([*urgent, *more])
-        return (yield from self._env.catalog.number(wanted, afresh=afresh))
+        now = self.clock.monotonic()
+        return (yield from self._env.catalog.number(wanted, afresh=afresh, sure_at=now))
 
     def _is_new(self, connection: Any) -> bool:
         """Tell whether *connection* is used for the first time, perhaps after a failover.

@@ -14,9 +14,10 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
 from fencepost.core.lease import run_out
 from fencepost.core.lifecycle import TERMINAL, Event, advance
-from fencepost.core.limits import PRUNE_SCAN
+from fencepost.core.limits import LANE_IDLE, PRUNE_SCAN
 from fencepost.core.outcome import Decision, decide
 from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.webhook import DELIVERY_TYPE
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import end
@@ -111,6 +112,7 @@ delete from fencepost.slot where slot = any (array(
   for update skip locked
 ))
 """
+PRUNE_LANES = "select fencepost.prune_lanes(%s, %s, %s)"
 TIDY = "select fencepost.tidy(%s, %s)"
 
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
@@ -180,12 +182,15 @@ def promote(env: Env, limit: int) -> Plan[list[Moved]]:
 def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     """Delete terminal jobs that have been kept long enough.
 
-    Goes through jobs in the order of submission, a bounded stretch at a time, and ends at the first
-    that is too young to have been kept long enough: no index is kept for it, and a backlog of young
-    jobs costs nothing.
+    A pass begins with the lanes that have had no jobs for long. It goes through jobs in the order
+    of submission, a bounded stretch at a time, and ends at the first that is too young to have been
+    kept long enough: no index is kept for it, and a backlog of young jobs costs nothing.
     """
     if request.limit <= 0:
         return Pruned(0, request.after)
+    if request.after == 0:
+        # First of all: what follows the fence of a lane is known by this transaction's number.
+        yield Statement(PRUNE_LANES, (env.now, seconds_to_us(LANE_IDLE), DELIVERY_TYPE))
     if request.shortest is None:
         return Pruned(0, None)
     params: tuple[Any, ...] = (seconds_to_us(request.shortest), env.now, request.after)

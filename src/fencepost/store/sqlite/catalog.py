@@ -1,7 +1,9 @@
 """What a job's row refers to by number: lanes and policies; and the counters.
 
-Lanes and policies are few and never change once made, so they are remembered. Those that were made
-in a transaction that failed must be forgotten: the store does so on every rollback.
+Lanes and policies are few and never come to mean anything else, so they are remembered. Those that
+were made in a transaction that failed must be forgotten: the store does so on every rollback. A
+lane that another process has removed is noticed when its jobs are counted (``counters`` refers to
+``lanes``), upon which the store rolls back and begins again.
 """
 
 from __future__ import annotations
@@ -13,13 +15,19 @@ from random import Random
 from typing import Any, NamedTuple
 
 from fencepost.clock import Clock
+from fencepost.core import limits
 from fencepost.core.lifecycle import State
+from fencepost.core.names import lanes_max
 from fencepost.core.policy import Policy, decode_policy, encode_policy
+from fencepost.errors import TooManyLanesError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import NUMBER
 
-MAKE_LANE = "insert into lanes(queue, type) values (?, ?) on conflict do nothing"
+MAKE_LANE = """
+insert into lanes(queue, type) select ?, ? where (select count(*) from lanes) < ?
+on conflict do nothing
+"""
 FIND_LANE = "select lane from lanes where queue = ? and type = ?"
 GET_LANES = "select lane, queue, type from lanes where lane in (select value from json_each(?))"
 MAKE_POLICY = "insert into policies(body) values (?) on conflict do nothing"
@@ -31,6 +39,7 @@ on conflict(lane, state) do update set count = count + excluded.count
 """
 
 REMEMBERED_MAX = 10_000
+"""Policies, and lanes."""
 
 
 class Lane(NamedTuple):
@@ -57,11 +66,14 @@ class Catalog:
         """When the newest job was created, as far as this process knows."""
 
     def lane_number(self, queue: str, type: str) -> Plan[int]:
-        """Return the number of a lane, making it if it is new."""
+        """Return the number of a lane, making it if it is new; raise TooManyLanesError."""
         number = self._lane_numbers.get((queue, type))
         if number is None:
-            yield Statement(MAKE_LANE, (queue, type))
-            ((number,),) = yield Statement(FIND_LANE, (queue, type))
+            yield Statement(MAKE_LANE, (queue, type, lanes_max(type)))
+            found = yield Statement(FIND_LANE, (queue, type))
+            if not found:
+                raise TooManyLanesError(limits.LANES_MAX)
+            number = int(found[0][0])
             self._remember_lane(Lane(number, queue, type))
         return number
 
@@ -70,12 +82,17 @@ class Catalog:
         wanted = set(numbers)
         missing = wanted - self._lanes.keys()
         if missing:
+            if len(self._lanes) >= REMEMBERED_MAX:
+                self._lanes.clear()
+                missing = wanted
             rows = yield Statement(GET_LANES, (json.dumps(sorted(missing)),))
             for row in rows:
                 self._remember_lane(Lane(*row))
         return {number: self._lanes[number] for number in wanted}
 
     def _remember_lane(self, lane: Lane) -> None:
+        if len(self._lane_numbers) >= REMEMBERED_MAX:
+            self._lane_numbers.clear()
         self._lane_numbers[lane.queue, lane.type] = lane.number
         self._lanes[lane.number] = lane
 

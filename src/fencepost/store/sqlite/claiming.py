@@ -6,13 +6,15 @@ running jobs cannot be outdated by the time it is acted upon (S2-17, S2-24).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.names import RESERVED_TYPES
 from fencepost.core.rate import soonest
 from fencepost.core.weights import deal
 from fencepost.store.batches import held_among
@@ -37,7 +39,7 @@ select
   exists (select 1 from rates),
   exists (select 1 from touched),
   (select json_group_array(json_array(lane, queue, type)) from lanes
-   where exists (
+   where {{asked}} exists (
      select 1 from jobs indexed by jobs_ready where jobs.lane = lanes.lane and state = 1
    ) and not exists (
      select 1 from pauses where scope = '{Scope.QUEUE}' and name = lanes.queue
@@ -45,6 +47,9 @@ select
      select 1 from pauses where scope = '{Scope.TYPE}' and name = lanes.type
    ))
 """
+OF_QUEUES = "queue in (select value from json_each(?)) and"
+OF_TYPES = "type in (select value from json_each(?)) and"
+NOT_OUR_OWN = f"substr(type, 1, {len(RESERVED_TYPES)}) <> '{RESERVED_TYPES}' and"
 LIMITS = "select scope, name, max_running from limits"
 RUNNING_IN_ALL = "select count(*) from jobs where state = 3 and lease_expires_at > ?"
 RUNNING_BY_QUEUE = """
@@ -73,9 +78,23 @@ class Outlook(NamedTuple):
 _lanes = msgspec.json.Decoder(list[Lane])
 
 
-def _look() -> Plan[Outlook]:
-    (row,) = yield Statement(OUTLOOK)
+def _look(request: ClaimRequest) -> Plan[Outlook]:
+    """Look ahead; of all lanes, only at those that are asked for."""
+    queues = None if request.queues is None else tuple(request.queues)
+    sql, params = _asked(queues, request.types, request.own_types)
+    (row,) = yield Statement(sql, params)
     return Outlook(*row)
+
+
+@lru_cache(maxsize=100)
+def _asked(
+    queues: tuple[str, ...] | None, types: frozenset[str] | None, own_types: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Return the statement that looks ahead, and its parameters: most claims repeat the last."""
+    given = [(OF_QUEUES, queues), (OF_TYPES, types)]
+    asked = [(sql, json.dumps(sorted(names))) for sql, names in given if names is not None]
+    conditions = " ".join([*(sql for sql, _ in asked), *([] if own_types else [NOT_OUR_OWN])])
+    return OUTLOOK.format(asked=conditions), tuple(names for _, names in asked)
 
 
 def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
@@ -84,7 +103,7 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
     What of the former fails is left for later.
     """
     now = env.clock.now_us()
-    ahead = yield from _look()
+    ahead = yield from _look(request)
     recovered: list[Moved] = []
     expired: list[Moved] = []
     promoted: list[Moved] = []
@@ -99,8 +118,8 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
         chore = promote(env, PROMOTE_BATCH, now)
         promoted = yield from sheltered(env, chores, "promote", chore, [])
     if recovered or expired or promoted or ahead.has_touched:
-        ahead = yield from _look()
-    lanes = _claimable(request, ahead)
+        ahead = yield from _look(request)
+    lanes = _by_queue(ahead)
     budget: Budget | None = None
     if ahead.has_rates and lanes:
         budget = yield from budget_for([lane for part in lanes.values() for lane in part], now)
@@ -171,13 +190,11 @@ def _choose(
     return [seq for queue in shares for seq in chosen[queue]]
 
 
-def _claimable(request: ClaimRequest, ahead: Outlook) -> dict[str, list[Lane]]:
+def _by_queue(ahead: Outlook) -> dict[str, list[Lane]]:
     """Return the lanes that have claimable jobs for this worker, by queue."""
     lanes: dict[str, list[Lane]] = {}
     for lane in _lanes.decode(ahead.lanes):
-        is_wanted = request.types is None or lane.type in request.types
-        if is_wanted and (request.queues is None or lane.queue in request.queues):
-            lanes.setdefault(lane.queue, []).append(lane)
+        lanes.setdefault(lane.queue, []).append(lane)
     return lanes
 
 

@@ -134,6 +134,7 @@ class Database:
         if mode != "wal":
             raise StoreUnavailableError(f"{self.path}: write-ahead logging is not available here")
         connection.execute("pragma synchronous = normal")
+        connection.execute("pragma foreign_keys = on")  # a lane that was removed is noticed
         connection.execute(f"pragma cache_size = -{CACHE_KIB}")
         connection.execute("pragma temp_store = memory")
         connection.execute("pragma wal_autocheckpoint = 0")  # ``checkpoints`` does
@@ -201,7 +202,13 @@ class Database:
         """Run *operations* in one transaction; return their results in order."""
         with self._writing():
             self._repair()
-            results = self._transaction(operations)
+            try:
+                results = self._transaction(operations)
+            except sqlite3.IntegrityError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+                    raise
+                # Another process has removed a lane that this one remembered, until now.
+                results = self._transaction(operations)
             self._committed += 1
             self._checkpoints.tend()
             return results

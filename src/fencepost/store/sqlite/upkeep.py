@@ -16,7 +16,7 @@ from fencepost.core.instants import seconds_to_us
 from fencepost.core.job import AttemptOutcome, Category, Failure
 from fencepost.core.lease import deadline, run_out
 from fencepost.core.lifecycle import LIVE, Event, State, advance
-from fencepost.core.limits import PRUNE_SCAN
+from fencepost.core.limits import LANE_IDLE, PRUNE_SCAN
 from fencepost.core.outcome import Decision, decide
 from fencepost.core.policy import DEFAULT_POLICY, Policy
 from fencepost.store.batches import with_admitted
@@ -98,6 +98,15 @@ PRUNES = (
     """,
     "delete from jobs where seq in (select value from json_each(?))",
 )
+
+HAS_JOBS = "exists (select 1 from jobs indexed by jobs_lane where jobs.lane = lanes.lane)"
+IDLE_LANES = f"select lane from lanes where idle_at <= ? and not {HAS_JOBS}"
+PRUNE_LANES = (
+    "delete from counters where lane in (select value from json_each(?))",
+    "delete from lanes where lane in (select value from json_each(?))",
+)
+USED_LANES = f"update lanes set idle_at = null where idle_at is not null and {HAS_JOBS}"
+UNUSED_LANES = f"update lanes set idle_at = ? where idle_at is null and not {HAS_JOBS}"
 
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
 
@@ -181,13 +190,15 @@ def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
 def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     """Delete terminal jobs that have been kept long enough.
 
-    Goes through jobs in the order of submission, a bounded stretch at a time, and ends at the first
-    that is too young to have been kept long enough: no index is kept for it, and a backlog of young
-    jobs costs nothing.
+    A pass begins with the lanes that have had no jobs for long. It goes through jobs in the order
+    of submission, a bounded stretch at a time, and ends at the first that is too young to have been
+    kept long enough: no index is kept for it, and a backlog of young jobs costs nothing.
     """
     if request.limit <= 0:
         return Pruned(0, request.after)
     now = env.clock.now_us()
+    if request.after == 0:
+        yield from _prune_lanes(env, now)
     rows = yield Statement(FIRST_AFTER, (request.after,))
     shortest = request.shortest
     if not rows or shortest is None or rows[0][1] + seconds_to_us(shortest) > now:
@@ -206,6 +217,17 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     if len(chosen) == request.limit:
         return Pruned(len(chosen), chosen[-1][0])
     return Pruned(len(chosen), end_ if end_ < last else None)
+
+
+def _prune_lanes(env: Env, now: int) -> Plan[None]:
+    rows = yield Statement(IDLE_LANES, (now - seconds_to_us(LANE_IDLE),))
+    if rows:
+        numbers = numbers_json([number for (number,) in rows])
+        for sql in PRUNE_LANES:
+            yield Statement(sql, (numbers,))
+        env.catalog.forget()
+    yield Statement(USED_LANES)
+    yield Statement(UNUSED_LANES, (now,))
 
 
 def _is_old(row: Row, type: str, request: PruneRequest, now: int) -> bool:

@@ -58,6 +58,7 @@ pytest.register_assert_rewrite(
             "history",
             "keyed_arrivals",
             "keys",
+            "lanes",
             "leases",
             "limits",
             "looking",
@@ -112,6 +113,7 @@ from fencepost.testing.conformance.fixtures import colour, h, is_durable
 from fencepost.testing.conformance.history import TestAttempts, TestHistories
 from fencepost.testing.conformance.keyed_arrivals import TestKeyedArrivals
 from fencepost.testing.conformance.keys import TestKeys
+from fencepost.testing.conformance.lanes import TestLanes
 from fencepost.testing.conformance.leases import TestLeases
 from fencepost.testing.conformance.limits import TestLimits
 from fencepost.testing.conformance.looking import (
@@ -175,6 +177,7 @@ __all__ = [
     "TestKeyedArrivals",
     "TestKeys",
     "TestKeysAndDependencies",
+    "TestLanes",
     "TestLeading",
     "TestLeaseLengths",
     "TestLeases",

@@ -15,14 +15,22 @@
 -- Time is the server's: p_now is null in production, and set by tests that stop the clock.
 
 -- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
--- type costs the others nothing. Never updated. Its number is made of its names, see `number_of`.
+-- type costs the others nothing. Its number is made of its names, see `number_of`. A lane that has
+-- had no jobs for a while is removed, see `prune_lanes`: `idle_at` says since when it has none, as far
+-- as was seen; with `retired_at`, nothing is stored in it until it is revived; `fence` is the number
+-- of a transaction that began after everybody could see that.
 create table fencepost.lane(
   lane integer primary key,
   queue text not null,
   type text not null,
   priority smallint not null,
+  idle_at timestamptz,
+  retired_at timestamptz,
+  fence xid8,
   unique (queue, type, priority)
 );
+-- With the queue, so that a claim of some types in some queues reads no lanes of others in either index.
+create index lane_type on fencepost.lane(type, queue);
 
 -- No row of ready is, or can come to be, before the mark of its lane: an old snapshot keeps dead
 -- rows from being removed, and a claim that had to step over them all would collapse. So that the
@@ -542,18 +550,29 @@ language sql immutable as $$
     ('x' || left(md5(p_try || ':' || p_name), 8))::bit(32)::integer & 2147483647, 1)
 $$;
 
--- The number of a lane, which is made if it is new.
+-- The number of a lane, which is made if it is new, and revived if it was to be removed. Under
+-- read committed, a transaction that has its number before it looks is waited for, see `prune_lanes`;
+-- one that looks at the past holds the lane instead.
 create function fencepost.lane_number(p_queue text, p_type text, p_priority integer)
 returns integer language plpgsql as $$
 declare
-  v_lane integer;
+  l fencepost.lane;
   v_try integer := 0;
 begin
+  perform pg_current_xact_id();
   loop
-    select lane into v_lane from fencepost.lane
+    select * into l from fencepost.lane
     where queue = p_queue and type = p_type and priority = p_priority;
-    if found then
-      return v_lane;
+    if found and l.idle_at is null then
+      if current_setting('transaction_isolation') <> 'read committed' then
+        perform 1 from fencepost.lane where lane = l.lane for key share;
+      end if;
+      return l.lane;
+    elsif found then
+      update fencepost.lane set idle_at = null, retired_at = null, fence = null
+      where lane = l.lane;
+      continue when not found;  -- removed meanwhile
+      return l.lane;
     end if;
     insert into fencepost.lane(lane, queue, type, priority)
     values (
@@ -562,6 +581,33 @@ begin
     on conflict do nothing;
     v_try := v_try + 1;
   end loop;
+end $$;
+
+-- The numbers of several lanes. Raises FP002 if a new pair of queue and type would be one more than
+-- p_max; those that others make at the same moment are not counted. Fencepost's own types are not
+-- refused: what it does for a job that was accepted goes on.
+create function fencepost.lane_numbers(
+  p_queues text[], p_types text[], p_priorities integer[], p_max integer
+) returns integer[] language plpgsql as $$
+declare
+  v_has_new boolean := exists (
+    select 1 from unnest(p_queues, p_types) as x(queue, type)
+    where not starts_with(x.type, 'fencepost.') and not exists (
+      select 1 from fencepost.lane where lane.queue = x.queue and lane.type = x.type
+    )
+  );
+  v_numbers integer[] := array(
+    select fencepost.lane_number(x.queue, x.type, x.priority)
+    from unnest(p_queues, p_types, p_priorities) with ordinality as x(queue, type, priority, n)
+    order by x.n
+  );
+begin
+  if v_has_new and (select count(*) from fencepost.lane) > p_max
+    and (select count(*) from (select distinct queue, type from fencepost.lane) as x) > p_max
+  then
+    raise exception using errcode = 'FP002', message = format('there are %s lanes', p_max);
+  end if;
+  return v_numbers;
 end $$;
 
 -- The number of a policy, which is stored if it is new.
@@ -584,13 +630,20 @@ begin
 end $$;
 
 -- Raise FP001 unless these numbers are there: a caller remembers them from before a failover or a
--- restore that took them back. It forgets all that it remembers, and comes again.
+-- restore that took them back, or the lane was unused and is removed. The caller forgets all that it
+-- remembers, and comes again. The transaction has its number first, see `prune_lanes`.
 create function fencepost.check_numbers(p_lane integer, p_policy integer) returns void
 language plpgsql as $$
+declare
+  is_there boolean;
 begin
-  if not exists (select 1 from fencepost.lane where lane = p_lane)
-    or not exists (select 1 from fencepost.policy where policy = p_policy)
-  then
+  perform pg_current_xact_id();
+  is_there := exists (select 1 from fencepost.lane where lane = p_lane and retired_at is null);
+  if is_there and current_setting('transaction_isolation') <> 'read committed' then
+    -- Which fails if the lane has changed since the past that this transaction looks at.
+    perform 1 from fencepost.lane where lane = p_lane for key share;
+  end if;
+  if not is_there or not exists (select 1 from fencepost.policy where policy = p_policy) then
     raise exception using errcode = 'FP001',
       message = format('there is no lane %s or no policy %s', p_lane, p_policy);
   end if;
@@ -1244,15 +1297,18 @@ $$;
 -- p_lanes are the lanes to serve, by queue and then by priority; p_queues says which queue each
 -- belongs to, and p_names names the queues. p_turns is a row of turns, which is dealt over and over,
 -- or its beginning if no more can be dealt; null for a turn a queue that has claimable jobs, in
--- the order of p_names and from turn number p_turn on. p_known is the sum of the numbers of all lanes
--- that the caller knows, or null if it has just looked, and p_chores what it can still do: 4 resolve,
+-- the order of p_names and from turn number p_turn on. p_types are the types to serve, null for all;
+-- with p_is_any all queues are, else those of p_names. p_known is the sum of the numbers of the lanes
+-- of these that the caller knows, or null if it has just looked: no other lanes are looked at, however
+-- many there are. p_chores is what the caller can still do: 4 resolve,
 -- 2 recover, 1 expire, or the sum of some. With p_promote 0, it leaves alone what is due and the notes
 -- on slots; "failed" says why that was not possible. A lease lasts p_grace longer than its job's
 -- execution timeout at the most. The jobs come to p_bytes at the most, or are one.
 create function fencepost.claim(
   p_now timestamptz, p_worker text, p_secret uuid, p_ttl bigint, p_grace bigint, p_bytes bigint,
   p_known bigint, p_chores integer, p_promote integer, p_lanes integer[], p_priorities integer[],
-  p_queues integer[], p_names text[], p_turns integer[], p_turn bigint, p_limit integer
+  p_queues integer[], p_names text[], p_turns integer[], p_turn bigint, p_limit integer,
+  p_types text[], p_is_any boolean
 ) returns text language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
@@ -1293,7 +1349,16 @@ begin
   m := fencepost.marks();
   -- One look at everything that could come in between.
   select
-    (select coalesce(sum(lane), 0) from fencepost.lane) <> p_known as has_lanes,
+    p_known <> case
+      when p_types is null and p_is_any then (select coalesce(sum(lane), 0) from fencepost.lane)
+      when p_types is null then (
+        select coalesce(sum(lane), 0) from fencepost.lane where queue = any (p_names))
+      when p_is_any then (
+        select coalesce(sum(lane), 0) from fencepost.lane where type = any (p_types))
+      else (
+        select coalesce(sum(lane), 0) from fencepost.lane
+        where queue = any (p_names) and type = any (p_types))
+    end as has_lanes,
     (select min(expires_at) from fencepost.lease
      where expires_at >= m.lease_mark and expires_at <= t) as expires_at,
     (select min(run_at) from fencepost.delayed where run_at >= m.due_mark) as run_at,
@@ -1336,9 +1401,11 @@ begin
   end if;
   if ahead.has_pauses then
     v_paused := array(
-      select lane.lane from fencepost.lane join fencepost.pause
-      on (pause.scope = 'queue' and pause.name = lane.queue)
-      or (pause.scope = 'type' and pause.name = lane.type)
+      select x.lane from unnest(p_lanes) as x(lane) where (
+        select exists (select 1 from fencepost.pause where scope = 'queue' and name = l.queue)
+          or exists (select 1 from fencepost.pause where scope = 'type' and name = l.type)
+        from fencepost.lane l where l.lane = x.lane
+      )
     );
   end if;
   if v_limit > 0 and ahead.has_limits then
@@ -2641,6 +2708,64 @@ end $$;
 -- ------------------------------------------------------------------------------------------------
 -- Upkeep
 -- ------------------------------------------------------------------------------------------------
+
+-- Remove lanes that no job has been in for so long; a few calls, each in its own transaction, do it:
+-- the first sees that a lane has no jobs, a later one retires it, the next gives it a fence, and one
+-- more deletes it. From then on nothing new is stored in it: `check_numbers` refuses, and `lane_number`
+-- revives it. But somebody who had looked before may still store a job. Whoever looks has a number
+-- before, which is below the fence: that was taken after the retirement was seen to be committed.
+-- So when no transaction below the fence is under way, what they have stored can be seen. Nobody
+-- who stores jobs waits for a lock. Lanes of p_kept, to which rows of `callback` refer, stay. The
+-- subqueries are such as cannot become joins: one look into an index a lane, and no scan of `job`.
+create function fencepost.prune_lanes(p_now timestamptz, p_idle bigint, p_kept text)
+returns integer language plpgsql set jit = off set enable_seqscan = off as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  is_early constant boolean := pg_current_xact_id_if_assigned() is null;
+  v_gone integer[];
+  v_lanes integer[];
+  v_retired timestamptz[];
+  v_fence xid8;
+begin
+  select array_agg(lane), array_agg(retired_at) into v_lanes, v_retired
+  from fencepost.lane where retired_at is not null and fence is null;
+  -- A count that is still to be added up is left to `tidy` first: the sum is all that is deleted.
+  with gone as (
+    delete from fencepost.lane where lane = any (array(
+      select l.lane from fencepost.lane l
+      where l.fence <= pg_snapshot_xmin(pg_current_snapshot())
+        and (select true from fencepost.job where job.lane = l.lane limit 1) is null
+        and not (l.lane in (select lane from fencepost.tally)) is true
+      for update skip locked
+    )) returning lane
+  )
+  select array_agg(lane) into v_gone from gone;
+  delete from fencepost.mark where lane = any (v_gone);
+  delete from fencepost.total where lane = any (v_gone);
+  if is_early and v_lanes is not null then
+    v_fence := pg_current_xact_id();
+    update fencepost.lane l set fence = v_fence
+    from unnest(v_lanes, v_retired) as x(lane, retired_at)
+    where l.lane = x.lane and l.retired_at = x.retired_at and l.fence is null;
+  end if;
+  update fencepost.lane l set
+    idle_at = case when x.is_used then null else coalesce(l.idle_at, t) end,
+    retired_at = case when x.is_used or l.idle_at > t - p_idle * interval '1 microsecond' then null
+      when l.idle_at is not null then coalesce(l.retired_at, t) end,
+    fence = case when not x.is_used then l.fence end
+  from (
+    select lane, (
+      select true from fencepost.job where job.lane = lane.lane limit 1
+    ) is true as is_used
+    from fencepost.lane where type <> p_kept
+    for no key update skip locked
+  ) as x
+  where l.lane = x.lane and (
+    case when x.is_used then l.idle_at is not null
+      else l.idle_at is null or l.retired_at is null
+        and l.idle_at <= t - p_idle * interval '1 microsecond' end);
+  return coalesce(cardinality(v_gone), 0);
+end $$;
 
 -- Add up what came since the last time.
 create function fencepost.add_up(p_from bigint) returns void language plpgsql

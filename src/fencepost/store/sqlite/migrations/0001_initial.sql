@@ -1,11 +1,15 @@
 -- A lane is one type on one queue. Jobs carry its number instead of two names, and claims walk
--- lanes, so that a backlog of a paused or unknown type costs the others nothing.
+-- lanes, so that a backlog of a paused or unknown type costs the others nothing. One that has had no
+-- jobs for long is removed; `idle_at` is when it was first seen to have none. Processes remember
+-- numbers, so that none is given again.
 create table lanes(
-  lane integer primary key,
+  lane integer primary key autoincrement,
   queue text not null,
   type text not null,
+  idle_at integer,
   unique (queue, type)
 );
+create index lanes_type on lanes(type, queue);
 
 -- Jobs of one task share a policy; each distinct one is kept once.
 create table policies(
@@ -138,9 +142,10 @@ create table idempotency(
   primary key (type, key)
 ) without rowid;
 
--- Counted once a transaction: `group by state` over a million rows takes more than a second.
+-- Counted once a transaction: `group by state` over a million rows takes more than a second. Whatever
+-- stores a job counts it, so that a process which remembers a lane that was removed is refused here.
 create table counters(
-  lane integer not null,
+  lane integer not null references lanes(lane),
   state integer not null,
   count integer not null,
   primary key (lane, state)
