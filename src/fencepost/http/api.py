@@ -22,7 +22,8 @@ from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX, QUEUES_IN
 from fencepost.core.token import Principal
 from fencepost.http.authentication import Authenticator
 from fencepost.http.call import Reply
-from fencepost.http.endpoint import Endpoint, refusal, respond
+from fencepost.http.endpoint import NOTHING_HERE, Endpoint, refusal, respond
+from fencepost.http.framing import is_plain
 from fencepost.http.operations.claims import Roll
 from fencepost.http.problems import HttpError
 from fencepost.http.reading import headers_of, request_id_of
@@ -122,12 +123,14 @@ async def _refused(request: Request, error: Exception) -> Response:
     """Answer for paths that there are none of, and methods that a path has not."""
     assert isinstance(error, HTTPException)
     codes = {404: "not_found", 405: "method_not_allowed"}
-    details = {404: "there is nothing at this path; /openapi.json lists what there is"}
+    status = error.status_code
+    if not is_plain(request.scope["path"], request.scope.get("raw_path") or b""):
+        status = 404  # whatever the method: see ``check_path``
     problem = HttpError(
-        details.get(error.status_code, error.detail),
-        status=error.status_code,
-        code=codes.get(error.status_code, "invalid_request"),
-        headers={"allow": _methods(request)} if error.status_code == 405 else None,
+        NOTHING_HERE if status == 404 else error.detail,
+        status=status,
+        code=codes.get(status, "invalid_request"),
+        headers={"allow": _methods(request)} if status == 405 else None,
     )
     api: Api = request.app.state.api
     request_id = request_id_of(headers_of(request.scope)) or api.new_request_id()

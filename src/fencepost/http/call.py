@@ -64,6 +64,8 @@ class Streamed(msgspec.Struct, frozen=True):
     parts: AsyncGenerator[bytes, None]
     media_type: str
     headers: dict[str, str] = {}
+    close: Callable[[], None] = lambda: None
+    """Called once nothing more is sent, also if none of the parts was ever asked for."""
 
 
 Operation = Callable[[Call[Any, Any]], Awaitable[Reply | Streamed]]

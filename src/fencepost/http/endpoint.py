@@ -15,6 +15,7 @@ from fencepost.core.token import Principal, Role
 from fencepost.errors import FencepostError, ForbiddenError, StoreError, UnauthenticatedError
 from fencepost.http import problems
 from fencepost.http.call import Call, Nothing, Reply, Streamed
+from fencepost.http.framing import is_plain
 from fencepost.http.problems import HttpError, problem_of, retry_after_of
 from fencepost.http.reading import (
     Headers,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Nothing()
 
+NOTHING_HERE = "there is nothing at this path; /openapi.json lists what there is"
 FIXED_HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -64,6 +66,7 @@ class Endpoint:
         call: Call[Any, Any] | None = None
         action: Action | None = None
         try:
+            check_path(scope)
             principal = await self._allowed(scope)
             call = await self._read(scope, headers, inbox, principal, request_id)
             action = self._begin(call)
@@ -80,6 +83,8 @@ class Endpoint:
             await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
         finally:
             inbox.close()
+            if isinstance(reply, Streamed):
+                reply.close()
             self._note(scope, principal, reply, request_id, clock.monotonic() - start)
 
     async def _allowed(self, scope: Any) -> Principal:
@@ -205,6 +210,12 @@ class Endpoint:
         return keys
 
 
+def check_path(scope: Any) -> None:
+    """Raise HttpError if only in disguise does a path lead anywhere."""
+    if not is_plain(scope["path"], scope.get("raw_path") or b""):
+        raise HttpError(NOTHING_HERE, status=404, code="not_found")
+
+
 def _from(scope: Any, reply: Reply | Streamed) -> Reply | Streamed:
     """Return *reply*; where the API is mounted below a path, so is what it points to."""
     root: str = scope.get("root_path", "")
@@ -237,7 +248,7 @@ async def respond(
 ) -> None:
     """Send *reply*."""
     if isinstance(reply, Streamed):
-        await _stream(send, reply, request_id)
+        await _stream(send, reply, request_id, is_head=is_head)
         return
     match reply.body:
         case None:
@@ -264,10 +275,12 @@ def _headers(media_type: str | None, request_id: str) -> list[tuple[bytes, bytes
     return [*named, (b"x-request-id", request_id.encode()), *FIXED_HEADERS]
 
 
-async def _stream(send: Any, reply: Streamed, request_id: str) -> None:
+async def _stream(send: Any, reply: Streamed, request_id: str, *, is_head: bool) -> None:
     headers = [*_headers(reply.media_type, request_id), *_named(reply.headers)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     async with aclosing(reply.parts) as parts:
         async for part in parts:
+            if is_head:
+                break
             await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
