@@ -12,8 +12,10 @@ from fencepost.app.flows import new_flow, prepare
 from fencepost.app.job import naming_existing_async
 from fencepost.app.session import accepted
 from fencepost.core.job import Job
+from fencepost.core.limits import HTTP_BATCH_MAX
 from fencepost.errors import FlowNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.problems import HttpError
 from fencepost.http.submission import prepare as prepare_job
 from fencepost.store.replies import Duplicate
 from fencepost.wire.jobs import Accepted, JobSummary, Submission, summary_of
@@ -23,7 +25,10 @@ from fencepost.wire.terms import NodeName
 class FlowBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Jobs by name; ``after`` and ``after_any`` name others of the flow, or stored jobs by id."""
 
-    nodes: Annotated[dict[NodeName, Submission], Meta(extra_json_schema={"minProperties": 1})]
+    nodes: Annotated[
+        dict[NodeName, Submission],
+        Meta(extra_json_schema={"minProperties": 1, "maxProperties": HTTP_BATCH_MAX}),
+    ]
 
 
 class SubmittedFlow(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +55,11 @@ class Count(msgspec.Struct, frozen=True):
 async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
     """Store all jobs of a flow or none, in one transaction."""
     session = call.session
+    count = len(call.body.nodes)
+    if count > HTTP_BATCH_MAX:
+        raise HttpError(
+            f"a flow has at most {HTTP_BATCH_MAX:,} nodes over HTTP, got {count:,}", status=422
+        )
     nodes = {
         name: prepare_job(session, each, call.principal) for name, each in call.body.nodes.items()
     }
