@@ -18,9 +18,16 @@ from fencepost.app.auditing import Auditor
 from fencepost.app.readiness import Readiness
 from fencepost.core.ids import id_text
 from fencepost.core.lanes import QueueView
-from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX, QUEUES_INTERVAL
+from fencepost.core.limits import (
+    HTTP_BATCH_BYTES_MAX,
+    HTTP_BODIES_MAX,
+    HTTP_BODY_MAX,
+    QUEUES_INTERVAL,
+)
 from fencepost.core.token import Principal
+from fencepost.http.aside import Aside
 from fencepost.http.authentication import Authenticator
+from fencepost.http.bodies import Bodies
 from fencepost.http.call import Reply
 from fencepost.http.endpoint import NOTHING_HERE, Endpoint, refusal, respond
 from fencepost.http.framing import is_plain
@@ -39,13 +46,17 @@ REQUEST_IDS = 256
 class Api:
     """What the routes of one server share."""
 
-    def __init__(self, app: App, *, is_local: bool = False) -> None:
+    def __init__(
+        self, app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX
+    ) -> None:
         self.app = app
         self.is_local = is_local
         """True when only this machine can ask: then no token is needed as long as none is made."""
         self.is_stopping = False
         self.auditor = Auditor(app.session)
         self.readiness = Readiness(app.session)
+        self.bodies = Bodies(bodies_max, app.session.clock)
+        self.aside = Aside()
         self.roll = Roll()
         self.streams = 0
         self._queues: list[QueueView] = []
@@ -81,11 +92,11 @@ class Api:
         return max(payload, HTTP_BATCH_BYTES_MAX) if route.is_batch else payload
 
 
-def asgi(app: App, *, is_local: bool = False) -> Starlette:
+def asgi(app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX) -> Starlette:
     """Return the API of *app*, to be served or mounted."""
     from fencepost.http.routes import ROUTES
 
-    api = Api(app, is_local=is_local)
+    api = Api(app, is_local=is_local, bodies_max=bodies_max)
     endpoints = [Endpoint(route, api) for route in ROUTES]
     served = Starlette(
         routes=[

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fencepost.core.audit import Action, bounded
+from fencepost.core.limits import HTTP_BODY_MAX
 from fencepost.core.token import Principal, Role
 from fencepost.errors import FencepostError, ForbiddenError, StoreError, UnauthenticatedError
 from fencepost.http import problems
@@ -20,7 +21,7 @@ from fencepost.http.problems import HttpError, problem_of, retry_after_of
 from fencepost.http.reading import (
     Headers,
     Inbox,
-    check_announced,
+    announced,
     check_media_type,
     headers_of,
     readers,
@@ -57,11 +58,17 @@ class Endpoint:
         self._counted: dict[int, tuple[Key, Key]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        held = self._api.bodies.begin()
+        try:
+            await self._serve(scope, Inbox(receive, held), send)
+        finally:
+            held.give_back()
+
+    async def _serve(self, scope: Any, inbox: Inbox, send: Any) -> None:
         clock = self._api.app.session.clock
         start = clock.monotonic()
         headers = headers_of(scope)
         request_id = request_id_of(headers) or self._api.new_request_id()
-        inbox = Inbox(receive)
         principal: Principal | None = None
         call: Call[Any, Any] | None = None
         action: Action | None = None
@@ -120,31 +127,43 @@ class Endpoint:
     async def _read(
         self, scope: Any, headers: Headers, inbox: Inbox, principal: Principal, request_id: str
     ) -> Call[Any, Any]:
+        query = self._query.read(scope["query_string"])
+        body, size = await self._read_body(headers, inbox)
         return Call(
             api=self._api,
             principal=principal,
             request_id=request_id,
             path=scope.get("path_params", {}),
-            query=self._query.read(scope["query_string"]),
-            body=await self._read_body(headers, inbox),
+            query=query,
+            body=body,
+            size=size,
             is_gone=inbox.is_gone,
             listen=inbox.listen,
             recheck=lambda: self._allowed(scope),
             headers={name: text_of(headers, name.encode()) for name in self.route.headers},
         )
 
-    async def _read_body(self, headers: Headers, inbox: Inbox) -> Any:
+    async def _read_body(self, headers: Headers, inbox: Inbox) -> tuple[Any, int]:
+        """Return what the body says, and how many bytes it had."""
         limit = self._body_max
-        check_announced(headers, limit)
+        self._api.bodies.check(announced(headers, limit))
         data = await inbox.body(limit)
-        if self._body is None:
+        body = await self._decode(headers, data)
+        if limit <= HTTP_BODY_MAX:
+            # Nothing of it is kept as it came. A claim may wait for a minute from now on.
+            inbox.held.give_back()
+        return body, len(data)
+
+    async def _decode(self, headers: Headers, data: bytes) -> Any:
+        reader = self._body
+        if reader is None:
             if data.strip() not in (b"", b"{}"):  # an empty object, many clients send by themselves
                 raise HttpError("this takes no body", status=422)
             return _NOTHING
         if not data and self.route.is_body_optional:
-            return self._body.read(b"{}")
+            return reader.read(b"{}")
         check_media_type(headers)
-        return self._body.read(data)
+        return await self._api.aside.run(len(data), lambda: reader.read(data))
 
     def _trouble(self, error: FencepostError, request_id: str) -> None:
         """Log what a store says of itself, which whoever asked is not told."""

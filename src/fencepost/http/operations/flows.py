@@ -11,7 +11,7 @@ from fencepost.app import flow_scripts as scripts
 from fencepost.app.flows import new_flow, prepare
 from fencepost.app.job import naming_existing_async
 from fencepost.app.session import accepted
-from fencepost.core.job import Job
+from fencepost.core.job import Job, NewJob
 from fencepost.core.limits import HTTP_BATCH_MAX
 from fencepost.errors import FlowNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
@@ -60,10 +60,7 @@ async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
         raise HttpError(
             f"a flow has at most {HTTP_BATCH_MAX:,} nodes over HTTP, got {count:,}", status=422
         )
-    nodes = {
-        name: prepare_job(session, each, call.principal) for name, each in call.body.nodes.items()
-    }
-    flow_id, jobs = new_flow(session, prepare(nodes))
+    flow_id, jobs = new_flow(session, await call.compute(lambda: _prepared(call)))
     async with naming_existing_async(session):
         replies = [accepted(reply) for reply in await session.submit_all_async(jobs)]
     stored = {
@@ -77,6 +74,16 @@ async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
     }
     location = {"location": f"/v1/flows/{flow_id}"}
     return Reply(SubmittedFlow(id=flow_id, jobs=stored), 201, location)
+
+
+def _prepared(call: Call[FlowBody, Nothing]) -> list[NewJob]:
+    """Return the jobs of a flow, in order."""
+    return prepare(
+        {
+            name: prepare_job(call.session, each, call.principal)
+            for name, each in call.body.nodes.items()
+        }
+    )
 
 
 async def _look(call: Call[Any, Any]) -> dict[str, Job]:

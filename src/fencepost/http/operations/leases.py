@@ -207,9 +207,10 @@ async def _answer(
     """Write what *prepare* makes of each item, and say what became of it."""
     items, is_batch = _items(call.body)
     if not is_batch:
-        (reply,) = await call.session.store.run_async(write([prepare(items[0])]))
+        prepared_one = await call.compute(lambda: prepare(items[0]))
+        (reply,) = await call.session.store.run_async(write([prepared_one]))
         return Reply(_single(items[0], reply))
-    prepared = [_prepared(prepare, item) for item in items]
+    prepared = await call.compute(lambda: [_prepared(prepare, item) for item in items])
     valid = [each for each in prepared if not isinstance(each, LeaseReply)]
     replies = iter((await call.session.store.run_async(write(valid))) if valid else [])
     answers = [

@@ -31,7 +31,7 @@ from fencepost.wire.jobs import (
 async def submit_job(call: Call[Submission, Nothing]) -> Reply:
     """Store a job; strangers who submit at the same time share a commit."""
     session = call.session
-    job = prepare(session, call.body, call.principal)
+    job = await call.compute(lambda: prepare(session, call.body, call.principal))
     reply = await session.submit_async(job)
     if isinstance(reply, Duplicate):
         (existing,) = await session.store.run_async(session.store.get([reply.job_id]))
@@ -61,7 +61,9 @@ async def submit_batch(call: Call[Batch, Nothing]) -> Reply:
         raise HttpError(
             f"a batch has 1 to {HTTP_BATCH_MAX:,} jobs, got {len(batch.jobs):,}", status=422
         )
-    prepared = [_prepared(call, number, each) for number, each in enumerate(batch.jobs)]
+    prepared = await call.compute(
+        lambda: [_prepared(call, number, each) for number, each in enumerate(batch.jobs)]
+    )
     jobs = check_bulk([each for each in prepared if isinstance(each, NewJob)])
     stored = iter(await _store(call.session, jobs, atomic=batch.atomic))
     answers = [each if isinstance(each, Refused) else next(stored) for each in prepared]
