@@ -324,6 +324,37 @@ async def test_a_body_that_has_stopped_coming_is_cut_for_one_that_comes() -> Non
     assert bodies.held == 0
 
 
+async def test_nobody_is_cut_for_what_is_only_announced_nor_when_its_time_is_up() -> None:
+    clock = FakeClock()
+    bodies = Bodies(BUDGET, clock)
+    held = bodies.begin()
+    async with asyncio.timeout(None) as timeout:
+        with held.arriving(timeout):
+            held.take(ROOM)
+            assert await refused(lambda: bodies.check(LARGE)) == "too_many_bodies"
+            clock.advance(HTTP_BODY_STALL + 0.1)
+            bodies.check(LARGE)
+            assert await refused(lambda: bodies.check(ROOM + 1)) == "too_many_bodies"
+            assert not held.is_cut
+    slow = bodies.begin()
+    held.give_back()
+
+    async def read() -> None:
+        async with asyncio.timeout(0) as timeout:
+            with slow.arriving(timeout):
+                slow.take(ROOM)
+                clock.advance(HTTP_BODY_STALL + 0.1)
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    held.take(LARGE)
+                    raise
+
+    with pytest.raises(TimeoutError):
+        await read()
+    assert (slow.is_cut, bodies.held) == (True, LARGE)
+
+
 def test_a_body_that_has_stopped_coming_is_told_so(
     narrow: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,29 +37,39 @@ class Bodies:
         return Held(self)
 
     def check(self, size: int) -> None:
-        """Raise HttpError if a body that announces *size* bytes finds no room now."""
-        self._make_room(size, size)
+        """Raise HttpError if a body that announces *size* bytes would find no room now.
+
+        Nobody is cut for what has not come: it may never.
+        """
+        if self.held + size > self._room(size):
+            slow = sum(each.size for each in self._slow())
+            if self.held - slow + size > self._room(size):
+                raise too_many_bodies()
 
     def take(self, held: Held, count: int) -> None:
-        """Count *count* more bytes of a body, or raise HttpError if there is no room for them."""
-        self._make_room(held.size + count, count)
+        """Count *count* more bytes of a body, or raise HttpError if there is no room for them.
+
+        Bodies whose senders have stopped sending are cut for it, the largest first.
+        """
+        room = self._room(held.size + count)
+        if self.held + count > room:
+            slow = sorted((each for each in self._slow() if each is not held), key=_size)
+            while slow and self.held + count > room:
+                slow.pop().cut()
+            if self.held + count > room:
+                raise too_many_bodies()
         self.held += count
         held.size += count
         held.got_on()
 
-    def _make_room(self, size: int, count: int) -> None:
-        """Cut bodies whose senders have stopped sending if *count* bytes do not fit otherwise."""
-        room = self._limit
-        if size > HTTP_BODY_MAX:
-            room = int(room * HTTP_BODIES_LARGE_SHARE)
-        if self.held + count <= room:
-            return
+    def _room(self, size: int) -> int:
+        """Return how much may be held in all when a body of *size* bytes is among it."""
+        is_small = size <= HTTP_BODY_MAX
+        return self._limit if is_small else int(self._limit * HTTP_BODIES_LARGE_SHARE)
+
+    def _slow(self) -> list[Held]:
         now = self.clock.monotonic()
-        slow = sorted((each for each in self.arriving if each.is_slow(now)), key=_size)
-        while slow and self.held + count > room:
-            slow.pop().cut()
-        if self.held + count > room:
-            raise too_many_bodies()
+        return [each for each in self.arriving if each.is_slow(now)]
 
     def give_back(self, count: int) -> None:
         self.held -= count
@@ -116,7 +126,9 @@ class Held:
         assert self._timeout is not None
         self.is_cut = True
         self.give_back()
-        self._timeout.reschedule(get_running_loop().time())
+        self._bodies.arriving.discard(self)
+        if not self._timeout.expired():  # else its time is up in this very moment
+            self._timeout.reschedule(get_running_loop().time())
 
 
 def _size(held: Held) -> int:
