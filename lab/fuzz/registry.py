@@ -10,6 +10,7 @@ from lab.fuzz.payload_targets import PAYLOAD_TARGETS
 from lab.fuzz.store_targets import STORE_TARGETS
 from lab.fuzz.target import Target
 from lab.fuzz.webhook_targets import WEBHOOK_TARGETS
+from lab.fuzz.wire_targets import WIRE_TARGETS
 
 TARGETS: tuple[Target, ...] = (
     *CORE_TARGETS,
@@ -19,4 +20,5 @@ TARGETS: tuple[Target, ...] = (
     *CLI_TARGETS,
     *WEBHOOK_TARGETS,
     *HTTP_TARGETS,
+    *WIRE_TARGETS,
 )

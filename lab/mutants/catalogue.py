@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.mutants import (
     catalogue_addresses,
+    catalogue_bodies,
     catalogue_callbacks,
     catalogue_clocks,
     catalogue_contract,
@@ -46,6 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *catalogue_tokens.MUTANTS,
     *catalogue_scopes.MUTANTS,
     *catalogue_server.MUTANTS,
+    *catalogue_bodies.MUTANTS,
     *catalogue_ended.MUTANTS,
     *catalogue_leases.MUTANTS,
     *catalogue_addresses.MUTANTS,

@@ -134,8 +134,8 @@ MUTANTS = (
         "announced-body-is-read",
         "a body that says that it is too large is read all the same",
         "http.reading",
-        "int(announced) > limit):",
-        "int(announced) > limit * limit):",
+        "int(length) > limit:",
+        "int(length) > limit * limit:",
         BAD_INPUT,
     ),
     _mutant(

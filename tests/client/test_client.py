@@ -276,11 +276,21 @@ def test_lanes_are_listed_paused_and_limited(client: Client, app: App) -> None:
     assert [worker.id for worker in client.workers.list()] == [w.id for w in app.workers.list()]
 
 
-@pytest.mark.parametrize("name", ["..", "a b", "ü?&#%", "-"])
+@pytest.mark.parametrize("name", ["..", "a b", "ü?&#%", "-", "a/b", "a/../b", "a/pause"])
 def test_any_name_finds_its_way_into_a_path(client: Client, app: App, name: str) -> None:
     client.submit("add", {"a": 1, "b": 2}, queue=name)
     client.queues.pause(name)
     assert [(q.name, q.is_paused) for q in app.queues.list()] == [(name, True)]
+
+
+def test_an_id_with_a_slash_is_nobody_s(client: Client) -> None:
+    """It does not lead to another route of the job that it begins with."""
+    job = client.submit("add", {"a": 1, "b": 2})
+    for each in ("cancel", "wait", "why"):
+        with pytest.raises(JobNotFoundError):
+            client.jobs.get(f"{job.id}/{each}")
+    with pytest.raises(JobNotFoundError):
+        client.jobs.cancel(f"{job.id}/cancel")
 
 
 def test_what_is_refused_is_refused_as_an_app_does_it(client: Client) -> None:

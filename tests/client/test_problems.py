@@ -12,7 +12,7 @@ import pytest
 
 from fencepost import errors
 from fencepost.client.exchange import Reply, Request
-from fencepost.client.problems import error_of, kinds
+from fencepost.client.problems import error_of, is_surely_undone, kinds
 from fencepost.errors import ConfigurationError, FencepostError, ServerError, UnknownOutcomeError
 from fencepost.http.problems import problem_of
 
@@ -74,6 +74,14 @@ def test_a_code_of_another_version_is_a_server_error() -> None:
     assert isinstance(error, ServerError)
     assert (error.status, error.server_code) == (422, "brand_new")
     assert isinstance(answer(500, code="internal_error"), UnknownOutcomeError)
+
+
+@pytest.mark.parametrize("code", ["not_ready", "too_many_bodies", "too_many_connections"])
+def test_a_server_without_room_has_surely_done_nothing(code: str) -> None:
+    """So that a submission is sent again, also one that cannot be repeated otherwise."""
+    error = answer(503, code=code, retry_after=1.0)
+    assert error is not None
+    assert is_surely_undone(error)
 
 
 def test_a_bad_argument_is_a_bad_argument_on_both_sides() -> None:

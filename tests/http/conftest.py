@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,17 @@ import pytest
 
 from fencepost import App, PermanentError
 from fencepost.http import asgi
+
+
+@pytest.fixture(params=["httptools", "h11"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two parsers that a server may have, with the event loop that goes with it."""
+    if request.param == "h11":
+        # As if the quicker ones were not installed.
+        monkeypatch.setitem(sys.modules, "fencepost.http.quick_connection", None)
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(params=["sqlite", "memory"])

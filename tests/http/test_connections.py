@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,6 @@ from fencepost.testing import FakeClock
 LIVE = request("GET", "/health/live")
 HEAD = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n"
 BIG = b"a" * 1_000_000
-
-
-@pytest.fixture(params=["httptools", "h11"])
-def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two parsers that a server may have, with the event loop that goes with it."""
-    if request.param == "h11":
-        # As if the quicker ones were not installed.
-        monkeypatch.setitem(sys.modules, "fencepost.http.quick_connection", None)
-        monkeypatch.setitem(sys.modules, "uvloop", None)
-    name: str = request.param
-    return name
 
 
 @pytest.fixture

@@ -42,7 +42,15 @@ def test_the_bounds_are_those_of_the_code() -> None:
     taken = f"{limits.HTTP_WRITE_TIMEOUT:g} s for each {limits.HTTP_WRITE_STEP // 1_000} kB"
     assert bounds["a client that takes no answer"] == taken
     most = f"{limits.HTTP_BATCH_MAX:,}; {limits.CLAIM_MAX:,} claimed"
-    assert bounds["jobs, or leases, of one request"] == most
+    assert bounds["jobs, nodes of a flow, or leases, of one request"] == most
+    assert bounds["streams"] == f"{limits.HTTP_STREAMS_MAX}"
+    assert bounds["values in one body"].startswith(f"{limits.JSON_VALUES_MAX:,}, ")
+    whole = limits.HTTP_BODIES_MAX // 1_000_000
+    large = int(whole * limits.HTTP_BODIES_LARGE_SHARE)
+    least = limits.HTTP_BODY_MAX // 1_000
+    assert bounds["all bodies together that a server holds"] == (
+        f"{whole} MB, of which those over {least} kB take {large} MB"
+    )
     assert bounds["connections"].startswith(f"{limits.HTTP_CONNECTIONS_MAX:,}, ")
     assert f"less {limits.HTTP_DESCRIPTORS_KEPT}" in bounds["connections"]
 

@@ -13,6 +13,8 @@ import httpx
 import pytest
 from tests.cli.support import wait_until
 from tests.http.serving import Served, serving
+from tests.http.sockets import request
+from tests.http.sockets import serving as serving_sockets
 
 from fencepost import App
 from fencepost.http.operations import stream as module
@@ -229,6 +231,41 @@ def test_streams_are_bounded_and_let_go_when_their_client_leaves(
         assert (refused.status_code, refused.json()["code"]) == (503, "too_many_streams")
         assert refused.headers["retry-after"]
     wait_until(lambda: served.api.streams == 0, "the stream is let go of")
+
+
+def test_of_many_streams_that_are_asked_for_at_once_no_more_are_served(
+    app: App, parser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes its place before it waits for anything, and gives it back however it ends."""
+    monkeypatch.setattr(module, "HTTP_STREAMS_MAX", 5)
+    with serving_sockets(app) as served:
+        for _ in range(2):
+            clients = [served.connect() for _ in range(20)]
+            for client in clients:
+                client.send(request("GET", "/v1/stream"))
+            statuses = [client.answer().status for client in clients]
+            assert sorted(statuses) == [200] * 5 + [503] * 15
+            for client in clients:
+                client.close()
+            wait_until(lambda: served.server.api.streams == 0, "all places are free")
+
+
+def test_a_place_among_the_streams_is_given_back_however_it_ends(
+    app: App, parser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HTTP_STREAMS_MAX", 1)
+    with serving_sockets(app) as served:
+        api = served.server.api
+        with served.connect() as client:
+            assert client.ask("HEAD", "/v1/stream").status == 200
+            assert client.ask("GET", "/v1/stream?state=nonsense").status == 422
+            assert client.ask("GET", "/v1/stream", None, "last-event-id: x").status == 422
+            assert api.streams == 0
+        for sent in (b"", request("GET", "/v1/stream")):  # gone before the answer, or behind it
+            with served.connect() as client:
+                client.send(request("GET", "/v1/stream") + sent)
+            served.until_quiet()
+            wait_until(lambda: api.streams == 0, "its place is free")
 
 
 def test_a_stopping_server_ends_its_streams(app: App) -> None:

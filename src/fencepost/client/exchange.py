@@ -110,10 +110,20 @@ async def drive_async(script: Script[T], line: Line, clock: Clock) -> T:
         return result
 
 
+NAMED = frozenset(["/v1/queues", "/v1/types", "/v1/crons", "/v1/scale"])
+"""Where names are found, which may have slashes in them."""
+
+
 def path(*parts: str) -> str:
-    """Return the path of a route: the first part as it is, the others as one segment each."""
+    """Return the path of a route: the first part as it is, the others quoted.
+
+    Servers take no path in which a slash is encoded. Those of a name stay as they are; an id has
+    none, and one that does is the id of nothing.
+    """
     first, *rest = parts
-    return "/".join((first, *(_segment(part) for part in rest)))
+    if first in NAMED:
+        rest = [segment for part in rest for segment in part.split("/")]
+    return "/".join((first, *map(_segment, rest)))
 
 
 def _segment(text: str) -> str:

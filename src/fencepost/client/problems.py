@@ -25,6 +25,9 @@ ALIASES: dict[str, type[FencepostError]] = {
     # What makes no sense in a request: to whoever called, one of the arguments.
     "invalid_request": ConfigurationError,
     "not_ready": StoreUnavailableError,
+    # The server is full: nothing was done, and there is room again in a moment.
+    "too_many_bodies": StoreUnavailableError,
+    "too_many_connections": StoreUnavailableError,
 }
 TOO_MANY = 429
 UNKNOWN = "it may have been done all the same"

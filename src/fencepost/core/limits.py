@@ -298,8 +298,20 @@ CRON_SILENCE: Final = 180.0
 # The HTTP API. Sizes are in bytes, times in seconds.
 JSON_DEPTH_MAX: Final = 100
 """Levels of nesting: deeper JSON overflows some reader's stack."""
+JSON_VALUES_MAX: Final = 1_000_000
+"""Commas and opening brackets of one body, which are about as many as its values: each of these
+becomes an object in memory, however small it was."""
 HTTP_BODY_MAX: Final = 64_000
 """Of a request that carries no payload."""
+HTTP_BODY_ASIDE: Final = 128_000
+"""A larger body is read beside the event loop, and so is what is worked out from it."""
+HTTP_BODIES_MAX: Final = 128_000_000
+"""Of all bodies together that a server holds at once."""
+HTTP_BODIES_LARGE_SHARE: Final = 0.75
+"""How much of that bodies over HTTP_BODY_MAX may take: heartbeats and claims have the rest."""
+HTTP_BODY_STEP: Final = 65_536
+HTTP_BODY_STALL: Final = 2.0
+"""What must arrive of a body, and within which time, lest it be cut when others need its room."""
 HTTP_BATCH_BYTES_MAX: Final = 32_000_000
 HTTP_BATCH_MAX: Final = 10_000
 """Jobs, or leases, of one request."""

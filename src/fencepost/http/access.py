@@ -2,7 +2,8 @@
 
 While a store has no token, a server that only this machine can reach lets everybody in. A browser
 on this machine would carry strangers along: a page of theirs can send requests here (a foreign
-``Origin``), and a name of theirs can be made to mean 127.0.0.1 (a foreign ``Host``).
+``Origin``, or ``Sec-Fetch-Site`` where it sends no origin), and a name of theirs can be made to
+mean 127.0.0.1 (a foreign ``Host``). So would a proxy, which says so in headers of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,18 @@ MAKE = "fencepost tokens create NAME --role admin"
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.+)", re.IGNORECASE)
 _PORTS = {"http": "80", "https": "443"}
+_OWN_SITES = frozenset([b"same-origin", b"none"])
+"""A page of this server itself, and what a user typed."""
+_RELAYED = frozenset(
+    [
+        *(b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip"),
+        *(b"client-ip", b"true-client-ip", b"cf-connecting-ip", b"fastly-client-ip"),
+        *(b"x-original-forwarded-for", b"x-original-host", b"x-original-url", b"x-rewrite-url"),
+        *(b"x-envoy-external-address", b"x-appengine-user-ip", b"x-proxyuser-ip"),
+    ]
+)
+_RELAYED_PREFIX = b"x-forwarded"
+"""Of more headers than have a name: ``-for``, ``-host``, ``-proto``, ``-port``, ``-by`` …"""
 
 
 def is_loopback(host: str) -> bool:
@@ -54,6 +67,15 @@ def check_local(headers: Headers) -> None:
             hosts.append(value)
         elif name == b"origin":
             origins.append(value)
+        elif name == b"sec-fetch-site" and value not in _OWN_SITES:
+            raise ForbiddenError(
+                f"without a token, no page of another site may ask; make one: {MAKE}"
+            )
+        elif name in _RELAYED or name.startswith(_RELAYED_PREFIX):
+            raise ForbiddenError(
+                f"without a token, only this machine may ask, and this comes by way of a proxy "
+                f"({name.decode('latin-1')}); make one: {MAKE}"
+            )
     _check_local(tuple(hosts), tuple(origins))
 
 

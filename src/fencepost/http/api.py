@@ -18,11 +18,19 @@ from fencepost.app.auditing import Auditor
 from fencepost.app.readiness import Readiness
 from fencepost.core.ids import id_text
 from fencepost.core.lanes import QueueView
-from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX, QUEUES_INTERVAL
+from fencepost.core.limits import (
+    HTTP_BATCH_BYTES_MAX,
+    HTTP_BODIES_MAX,
+    HTTP_BODY_MAX,
+    QUEUES_INTERVAL,
+)
 from fencepost.core.token import Principal
+from fencepost.http.aside import Aside
 from fencepost.http.authentication import Authenticator
+from fencepost.http.bodies import Bodies
 from fencepost.http.call import Reply
-from fencepost.http.endpoint import Endpoint, refusal, respond
+from fencepost.http.endpoint import NOTHING_HERE, Endpoint, refusal, respond
+from fencepost.http.framing import is_plain
 from fencepost.http.operations.claims import Roll
 from fencepost.http.problems import HttpError
 from fencepost.http.reading import headers_of, request_id_of
@@ -38,13 +46,17 @@ REQUEST_IDS = 256
 class Api:
     """What the routes of one server share."""
 
-    def __init__(self, app: App, *, is_local: bool = False) -> None:
+    def __init__(
+        self, app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX
+    ) -> None:
         self.app = app
         self.is_local = is_local
         """True when only this machine can ask: then no token is needed as long as none is made."""
         self.is_stopping = False
         self.auditor = Auditor(app.session)
         self.readiness = Readiness(app.session)
+        self.bodies = Bodies(bodies_max, app.session.clock)
+        self.aside = Aside()
         self.roll = Roll()
         self.streams = 0
         self._queues: list[QueueView] = []
@@ -80,11 +92,11 @@ class Api:
         return max(payload, HTTP_BATCH_BYTES_MAX) if route.is_batch else payload
 
 
-def asgi(app: App, *, is_local: bool = False) -> Starlette:
+def asgi(app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX) -> Starlette:
     """Return the API of *app*, to be served or mounted."""
     from fencepost.http.routes import ROUTES
 
-    api = Api(app, is_local=is_local)
+    api = Api(app, is_local=is_local, bodies_max=bodies_max)
     endpoints = [Endpoint(route, api) for route in ROUTES]
     served = Starlette(
         routes=[
@@ -122,12 +134,14 @@ async def _refused(request: Request, error: Exception) -> Response:
     """Answer for paths that there are none of, and methods that a path has not."""
     assert isinstance(error, HTTPException)
     codes = {404: "not_found", 405: "method_not_allowed"}
-    details = {404: "there is nothing at this path; /openapi.json lists what there is"}
+    status = error.status_code
+    if not is_plain(request.scope["path"], request.scope.get("raw_path") or b""):
+        status = 404  # whatever the method: see ``check_path``
     problem = HttpError(
-        details.get(error.status_code, error.detail),
-        status=error.status_code,
-        code=codes.get(error.status_code, "invalid_request"),
-        headers={"allow": _methods(request)} if error.status_code == 405 else None,
+        NOTHING_HERE if status == 404 else error.detail,
+        status=status,
+        code=codes.get(status, "invalid_request"),
+        headers={"allow": _methods(request)} if status == 405 else None,
     )
     api: Api = request.app.state.api
     request_id = request_id_of(headers_of(request.scope)) or api.new_request_id()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 B = TypeVar("B")
 Q = TypeVar("Q")
+T = TypeVar("T")
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -36,6 +37,8 @@ class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
     """Raises if whoever asked may no longer."""
     headers: dict[str, str] = {}
     """Those that the route says it reads."""
+    size: int = 0
+    """Bytes of the body."""
     detail: dict[str, Any] = {}
     """What the operation adds to the audit log; never a payload."""
 
@@ -46,6 +49,10 @@ class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
     def is_off(self) -> bool:
         """Tell whether there is no use in waiting on: nobody listens, or the server stops."""
         return self.api.is_stopping or self.is_gone()
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        """Return what *work* makes of the body; of a large one, others are answered meanwhile."""
+        return await self.api.aside.run(self.size, work)
 
     @property
     def session(self) -> Session:
@@ -68,6 +75,8 @@ class Streamed(msgspec.Struct, frozen=True):
     parts: AsyncGenerator[bytes, None]
     media_type: str
     headers: dict[str, str] = {}
+    close: Callable[[], None] = lambda: None
+    """Called once nothing more is sent, also if none of the parts was ever asked for."""
 
 
 Operation = Callable[[Call[Any, Any]], Awaitable[Reply | Streamed]]

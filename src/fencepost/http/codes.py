@@ -35,6 +35,7 @@ OWN = (
     Code(422, "invalid_request", "A parameter or the body is not as this document says."),
     Code(431, "headers_too_large", "The first line and the headers are too long."),
     Code(500, "internal_error", "An error of ours; the server's log has it by request id."),
+    Code(503, "too_many_bodies", "The server holds as much of requests' bodies as it can."),
     Code(503, "too_many_streams", "This server keeps up as many streams as it can."),
     Code(503, "not_ready", "The store does not answer, or the server is stopping."),
     Code(503, "too_many_connections", "The server has as many connections as it can hold."),
@@ -47,7 +48,13 @@ _ANYWHERE = (
     "headers_too_large",
     "internal_error",
 )
-_WITH_BODY = ("invalid_json", "request_timeout", "unsupported_media_type", "invalid_payload")
+_WITH_BODY = (
+    "invalid_json",
+    "request_timeout",
+    "unsupported_media_type",
+    "invalid_payload",
+    "too_many_bodies",
+)
 _WITH_TOKEN = ("unauthenticated", "forbidden", "rate_limited")
 _OF_STORE = ("store_error", "store_unavailable", "unknown_outcome")
 _FAMILIES = {"dependency", "encryption", "state_conflict", *_OF_STORE[1:]}

@@ -121,9 +121,13 @@ class Connection(_Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP. uvicorn calls this, while it handles the parser's error."""
-        status = getattr(sys.exception(), "error_status_hint", 400)
-        if status == 431:
+        raised = sys.exception()
+        # What we raise ourselves while the parser reads comes out as an error of the parser.
+        why = None if raised is None else raised.__cause__ or raised.__context__
+        if getattr(raised, "error_status_hint", 400) == 431:
             self.refuse(head_too_large(self.patience.head_max))
+        elif isinstance(why, HttpError):
+            self.refuse(why)
         else:
             self.refuse(HttpError("this is not HTTP/1.1", code="invalid_http"))
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fencepost.core.audit import Action, bounded, make_action
 from fencepost.core.ids import id_text
-from fencepost.core.limits import TOKEN_RECHECK_SECONDS
+from fencepost.core.limits import HTTP_BODY_MAX, TOKEN_RECHECK_SECONDS
 from fencepost.core.token import Principal, Role
 from fencepost.errors import (
     FencepostError,
@@ -23,11 +23,12 @@ from fencepost.errors import (
 )
 from fencepost.http import problems
 from fencepost.http.call import Call, Nothing, Reply, Streamed
+from fencepost.http.framing import is_plain
 from fencepost.http.problems import HttpError, problem_of, retry_after_of
 from fencepost.http.reading import (
     Headers,
     Inbox,
-    check_announced,
+    announced,
     check_media_type,
     headers_of,
     readers,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Nothing()
 
+NOTHING_HERE = "there is nothing at this path; /openapi.json lists what there is"
 FIXED_HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -64,16 +66,23 @@ class Endpoint:
         self._counted: dict[int, tuple[Key, Key]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        held = self._api.bodies.begin()
+        try:
+            await self._serve(scope, Inbox(receive, held), send)
+        finally:
+            held.give_back()
+
+    async def _serve(self, scope: Any, inbox: Inbox, send: Any) -> None:
         clock = self._api.app.session.clock
         start = clock.monotonic()
         headers = headers_of(scope)
         request_id = request_id_of(headers) or self._api.new_request_id()
-        inbox = Inbox(receive)
         principal: Principal | None = None
         call: Call[Any, Any] | None = None
         action: Action | None = None
         refused: FencepostError | None = None
         try:
+            check_path(scope)
             principal = await self._known(scope)
             self._check_allowed(principal)
             call = await self._read(scope, headers, inbox, principal, request_id)
@@ -102,6 +111,8 @@ class Endpoint:
             await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
         finally:
             inbox.close()
+            if isinstance(reply, Streamed):
+                reply.close()
             self._note(scope, principal, reply, request_id, clock.monotonic() - start)
 
     async def _allowed(self, scope: Any, *, is_repeated: bool = False) -> Principal:
@@ -171,31 +182,43 @@ class Endpoint:
     async def _read(
         self, scope: Any, headers: Headers, inbox: Inbox, principal: Principal, request_id: str
     ) -> Call[Any, Any]:
+        query = self._query.read(scope["query_string"])
+        body, size = await self._read_body(headers, inbox)
         return Call(
             api=self._api,
             principal=principal,
             request_id=request_id,
             path=scope.get("path_params", {}),
-            query=self._query.read(scope["query_string"]),
-            body=await self._read_body(headers, inbox),
+            query=query,
+            body=body,
+            size=size,
             is_gone=inbox.is_gone,
             listen=inbox.listen,
             recheck=lambda: self._allowed(scope, is_repeated=True),
             headers={name: text_of(headers, name.encode()) for name in self.route.headers},
         )
 
-    async def _read_body(self, headers: Headers, inbox: Inbox) -> Any:
+    async def _read_body(self, headers: Headers, inbox: Inbox) -> tuple[Any, int]:
+        """Return what the body says, and how many bytes it had."""
         limit = self._body_max
-        check_announced(headers, limit)
+        self._api.bodies.check(announced(headers, limit))
         data = await inbox.body(limit)
-        if self._body is None:
+        body = await self._decode(headers, data)
+        if limit <= HTTP_BODY_MAX:
+            # Nothing of it is kept as it came. A claim may wait for a minute from now on.
+            inbox.held.give_back()
+        return body, len(data)
+
+    async def _decode(self, headers: Headers, data: bytes) -> Any:
+        reader = self._body
+        if reader is None:
             if data.strip() not in (b"", b"{}"):  # an empty object, many clients send by themselves
                 raise HttpError("this takes no body", status=422)
             return _NOTHING
         if not data and self.route.is_body_optional:
-            return self._body.read(b"{}")
+            return reader.read(b"{}")
         check_media_type(headers)
-        return self._body.read(data)
+        return await self._api.aside.run(len(data), lambda: reader.read(data))
 
     def _trouble(self, error: FencepostError, request_id: str) -> None:
         """Log what a store says of itself, which whoever asked is not told."""
@@ -261,6 +284,12 @@ class Endpoint:
         return keys
 
 
+def check_path(scope: Any) -> None:
+    """Raise HttpError if only in disguise does a path lead anywhere."""
+    if not is_plain(scope["path"], scope.get("raw_path") or b""):
+        raise HttpError(NOTHING_HERE, status=404, code="not_found")
+
+
 def _from(scope: Any, reply: Reply | Streamed) -> Reply | Streamed:
     """Return *reply*; where the API is mounted below a path, so is what it points to."""
     root: str = scope.get("root_path", "")
@@ -301,7 +330,7 @@ async def respond(
 ) -> None:
     """Send *reply*."""
     if isinstance(reply, Streamed):
-        await _stream(send, reply, request_id)
+        await _stream(send, reply, request_id, is_head=is_head)
         return
     match reply.body:
         case None:
@@ -328,10 +357,12 @@ def _headers(media_type: str | None, request_id: str) -> list[tuple[bytes, bytes
     return [*named, (b"x-request-id", request_id.encode()), *FIXED_HEADERS]
 
 
-async def _stream(send: Any, reply: Streamed, request_id: str) -> None:
+async def _stream(send: Any, reply: Streamed, request_id: str, *, is_head: bool) -> None:
     headers = [*_headers(reply.media_type, request_id), *_named(reply.headers)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     async with aclosing(reply.parts) as parts:
         async for part in parts:
+            if is_head:
+                break
             await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b""})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fencepost.core.limits import (
+    HTTP_BODIES_MAX,
     HTTP_CONNECTIONS_MAX,
     HTTP_FAREWELL,
     HTTP_HEAD_MAX,
@@ -18,7 +19,10 @@ from fencepost.core.limits import (
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds of one connection, and of how many there are; see core/limits.py."""
+    """The bounds of one connection, of how many there are, and of what they send together.
+
+    See core/limits.py.
+    """
 
     head_max: int = HTTP_HEAD_MAX
     head_timeout: float = HTTP_HEAD_TIMEOUT
@@ -28,4 +32,5 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     write_step: int = HTTP_WRITE_STEP
     farewell: float = HTTP_FAREWELL
     connections_max: int = HTTP_CONNECTIONS_MAX
+    bodies_max: int = HTTP_BODIES_MAX
     sweep_interval: float = HTTP_SWEEP_INTERVAL

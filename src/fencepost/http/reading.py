@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from codecs import getincrementaldecoder
 from typing import Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from fencepost.core.limits import HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
+from fencepost.core.limits import HTTP_BATCH_MAX, HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
 from fencepost.core.shown import shortened, shown
+from fencepost.http.bodies import Held
 from fencepost.http.problems import HttpError
 from fencepost.http.route import OneOrMany, Route
 from fencepost.http.whole_numbers import is_about_whole_numbers, with_whole_numbers
-from fencepost.wire.bodies import check_depth
+from fencepost.wire.shape import PIECE, check_shape
 from fencepost.worker.stepping import rest_of
 
 Scope = Any
@@ -49,14 +51,15 @@ def request_id_of(headers: Headers) -> str | None:
 class Inbox:
     """The body of one request, and the news that its sender has hung up."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, held: Held) -> None:
+        self.held = held
         self._receive = receive
         self._is_read = False
         self._is_gone = False
         self._listening: asyncio.Task[None] | None = None
 
     async def body(self, limit: int) -> bytes:
-        """Return the body, or raise: too large, too slow, or broken off."""
+        """Return the body, or raise: too large, too slow, no room for it, or broken off."""
         reading = self._read(limit)
         try:
             # A small body came with its head: then there is nothing to wait for, and no timer.
@@ -65,22 +68,22 @@ class Inbox:
             data: bytes = stop.value
             return data
         try:
-            async with asyncio.timeout(HTTP_BODY_TIMEOUT):
-                rest: bytes = await rest_of(reading, waits_for)
-                return rest
+            async with asyncio.timeout(HTTP_BODY_TIMEOUT) as timeout:
+                with self.held.arriving(timeout):
+                    rest: bytes = await rest_of(reading, waits_for)
         except TimeoutError:
-            raise HttpError(
-                f"the body did not arrive within {HTTP_BODY_TIMEOUT:g} s",
-                status=408,
-                code="request_timeout",
-            ) from None
+            raise too_slow(is_cut=self.held.is_cut) from None
+        if self.held.is_cut:  # in the moment in which the last of it came
+            raise too_slow(is_cut=True)
+        return rest
 
     async def _read(self, limit: int) -> bytes:
         message = await self._receive()
         data: bytes = message.get("body", b"")
         if message["type"] == "http.request" and not message.get("more_body"):
             self._is_read = True
-            return _bounded(data, limit)
+            self.held.take(len(_bounded(data, limit)))
+            return data
         parts, size = [], 0
         while True:
             if message["type"] == "http.disconnect":
@@ -90,6 +93,7 @@ class Inbox:
             size += len(data)
             if size > limit:
                 raise too_large(limit)
+            self.held.take(len(data))
             parts.append(data)
             if not message.get("more_body"):
                 self._is_read = True
@@ -122,6 +126,17 @@ def _bounded(data: bytes, limit: int) -> bytes:
     return data
 
 
+def too_slow(*, is_cut: bool) -> HttpError:
+    """Return the error of a body that did not arrive in time, or held room that others needed."""
+    return HttpError(
+        "the body came too slowly while others needed the room that it takes"
+        if is_cut
+        else f"the body did not arrive within {HTTP_BODY_TIMEOUT:g} s",
+        status=408,
+        code="request_timeout",
+    )
+
+
 def too_large(limit: int) -> HttpError:
     """Return the error of a body over *limit* bytes."""
     error = HttpError(
@@ -131,12 +146,15 @@ def too_large(limit: int) -> HttpError:
     return error
 
 
-def check_announced(headers: Headers, limit: int) -> None:
-    """Refuse a body that says itself that it is too large, before it is read."""
-    announced = headers.get(b"content-length", b"")
+def announced(headers: Headers, limit: int) -> int:
+    """Return how large a body says that it is; refuse one that is too large before it is read."""
+    length = headers.get(b"content-length", b"")
+    if not length.isdigit():
+        return 0
     # One of many digits is refused for its length: int() of it may be refused too.
-    if announced.isdigit() and (len(announced) > _LENGTH_DIGITS_MAX or int(announced) > limit):
+    if len(length) > _LENGTH_DIGITS_MAX or int(length) > limit:
         raise too_large(limit)
+    return int(length)
 
 
 def check_media_type(headers: Headers) -> None:
@@ -170,20 +188,23 @@ _probe = msgspec.json.Decoder(_Probe)
 class BodyReader:
     """Turns bytes into what a route takes."""
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: Any, *, is_batch: bool = False) -> None:
         is_either = isinstance(kind, OneOrMany)
+        self._is_batch = is_batch and not is_either
         self._decoder = msgspec.json.Decoder(kind.one if is_either else kind)
         self._many = msgspec.json.Decoder(kind.many) if is_either else None
 
     def read(self, data: bytes) -> Any:
         """Return what is in *data*, or raise HttpError or InvalidPayloadError."""
-        check_depth(data)
+        items = check_shape(data)
         try:
             # Raw parts are not looked into by the decoder, so that no text in them is checked.
-            if not data.isascii():
-                str(data, "utf-8")
+            _check_text(data)
             if self._many is not None and _probe.decode(data).items is not msgspec.UNSET:
+                check_count(items)
                 return self._many.decode(data)
+            if self._is_batch:
+                check_count(items)
             return self._decoder.decode(data)
         except msgspec.ValidationError as error:
             if is_about_whole_numbers(error):
@@ -201,6 +222,24 @@ class BodyReader:
             return decoder.decode(with_whole_numbers(data, decoder.type))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise HttpError(shortened(str(error)), status=422, code="invalid_request") from None
+
+
+def check_count(items: int) -> None:
+    """Refuse a batch for its number before it is decoded."""
+    if items > HTTP_BATCH_MAX:
+        raise HttpError(
+            f"a request has at most {HTTP_BATCH_MAX:,} jobs or leases, got {items:,}", status=422
+        )
+
+
+def _check_text(data: bytes) -> None:
+    """Raise UnicodeDecodeError if it is no UTF-8; piece by piece, as text takes up to fourfold."""
+    if data.isascii():
+        return
+    decoder = getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), PIECE):
+        decoder.decode(data[start : start + PIECE])
+    decoder.decode(b"", final=True)
 
 
 class QueryReader:
@@ -273,4 +312,6 @@ def _is_number(kind: Any) -> bool:
 
 def readers(route: Route) -> tuple[QueryReader, BodyReader | None]:
     """Return what reads the requests of a route."""
-    return QueryReader(route.query), None if route.body is None else BodyReader(route.body)
+    if route.body is None:
+        return QueryReader(route.query), None
+    return QueryReader(route.query), BodyReader(route.body, is_batch=route.is_batch)

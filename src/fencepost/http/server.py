@@ -72,7 +72,7 @@ class Server:
         patience = patience or Patience()
         room = room_for_connections(patience.connections_max)
         self._patience = replace(patience, connections_max=room)
-        served = asgi(app, is_local=self._options.is_local)
+        served = asgi(app, is_local=self._options.is_local, bodies_max=self._patience.bodies_max)
         self.api = served.state.api
         self._uvicorn = _Uvicorn(self._config(served))
         self._sweeper = Sweeper(

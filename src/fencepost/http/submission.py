@@ -8,11 +8,13 @@ from typing import Any, cast
 from fencepost.app.options import Options, UsingOptions, merge, new_job
 from fencepost.app.session import Session
 from fencepost.core.job import Body, NewJob
+from fencepost.core.limits import DEPENDENCY_COUNT_MAX
 from fencepost.core.names import RESERVED_TYPES, check_own_type
 from fencepost.core.payload import check_size
 from fencepost.core.retry import Retry
 from fencepost.core.task import ForeignTask, Task
 from fencepost.core.token import Principal
+from fencepost.errors import DependencyBreadthError
 from fencepost.http.scope import submitted_by
 from fencepost.wire.bodies import body_of, check_json
 from fencepost.wire.jobs import RetryOptions, Submission
@@ -54,6 +56,9 @@ def _options(session: Session, submission: Submission) -> Options:
     values = _values(submission)
     if values == _NOTHING:
         return _NO_OPTIONS
+    for ids in (submission.after, submission.after_any):
+        if ids is not None and len(ids) > DEPENDENCY_COUNT_MAX:  # before each of them is looked at
+            raise DependencyBreadthError(len(ids))
     given = {name: value for name, value in zip(_PLAIN, values, strict=True) if value is not None}
     if "retry" in given:
         given["retry"] = _retry(given["retry"])

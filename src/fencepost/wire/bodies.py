@@ -14,9 +14,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from fencepost.core.envelope import shown_body
 from fencepost.core.job import EMPTY, Body, Encoding
-from fencepost.core.limits import JSON_DEPTH_MAX
 from fencepost.core.payload import NULL, decode
 from fencepost.errors import InvalidPayloadError
+from fencepost.wire.shape import check_shape
 
 Json = msgspec.Raw | UnsetType
 Base64 = (
@@ -52,41 +52,9 @@ def _decode_base64(name: str, text: str) -> bytes:
 def check_json(body: Body) -> Body:
     """Return *body* if any reader of JSON can read it, or raise InvalidPayloadError."""
     if body.encoding is Encoding.JSON:
-        check_depth(body.data)
+        check_shape(body.data)
         decode(body)
     return body
-
-
-def check_depth(data: bytes) -> None:
-    """Refuse JSON whose nesting would overflow some reader's stack."""
-    if data.count(b"[") + data.count(b"{") <= JSON_DEPTH_MAX:
-        return
-    depth = deepest = 0
-    is_text = is_escaped = False
-    for byte in data:
-        if is_text:
-            if is_escaped:
-                is_escaped = False
-            elif byte == _BACKSLASH:
-                is_escaped = True
-            elif byte == _QUOTE:
-                is_text = False
-        elif byte == _QUOTE:
-            is_text = True
-        elif byte in _OPENING:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in _CLOSING:
-            depth -= 1
-    if deepest > JSON_DEPTH_MAX:
-        raise InvalidPayloadError(
-            f"JSON may be nested {JSON_DEPTH_MAX} levels deep, this is {deepest}"
-        )
-
-
-_BACKSLASH, _QUOTE = b'\\"'
-_OPENING = frozenset(b"[{")
-_CLOSING = frozenset(b"]}")
 
 
 class Shown(msgspec.Struct):

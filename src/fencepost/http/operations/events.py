@@ -84,8 +84,10 @@ async def send_event(call: Call[EventBody, Nothing]) -> Reply:
     session, body = call.session, call.body
     key = None if body.key is None else check_key(body.key)
     on_duplicate = OnDuplicate(body.on_duplicate)
-    event, jobs = prepare_event(
-        session, call.path["name"], key, body.payload, on_duplicate=on_duplicate
+    event, jobs = await call.compute(
+        lambda: prepare_event(
+            session, call.path["name"], key, body.payload, on_duplicate=on_duplicate
+        )
     )
     jobs = [submitted_by(call.principal, job) for job in jobs]
     async with naming_existing_async(session):

@@ -11,9 +11,11 @@ from fencepost.app import flow_scripts as scripts
 from fencepost.app.flows import new_flow, prepare
 from fencepost.app.job import naming_existing_async
 from fencepost.app.session import accepted
-from fencepost.core.job import Job
+from fencepost.core.job import Job, NewJob
+from fencepost.core.limits import HTTP_BATCH_MAX
 from fencepost.errors import InvalidJobError
 from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.problems import HttpError
 from fencepost.http.scope import disguised, may_see_all, shown
 from fencepost.http.submission import prepare as prepare_job
 from fencepost.store.replies import Duplicate
@@ -24,7 +26,10 @@ from fencepost.wire.terms import NodeName
 class FlowBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Jobs by name; ``after`` and ``after_any`` name others of the flow, or stored jobs by id."""
 
-    nodes: Annotated[dict[NodeName, Submission], Meta(extra_json_schema={"minProperties": 1})]
+    nodes: Annotated[
+        dict[NodeName, Submission],
+        Meta(extra_json_schema={"minProperties": 1, "maxProperties": HTTP_BATCH_MAX}),
+    ]
 
 
 class SubmittedFlow(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,10 +56,12 @@ class Count(msgspec.Struct, frozen=True):
 async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
     """Store all jobs of a flow or none, in one transaction."""
     session = call.session
-    nodes = {
-        name: prepare_job(session, each, call.principal) for name, each in call.body.nodes.items()
-    }
-    flow_id, jobs = new_flow(session, prepare(nodes))
+    count = len(call.body.nodes)
+    if count > HTTP_BATCH_MAX:
+        raise HttpError(
+            f"a flow has at most {HTTP_BATCH_MAX:,} nodes over HTTP, got {count:,}", status=422
+        )
+    flow_id, jobs = new_flow(session, await call.compute(lambda: _prepared(call)))
     known = await disguised(call, jobs)
     try:
         async with naming_existing_async(session):
@@ -72,6 +79,16 @@ async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
     }
     location = {"location": f"/v1/flows/{flow_id}"}
     return Reply(SubmittedFlow(id=flow_id, jobs=stored), 201, location)
+
+
+def _prepared(call: Call[FlowBody, Nothing]) -> list[NewJob]:
+    """Return the jobs of a flow, in order."""
+    return prepare(
+        {
+            name: prepare_job(call.session, each, call.principal)
+            for name, each in call.body.nodes.items()
+        }
+    )
 
 
 async def _look(call: Call[Any, Any]) -> dict[str, Job]:

@@ -210,9 +210,10 @@ async def _answer(
     items, is_batch = _items(call.body)
     hidden = await outside(call, [item.id for item in items])
     if not is_batch:
-        (reply,) = await _written(call, items, [prepare(items[0])], write, hidden)
+        prepared_one = await call.compute(lambda: prepare(items[0]))
+        (reply,) = await _written(call, items, [prepared_one], write, hidden)
         return Reply(_single(items[0], reply))
-    prepared = [_prepared(prepare, item) for item in items]
+    prepared = await call.compute(lambda: [_prepared(prepare, item) for item in items])
     good = [not isinstance(each, LeaseReply) for each in prepared]
     valid = [item for item, is_good in zip(items, good, strict=True) if is_good]
     wanted = [each for each in prepared if not isinstance(each, LeaseReply)]

@@ -59,9 +59,21 @@ async def stream(call: Call[Nothing, StreamQuery]) -> Streamed:
             code="too_many_streams",
             headers={"retry-after": "5"},
         )
-    call.listen()
-    told = Stream(call, _Wanted(call), await _start(call))
-    return Streamed(told.parts(), MEDIA_TYPE, {"x-accel-buffering": "no"})
+    # Taken before anything is waited for, lest many who come at once all see the last one free.
+    call.api.streams += 1
+    try:
+        call.listen()
+        told = Stream(call, _Wanted(call), await _start(call))
+    except BaseException:
+        call.api.streams -= 1
+        raise
+    return Streamed(
+        told.parts(), MEDIA_TYPE, {"x-accel-buffering": "no"}, close=lambda: _leave(call)
+    )
+
+
+def _leave(call: Call[Any, Any]) -> None:
+    call.api.streams -= 1
 
 
 async def _start(call: Call[Nothing, StreamQuery]) -> Follower:
@@ -122,7 +134,6 @@ class Stream:
     async def parts(self) -> AsyncGenerator[bytes, None]:
         """Yield events, and a comment now and then to show that somebody is there."""
         call, clock = self._call, self._call.session.clock
-        call.api.streams += 1
         listener = call.session.store.listen(Topic.SETTLED)
         try:
             yield _RETRY
@@ -144,7 +155,6 @@ class Stream:
             return  # the token is no longer good: to come again says why
         finally:
             listener.close()
-            call.api.streams -= 1
 
     async def _check_again(self) -> None:
         """Raise if the token was revoked: it hears no more. One for fewer queues hears of those."""

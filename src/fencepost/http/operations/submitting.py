@@ -33,7 +33,8 @@ from fencepost.wire.jobs import (
 async def submit_job(call: Call[Submission, Nothing]) -> Reply:
     """Store a job; strangers who submit at the same time share a commit."""
     session = call.session
-    known = await disguised(call, [prepare(session, call.body, call.principal)])
+    job = await call.compute(lambda: prepare(session, call.body, call.principal))
+    known = await disguised(call, [job])
     try:
         reply = await session.submit_async(*known.jobs)
     except InvalidJobError as error:
@@ -67,7 +68,9 @@ async def submit_batch(call: Call[Batch, Nothing]) -> Reply:
         raise HttpError(
             f"a batch has 1 to {HTTP_BATCH_MAX:,} jobs, got {len(batch.jobs):,}", status=422
         )
-    prepared = [_prepared(call, number, each) for number, each in enumerate(batch.jobs)]
+    prepared = await call.compute(
+        lambda: [_prepared(call, number, each) for number, each in enumerate(batch.jobs)]
+    )
     jobs = check_bulk([each for each in prepared if isinstance(each, NewJob)])
     known = await disguised(call, jobs)
     stored = iter(await _store(call, known, atomic=batch.atomic))

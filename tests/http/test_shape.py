@@ -1,0 +1,70 @@
+"""The shape of JSON as it is counted, beside the shape that a decoder finds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.core.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
+from fencepost.errors import InvalidPayloadError
+from fencepost.wire import shape
+from fencepost.wire.shape import ITEM_DEPTH, PIECE, check_shape
+
+TEXTS = st.text(st.sampled_from('[]{}",\\\\\\a\n'), max_size=30)
+VALUES = st.recursive(
+    st.none() | st.integers(0, 9) | TEXTS,
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=60,
+)
+
+
+def found(value: Any, depth: int = 1) -> tuple[int, int, int]:
+    """Return the depth, how many are at ITEM_DEPTH, and the commas and opening brackets."""
+    if not isinstance(value, (list, dict)):
+        return depth - 1, 0, 0
+    inner = [
+        found(each, depth + 1) for each in (value.values() if isinstance(value, dict) else value)
+    ]
+    deepest = max([depth, *(each[0] for each in inner)])
+    items = (depth == ITEM_DEPTH) + sum(each[1] for each in inner)
+    return deepest, items, 1 + max(0, len(inner) - 1) + sum(each[2] for each in inner)
+
+
+@given(value=VALUES, piece=st.integers(1, 40), depth=st.integers(1, 8), values=st.integers(1, 60))
+def test_what_is_counted_is_what_is_there(value: Any, piece: int, depth: int, values: int) -> None:
+    """Wherever the pieces end: within a text, or behind a backslash."""
+    data = json.dumps(value, separators=(",", ":")).encode()
+    deepest, items, counted = found(value)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shape, "PIECE", piece)
+        patched.setattr(shape, "JSON_DEPTH_MAX", depth)
+        patched.setattr(shape, "JSON_VALUES_MAX", values)
+        if deepest > depth or counted > values:
+            with pytest.raises(InvalidPayloadError):
+                check_shape(data)
+        elif data.count(b"[") + data.count(b"{") > depth:
+            assert check_shape(data) == items
+        else:
+            assert check_shape(data) >= items
+
+
+@pytest.mark.parametrize("run", range(PIECE - 3, PIECE + 4))
+def test_backslashes_across_pieces_hide_nothing(run: int) -> None:
+    deep = b"[" * (JSON_DEPTH_MAX + 1) + b"]" * (JSON_DEPTH_MAX + 1)
+    text = b'"' + b"\\" * (run - run % 2)
+    check_shape(b'[%b",%b]' % (text, deep[2:-2]))
+    with pytest.raises(InvalidPayloadError, match="nested 100 levels deep"):
+        check_shape(b'[%b",%b]' % (text, deep))
+    assert check_shape(b'[%b\\"%b"]' % (text, deep)) == 0  # an escaped quote: all of it is text
+
+
+def test_values_are_counted_and_texts_are_not() -> None:
+    most = b"[" + b"1," * (JSON_VALUES_MAX - 1) + b"1]"
+    check_shape(most)
+    check_shape(b'["%b"]' % (b"[{,}]" * JSON_VALUES_MAX))
+    with pytest.raises(InvalidPayloadError, match="1,000,000 values"):
+        check_shape(b"[%b]" % most)
