@@ -212,7 +212,7 @@ def test_a_planted_bug_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch)
-    for seed in range(1, 13):
+    for seed in range(1, 31):  # the rarest of them is come upon by one seed in six
         broken = {violation.rule for violation in live(seed, plan).verdict.violations}
         if broken & rules:
             return

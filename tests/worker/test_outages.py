@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -96,7 +97,9 @@ async def test_a_worker_that_cannot_record_outcomes_stops_claiming(
     jobs = work.submit_many(range(count))
     store.is_away = lambda name: name == "settle"
     async with working(app, concurrency=50):
-        await eventually(lambda: len(runs) > UNSETTLED_MAX, "too much to be recorded")
+        # On a busy machine, a job that came late and cannot be given back stops it sooner.
+        late = partial(app.session.counters.get, "attempt.late")
+        await eventually(lambda: len(runs) > UNSETTLED_MAX or late() > 0, "too much unrecorded")
         await eventually(lambda: store.refused.count("settle") >= 4, "patience")
         assert len(runs) <= UNSETTLED_MAX + CLAIM_MAX + 50
         store.is_away = nothing

@@ -15,7 +15,7 @@ from tests.worker.support import LONG, drain, ended, eventually, working, workin
 
 from fencepost import App, Context, State
 from fencepost.clock import SystemClock
-from fencepost.core.limits import LATE_CLAIMS_MAX, START_WITHIN
+from fencepost.core.limits import START_WITHIN
 from fencepost.errors import ConfigurationError
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -205,7 +205,7 @@ async def test_a_worker_whose_loop_is_always_late_gets_on_all_the_same() -> None
     jobs = work.submit_many([()] * 2)
     await drain(app, concurrency=2)
     assert [(await ended(job)).attempt for job in jobs] == [1, 1]
-    assert app.session.counters.get("attempt.late") >= 2 * LATE_CLAIMS_MAX
+    assert app.session.counters.get("attempt.late") >= 2, "every other claim is given back"
 
 
 def test_nothing_can_be_claimed_ahead(app: App) -> None:

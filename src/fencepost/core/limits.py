@@ -98,9 +98,6 @@ START_WITHIN: Final = 0.05
 """A handler that has not begun so long after the claim was answered does not begin: its job goes
 back, for any worker that can start it. With the time that the claim itself takes, this keeps the
 bound of 100 ms for pauses, cancellations, limits and more urgent jobs (C42)."""
-LATE_CLAIMS_MAX: Final = 3
-"""After so many claims of which nothing could begin in time, the first job of the next one begins
-however late: a worker whose loop is always blocked gets on, if slowly."""
 
 GATHER: Final = 0.002
 """How long a worker with few free slots waits for more of them before it claims."""

@@ -53,6 +53,7 @@ class Executor:
         tracing: Tracing | None = None,
         on_begin: Callable[[Attempt], None],
         on_late: Callable[[Held], None],
+        on_turn: Callable[[int, float], None] = lambda _, __: None,
         on_end: OnEnd,
         on_return: Callable[[], None],
         on_stuck: Callable[[Attempt], None] = lambda _: None,
@@ -66,6 +67,7 @@ class Executor:
         self._tracing = tracing
         self._on_begin = on_begin
         self._on_late = on_late
+        self._on_turn = on_turn
         self._on_end = on_end
         self._on_return = on_return
         self._on_stuck = on_stuck
@@ -76,6 +78,9 @@ class Executor:
         self._context = contextvars.copy_context()
         self._line: deque[Held] = deque()
         """Jobs whose coroutines have not begun, in their order."""
+        self._line_since = 0.0
+        self._begun = 0
+        """How many of the line have begun since then."""
         self._has_relay = False
         """Whether a task is about to take from the line, or is taking from it."""
         self._unarmed: list[Attempt] = []
@@ -89,6 +94,8 @@ class Executor:
 
     def start(self, jobs: Iterable[Held]) -> None:
         """Start the attempts for which *jobs* were claimed; a slot is free for each."""
+        if not self._line:
+            self._line_since, self._begun = self._clock.monotonic(), 0
         for held in jobs:
             if self._tasks[held.job.type].isolation is Isolation.LOOP:
                 self._line.append(held)
@@ -170,6 +177,7 @@ class Executor:
                 attempt = self._begin(self._line.popleft())
                 if attempt is None:
                     continue
+                self._begun += 1
                 attempt.future = task
                 try:
                     args, kwargs = _arguments(attempt)
@@ -208,6 +216,8 @@ class Executor:
 
     def _pass_on(self) -> None:
         """Leave the rest of the line to another task, in the loop's next turn."""
+        if self._begun:
+            self._on_turn(self._begun, self._clock.monotonic() - self._line_since)
         self._has_relay = False
         self._relay()
 

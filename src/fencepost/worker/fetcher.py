@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from fencepost.core.limits import (
     CLAIM_MAX,
+    FAREWELL,
     POLL_INTERVAL,
     UNSETTLED_MAX,
     WORKER_TIMEOUT_GRACE,
@@ -27,6 +28,9 @@ from fencepost.worker.context import CancelReason
 from fencepost.worker.hand import Hand, Held
 from fencepost.worker.patience import Patience
 from fencepost.worker.shielding import shielded
+
+UNBEGUN = 0.1
+"""How long a claim is waited for that no thread of the store has taken up."""
 
 OnLost = Callable[[Held, CancelReason], None]
 
@@ -66,7 +70,12 @@ class Fetcher:
         self._may_block = may_block
         self._on_lost = on_lost
         self._turn = 0
+        self._asked_at = 0.0
         self._answered_at = 0.0
+        self._is_asking = False
+        self._has_begun = False
+        self._answer: Claim | None = None
+        """Of the claim that is under way, noted where the store works."""
         self.is_held_up = False
         """Whether settlements have to be written before more is claimed."""
 
@@ -78,13 +87,16 @@ class Fetcher:
             return 0
         return min(max(self._concurrency - occupied, 0), CLAIM_MAX)
 
-    async def claim(self, limit: int) -> Fetched | None:
-        """Claim up to *limit* jobs into the hand; None when the store is away (waits a while).
+    def may_block(self, occupied: int) -> bool:
+        """Tell whether a claim may be made in the loop's own thread.
 
         With every slot free, on a loop of our own, there is no handler that a blocked loop could
-        hold up: the claim is made in this thread, which spares two hops between threads. Short jobs
-        are drained half as fast again by that.
+        hold up. It spares two hops between threads: short jobs are drained half as fast again.
         """
+        return self._may_block and not occupied
+
+    async def claim(self, limit: int, *, blocks: bool = False) -> Fetched | None:
+        """Claim up to *limit* jobs into the hand; None when the store is away (waits a while)."""
         request = ClaimRequest(
             worker=self._worker,
             limit=limit,
@@ -94,20 +106,46 @@ class Fetcher:
             lease_ttl=self._lease_ttl,
             timeout_grace=WORKER_TIMEOUT_GRACE,
         )
-        asked_at = self._store.clock.monotonic()
+        self._asked_at = self._store.clock.monotonic()
+        self._is_asking, self._has_begun, self._answer = True, False, None
         operation = self._timed(self._store.claim(request))
         try:
-            if self._may_block and limit == self._concurrency:
+            if blocks:
                 claim = self._store.run(operation)
             else:
                 # Shielded: leased jobs must reach the hand, also when we are being stopped.
                 claim = await shielded(self._store.run_async(operation))
         except StoreError as error:
+            self._is_asking = False
             await self._store.clock.sleep_async(self._patience.failed(error))
             return None
         self._patience.succeeded()
+        return self._take(claim)
+
+    async def unseen(self) -> Fetched | None:
+        """Return what a claim has brought that a closing loop has torn from us, if one was.
+
+        The store goes on with it in a thread; what has begun there is waited for.
+        """
+        clock = self._store.clock
+        since = clock.monotonic()
+        while self._is_asking and self._answer is None:
+            if clock.monotonic() - since > (FAREWELL if self._has_begun else UNBEGUN):
+                return None
+            await clock.sleep_async(0.005)
+        return None if self._answer is None else self._take(self._answer)
+
+    def unturn(self) -> None:
+        """Give a turn back to the queue whose job could not begin."""
+        self._turn -= 1
+
+    def _take(self, claim: Claim) -> Fetched:
+        self._is_asking = False
+        self._answer = None
         self._turn += len(claim.jobs)
-        taken, lost = self._hand.take(claim.jobs, asked_at=asked_at, answered_at=self._answered_at)
+        taken, lost = self._hand.take(
+            claim.jobs, asked_at=self._asked_at, answered_at=self._answered_at
+        )
         # A worker that was stopped for longer than a lease may be given its own job anew. No
         # heartbeat tells the old attempt, which is out of hand: it is told to stop here.
         for held in lost:
@@ -118,8 +156,10 @@ class Fetcher:
         """Note when the store answers: the loop may be blocked for long before it sees that."""
 
         def start() -> Plan[Claim]:
+            self._has_begun = True
             claim = yield from operation.start()
             self._answered_at = self._store.clock.monotonic()
+            self._answer = claim
             return claim
 
         return replace(operation, start=start)

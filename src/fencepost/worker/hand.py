@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fencepost.worker.attempt import Attempt
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Held:
     """One job in hand."""
 

@@ -51,6 +51,11 @@ class Settler:
     def is_idle(self) -> bool:
         return not self._pending and not self._in_flight
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is to be written and nothing is being written."""
+        return bool(self._pending) and not self._in_flight
+
     def add(self, settlement: Settlement) -> None:
         """Have a decision recorded soon."""
         if not self._pending:
@@ -82,6 +87,10 @@ class Settler:
         except Exception as error:  # noqa: BLE001 - or no job would ever be settled again
             self._set_aside(batch, error)
             return 0
+        except asyncio.CancelledError:
+            # By a loop that is being closed, the write and all; whoever ends us repeats it.
+            self._pending.extendleft(reversed(batch))
+            raise
         finally:
             self._in_flight = 0
         self._patience.succeeded()

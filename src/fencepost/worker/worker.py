@@ -25,7 +25,6 @@ from fencepost.core.limits import (
     GRACE_DEFAULT,
     HURRIED_FAREWELL,
     INTERRUPT_GRACE,
-    LATE_CLAIMS_MAX,
     POLL_INTERVAL,
     RECOVER_BATCH,
     THREADS_FAREWELL,
@@ -63,12 +62,18 @@ from fencepost.worker.lag import measure_lag
 from fencepost.worker.loader import Loader
 from fencepost.worker.presence import announce
 from fencepost.worker.rates import declare_rates
+from fencepost.worker.reach import Reach
 from fencepost.worker.settler import Settler
+from fencepost.worker.switching import short_turns
 
 if TYPE_CHECKING:
     from fencepost.core.cron import Cron
     from fencepost.maintenance import Ticker
     from fencepost.observe.tracing import Tracing
+
+
+SETTLER_TURNS = 4
+"""Turns of the loop in which the settler hears of what has ended, and the store of that."""
 
 
 class Worker:
@@ -126,7 +131,8 @@ class Worker:
 
     def run(self, until_idle: bool = False) -> None:
         """Run jobs until stopped or, with *until_idle*, until nothing is claimable."""
-        asyncio.run(self.run_async(until_idle, owns_loop=True))
+        with short_turns():
+            asyncio.run(self.run_async(until_idle, owns_loop=True))
 
     def stop(self) -> None:
         """Stop, from any thread: finish what runs within grace; a second call stops at once."""
@@ -229,7 +235,9 @@ class Worker:
         self._wake_at = self._concurrency
         """How few slots must be occupied for a handler that comes back to be news."""
         self._ran: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-        self._late_claims = 0
+        self._reach = Reach(self._concurrency)
+        self._late: list[Held] = []
+        """What came too late to begin, until the store has it back."""
         self._hand = Hand()
         self._settler = Settler(
             self._store,
@@ -256,6 +264,7 @@ class Worker:
             tracing=self._tracing,
             on_begin=self._attempt_began,
             on_late=self._came_late,
+            on_turn=self._reach.began,
             on_end=self._attempt_ended,
             on_return=self._attempt_returned,
             on_stuck=self._retire,
@@ -357,13 +366,17 @@ class Worker:
         while not self._is_stopping:
             self._wake.clear()
             await self._gather()
-            limit = self._fetcher.wanted(self._occupied)
-            if limit <= 0:
+            limit = min(self._fetcher.wanted(self._occupied), self._reach.bound)
+            # Or what is on its way back would be passed over by what stands behind it in line.
+            if limit <= 0 or self._is_giving_back():
                 await self._wake.wait()
                 continue
+            blocks = self._fetcher.may_block(self._occupied)
+            if blocks:
+                await self._see_settled()
             # What is settled while we ask may let others go, of which the answer does not know.
             had_nothing = not self._hand
-            fetched = await self._fetcher.claim(limit)
+            fetched = await self._fetcher.claim(limit, blocks=blocks)
             if fetched is None:
                 continue
             claim, taken = fetched
@@ -379,6 +392,19 @@ class Worker:
                 return
             else:
                 await self._rest(self._fetcher.pause_after(claim))
+
+    def _is_giving_back(self) -> bool:
+        self._late = [held for held in self._late if not held.is_dropped]
+        return bool(self._late)
+
+    async def _see_settled(self) -> None:
+        """Let what has ended be on its way to the store before the loop is blocked.
+
+        A claim may hang, and leases run out meanwhile; a write that was posted goes on by itself.
+        """
+        if self._settler.is_behind:
+            for _ in range(SETTLER_TURNS):
+                await self._clock.sleep_async(0)
 
     async def _gather(self) -> None:
         """Wait a moment until half of the slots are free, unless none is.
@@ -407,8 +433,8 @@ class Worker:
         if self._is_stopping:
             self._give_back(taken)
             return
-        self._late_claims += 1
-        if self._late_claims > LATE_CLAIMS_MAX:
+        self._reach.claimed()
+        if self._reach.must_begin:
             taken[0].start_by = math.inf
         if owed := [held for held in taken if self._loader.owes(held)]:
             self._load(owed)
@@ -434,7 +460,7 @@ class Worker:
     def _attempt_began(self, attempt: Attempt) -> None:
         """An attempt's handler is about to be called."""
         job = attempt.job
-        self._late_claims = 0
+        self._reach.vain = 0
         self._running[job.lease.token] = attempt
         if self._is_verbose:
             log(
@@ -447,8 +473,11 @@ class Worker:
             )
 
     def _came_late(self, held: Held) -> None:
-        """A handler could not begin in time, because another has blocked the loop."""
+        """A handler could not begin in time, because others have kept the loop busy."""
         self.counters.add(names.ATTEMPT_LATE)
+        self._reach.came_late()
+        self._fetcher.unturn()
+        self._late.append(held)
         self._give_back([held])
 
     def _give_back(self, jobs: Iterable[Held]) -> None:
@@ -503,6 +532,7 @@ class Worker:
         self._note_runs()
         if (
             self._fetcher.is_held_up
+            or self._late
             or (self._until_idle and not self._hand)
             or any(
                 s.decision.event is not Event.SUCCEED and not s.decision.state.is_terminal
@@ -535,6 +565,9 @@ class Worker:
     async def _drain(self, settling: asyncio.Task[Any]) -> None:
         """Let what has begun finish within grace, then release it."""
         log(names.WORKER_STOPPING, worker=self.id, running=len(self._running))
+        if self._cancels and (unseen := await self._fetcher.unseen()) is not None:
+            self._occupied += len(unseen.held)
+            self._give_back(unseen.held)
         if self.is_retiring:
             # Nobody has asked for it: every other job has the time that its own timeout gives it.
             await self._until_quiet(None, lambda: self._stop_requests > 0 or self._haste > 0)
