@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import IsolationLevel
 from tests.store.postgres.blocking import (
     DONE,
     REFUSED,
@@ -228,6 +229,29 @@ def test_who_waits_for_several_is_let_go_though_one_is_being_completed(
         assert claim(store).jobs == []
     conn.commit()
     assert [job.id for job in claim(store).jobs] == [child]
+
+
+@pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
+@pytest.mark.parametrize("outcome", [DONE, BYTES, REFUSED], ids=["plain", "bytes", "failed"])
+def test_who_came_to_wait_after_the_snapshot_is_not_forgotten(
+    store: PostgresStore,
+    conn: psycopg.Connection[Any],
+    level: IsolationLevel,
+    outcome: Outcome,
+) -> None:
+    """INV-21: the transaction that ends the job cannot see who waits for it."""
+    submit(store, NewJob(type="parent"))
+    (parent,) = claim(store).jobs
+    conn.isolation_level = level
+    conn.execute("select 1 from fencepost.job").fetchall()
+    (child,) = submit(store, NewJob(type="child", after=Dependencies((parent.id,))))
+    complete_in(store, conn, parent, outcome)
+    conn.commit()
+    jobs = claim(store).jobs
+    if outcome is REFUSED:
+        assert state(store, child) is State.FAILED
+    else:
+        assert [job.id for job in jobs] == [child]
 
 
 def test_a_job_that_is_being_completed_is_not_ended_by_its_age(

@@ -1903,9 +1903,11 @@ begin
   if p_is_joined then
     -- Nor does a job end by its age that may have ended here.
     perform 1 from fencepost.job where seq = any (v_ended) order by seq for no key update;
+    -- Above read committed, an old snapshot does not show who came to wait since.
     insert into fencepost.unsure(seq, has_ended)
     select x, true from unnest(v_ended) as x
-    where exists (select 1 from fencepost.dependency where parent = x);
+    where current_setting('transaction_isolation') <> 'read committed'
+      or exists (select 1 from fencepost.dependency where parent = x);
     insert into fencepost.touched(slot, freed) select x, 1 from unnest(v_slots) as x;
     v_slots := '{}';
   -- By a statement of its own, after the locks: it sees who came to wait before they were had.
