@@ -121,6 +121,36 @@ LEASES = (
         'if operation.name == "nothing":',
         OPEN,
     ),
+    _sql(
+        "completion-above-read-committed-leaves-no-note",
+        "who came to wait after the snapshot of the transaction that completes a job waits for ever",
+        "    where current_setting('transaction_isolation') <> 'read committed'\n      or exists",
+        "    where exists",
+        OPEN,
+    ),
+    _sql(
+        "completion-in-a-callers-transaction-locks-the-lease-first",
+        "it locks the row of the job after its lease, whoever ends jobs by their age before it",
+        "begin\n  if p_is_joined then\n    perform fencepost.hold_jobs(t, p_groups);\n  end if;\n"
+        "  for g in",
+        "begin\n  for g in",
+        ORDER,
+    ),
+    _python(
+        "settlement-locks-one-kind-after-another",
+        "the leases of failures are locked after those of successes, whatever their secrets",
+        "settling",
+        "    if others and (successes or env.is_joined):\n",
+        "    if others and env.is_joined:\n",
+        ORDER,
+    ),
+    _sql(
+        "preparing-to-complete-locks-by-job",
+        "the parts of a lease are locked in the order of the jobs in them",
+        "      order by part for update\n",
+        "      order by part desc for update\n",
+        ORDER,
+    ),
     _python(
         "held-up-operations-hold-up-others",
         "an awaited operation waits for a lock in a thread that all share",

@@ -1807,6 +1807,54 @@ begin
   end loop;
 end $$;
 
+-- Lock the rows of job of those that p_groups names, see `complete`, and that seem to be held at t, by
+-- number: no job ends by its age that may have ended in a transaction of a caller's. Before their
+-- leases, as whoever ends jobs by their age does.
+create function fencepost.hold_jobs(t timestamptz, p_groups json) returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  g json;
+  v_parts text[];
+  v_held bigint[] := '{}';
+begin
+  for g in select value from json_array_elements(p_groups) loop
+    v_parts := array(select value::text from json_array_elements(g));
+    v_held := v_held || array(
+      select x.seq from fencepost.lease e cross join lateral unnest(e.seqs) as x(seq)
+      where e.secret = btrim(v_parts[1], '"')::uuid and e.expires_at > t
+        and (x.seq in (select unnest(btrim(v_parts[2], '"')::bigint[]))) is true
+    );
+  end loop;
+  perform 1 from fencepost.job where seq = any (v_held) order by seq for no key update;
+end $$;
+
+-- Lock what a settlement of several kinds is about, before each kind is recorded by itself: all its
+-- leases, by secret, then all that waits behind p_failed or for p_completed. p_groups is
+-- [[secret, "{seq,…}"], …], by secret.
+create function fencepost.hold_all(
+  p_now timestamptz, p_groups json, p_is_joined boolean, p_failed bigint[], p_completed bigint[]
+) returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  h record;
+begin
+  if p_is_joined then
+    perform fencepost.hold_jobs(t, p_groups);
+  end if;
+  for h in
+    select (value ->> 0)::uuid as secret, (value ->> 1)::bigint[] as seqs
+    from json_array_elements(p_groups)
+  loop
+    perform 1 from fencepost.hold_leases(t, h.secret, h.seqs);
+  end loop;
+  -- By a statement of its own, after the locks: it sees who came to wait before they were had.
+  if not p_is_joined and p_failed || p_completed <> '{}' then
+    perform fencepost.lock_behind(
+      p_failed, array(select child from fencepost.dependency where parent = any (p_completed)));
+  end if;
+end $$;
+
 -- Record successes; p_groups is [[secret, "{seq,…}", [result, …] or null], …], by secret. Returns
 -- null if that is all there is to say, or {"lost": [[secret, seq], …] of those that were not held,
 -- "moved": of those that waited for them, see `count_down`, "told": of webhooks, see `call_back`}.
@@ -1834,6 +1882,9 @@ declare
   v_slots bigint[];
   v_told json;
 begin
+  if p_is_joined then
+    perform fencepost.hold_jobs(t, p_groups);
+  end if;
   for g in select value from json_array_elements(p_groups) loop
     -- Element by element: the operator -> would unescape every string, and some cannot be.
     v_parts := array(select value::text from json_array_elements(g));
@@ -1901,8 +1952,6 @@ begin
   end loop;
   v_slots := array(select slot from fencepost.keyed where seq = any (v_ended));
   if p_is_joined then
-    -- Nor does a job end by its age that may have ended here.
-    perform 1 from fencepost.job where seq = any (v_ended) order by seq for no key update;
     -- Above read committed, an old snapshot does not show who came to wait since.
     insert into fencepost.unsure(seq, has_ended)
     select x, true from unnest(v_ended) as x
@@ -2115,22 +2164,25 @@ begin
 end $$;
 
 -- Put jobs into a part of their leases each, so that whoever locks that locks no other job;
--- p_groups is [[secret, "{seq,…}"], …].
+-- p_groups is [[secret, "{seq,…}"], …], by secret.
 create function fencepost.isolate(p_now timestamptz, p_groups json) returns void
 language plpgsql as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
-  g record;
+  h record;
   e fencepost.lease;
+  v_seq bigint;
 begin
-  for g in
-    select (value ->> 0)::uuid as secret, x.seq
-    from json_array_elements(p_groups) cross join lateral unnest((value ->> 1)::bigint[]) as x(seq)
+  for h in
+    select (value ->> 0)::uuid as secret, (value ->> 1)::bigint[] as seqs
+    from json_array_elements(p_groups)
   loop
-    for e in select * from fencepost.hold_leases(t, g.secret, array[g.seq]) loop
-      if cardinality(e.seqs) > 1 then
-        perform fencepost.part(e, array[g.seq]);
-      end if;
+    for e in select * from fencepost.hold_leases(t, h.secret, h.seqs) loop
+      foreach v_seq in array array(select x from unnest(e.seqs) as x where x = any (h.seqs)) loop
+        exit when cardinality(e.seqs) = 1;
+        perform fencepost.part(e, array[v_seq]);
+        select * into e from fencepost.lease where secret = e.secret and part = e.part;
+      end loop;
     end loop;
   end loop;
 end $$;
