@@ -152,6 +152,14 @@ LEASES = (
         ORDER,
     ),
     _python(
+        "claims-spin-beside-a-lease-in-hand",
+        "a worker asks again and again while a caller's transaction holds a lease that ran out",
+        "claiming",
+        "    if moved == []:\n",
+        "    if moved is chores:\n",
+        OPEN,
+    ),
+    _python(
         "held-up-operations-hold-up-others",
         "an awaited operation waits for a lock in a thread that all share",
         "runner",

@@ -167,7 +167,7 @@ def test_the_parent_may_end_in_another_open_transaction(
             for each in (conn, other) if is_child_first else (other, conn):
                 assert claim(store).jobs == []
                 each.commit()
-        store.clock.sleep(0.2)  # longer than RESOLVE_PAUSE
+        store.clock.sleep(0.2)  # longer than LEFT_PAUSE
         (job,) = claim(store).jobs
         assert job.id == child_id
         settle(store, job)
@@ -252,6 +252,22 @@ def test_who_came_to_wait_after_the_snapshot_is_not_forgotten(
         assert state(store, child) is State.FAILED
     else:
         assert [job.id for job in jobs] == [child]
+
+
+def test_who_waits_beside_a_lease_that_ran_out_while_its_job_is_completed_is_told_to_wait(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """Nobody can take it back before the transaction is over: to ask at once again is of no use."""
+    submit(store, NewJob(type="mail"))
+    (job,) = claim(store, lease_ttl=1.0).jobs
+    complete_in(store, conn, job)
+    store.clock.sleep(1.1)
+    answers = [claim(store) for _ in range(10)]
+    assert [answer.recovered for answer in answers] == [[]] * 10
+    assert max(answer.wait or 0.0 for answer in answers) > 0.0
+    conn.rollback()
+    store.clock.sleep(0.2)  # longer than LEFT_PAUSE
+    assert [each.job_id for each in claim(store).recovered] == [job.id]
 
 
 def test_a_job_that_is_being_completed_is_not_ended_by_its_age(
