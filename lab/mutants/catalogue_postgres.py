@@ -159,6 +159,20 @@ LEASES = (
         "    if moved is chores:\n",
         OPEN,
     ),
+    _sql(
+        "promotion-loses-a-job-without-a-lane",
+        "a due job with a concurrency key whose lane is missing is put down nowhere",
+        "from placed left join fencepost.lane on lane.lane = placed.lane where slot",
+        "from placed join fencepost.lane on lane.lane = placed.lane where slot",
+        "tests/store/postgres/test_catalog.py",
+    ),
+    _sql(
+        "lost-job-keeps-others-from-ending",
+        "a job that stands nowhere is looked for until all is undone, by every expiry",
+        "          exists (select 1 from fencepost.done where done.seq = j.seq)\n",
+        "          true or exists (select 1 from fencepost.done where done.seq = j.seq)\n",
+        "tests/store/postgres/test_catalog.py",
+    ),
     _python(
         "held-up-operations-hold-up-others",
         "an awaited operation waits for a lock in a thread that all share",

@@ -1730,8 +1730,10 @@ begin
   ), held_up as (
     insert into fencepost.pending(
       seq, run_at, since, scheduled_at, lane, attempt, version, missing, slot, priority)
-    select seq, run_at, t, scheduled_at, placed.lane, attempt, version, 0, slot, lane.priority
-    from placed join fencepost.lane on lane.lane = placed.lane where slot is not null
+    -- Should the row of its lane be missing, a job is no less to be put down.
+    select seq, run_at, t, scheduled_at, placed.lane, attempt, version, 0, slot,
+      coalesce(lane.priority, 2)
+    from placed left join fencepost.lane on lane.lane = placed.lane where slot is not null
   ), counted as (
     insert into fencepost.tally(lane, state, count)
     select lane, state, -count(*) from placed group by lane, state
@@ -2051,8 +2053,9 @@ begin
     delete from fencepost.pending p using moved where p.seq = moved.seq and moved.state > 0
   ), held_up as (
     update fencepost.pending p
-    set missing = 0, run_at = moved.due, since = t, slot = moved.slot, priority = lane.priority
-    from moved join fencepost.lane on lane.lane = moved.lane
+    set missing = 0, run_at = moved.due, since = t, slot = moved.slot,
+      priority = coalesce(lane.priority, 2)
+    from moved left join fencepost.lane on lane.lane = moved.lane
     where p.seq = moved.seq and moved.state = 0
   ), in_line as (
     insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
@@ -2443,7 +2446,7 @@ end $$;
 
 -- Lift live jobs from wherever they stand, which end then. A claim or a settlement may move one
 -- between two looks, so that what was not found is looked for again. Not returned: what is terminal
--- or unknown. Everything is locked in one order, which is also that of a settlement: leases,
+-- or unknown, and what stands nowhere, because its row was lost. Everything is locked in one order, which is also that of a settlement: leases,
 -- ready, delayed, pending, each by its key. So only the first look waits for locks; the others come
 -- back to leases with rows of pending in hand.
 create function fencepost.lift(p_seqs bigint[]) returns setof fencepost.standing
@@ -2471,6 +2474,20 @@ begin
         order by l.secret, l.part for update
       );
     else
+      -- Of all places in one look, for nobody moves while it lasts.
+      v_rest := array(
+        select j.seq from fencepost.job j where j.seq = any (v_rest) and (
+          exists (select 1 from fencepost.done where done.seq = j.seq)
+          or exists (select 1 from fencepost.lease where j.seq = any (lease.seqs))
+          or exists (select 1 from fencepost.ready r
+            where r.lane = j.lane and r.run_at = j.run_at and r.seq = j.seq)
+          or exists (select 1 from fencepost.ready r
+            where r.seq = j.seq and r.scheduled_at is not null)
+          or exists (select 1 from fencepost.delayed where delayed.seq = j.seq)
+          or exists (select 1 from fencepost.pending where pending.seq = j.seq)
+        )
+      );
+      exit when v_rest = '{}';
       perform pg_sleep(0.001 * round);
       v_leases := array(
         select l from fencepost.lease l
@@ -2603,8 +2620,8 @@ begin
     insert into fencepost.pending(
       seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing, slot, priority)
     select seq, due, t, scheduled_at, given.lane, attempt, version, mode, missing,
-      case when missing = 0 then slot end, case when missing = 0 then lane.priority end
-    from given join fencepost.lane on lane.lane = given.lane where state = 0
+      case when missing = 0 then slot end, case when missing = 0 then coalesce(lane.priority, 2) end
+    from given left join fencepost.lane on lane.lane = given.lane where state = 0
   ), ended as (
     insert into fencepost.done(
       seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
