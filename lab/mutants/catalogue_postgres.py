@@ -174,6 +174,14 @@ LEASES = (
         "tests/store/postgres/test_catalog.py",
     ),
     _python(
+        "pruned-dependency-is-waited-for",
+        "the note on a job whose dependency was pruned before the commit goes round for ever",
+        "resolving",
+        "    if missing := seqs - parents.keys():\n",
+        "    if missing := set[int]():\n",
+        OPEN,
+    ),
+    _python(
         "held-up-operations-hold-up-others",
         "an awaited operation waits for a lock in a thread that all share",
         "runner",

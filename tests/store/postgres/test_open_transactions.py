@@ -35,7 +35,7 @@ from fencepost.store.postgres import runner
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Claim, Duplicate, Enqueued, Extended, Moved, Settled
-from fencepost.store.requests import Beat, ClaimRequest
+from fencepost.store.requests import Beat, ClaimRequest, PruneRequest
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 
@@ -171,6 +171,46 @@ def test_the_parent_may_end_in_another_open_transaction(
         (job,) = claim(store).jobs
         assert job.id == child_id
         settle(store, job)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_one_whose_dependency_is_pruned_before_the_commit_waits_for_the_others(
+    store: PostgresStore, conn: psycopg.Connection[Any], mode: Mode
+) -> None:
+    """INV-21: only what has ended can have been pruned; no note goes round for ever."""
+    submit(store, NewJob(type="first"), NewJob(type="second"))
+    first, second = claim(store).jobs
+    on = Dependencies((first.id, second.id), mode=mode)
+    lonely = Dependencies((first.id,), mode=mode)
+    jobs = [NewJob(type="both", after=on), NewJob(type="lonely", after=lonely)]
+    both, alone = submit_in(store, conn, *jobs)
+    settle(store, first)
+    pruned = store.run(store.prune(PruneRequest(keep={State.COMPLETED: 0.0}, limit=10)))
+    assert pruned.count == 1
+    conn.commit()
+    met = {job.id for job in claim(store).jobs}
+    assert conn.execute("select count(*) from fencepost.unsure").fetchone() == (0,)
+    assert met == ({both, alone} if mode is Mode.ANY else {alone})
+    settle(store, second)
+    assert met | {job.id for job in claim(store).jobs} == {both, alone}
+
+
+@pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
+def test_one_of_several_is_completed_by_the_second_transaction_above_read_committed(
+    store: PostgresStore, conn: psycopg.Connection[Any], level: IsolationLevel
+) -> None:
+    """The first has looked before the job was put into a lease of its own."""
+    submit(store, NewJob(type="mail"), NewJob(type="mail"))
+    job, _ = claim(store).jobs
+    conn.isolation_level = level
+    conn.execute("select 1 from fencepost.job").fetchall()
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        complete_in(store, conn, job)
+    conn.rollback()
+    conn.execute("select 1 from fencepost.job").fetchall()
+    complete_in(store, conn, job)
+    conn.commit()
+    assert state(store, job.id) is State.COMPLETED
 
 
 # Completing a job.
