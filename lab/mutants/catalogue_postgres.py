@@ -123,7 +123,7 @@ LEASES = (
     ),
     _sql(
         "completion-above-read-committed-leaves-no-note",
-        "who came to wait after the snapshot of the transaction that completes a job waits for ever",
+        "who came to wait after the snapshot in which a job is completed waits for ever",
         "    where current_setting('transaction_isolation') <> 'read committed'\n      or exists",
         "    where exists",
         OPEN,
@@ -157,6 +157,13 @@ LEASES = (
         "claiming",
         "    if moved == []:\n",
         "    if moved is chores:\n",
+        OPEN,
+    ),
+    _sql(
+        "numbers-are-looked-up-in-an-old-snapshot",
+        "above read committed, the first job of a type fails the transaction of a caller's",
+        "  if current_setting('transaction_isolation') <> 'read committed' then\n    -- What",
+        "  if false then\n    -- What",
         OPEN,
     ),
     _sql(

@@ -260,9 +260,7 @@ def test_a_job_that_stands_nowhere_keeps_no_others_from_ending(fleet: Fleet) -> 
     store = fleet.caller
     short = replace(MAIL, policy=Policy(lifetime=0.1))
     lost, other, third = fleet.submit(store, short, short, MAIL)
-    fleet.execute(
-        "delete from fencepost.ready where seq = (select min(seq) from fencepost.ready)"
-    )
+    fleet.execute("delete from fencepost.ready where seq = (select min(seq) from fencepost.ready)")
     store.clock.sleep(0.2)
     assert [moved.job_id for moved in store.run(store.expire(10))] == [other]
     replies = store.run(store.cancel([lost, third]))

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg import IsolationLevel
 from tests.store.postgres.blocking import (
     DONE,
@@ -29,7 +30,7 @@ from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
-from fencepost.errors import StoreUnavailableError
+from fencepost.errors import StoreUnavailableError, UnknownDependencyError
 from fencepost.store.plan import Operation
 from fencepost.store.postgres import runner
 from fencepost.store.postgres.store import PostgresStore
@@ -211,6 +212,73 @@ def test_one_of_several_is_completed_by_the_second_transaction_above_read_commit
     complete_in(store, conn, job)
     conn.commit()
     assert state(store, job.id) is State.COMPLETED
+
+
+KINDS = {
+    "plain": NewJob(type="new"),
+    "tagged": NewJob(type="new", tags={"a": "b"}),
+    "keyed": NewJob(type="new", key=Key("k")),
+    "slotted": NewJob(type="new", concurrency_key="k", priority=Priority.LOW),
+    "in a flow": NewJob(type="new", flow="f", node="n"),
+    "in a flow, slotted": NewJob(type="new", flow="f", node="n", concurrency_key="k"),
+    "waiting": NewJob(type="new", concurrency_key="k", after=Dependencies(("first",))),
+}
+
+
+@pytest.mark.parametrize("level", IsolationLevel)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_job_of_its_type_joins_a_transaction_of_any_isolation_level(
+    store: PostgresStore, conn: psycopg.Connection[Any], level: IsolationLevel, kind: str
+) -> None:
+    """Its lane and its policy are numbered apart: an old snapshot shows neither."""
+    (first,) = submit(store, NewJob(type="old"))
+    conn.isolation_level = level
+    conn.execute("select 1 from fencepost.job").fetchall()
+    job = replace(KINDS[kind], policy=Policy(max_attempts=7))
+    if kind == "waiting":
+        job = replace(job, after=Dependencies((first,)))
+    (new,) = submit_in(store, conn, job)
+    conn.commit()
+    (old,) = claim(store, types=frozenset({"old"})).jobs
+    settle(store, old)
+    (claimed,) = claim(store).jobs
+    assert (claimed.id, claimed.policy.max_attempts) == (new, 7)
+    assert claimed.priority is job.priority
+
+
+def test_the_first_job_of_its_type_cannot_be_waited_for_in_an_old_snapshot(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """It is refused, not forgotten; and the transaction goes on."""
+    conn.isolation_level = IsolationLevel.REPEATABLE_READ
+    conn.execute("select 1 from fencepost.job").fetchall()
+    (parent,) = submit_in(store, conn, NewJob(type="parent"))
+    child = NewJob(type="child", after=Dependencies((parent,)))
+    with pytest.raises(UnknownDependencyError):
+        submit_in(store, conn, child)
+    conn.commit()
+    submit_in(store, conn, child)
+    conn.commit()
+    assert [job.id for job in claim(store).jobs] == [parent]
+
+
+def test_a_transaction_above_read_committed_fails_if_numbers_were_lost(
+    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+) -> None:
+    """The job would be lost with its lane; the next transaction finds another."""
+    conn.isolation_level = IsolationLevel.REPEATABLE_READ
+    for has_lost in (False, True, False):
+        if has_lost:
+            with psycopg.connect(postgres_url) as admin:
+                admin.execute("delete from fencepost.ready")
+                admin.execute("delete from fencepost.lane")
+            with pytest.raises(StoreUnavailableError, match="there is no lane"):
+                submit_in(store, conn, NewJob(type="mail"))
+            conn.rollback()
+        else:
+            (job_id,) = submit_in(store, conn, NewJob(type="mail"))
+            conn.commit()
+            assert job_id in [job.id for job in claim(store, 1).jobs]
 
 
 # Completing a job.

@@ -554,16 +554,42 @@ begin
 end $$;
 
 -- Raise FP001 unless these numbers are there: a caller remembers them from before a failover or a
--- restore that took them back. It forgets all that it remembers, and comes again.
+-- restore that took them back. It forgets all that it remembers, and comes again. In a transaction
+-- of a caller's above read committed, an old snapshot does not show what was numbered since; there
+-- the indexes say whether a number is taken, which know no snapshots.
 create function fencepost.check_numbers(p_lane integer, p_policy integer) returns void
 language plpgsql as $$
+declare
+  has_lane constant boolean := exists (select 1 from fencepost.lane where lane = p_lane);
+  has_policy constant boolean := exists (select 1 from fencepost.policy where policy = p_policy);
 begin
-  if not exists (select 1 from fencepost.lane where lane = p_lane)
-    or not exists (select 1 from fencepost.policy where policy = p_policy)
-  then
-    raise exception using errcode = 'FP001',
-      message = format('there is no lane %s or no policy %s', p_lane, p_policy);
+  if has_lane and has_policy then
+    return;
   end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    -- What could be stored is undone with all that this transaction has done.
+    begin
+      if not has_lane then
+        insert into fencepost.lane(lane, queue, type, priority)
+        values (p_lane, 'default', 'number_' || p_lane, 2);
+        raise exception using errcode = 'FP001', message = format('there is no lane %s', p_lane);
+      end if;
+    exception when unique_violation then
+      null;
+    end;
+    begin
+      if not has_policy then
+        insert into fencepost.policy(policy, body, timeout)
+        values (p_policy, 'number ' || p_policy, 0);
+        raise exception using errcode = 'FP001', message = format('there is no policy %s', p_policy);
+      end if;
+    exception when unique_violation then
+      null;
+    end;
+    return;
+  end if;
+  raise exception using errcode = 'FP001',
+    message = format('there is no lane %s or no policy %s', p_lane, p_policy);
 end $$;
 
 -- Write down that jobs which have a number now may be in any order; t is the time of the latest.
@@ -672,7 +698,7 @@ begin
     tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text, flow text,
     node text, mode smallint, depth smallint, gathers boolean, missing integer,
     callback_url text, callback json, slot bigint, concurrency_key text, max_running integer,
-    own_priority smallint
+    own_priority smallint, priority smallint
   ) loop
     if (j.lane, j.policy) is distinct from (v_lane, v_policy) then
       perform fencepost.check_numbers(j.lane, j.policy);
@@ -706,8 +732,8 @@ begin
     if v_state = 0 and coalesce(j.missing, 0) = 0 then
       insert into fencepost.pending(
         seq, run_at, since, lane, attempt, version, mode, missing, slot, priority)
-      select v_seq, due, t, j.lane, 0, 0, j.mode, 0, j.slot, lane.priority
-      from fencepost.lane where lane.lane = j.lane;
+      values (v_seq, due, t, j.lane, 0, 0, j.mode, 0, j.slot, coalesce(
+        j.priority, (select lane.priority from fencepost.lane where lane.lane = j.lane)));
       v_held := v_held || v_seq;
       v_slots := v_slots || j.slot;
       v_places := v_places || (cardinality(v_replies) + 1);
@@ -766,7 +792,8 @@ begin
       tags jsonb, encoding smallint, payload text, payload_hex text, flow text, node text,
       mode smallint, depth smallint, gathers boolean, missing integer, parents bigint[],
       ended smallint, failure text, is_dead_letter boolean, callback_url text, callback json,
-      slot bigint, concurrency_key text, max_running integer, own_priority smallint
+      slot bigint, concurrency_key text, max_running integer, own_priority smallint,
+      priority smallint
     )
   ), placed as materialized (
     select given.*, coalesce(given.ended, case when given.missing > 0 then 0 when due > t then 2
@@ -795,8 +822,8 @@ begin
       seq, run_at, since, lane, attempt, version, mode, missing, slot, priority)
     select seq, due, t, placed.lane, 0, 0, mode, coalesce(missing, 0),
       case when coalesce(missing, 0) = 0 then slot end,
-      case when coalesce(missing, 0) = 0 then lane.priority end
-    from placed join fencepost.lane on lane.lane = placed.lane where state = 0
+      case when coalesce(missing, 0) = 0 then placed.priority end
+    from placed where state = 0
   ), in_line as (
     insert into fencepost.ready(lane, run_at, seq) select lane, due, seq from placed where state = 1
   ), waiting as (
