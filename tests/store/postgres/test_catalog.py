@@ -18,7 +18,7 @@ from fencepost.core.priority import Priority
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.postgres import catalog as module
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.replies import Enqueued, Moved, NotFound
+from fencepost.store.replies import Enqueued, LeaseLost, Moved, NotFound, Settled
 from fencepost.store.requests import ClaimRequest, Edit
 
 # What a retry does, which does not get that far without the lane.
@@ -265,3 +265,13 @@ def test_a_job_that_stands_nowhere_keeps_no_others_from_ending(fleet: Fleet) -> 
     assert [moved.job_id for moved in store.run(store.expire(10))] == [other]
     replies = store.run(store.cancel([lost, third]))
     assert [type(reply) for reply in replies] == [NotFound, Moved]
+
+
+def test_a_running_job_that_was_lost_keeps_no_others_from_being_settled(fleet: Fleet) -> None:
+    store = fleet.caller
+    fleet.submit(store, MAIL, REPORT)
+    lost, other = store.run(store.claim(ClaimRequest(worker="w", limit=2))).jobs
+    first = "(select min(seq) from fencepost.job)"
+    fleet.execute(f"delete from fencepost.lease where seqs = array[{first}]")
+    replies = store.run(store.settle([settlement(lost), settlement(other)]))
+    assert [type(reply) for reply in replies] == [LeaseLost, Settled]

@@ -226,7 +226,7 @@ def _states(job_ids: Iterable[str]) -> Plan[dict[str, State]]:
     if not wanted:
         return {}
     rows = yield Statement(STATES, (wanted,))
-    return {job_id: BY_NUMBER[number] for job_id, number in rows}
+    return {job_id: BY_NUMBER[number] for job_id, number in rows if number is not None}
 
 
 def with_states(replies: list[Reply]) -> Plan[list[Reply]]:
