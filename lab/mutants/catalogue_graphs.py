@@ -211,10 +211,10 @@ KEPT_BY_POSTGRES = (
         (
             Patch(
                 SQL,
-                "  v_told json;\nbegin\n  for g in",
+                "  v_told json;\nbegin\n  if p_is_joined",
                 "  v_told json;\n"
                 "  v_early bigint[] := array(select parent from fencepost.dependency);\n"
-                "begin\n  for g in",
+                "begin\n  if p_is_joined",
             ),
             Patch(
                 SQL,

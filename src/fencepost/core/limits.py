@@ -148,8 +148,8 @@ PROMOTE_BATCH: Final = 1_000
 EXPIRE_BATCH: Final = 200
 RESOLVE_BATCH: Final = 500
 """Notes of callers' transactions that one claim looks at."""
-RESOLVE_PAUSE: Final = 0.1
-"""After so many seconds a claim looks again at what somebody had in hand."""
+LEFT_PAUSE: Final = 0.1
+"""After so many seconds claims look again at what a chore left alone: somebody had it in hand."""
 FOLLOW_BATCH: Final = 2_000
 """Jobs that waited for one that has ended, and are moved by one statement."""
 PRUNE_BATCH: Final = 1_000

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 from msgspec.structs import replace
+from tests.store.postgres.blocking import settlement
 
+from fencepost.core.dependencies import Dependencies
 from fencepost.core.idempotency import Key
 from fencepost.core.job import NewJob
 from fencepost.core.policy import Policy
@@ -16,9 +18,16 @@ from fencepost.core.priority import Priority
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.postgres import catalog as module
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.replies import Enqueued
+from fencepost.store.replies import Enqueued, LeaseLost, Moved, NotFound, Settled
 from fencepost.store.requests import ClaimRequest, Edit
 
+# What a retry does, which does not get that far without the lane.
+PUT_AGAIN = """
+select fencepost.put(null, json_build_array(json_build_object(
+  'seq', x.seq, 'lane', x.lane, 'was_lane', x.lane, 'state', 0, 'was', 8, 'attempt', 0,
+  'version', x.version, 'run_at', x.run_at, 'expires_at', x.expires_at)))
+from fencepost.job cross join lateral fencepost.lift_done(job.seq) as x
+"""
 JOBS = [NewJob(type="mail", policy=Policy(max_attempts=n)) for n in range(1, 6)]
 
 
@@ -209,3 +218,60 @@ def test_a_job_whose_lane_is_missing_stops_no_claim_and_comes_back_with_it(fleet
     fleet.submit(fleet.other, MAIL)
     fleet.execute("update fencepost.delayed set run_at = now() - interval '1 second'")
     assert {*lost} & {*fleet.claimed()}
+
+
+LOOKUPS = " + ".join(
+    f"(select count(*) from fencepost.{table})"
+    for table in ("pending", "ready", "delayed", "lease", "done")
+)
+KEYED = replace(MAIL, concurrency_key="k", policy=Policy(max_running_per_key=1))
+
+
+@pytest.mark.parametrize("way", ["promoted", "let go", "retried"])
+def test_a_job_with_a_concurrency_key_whose_lane_is_missing_is_not_lost(
+    fleet: Fleet, way: str
+) -> None:
+    """It is put down somewhere, and comes back with its lane."""
+    store = fleet.caller
+    [first] = fleet.submit(store, REPORT)
+    [report] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    after = Dependencies((first,)) if way == "let go" else None
+    [keyed] = fleet.submit(store, replace(KEYED, delay=way == "promoted", after=after))
+    if way == "retried":
+        store.run(store.cancel([keyed]))
+    deleted = "delete from fencepost.lane where type = 'mail' returning *"
+    with psycopg.connect(fleet.url, autocommit=True) as admin:
+        row = admin.execute(deleted).fetchone()
+        assert row is not None
+        admin.execute("update fencepost.delayed set run_at = now() - interval '1 second'")
+        if way == "promoted":
+            store.run(store.promote(10))
+        elif way == "retried":
+            admin.execute(PUT_AGAIN)
+            admin.execute("insert into fencepost.touched select slot, 0 from fencepost.keyed")
+        store.run(store.settle([settlement(report)]))
+        assert admin.execute(f"select {LOOKUPS}".encode()).fetchone() == (2,)
+        admin.execute("insert into fencepost.lane values (%s, %s, %s, %s)", row)
+    assert list(fleet.claimed()) == [keyed]
+
+
+def test_a_job_that_stands_nowhere_keeps_no_others_from_ending(fleet: Fleet) -> None:
+    """Somebody deleted its row, or it was lost: nobody finds it, however often they look."""
+    store = fleet.caller
+    short = replace(MAIL, policy=Policy(lifetime=0.1))
+    lost, other, third = fleet.submit(store, short, short, MAIL)
+    fleet.execute("delete from fencepost.ready where seq = (select min(seq) from fencepost.ready)")
+    store.clock.sleep(0.2)
+    assert [moved.job_id for moved in store.run(store.expire(10))] == [other]
+    replies = store.run(store.cancel([lost, third]))
+    assert [type(reply) for reply in replies] == [NotFound, Moved]
+
+
+def test_a_running_job_that_was_lost_keeps_no_others_from_being_settled(fleet: Fleet) -> None:
+    store = fleet.caller
+    fleet.submit(store, MAIL, REPORT)
+    lost, other = store.run(store.claim(ClaimRequest(worker="w", limit=2))).jobs
+    first = "(select min(seq) from fencepost.job)"
+    fleet.execute(f"delete from fencepost.lease where seqs = array[{first}]")
+    replies = store.run(store.settle([settlement(lost), settlement(other)]))
+    assert [type(reply) for reply in replies] == [LeaseLost, Settled]

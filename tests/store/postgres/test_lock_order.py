@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.store.postgres.blocking import (
+    DONE,
     REFUSED,
     answer,
     apart,
@@ -23,17 +24,21 @@ from tests.store.postgres.blocking import (
 
 from fencepost.core.dependencies import Dependencies
 from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import NewJob
+from fencepost.core.job import Body, Encoding, NewJob
 from fencepost.core.lifecycle import State
+from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
 from fencepost.store.plan import Effect, Operation, Plan, Statement
 from fencepost.store.postgres.runner import _Crew
 from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.postgres.tokens import read_token
 from fencepost.store.posting import Posted
-from fencepost.store.replies import Enqueued
-from fencepost.store.requests import ClaimRequest, Edit, RetryRequest, Spawn
+from fencepost.store.protocol import Store
+from fencepost.store.replies import Enqueued, Settled
+from fencepost.store.requests import Beat, ClaimRequest, Edit, RetryRequest, Spawn
 
+BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 LEASE = "select 1 from fencepost.lease where (select seq from {job}) = any (seqs) for update"
 PENDING = "select 1 from fencepost.pending where seq = (select seq from {job}) for update"
 DONE_ROW = "select 1 from fencepost.done where seq = (select seq from {job}) for update"
@@ -147,6 +152,96 @@ def test_ending_a_graph_against_ending_another_part_of_it(
     )
     jobs = store.run(store.get([near, far, late]))
     assert {each.state for each in jobs if each} == {State.FAILED}
+
+
+def in_order_of_leases(*jobs: Any) -> list[Any]:
+    return sorted(jobs, key=lambda job: read_token(job.lease.token, job.id).secret)
+
+
+@pytest.mark.parametrize("ends", [REFUSED, BYTES], ids=["failed", "bytes"])
+def test_settling_one_way_and_another_against_heartbeats(
+    store: PostgresStore, postgres_url: str, other: psycopg.Connection[Any], ends: Outcome
+) -> None:
+    """The leases of all are locked by secret, not first those of the successes."""
+    submit(store, NewJob(type="a"), NewJob(type="b"))
+    low, high = in_order_of_leases(*claim(store, "a"), *claim(store, "b"))
+    replies = check_order(
+        other,
+        postgres_url,
+        lambda: store.run(store.settle([settlement(high), settlement(low, ends)])),
+        earlier=(LEASE, low.id),
+        later=(LEASE, high.id),
+    )
+    assert [type(reply) for reply in replies] == [Settled, Settled]
+
+
+@pytest.mark.parametrize("ends", [REFUSED, BYTES], ids=["failed", "bytes"])
+def test_settling_one_way_and_another_against_ending_who_waits(
+    store: PostgresStore, postgres_url: str, other: psycopg.Connection[Any], ends: Outcome
+) -> None:
+    """Who waits for any of them is locked by number, not first who waits for the successes."""
+    submit(store, NewJob(type="a"), NewJob(type="b"))
+    first, second = claim(store)
+    (early,) = submit(store, NewJob(type="early", after=Dependencies((second.id,))))
+    (late,) = submit(store, NewJob(type="late", after=Dependencies((first.id,))))
+    replies = check_order(
+        other,
+        postgres_url,
+        lambda: store.run(store.settle([settlement(first), settlement(second, ends)])),
+        earlier=(PENDING, early),
+        later=(PENDING, late),
+    )
+    assert [type(reply) for reply in replies] == [Settled, Settled]
+    states = [job.state for job in store.run(store.get([early, late])) if job]
+    assert states == [State.FAILED if ends is REFUSED else State.SCHEDULED, State.SCHEDULED]
+
+
+@pytest.mark.parametrize("outcome", [DONE, BYTES], ids=["plain", "bytes"])
+def test_completing_in_a_transaction_against_expiring(
+    store: PostgresStore, postgres_url: str, other: psycopg.Connection[Any], outcome: Outcome
+) -> None:
+    """Whoever ends jobs by their age locks the row of the job, then its lease."""
+    submit(store, NewJob(type="mail"))
+    (job,) = claim(store)
+
+    def complete(view: Store) -> Operation[Any]:
+        return view.settle([settlement(job, outcome)])
+
+    with open_transaction(postgres_url) as conn:
+        (reply,) = check_order(
+            other,
+            postgres_url,
+            lambda: store.run_in(conn, complete, must_be_open=True),
+            earlier=(JOB_ROW, job.id),
+            later=(LEASE, job.id),
+        )
+        assert isinstance(reply, Settled)
+        conn.commit()
+
+
+def test_preparing_to_complete_against_heartbeats(
+    store: PostgresStore, postgres_url: str, other: psycopg.Connection[Any]
+) -> None:
+    """Parts of a lease are locked by their numbers, not by those of the jobs in them."""
+    submit(store, NewJob(type="mail"), NewJob(type="mail"))
+    kept, split = claim(store)
+    store.run(store.heartbeat([Beat(split.id, split.lease.token, 900.0)]))
+    check_order(
+        other,
+        postgres_url,
+        lambda: store.run(store._isolate([settlement(kept), settlement(split)])),
+        earlier=(LEASE, split.id),
+        later=(LEASE, kept.id),
+    )
+
+
+def test_preparing_to_complete_says_which_leases_it_locks(store: PostgresStore) -> None:
+    """So that a group has it in its place among those of others."""
+    submit(store, NewJob(type="a"), NewJob(type="b"))
+    low, high = in_order_of_leases(*claim(store, "a"), *claim(store, "b"))
+    statement = next(store._isolate([settlement(high), settlement(low)]).start())
+    secrets = [read_token(job.lease.token, job.id).secret for job in (low, high)]
+    assert list(statement.leases) == secrets
 
 
 def test_spawning_against_completing_what_a_key_returned(

@@ -12,6 +12,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
+from psycopg import IsolationLevel
 from tests.store.postgres.blocking import (
     DONE,
     REFUSED,
@@ -28,13 +30,13 @@ from fencepost.core.lifecycle import State
 from fencepost.core.outcome import Outcome, Succeeded
 from fencepost.core.policy import Policy
 from fencepost.core.priority import Priority
-from fencepost.errors import StoreUnavailableError
+from fencepost.errors import StoreUnavailableError, UnknownDependencyError
 from fencepost.store.plan import Operation
 from fencepost.store.postgres import runner
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Claim, Duplicate, Enqueued, Extended, Moved, Settled
-from fencepost.store.requests import Beat, ClaimRequest
+from fencepost.store.requests import Beat, ClaimRequest, PruneRequest
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 
@@ -166,10 +168,117 @@ def test_the_parent_may_end_in_another_open_transaction(
             for each in (conn, other) if is_child_first else (other, conn):
                 assert claim(store).jobs == []
                 each.commit()
-        store.clock.sleep(0.2)  # longer than RESOLVE_PAUSE
+        store.clock.sleep(0.2)  # longer than LEFT_PAUSE
         (job,) = claim(store).jobs
         assert job.id == child_id
         settle(store, job)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_one_whose_dependency_is_pruned_before_the_commit_waits_for_the_others(
+    store: PostgresStore, conn: psycopg.Connection[Any], mode: Mode
+) -> None:
+    """INV-21: only what has ended can have been pruned; no note goes round for ever."""
+    submit(store, NewJob(type="first"), NewJob(type="second"))
+    first, second = claim(store).jobs
+    on = Dependencies((first.id, second.id), mode=mode)
+    lonely = Dependencies((first.id,), mode=mode)
+    jobs = [NewJob(type="both", after=on), NewJob(type="lonely", after=lonely)]
+    both, alone = submit_in(store, conn, *jobs)
+    settle(store, first)
+    pruned = store.run(store.prune(PruneRequest(keep={State.COMPLETED: 0.0}, limit=10)))
+    assert pruned.count == 1
+    conn.commit()
+    met = {job.id for job in claim(store).jobs}
+    assert conn.execute("select count(*) from fencepost.unsure").fetchone() == (0,)
+    assert met == ({both, alone} if mode is Mode.ANY else {alone})
+    settle(store, second)
+    assert met | {job.id for job in claim(store).jobs} == {both, alone}
+
+
+@pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
+def test_one_of_several_is_completed_by_the_second_transaction_above_read_committed(
+    store: PostgresStore, conn: psycopg.Connection[Any], level: IsolationLevel
+) -> None:
+    """The first has looked before the job was put into a lease of its own."""
+    submit(store, NewJob(type="mail"), NewJob(type="mail"))
+    job, _ = claim(store).jobs
+    conn.isolation_level = level
+    conn.execute("select 1 from fencepost.job").fetchall()
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        complete_in(store, conn, job)
+    conn.rollback()
+    conn.execute("select 1 from fencepost.job").fetchall()
+    complete_in(store, conn, job)
+    conn.commit()
+    assert state(store, job.id) is State.COMPLETED
+
+
+KINDS = {
+    "plain": NewJob(type="new"),
+    "tagged": NewJob(type="new", tags={"a": "b"}),
+    "keyed": NewJob(type="new", key=Key("k")),
+    "slotted": NewJob(type="new", concurrency_key="k", priority=Priority.LOW),
+    "in a flow": NewJob(type="new", flow="f", node="n"),
+    "in a flow, slotted": NewJob(type="new", flow="f", node="n", concurrency_key="k"),
+    "waiting": NewJob(type="new", concurrency_key="k", after=Dependencies(("first",))),
+}
+
+
+@pytest.mark.parametrize("level", IsolationLevel)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_job_of_its_type_joins_a_transaction_of_any_isolation_level(
+    store: PostgresStore, conn: psycopg.Connection[Any], level: IsolationLevel, kind: str
+) -> None:
+    """Its lane and its policy are numbered apart: an old snapshot shows neither."""
+    (first,) = submit(store, NewJob(type="old"))
+    conn.isolation_level = level
+    conn.execute("select 1 from fencepost.job").fetchall()
+    job = replace(KINDS[kind], policy=Policy(max_attempts=7))
+    if kind == "waiting":
+        job = replace(job, after=Dependencies((first,)))
+    (new,) = submit_in(store, conn, job)
+    conn.commit()
+    (old,) = claim(store, types=frozenset({"old"})).jobs
+    settle(store, old)
+    (claimed,) = claim(store).jobs
+    assert (claimed.id, claimed.policy.max_attempts) == (new, 7)
+    assert claimed.priority is job.priority
+
+
+def test_the_first_job_of_its_type_cannot_be_waited_for_in_an_old_snapshot(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """It is refused, not forgotten; and the transaction goes on."""
+    conn.isolation_level = IsolationLevel.REPEATABLE_READ
+    conn.execute("select 1 from fencepost.job").fetchall()
+    (parent,) = submit_in(store, conn, NewJob(type="parent"))
+    child = NewJob(type="child", after=Dependencies((parent,)))
+    with pytest.raises(UnknownDependencyError):
+        submit_in(store, conn, child)
+    conn.commit()
+    submit_in(store, conn, child)
+    conn.commit()
+    assert [job.id for job in claim(store).jobs] == [parent]
+
+
+def test_a_transaction_above_read_committed_fails_if_numbers_were_lost(
+    store: PostgresStore, conn: psycopg.Connection[Any], postgres_url: str
+) -> None:
+    """The job would be lost with its lane; the next transaction finds another."""
+    conn.isolation_level = IsolationLevel.REPEATABLE_READ
+    for has_lost in (False, True, False):
+        if has_lost:
+            with psycopg.connect(postgres_url) as admin:
+                admin.execute("delete from fencepost.ready")
+                admin.execute("delete from fencepost.lane")
+            with pytest.raises(StoreUnavailableError, match="there is no lane"):
+                submit_in(store, conn, NewJob(type="mail"))
+            conn.rollback()
+        else:
+            (job_id,) = submit_in(store, conn, NewJob(type="mail"))
+            conn.commit()
+            assert job_id in [job.id for job in claim(store, 1).jobs]
 
 
 # Completing a job.
@@ -228,6 +337,45 @@ def test_who_waits_for_several_is_let_go_though_one_is_being_completed(
         assert claim(store).jobs == []
     conn.commit()
     assert [job.id for job in claim(store).jobs] == [child]
+
+
+@pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
+@pytest.mark.parametrize("outcome", [DONE, BYTES, REFUSED], ids=["plain", "bytes", "failed"])
+def test_who_came_to_wait_after_the_snapshot_is_not_forgotten(
+    store: PostgresStore,
+    conn: psycopg.Connection[Any],
+    level: IsolationLevel,
+    outcome: Outcome,
+) -> None:
+    """INV-21: the transaction that ends the job cannot see who waits for it."""
+    submit(store, NewJob(type="parent"))
+    (parent,) = claim(store).jobs
+    conn.isolation_level = level
+    conn.execute("select 1 from fencepost.job").fetchall()
+    (child,) = submit(store, NewJob(type="child", after=Dependencies((parent.id,))))
+    complete_in(store, conn, parent, outcome)
+    conn.commit()
+    jobs = claim(store).jobs
+    if outcome is REFUSED:
+        assert state(store, child) is State.FAILED
+    else:
+        assert [job.id for job in jobs] == [child]
+
+
+def test_who_waits_beside_a_lease_that_ran_out_while_its_job_is_completed_is_told_to_wait(
+    store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """Nobody can take it back before the transaction is over: to ask at once again is of no use."""
+    submit(store, NewJob(type="mail"))
+    (job,) = claim(store, lease_ttl=1.0).jobs
+    complete_in(store, conn, job)
+    store.clock.sleep(1.1)
+    answers = [claim(store) for _ in range(10)]
+    assert [answer.recovered for answer in answers] == [[]] * 10
+    assert max(answer.wait or 0.0 for answer in answers) > 0.0
+    conn.rollback()
+    store.clock.sleep(0.2)  # longer than LEFT_PAUSE
+    assert [each.job_id for each in claim(store).recovered] == [job.id]
 
 
 def test_a_job_that_is_being_completed_is_not_ended_by_its_age(

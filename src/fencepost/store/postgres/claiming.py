@@ -17,9 +17,9 @@ from fencepost.core.limits import (
     CLAIM_BYTES_MAX,
     CLAIM_MAX,
     EXPIRE_BATCH,
+    LEFT_PAUSE,
     PROMOTE_BATCH,
     RECOVER_BATCH,
-    RESOLVE_PAUSE,
 )
 from fencepost.core.names import RESERVED_TYPES
 from fencepost.core.outcome import Decision
@@ -118,17 +118,17 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
                 looks -= 1
             case "recover":
                 chore = recover(env, RECOVER_BATCH)
-                recovered = yield from sheltered(chores, "recover", chore, [])
+                recovered = yield from _moved(chores, "recover", chore)
                 todo &= ~RECOVER
             case "resolve":
                 looked = yield from sheltered(chores, "resolve", resolve(env), ([], False))
                 followed, has_left = looked
                 if has_left:
-                    chores.postpone("resolve", RESOLVE_PAUSE)
+                    chores.postpone("resolve", LEFT_PAUSE)
                 todo &= ~RESOLVE
             case "expire":
                 chore = expire(env, EXPIRE_BATCH)
-                expired = yield from sheltered(chores, "expire", chore, [])
+                expired = yield from _moved(chores, "expire", chore)
                 todo &= ~EXPIRE
             case _:
                 break
@@ -149,6 +149,17 @@ def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
         followed=followed,
         wait=chores.wait(max(min(waits), 0.0) if waits else None),
     )
+
+
+def _moved(chores: Chores, name: str, chore: Plan[list[Moved]]) -> Plan[list[Moved]]:
+    """Do a chore; one that could move nothing of what there is to move is left alone for a moment.
+
+    Somebody has it in hand, a caller's transaction perhaps, and nobody knows for how long.
+    """
+    moved = yield from sheltered(chores, name, chore, None)
+    if moved == []:
+        chores.postpone(name, LEFT_PAUSE)
+    return moved or []
 
 
 def _params(

@@ -27,7 +27,11 @@ from fencepost.pending join fencepost.dependency on dependency.child = pending.s
 where dependency.parent = any (%s::bigint[]) and pending.slot is null
 order by pending.seq for update of pending
 """
-LOCK_BEHIND = "select fencepost.lock_behind(%s)"
+# Who waits for those that have completed is locked along with all that is behind the others.
+LOCK_BEHIND = """
+select fencepost.lock_behind(
+  %s, array(select child from fencepost.dependency where parent = any (%s::bigint[])))
+"""
 CALL_BACK = "select fencepost.call_back(%s, %s)::text"
 COUNT_DOWN = "select fencepost.count_down(%s, %s, %s)::text"
 
@@ -80,7 +84,8 @@ def follow(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Mov
         return (yield from _leave_notes(env, ended, touched))
     failed = [each.seq for each in ended if each.state is not State.COMPLETED]
     if failed:
-        yield Statement(LOCK_BEHIND, (failed,))
+        completed = [each.seq for each in ended if each.state is State.COMPLETED]
+        yield Statement(LOCK_BEHIND, (failed, completed))
     while ended:
         for portion in portions(ended, FOLLOW_BATCH):
             ((text,),) = yield Statement(CALL_BACK, (env.now, [each.seq for each in portion]))

@@ -178,10 +178,10 @@ class Held(NamedTuple):
 
 
 def states_of(seqs: Iterable[int]) -> Plan[dict[int, State]]:
-    """Return the states of those jobs that there are."""
+    """Return the states of those jobs that there are; one that was lost stands nowhere."""
     asked = list(seqs)
     rows = (yield Statement(STATES, (asked,))) if asked else []
-    return {seq: BY_NUMBER[number] for seq, number in rows}
+    return {seq: BY_NUMBER[number] for seq, number in rows if number is not None}
 
 
 def lock(sql: str, job_ids: Sequence[str]) -> Plan[None]:

@@ -192,5 +192,5 @@ def _enqueue_each(
 
 
 def _fields(job: NewJob, id_: bytes, lane: int, policy: int) -> dict[str, Any]:
-    own = graphs.job_fields(job, lane=lane, policy=policy)
+    own = graphs.job_fields(job, lane, policy, job.priority)
     return {"id": id_.hex(), "type": job.type, **own}

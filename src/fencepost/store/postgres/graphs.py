@@ -135,7 +135,7 @@ def enqueue(
                 {
                     "seq": seqs[place],
                     "id": ids[place],
-                    **job_fields(job, lane=lane, policy=numbers.policies[job.policy]),
+                    **job_fields(job, lane, numbers.policies[job.policy], priority),
                     "flow": job.flow,
                     "node": job.node,
                     **callback_fields(job.callback_url, numbers),
@@ -241,7 +241,7 @@ def _as_stored(job: NewJob, job_id: str, seq: int, entry: Entry | None) -> Store
     return Stored(seq, Parent(job_id, state, entry.priority, entry.waits.depth, failure))
 
 
-def job_fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
+def job_fields(job: NewJob, lane: int, policy: int, priority: Priority) -> dict[str, Any]:
     """Return what the server is told of any job that is not like all others of its batch."""
     key = job.key
     encoding, payload, data = body_fields(job.payload)
@@ -260,6 +260,8 @@ def job_fields(job: NewJob, *, lane: int, policy: int) -> dict[str, Any]:
         "encoding": encoding,
         "payload": payload,
         "payload_hex": None if data is None else data.hex(),
+        # That of its lane, which the server need not be able to see.
+        "priority": int(priority),
         **key_fields(job),
     }
 

@@ -8,10 +8,11 @@ from fencepost.store.plan import Plan, Statement
 
 NOTE = "insert into fencepost.unsure(seq, has_ended) select x, %s from unnest(%s::bigint[]) as x"
 # Only of jobs for which others wait; who comes to wait in another transaction of a caller's leaves
-# a note too.
+# a note too. Above read committed an old snapshot does not show who came to wait since.
 NOTE_ENDED = """
 insert into fencepost.unsure(seq, has_ended) select x, true from unnest(%s::bigint[]) as x
-where exists (select 1 from fencepost.dependency where parent = x)
+where current_setting('transaction_isolation') <> 'read committed'
+  or exists (select 1 from fencepost.dependency where parent = x)
 """
 TAKE = """
 delete from fencepost.unsure where ctid = any (array(

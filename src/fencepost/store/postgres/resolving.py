@@ -12,8 +12,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from fencepost.core.dependents import MET, Parent, judge, propagated
+from fencepost.core.lifecycle import State
 from fencepost.core.limits import RESOLVE_BATCH
 from fencepost.core.outcome import Decision
+from fencepost.core.priority import Priority
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
@@ -39,10 +41,13 @@ EDGES = """
 select child, parent from fencepost.dependency
 where child = any (%s::bigint[]) order by child, place
 """
+STILL_THERE = "select seq from fencepost.job where seq = any (%s::bigint[])"
 SET_MISSING = """
 update fencepost.pending set missing = x.missing
 from unnest(%s::bigint[], %s::integer[]) as x(seq, missing) where pending.seq = x.seq
 """
+# Only what has ended can have been pruned: nobody waits for it, or ends on its account.
+PRUNED = Parent("", State.COMPLETED, Priority.NORMAL)
 
 
 def resolve(env: Env) -> Plan[tuple[list[Moved], bool]]:
@@ -53,7 +58,7 @@ def resolve(env: Env) -> Plan[tuple[list[Moved], bool]]:
         asked |= {seq for (seq,) in (yield Statement(CHILDREN, (ended,)))}
     modes: dict[int, int] = dict((yield Statement(LOCK, (sorted(asked),))))
     edges = yield from _edges(list(modes))
-    parents = yield from hold_free({seq for each in edges.values() for seq in each})
+    parents = yield from _parents({seq for each in edges.values() for seq in each})
     known = {seq for seq in modes if all(parent in parents for parent in edges[seq])}
     left = (yield Statement(STILL_WAITING, (sorted(asked - known),))) if asked - known else []
     yield from note([seq for (seq,) in left], has_ended=False)
@@ -69,6 +74,15 @@ def _edges(children: Sequence[int]) -> Plan[dict[int, list[int]]]:
     for child, parent in (yield Statement(EDGES, (children,))):
         edges[child].append(parent)
     return edges
+
+
+def _parents(seqs: set[int]) -> Plan[dict[int, Parent]]:
+    """Return jobs by their numbers; but none that somebody has in hand."""
+    parents = yield from hold_free(seqs)
+    if missing := seqs - parents.keys():
+        there = {seq for (seq,) in (yield Statement(STILL_THERE, (sorted(missing),)))}
+        parents |= dict.fromkeys(missing - there, PRUNED)
+    return parents
 
 
 def _judge(mode: int, parents: Sequence[Parent]) -> int | Decision:

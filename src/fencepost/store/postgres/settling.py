@@ -10,7 +10,7 @@ import msgspec
 
 from fencepost.core.instants import from_us, seconds_to_us
 from fencepost.core.job import Body
-from fencepost.core.lifecycle import Event, State
+from fencepost.core.lifecycle import TERMINAL, Event, State
 from fencepost.core.outcome import Settlement
 from fencepost.core.payload import NULL
 from fencepost.store.batches import told_in_order
@@ -37,6 +37,7 @@ from fencepost.store.texts import encode_json
 from fencepost.store.wanted import wanted_ids
 
 COMPLETE = "select fencepost.complete(%s, %s, %s)::text"
+HOLD_ALL = "select fencepost.hold_all(%s, %s, %s, %s::bigint[], %s::bigint[])"
 ISOLATE = "select fencepost.isolate(%s, %s)"
 HEARTBEAT = "select fencepost.heartbeat(%s, %s)::text"
 SAVE = "select fencepost.save(%s, %s, %s, %s, %s, %s, %s)"
@@ -79,10 +80,11 @@ def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply
         if fence is not NOWHERE:
             first.setdefault(fence, settlement)
     successes = {fence: each for fence, each in first.items() if _is_plain_success(each)}
-    alone = len(successes) == len(first)
-    lost, followed = yield from _complete(env, successes, alone=alone)
-    if not alone:
-        others = {fence: each for fence, each in first.items() if fence not in successes}
+    others = {fence: each for fence, each in first.items() if fence not in successes}
+    if others and (successes or env.is_joined):
+        yield from _hold_all(env, successes, others)
+    lost, followed = yield from _complete(env, successes, alone=not others)
+    if others:
         more_lost, more_followed = yield from _settle_each(env, others)
         lost, followed = lost | more_lost, followed + more_followed
     lanes = yield from env.catalog.lanes({fence.lane for fence in first})
@@ -104,6 +106,20 @@ def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply
     if len(settled) < len(replies):
         replies = told_in_order((yield from with_states(replies)))
     return replies
+
+
+def _hold_all(
+    env: Env, successes: dict[Fence, Settlement], others: dict[Fence, Settlement]
+) -> Plan[None]:
+    """Lock in the one order what is recorded in two steps, or in a caller's transaction."""
+    groups = _groups([*successes, *others])
+    states = {fence.seq: each.decision.state for fence, each in others.items()}
+    completed = [seq for seq, each in states.items() if each is State.COMPLETED]
+    failed = [seq for seq, each in states.items() if each in TERMINAL - {State.COMPLETED}]
+    if failed or completed:
+        completed += [fence.seq for fence in successes]
+    params = (env.now, encode_json(groups), env.is_joined, failed, completed)
+    yield Statement(HOLD_ALL, params, leases=[secret for secret, _ in groups])
 
 
 def _is_plain_success(settlement: Settlement) -> bool:
@@ -166,7 +182,9 @@ def isolate(env: Env, settlements: Sequence[Settlement]) -> Plan[None]:
     """Keep what locks the leases of *settlements* from locking those of others."""
     fences = {read_token(each.token, each.job_id) for each in settlements} - {NOWHERE}
     groups = _groups(sorted(fences))
-    yield Statement(ISOLATE, (env.now, encode_json(groups)), alone=True, prepares=True)
+    params = (env.now, encode_json(groups))
+    leases = [secret for secret, _ in groups]
+    yield Statement(ISOLATE, params, alone=True, prepares=True, leases=leases)
 
 
 def _groups(fences: Iterable[Fence]) -> list[list[str]]:
@@ -208,7 +226,7 @@ def _states(job_ids: Iterable[str]) -> Plan[dict[str, State]]:
     if not wanted:
         return {}
     rows = yield Statement(STATES, (wanted,))
-    return {job_id: BY_NUMBER[number] for job_id, number in rows}
+    return {job_id: BY_NUMBER[number] for job_id, number in rows if number is not None}
 
 
 def with_states(replies: list[Reply]) -> Plan[list[Reply]]:

@@ -631,22 +631,52 @@ end $$;
 
 -- Raise FP001 unless these numbers are there: a caller remembers them from before a failover or a
 -- restore that took them back, or the lane was unused and is removed. The caller forgets all that it
--- remembers, and comes again. The transaction has its number first, see `prune_lanes`.
+-- remembers, and comes again. The transaction has its number first, see `prune_lanes`. Above read
+-- committed, an old snapshot does not show what was numbered since; there the indexes say whether a
+-- number is taken, which know no snapshots.
 create function fencepost.check_numbers(p_lane integer, p_policy integer) returns void
 language plpgsql as $$
 declare
-  is_there boolean;
+  is_strict constant boolean := current_setting('transaction_isolation') <> 'read committed';
+  has_policy constant boolean := exists (select 1 from fencepost.policy where policy = p_policy);
+  has_lane boolean;
 begin
   perform pg_current_xact_id();
-  is_there := exists (select 1 from fencepost.lane where lane = p_lane and retired_at is null);
-  if is_there and current_setting('transaction_isolation') <> 'read committed' then
+  has_lane := exists (select 1 from fencepost.lane where lane = p_lane and retired_at is null);
+  if is_strict then
     -- Which fails if the lane has changed since the past that this transaction looks at.
     perform 1 from fencepost.lane where lane = p_lane for key share;
+    if found and not has_lane then
+      raise exception using errcode = 'FP001', message = format('lane %s is retired', p_lane);
+    end if;
   end if;
-  if not is_there or not exists (select 1 from fencepost.policy where policy = p_policy) then
-    raise exception using errcode = 'FP001',
-      message = format('there is no lane %s or no policy %s', p_lane, p_policy);
+  if has_lane and has_policy then
+    return;
   end if;
+  if is_strict then
+    -- What could be stored is undone with all that this transaction has done.
+    begin
+      if not has_lane then
+        insert into fencepost.lane(lane, queue, type, priority)
+        values (p_lane, 'default', 'number_' || p_lane, 2);
+        raise exception using errcode = 'FP001', message = format('there is no lane %s', p_lane);
+      end if;
+    exception when unique_violation then
+      null;
+    end;
+    begin
+      if not has_policy then
+        insert into fencepost.policy(policy, body, timeout)
+        values (p_policy, 'number ' || p_policy, 0);
+        raise exception using errcode = 'FP001', message = format('there is no policy %s', p_policy);
+      end if;
+    exception when unique_violation then
+      null;
+    end;
+    return;
+  end if;
+  raise exception using errcode = 'FP001',
+    message = format('there is no lane %s or no policy %s', p_lane, p_policy);
 end $$;
 
 -- Write down that jobs which have a number now may be in any order; t is the time of the latest.
@@ -755,7 +785,7 @@ begin
     tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text, flow text,
     node text, mode smallint, depth smallint, gathers boolean, missing integer,
     callback_url text, callback json, slot bigint, concurrency_key text, max_running integer,
-    own_priority smallint, submitter text
+    own_priority smallint, priority smallint, submitter text
   ) loop
     if (j.lane, j.policy) is distinct from (v_lane, v_policy) then
       perform fencepost.check_numbers(j.lane, j.policy);
@@ -789,8 +819,8 @@ begin
     if v_state = 0 and coalesce(j.missing, 0) = 0 then
       insert into fencepost.pending(
         seq, run_at, since, lane, attempt, version, mode, missing, slot, priority)
-      select v_seq, due, t, j.lane, 0, 0, j.mode, 0, j.slot, lane.priority
-      from fencepost.lane where lane.lane = j.lane;
+      values (v_seq, due, t, j.lane, 0, 0, j.mode, 0, j.slot, coalesce(
+        j.priority, (select lane.priority from fencepost.lane where lane.lane = j.lane)));
       v_held := v_held || v_seq;
       v_slots := v_slots || j.slot;
       v_places := v_places || (cardinality(v_replies) + 1);
@@ -850,7 +880,7 @@ begin
       mode smallint, depth smallint, gathers boolean, missing integer, parents bigint[],
       ended smallint, failure text, is_dead_letter boolean, callback_url text, callback json,
       slot bigint, concurrency_key text, max_running integer, own_priority smallint,
-      submitter text
+      priority smallint, submitter text
     )
   ), placed as materialized (
     select given.*, coalesce(given.ended, case when given.missing > 0 then 0 when due > t then 2
@@ -879,8 +909,8 @@ begin
       seq, run_at, since, lane, attempt, version, mode, missing, slot, priority)
     select seq, due, t, placed.lane, 0, 0, mode, coalesce(missing, 0),
       case when coalesce(missing, 0) = 0 then slot end,
-      case when coalesce(missing, 0) = 0 then lane.priority end
-    from placed join fencepost.lane on lane.lane = placed.lane where state = 0
+      case when coalesce(missing, 0) = 0 then placed.priority end
+    from placed where state = 0
   ), in_line as (
     insert into fencepost.ready(lane, run_at, seq) select lane, due, seq from placed where state = 1
   ), waiting as (
@@ -1845,8 +1875,10 @@ begin
   ), held_up as (
     insert into fencepost.pending(
       seq, run_at, since, scheduled_at, lane, attempt, version, missing, slot, priority)
-    select seq, run_at, t, scheduled_at, placed.lane, attempt, version, 0, slot, lane.priority
-    from placed join fencepost.lane on lane.lane = placed.lane where slot is not null
+    -- Should the row of its lane be missing, a job is no less to be put down.
+    select seq, run_at, t, scheduled_at, placed.lane, attempt, version, 0, slot,
+      coalesce(lane.priority, 2)
+    from placed left join fencepost.lane on lane.lane = placed.lane where slot is not null
   ), counted as (
     insert into fencepost.tally(lane, state, count)
     select lane, state, -count(*) from placed group by lane, state
@@ -1922,6 +1954,54 @@ begin
   end loop;
 end $$;
 
+-- Lock the rows of job of those that p_groups names, see `complete`, and that seem to be held at t, by
+-- number: no job ends by its age that may have ended in a transaction of a caller's. Before their
+-- leases, as whoever ends jobs by their age does.
+create function fencepost.hold_jobs(t timestamptz, p_groups json) returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  g json;
+  v_parts text[];
+  v_held bigint[] := '{}';
+begin
+  for g in select value from json_array_elements(p_groups) loop
+    v_parts := array(select value::text from json_array_elements(g));
+    v_held := v_held || array(
+      select x.seq from fencepost.lease e cross join lateral unnest(e.seqs) as x(seq)
+      where e.secret = btrim(v_parts[1], '"')::uuid and e.expires_at > t
+        and (x.seq in (select unnest(btrim(v_parts[2], '"')::bigint[]))) is true
+    );
+  end loop;
+  perform 1 from fencepost.job where seq = any (v_held) order by seq for no key update;
+end $$;
+
+-- Lock what a settlement of several kinds is about, before each kind is recorded by itself: all its
+-- leases, by secret, then all that waits behind p_failed or for p_completed. p_groups is
+-- [[secret, "{seq,…}"], …], by secret.
+create function fencepost.hold_all(
+  p_now timestamptz, p_groups json, p_is_joined boolean, p_failed bigint[], p_completed bigint[]
+) returns void language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+declare
+  t timestamptz := coalesce(p_now, clock_timestamp());
+  h record;
+begin
+  if p_is_joined then
+    perform fencepost.hold_jobs(t, p_groups);
+  end if;
+  for h in
+    select (value ->> 0)::uuid as secret, (value ->> 1)::bigint[] as seqs
+    from json_array_elements(p_groups)
+  loop
+    perform 1 from fencepost.hold_leases(t, h.secret, h.seqs);
+  end loop;
+  -- By a statement of its own, after the locks: it sees who came to wait before they were had.
+  if not p_is_joined and p_failed || p_completed <> '{}' then
+    perform fencepost.lock_behind(
+      p_failed, array(select child from fencepost.dependency where parent = any (p_completed)));
+  end if;
+end $$;
+
 -- Record successes; p_groups is [[secret, "{seq,…}", [result, …] or null], …], by secret. Returns
 -- null if that is all there is to say, or {"lost": [[secret, seq], …] of those that were not held,
 -- "moved": of those that waited for them, see `count_down`, "told": of webhooks, see `call_back`}.
@@ -1949,6 +2029,9 @@ declare
   v_slots bigint[];
   v_told json;
 begin
+  if p_is_joined then
+    perform fencepost.hold_jobs(t, p_groups);
+  end if;
   for g in select value from json_array_elements(p_groups) loop
     -- Element by element: the operator -> would unescape every string, and some cannot be.
     v_parts := array(select value::text from json_array_elements(g));
@@ -2016,11 +2099,11 @@ begin
   end loop;
   v_slots := array(select slot from fencepost.keyed where seq = any (v_ended));
   if p_is_joined then
-    -- Nor does a job end by its age that may have ended here.
-    perform 1 from fencepost.job where seq = any (v_ended) order by seq for no key update;
+    -- Above read committed, an old snapshot does not show who came to wait since.
     insert into fencepost.unsure(seq, has_ended)
     select x, true from unnest(v_ended) as x
-    where exists (select 1 from fencepost.dependency where parent = x);
+    where current_setting('transaction_isolation') <> 'read committed'
+      or exists (select 1 from fencepost.dependency where parent = x);
     insert into fencepost.touched(slot, freed) select x, 1 from unnest(v_slots) as x;
     v_slots := '{}';
   -- By a statement of its own, after the locks: it sees who came to wait before they were had.
@@ -2115,8 +2198,9 @@ begin
     delete from fencepost.pending p using moved where p.seq = moved.seq and moved.state > 0
   ), held_up as (
     update fencepost.pending p
-    set missing = 0, run_at = moved.due, since = t, slot = moved.slot, priority = lane.priority
-    from moved join fencepost.lane on lane.lane = moved.lane
+    set missing = 0, run_at = moved.due, since = t, slot = moved.slot,
+      priority = coalesce(lane.priority, 2)
+    from moved left join fencepost.lane on lane.lane = moved.lane
     where p.seq = moved.seq and moved.state = 0
   ), in_line as (
     insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
@@ -2228,22 +2312,25 @@ begin
 end $$;
 
 -- Put jobs into a part of their leases each, so that whoever locks that locks no other job;
--- p_groups is [[secret, "{seq,…}"], …].
+-- p_groups is [[secret, "{seq,…}"], …], by secret.
 create function fencepost.isolate(p_now timestamptz, p_groups json) returns void
 language plpgsql as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
-  g record;
+  h record;
   e fencepost.lease;
+  v_seq bigint;
 begin
-  for g in
-    select (value ->> 0)::uuid as secret, x.seq
-    from json_array_elements(p_groups) cross join lateral unnest((value ->> 1)::bigint[]) as x(seq)
+  for h in
+    select (value ->> 0)::uuid as secret, (value ->> 1)::bigint[] as seqs
+    from json_array_elements(p_groups)
   loop
-    for e in select * from fencepost.hold_leases(t, g.secret, array[g.seq]) loop
-      if cardinality(e.seqs) > 1 then
-        perform fencepost.part(e, array[g.seq]);
-      end if;
+    for e in select * from fencepost.hold_leases(t, h.secret, h.seqs) loop
+      foreach v_seq in array array(select x from unnest(e.seqs) as x where x = any (h.seqs)) loop
+        exit when cardinality(e.seqs) = 1;
+        perform fencepost.part(e, array[v_seq]);
+        select * into e from fencepost.lease where secret = e.secret and part = e.part;
+      end loop;
     end loop;
   end loop;
 end $$;
@@ -2504,7 +2591,7 @@ end $$;
 
 -- Lift live jobs from wherever they stand, which end then. A claim or a settlement may move one
 -- between two looks, so that what was not found is looked for again. Not returned: what is terminal
--- or unknown. Everything is locked in one order, which is also that of a settlement: leases,
+-- or unknown, and what stands nowhere, because its row was lost. Everything is locked in one order, which is also that of a settlement: leases,
 -- ready, delayed, pending, each by its key. So only the first look waits for locks; the others come
 -- back to leases with rows of pending in hand.
 create function fencepost.lift(p_seqs bigint[]) returns setof fencepost.standing
@@ -2532,6 +2619,20 @@ begin
         order by l.secret, l.part for update
       );
     else
+      -- Of all places in one look, for nobody moves while it lasts.
+      v_rest := array(
+        select j.seq from fencepost.job j where j.seq = any (v_rest) and (
+          exists (select 1 from fencepost.done where done.seq = j.seq)
+          or exists (select 1 from fencepost.lease where j.seq = any (lease.seqs))
+          or exists (select 1 from fencepost.ready r
+            where r.lane = j.lane and r.run_at = j.run_at and r.seq = j.seq)
+          or exists (select 1 from fencepost.ready r
+            where r.seq = j.seq and r.scheduled_at is not null)
+          or exists (select 1 from fencepost.delayed where delayed.seq = j.seq)
+          or exists (select 1 from fencepost.pending where pending.seq = j.seq)
+        )
+      );
+      exit when v_rest = '{}';
       perform pg_sleep(0.001 * round);
       v_leases := array(
         select l from fencepost.lease l
@@ -2664,8 +2765,8 @@ begin
     insert into fencepost.pending(
       seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing, slot, priority)
     select seq, due, t, scheduled_at, given.lane, attempt, version, mode, missing,
-      case when missing = 0 then slot end, case when missing = 0 then lane.priority end
-    from given join fencepost.lane on lane.lane = given.lane where state = 0
+      case when missing = 0 then slot end, case when missing = 0 then coalesce(lane.priority, 2) end
+    from given left join fencepost.lane on lane.lane = given.lane where state = 0
   ), ended as (
     insert into fencepost.done(
       seq, ended_at, started_at, scheduled_at, secret, attempt, version, state, encoding,
