@@ -239,7 +239,7 @@ def test_a_job_with_a_concurrency_key_whose_lane_is_missing_is_not_lost(
     [keyed] = fleet.submit(store, replace(KEYED, delay=way == "promoted", after=after))
     if way == "retried":
         store.run(store.cancel([keyed]))
-    deleted = "delete from fencepost.lane where type = 'mail' returning *"
+    deleted = "delete from fencepost.lane where type = 'mail' returning lane, queue, type, priority"
     with psycopg.connect(fleet.url, autocommit=True) as admin:
         row = admin.execute(deleted).fetchone()
         assert row is not None
@@ -251,7 +251,8 @@ def test_a_job_with_a_concurrency_key_whose_lane_is_missing_is_not_lost(
             admin.execute("insert into fencepost.touched select slot, 0 from fencepost.keyed")
         store.run(store.settle([settlement(report)]))
         assert admin.execute(f"select {LOOKUPS}".encode()).fetchone() == (2,)
-        admin.execute("insert into fencepost.lane values (%s, %s, %s, %s)", row)
+        back = "insert into fencepost.lane(lane, queue, type, priority) values (%s, %s, %s, %s)"
+        admin.execute(back, row)
     assert list(fleet.claimed()) == [keyed]
 
 
