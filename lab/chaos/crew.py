@@ -24,6 +24,7 @@ CALLER, WORKER, ZOMBIE, API = "caller", "worker", "zombie", "api"
 NODE_WORKER = Path(__file__).parent / "node" / "crewman.mjs"
 CLERK = "clerk"
 """A worker in Python in any fleet: webhooks are the product's own, and a rate is of a task."""
+CLERK_QUEUES = (RATED_QUEUE, WEBHOOK_QUEUE)
 RESTART_DELAY = 0.1
 END_TIMEOUT = 30.0
 
@@ -76,7 +77,7 @@ class Crew:
         self.add(Member(WORKER, "ordered", (ORDERED_QUEUE, "1")))
         is_plain = self._settings.mutant is not None
         if not is_plain:
-            self.add(Member(WORKER, CLERK, (f"{RATED_QUEUE},{WEBHOOK_QUEUE}", "8")))
+            self.add(Member(WORKER, CLERK, (",".join(CLERK_QUEUES), "8")))
         for name in NAMES:
             if not (is_plain and name == HERALD):
                 self.add(Member(CALLER, name))

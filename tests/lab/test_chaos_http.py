@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 from tests.thoroughness import IS_FULL
 
 from fencepost.core.lifecycle import State
 from fencepost.store.replies import AlreadySettled, LeaseLost
+from lab.chaos.crew import CLERK_QUEUES, NODE_WORKER
 from lab.chaos.entries import Killed, Served, Stalled, Stopped
 from lab.chaos.evidence import Evidence
 from lab.chaos.faults import STORES, kinds_for
+from lab.chaos.ledger import Ledger
 from lab.chaos.running import run
+from lab.chaos.settings import Settings
+from lab.chaos.tasks import declare, make_app
 from lab.chaos.writes import reply_of
 
 node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -47,6 +53,16 @@ def test_an_api_that_is_away_explains_lost_leases_until_the_next_one_listens() -
     ):
         evidence.add(line)
     assert evidence.wide(0.5).spans == [(20.0, 22.5), (30.0, 32.5), (40.0, 41.5)]
+
+
+def test_workers_in_javascript_know_all_that_comes_to_them(tmp_path: Path) -> None:
+    """Else a job that only some runs make, such as a cron's, waits until the run gives up."""
+    settings = Settings(store="sqlite", folder=str(tmp_path), kinds=KINDS)
+    with make_app("memory://", settings) as app:
+        declare(app, settings, Ledger(tmp_path, "test"))
+        types = {task.type for task in app.session.tasks.values() if task.queue not in CLERK_QUEUES}
+    handlers = NODE_WORKER.read_text().partition("await work({")[2]
+    assert set(re.findall(r"^  (\w+)[:,]", handlers, re.MULTILINE)) == types
 
 
 @node

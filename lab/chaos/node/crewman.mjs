@@ -87,4 +87,5 @@ await work({
   keyed: noting(lasting(250)),
   billing: quick,
   shipping: quick,
+  tick: quick,
 });
