@@ -22,8 +22,8 @@ from tests.documentation import (
 )
 
 import fencepost
-from fencepost.core.lifecycle import COARSE, LIVE, TRANSITIONS, State
-from fencepost.core.priority import Priority
+from fencepost.core.job.lifecycle import COARSE, LIVE, TRANSITIONS, State
+from fencepost.core.job.priority import Priority
 from fencepost.observe import names
 
 PAGES = pages()

@@ -18,12 +18,12 @@ import pytest
 from tests.documentation import DOCS, blocks, pages, table_rows
 
 from fencepost import App, Context, PermanentError, Priority, Retry, TemporaryError, Timeouts
-from fencepost.core.duration import parse_duration
-from fencepost.core.failure import classify
-from fencepost.core.job import Category, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import LEASE_TTL_DEFAULT, POLL_INTERVAL, WORKER_LEASE_TTL_DEFAULT
-from fencepost.core.outcome import Failed
+from fencepost.core.bounds import LEASE_TTL_DEFAULT, POLL_INTERVAL, WORKER_LEASE_TTL_DEFAULT
+from fencepost.core.job.failure import classify
+from fencepost.core.job.job import Category, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed
+from fencepost.core.values.duration import parse_duration
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.replies import LeaseLost
 from fencepost.store.requests import Beat, ClaimRequest

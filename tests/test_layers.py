@@ -131,13 +131,13 @@ def test_imports_point_up_only() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("fencepost.core.retry", "from fencepost.store import Store"),
-        ("fencepost.core.retry", "from ..store import Store"),
-        ("fencepost.core.retry", "from .. import store"),
-        ("fencepost.core.retry", "def f():\n    import fencepost.clock"),
-        ("fencepost.core.retry", "from fencepost.observe import names"),
-        ("fencepost.core.retry", "import logging"),
-        ("fencepost.core.retry", "import rich"),
+        ("fencepost.core.job.retry", "from fencepost.store import Store"),
+        ("fencepost.core.job.retry", "from ..store import Store"),
+        ("fencepost.core.job.retry", "from .. import store"),
+        ("fencepost.core.job.retry", "def f():\n    import fencepost.clock"),
+        ("fencepost.core.job.retry", "from fencepost.observe import names"),
+        ("fencepost.core.job.retry", "import logging"),
+        ("fencepost.core.job.retry", "import rich"),
         ("fencepost.store.plan", "if TYPE_CHECKING:\n    from fencepost.app import App"),
         ("fencepost.store.plan", "from fencepost import App"),
         ("fencepost.app.app", "from fencepost.cli import main"),
@@ -145,7 +145,7 @@ def test_imports_point_up_only() -> None:
         ("fencepost.app.job", "from fencepost.http import asgi"),
         ("fencepost.app.app", "from fencepost.testing import clock"),
         ("fencepost.worker.executor", "from fencepost.app.tasks import TaskHandle"),
-        ("fencepost.errors", "from fencepost.core.lifecycle import State"),
+        ("fencepost.errors", "from fencepost.core.job.job.lifecycle import State"),
     ],
 )
 def test_a_planted_import_is_caught(module: str, source: str) -> None:
@@ -156,10 +156,13 @@ def test_a_planted_import_is_caught(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("fencepost.core.retry", "from datetime import timedelta\nfrom random import Random"),
-        ("fencepost.core.retry", "from fencepost.errors import FencepostError\nimport msgspec"),
-        ("fencepost.core.retry", "from .limits import EXPONENT_MAX"),
-        ("fencepost.store.plan", "from fencepost.core.job import Job\nimport fencepost.clock"),
+        ("fencepost.core.job.retry", "from datetime import timedelta\nfrom random import Random"),
+        ("fencepost.core.job.retry", "from fencepost.errors import FencepostError\nimport msgspec"),
+        ("fencepost.core.job.retry", "from .limits import EXPONENT_MAX"),
+        (
+            "fencepost.store.plan",
+            "from fencepost.core.job.job import Job\nimport fencepost.clock",
+        ),
         ("fencepost.app.app", "def worker():\n    from fencepost.worker import Worker"),
         ("fencepost.cli.main", "from fencepost import App\nfrom fencepost.store.plan import run"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.webhook_signature import parse_secrets, signed_headers
+from fencepost.core.webhooks.signature import parse_secrets, signed_headers
 from fencepost.errors import ConfigurationError, FencepostError, InvalidDurationError
 from fencepost.testing import FakeClock
 from fencepost.webhooks import WebhookVerificationError, new_secret, sign, verify

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from fencepost.core.lifecycle import TERMINAL, TRANSITIONS, Event, State
+from fencepost.core.job.lifecycle import TERMINAL, TRANSITIONS, Event, State
 from lab.chaos.dump import Record, Run
 from lab.chaos.entries import Started, Taken
 from lab.chaos.evidence import Evidence

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost.core.job import Job, JobRecord
-from fencepost.core.limits import DUMP_BATCH
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.bounds import DUMP_BATCH
+from fencepost.core.job.job import Job, JobRecord
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.protocol import Store
 
 NAME = "dump.jsonl"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from fencepost.core.lifecycle import TERMINAL, State
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.job.lifecycle import TERMINAL, State
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from lab.chaos.evidence import Evidence
 from lab.chaos.tasks import EVENT_TYPES, PER_KEY, RATE, RATED, TICK
 from lab.chaos.violation import Violation

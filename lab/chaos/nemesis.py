@@ -18,7 +18,7 @@ from random import Random
 
 import msgspec
 
-from fencepost.core.lifecycle import LIVE
+from fencepost.core.job.lifecycle import LIVE
 from fencepost.errors import StoreError
 from fencepost.store.protocol import Store
 from lab.chaos import dump

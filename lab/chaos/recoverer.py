@@ -11,8 +11,8 @@ import signal
 import sys
 import threading
 
-from fencepost.core.job import ClaimedJob
-from fencepost.core.limits import RECOVER_BATCH
+from fencepost.core.bounds import RECOVER_BATCH
+from fencepost.core.job.job import ClaimedJob
 from fencepost.store.opening import open_store
 from fencepost.store.requests import ClaimRequest
 from lab.chaos.entries import Killed, Taken

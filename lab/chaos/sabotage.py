@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.core.outcome import Settlement
+from fencepost.core.job.outcome import Settlement
 from fencepost.http.operations import claims, leases
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost import App, Context, PermanentError, Retry, TaskHandle, TemporaryError, Timeouts
-from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
+from fencepost.core.webhooks.delivery import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from lab.chaos.entries import Effected, Ended, Kept, Started
 from lab.chaos.ledger import Ledger
 from lab.chaos.settings import ATTEMPTS_MAX, Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fencepost.core.dependencies import Mode
-from fencepost.core.lifecycle import TERMINAL, State
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.job.lifecycle import TERMINAL, State
 from lab.chaos.dump import Record
 from lab.chaos.violation import Violation
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fencepost import NewJob
-from fencepost.core.dependencies import Dependencies, Mode
+from fencepost.core.flows.dependencies import Dependencies, Mode
 
 Shape = tuple[tuple[int, ...], ...]
 """For each job the places of those that it waits for."""

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx
 
-from fencepost.core.job import Body
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.job.job import Body
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import AlreadySettled, LeaseLost

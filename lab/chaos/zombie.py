@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from random import Random
 
-from fencepost.core.job import Job
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import Job
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled

@@ -21,9 +21,9 @@ from fencepost.cli.settings import Settings
 from fencepost.cli.submit import parse_payload
 from fencepost.cli.views import body_view
 from fencepost.cli.worker import parse_queues
-from fencepost.core.job import Body, Encoding
-from fencepost.core.priority import parse_priority
-from fencepost.core.shown import printable_json
+from fencepost.core.display import printable_json
+from fencepost.core.job.job import Body, Encoding
+from fencepost.core.job.priority import parse_priority
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.store.replies import QueueView
 from lab.fuzz.core_targets import cursors, duration_texts, names, uuids

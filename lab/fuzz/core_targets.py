@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from fencepost.app.options import Options, UsingOptions, merge
-from fencepost.core.cron import check_catch_up, check_cron_name, parse_missed
-from fencepost.core.duration import UNITS, format_duration, parse_duration
+from fencepost.core.bounds import DURATION_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, WEIGHT_TOTAL_MAX
+from fencepost.core.cron.cron import check_catch_up, check_cron_name, parse_missed
+from fencepost.core.cron.schedule import SHORTHANDS, Schedule, parse_schedule, parse_zone
+from fencepost.core.display import shown
 from fencepost.core.events import check_event_name, check_pattern, is_pattern, matches
 from fencepost.core.filter import decode_cursor, encode_cursor, make_filter, make_page
-from fencepost.core.idempotency import check_key, parse_on_duplicate
-from fencepost.core.ids import id_bytes, id_text
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import DURATION_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, WEIGHT_TOTAL_MAX
-from fencepost.core.names import check_correlation_id, check_queue, check_tags, check_type
-from fencepost.core.payload import parse_max_payload
-from fencepost.core.policy import Policy, decode_policy, encode_policy
-from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.job.idempotency import check_key, parse_on_duplicate
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy, decode_policy, encode_policy
+from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.retry import Retry
+from fencepost.core.job.timeouts import Timeouts
+from fencepost.core.limits.weights import deal, parse_weights
 from fencepost.core.retention import Retention
-from fencepost.core.retry import Retry
-from fencepost.core.schedule import SHORTHANDS, Schedule, parse_schedule, parse_zone
-from fencepost.core.shown import shown
-from fencepost.core.timeouts import Timeouts
-from fencepost.core.weights import deal, parse_weights
+from fencepost.core.values.duration import UNITS, format_duration, parse_duration
+from fencepost.core.values.ids import id_bytes, id_text
+from fencepost.core.values.names import check_correlation_id, check_queue, check_tags, check_type
+from fencepost.core.values.payload import parse_max_payload
 from fencepost.errors import (
     ConfigurationError,
     InvalidCronError,

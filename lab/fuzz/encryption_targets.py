@@ -8,12 +8,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from fencepost.core.envelope import Envelope, Field, Owner, from_text, pack, parse, to_text
-from fencepost.core.job import Body, Encoding
-from fencepost.core.keyring import EncryptionKey, KeyRing, parse_key, parse_keys
-from fencepost.core.limits import PLAIN_DAYS_MAX
-from fencepost.core.payload import decode
-from fencepost.core.plain import Plain, parse_plain
+from fencepost.core.bounds import PLAIN_DAYS_MAX
+from fencepost.core.crypto.envelope import Envelope, Field, Owner, from_text, pack, parse, to_text
+from fencepost.core.crypto.keyring import EncryptionKey, KeyRing, parse_key, parse_keys
+from fencepost.core.crypto.plain import Plain, parse_plain
+from fencepost.core.job.job import Body, Encoding
+from fencepost.core.values.payload import decode
 from fencepost.errors import ConfigurationError, EncryptionError
 from fencepost.store.cipher import Cipher
 from fencepost.testing.clock import FakeClock

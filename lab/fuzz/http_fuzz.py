@@ -20,7 +20,7 @@ import msgspec
 from tests.http.sockets import serving
 
 from fencepost import App
-from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.http.operations import claims, jobs
 from fencepost.http.patience import Patience
 

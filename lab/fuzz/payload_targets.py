@@ -8,13 +8,13 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from fencepost.core.failure import classify
-from fencepost.core.job import Body, Category, Encoding, Failure, Progress
-from fencepost.core.limits import MESSAGE_LENGTH_MAX
-from fencepost.core.outcome import Failed, Snoozed
-from fencepost.core.payload import decode, encode, encode_result
-from fencepost.core.shown import shown
-from fencepost.core.signature import Signature
+from fencepost.core.bounds import MESSAGE_LENGTH_MAX
+from fencepost.core.display import shown
+from fencepost.core.job.failure import classify
+from fencepost.core.job.job import Body, Category, Encoding, Failure, Progress
+from fencepost.core.job.outcome import Failed, Snoozed
+from fencepost.core.values.payload import decode, encode, encode_result
+from fencepost.core.values.signature import Signature
 from fencepost.errors import (
     EncryptionError,
     InvalidPayloadError,

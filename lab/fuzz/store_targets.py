@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from fencepost.app import App
 from fencepost.cli.settings import sqlite_path
-from fencepost.core.job import ClaimedJob, NewJob
-from fencepost.core.outcome import Released, Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
-from fencepost.core.shown import shown_url
+from fencepost.core.display import shown_url
+from fencepost.core.job.job import ClaimedJob, NewJob
+from fencepost.core.job.outcome import Released, Settlement, Succeeded, decide
+from fencepost.core.values.payload import NULL
 from fencepost.errors import ConfigurationError
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.opening import open_store

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Flaky, HypothesisException
 
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 from lab.fuzz.registry import TARGETS
 from lab.fuzz.target import Target
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
-from fencepost.core.limits import SHOWN_LENGTH_MAX
+from fencepost.core.bounds import SHOWN_LENGTH_MAX
 
 SECONDS_MAX = 1.0
 """Of this thread's own time, so that a busy machine is no finding."""

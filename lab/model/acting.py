@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.job import Body, ClaimedJob, Job, JobRecord, NewJob, Progress
-from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.job import Body, ClaimedJob, Job, JobRecord, NewJob, Progress
+from fencepost.core.job.outcome import (
+    Failed,
+    Outcome,
+    Released,
+    Settlement,
+    Snoozed,
+    Succeeded,
+    decide,
+)
 from fencepost.store.replies import Claim
 from fencepost.store.requests import Beat, ClaimRequest, Save
 from lab.model import choices, rules

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.core.job import Job
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import Job
+from fencepost.core.job.lifecycle import State
 from fencepost.store.replies import Moved, Settled
 from lab.model.world import Kept, World
 

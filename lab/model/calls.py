@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.audit import Action
-from fencepost.core.ended import Ended
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.bounds import DUMP_MAX, PAGE_MAX
 from fencepost.core.events import SentEvent
 from fencepost.core.filter import JobFilter
-from fencepost.core.job import Attempt, DeadLetter, Dependency, Job, JobRecord
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import DUMP_MAX, PAGE_MAX
-from fencepost.core.token import TokenRecord
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job, JobRecord
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.why import Situation
+from fencepost.core.stats.ended import Ended
 from fencepost.store.crons import CronList
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import PruneRequest, WorkerInfo

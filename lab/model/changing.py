@@ -6,9 +6,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from fencepost.core.job import AttemptOutcome, Failure
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Decision
+from fencepost.core.job.job import AttemptOutcome, Failure
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import Decision
 from fencepost.store.replies import Moved
 from lab.model import rules
 from lab.model.admitting import Admitting

@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from fencepost.core.audit import Action
-from fencepost.core.dependencies import Mode
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import Role
+from fencepost.core.bounds import TOKEN_KEPT
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body, Category, Encoding, Failure, NewJob, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import TOKEN_KEPT
-from fencepost.core.outcome import Failed, Outcome, Released, Snoozed, Succeeded, Unreadable
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
-from fencepost.core.rate import Rate
-from fencepost.core.retry import Backoff
-from fencepost.core.token import Role
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body, Category, Encoding, Failure, NewJob, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed, Outcome, Released, Snoozed, Succeeded, Unreadable
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.retry import Backoff
+from fencepost.core.limits.rates import Rate
 from fencepost.store.requests import Scope, WorkerInfo
 from fencepost.testing.clock import START
 

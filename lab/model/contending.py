@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from msgspec.structs import replace
 
-from fencepost.core.job import NewJob
-from fencepost.core.outcome import Outcome
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.outcome import Outcome
 from fencepost.store.requests import ClaimRequest
 from lab.model import choices
 from lab.model.inspecting import Inspecting

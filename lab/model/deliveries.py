@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.core.ended import Ended
-from fencepost.core.job import Job, JobRecord
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.job.job import Job, JobRecord
+from fencepost.core.stats.ended import Ended
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.replies import Moved
 from lab.model.calls import Look
 from lab.model.names import Names, renamed

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from fencepost.core.job import Body, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.priority import Priority
-from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE, Delivery
+from fencepost.core.job.job import Body, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
+from fencepost.core.webhooks.delivery import (
+    DELIVERY_POLICY,
+    DELIVERY_QUEUE,
+    DELIVERY_TYPE,
+    Delivery,
+)
 from fencepost.store.replies import Moved
 from lab.model import rules
 from lab.model.changing import Changing

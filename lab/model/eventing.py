@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from fencepost.core.events import EventJob, NewEvent, SentEvent
 from fencepost.core.filter import PageRequest
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError
 from fencepost.store.replies import Duplicate, EventPage, EventReply
 from lab.model.rules import has_come, seconds

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.bounds import TOKEN_KEPT, TOKENS_MAX
 from fencepost.core.filter import PageRequest
-from fencepost.core.limits import TOKEN_KEPT, TOKENS_MAX
-from fencepost.core.token import TokenRecord
 from fencepost.errors import ConfigurationError, StateConflictError
 from fencepost.store.replies import ActionPage
 from lab.model.changing import Changing

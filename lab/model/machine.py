@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
-from fencepost.core.job import Body, NewJob, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Outcome
-from fencepost.core.priority import Priority
-from fencepost.core.rate import Rate
+from fencepost.core.job.job import Body, NewJob, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Outcome
+from fencepost.core.job.priority import Priority
+from fencepost.core.limits.rates import Rate
 from fencepost.store.requests import (
     Beat,
     ClaimRequest,

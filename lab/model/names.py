@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.audit import Action
-from fencepost.core.ended import Ended
-from fencepost.core.job import (
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.job.job import (
     Attempt,
     Body,
     DeadLetter,
@@ -23,9 +23,9 @@ from fencepost.core.job import (
     JobRecord,
     NewJob,
 )
-from fencepost.core.token import TokenRecord
-from fencepost.core.webhook import DELIVERY_TYPE, Delivery
-from fencepost.core.why import Situation
+from fencepost.core.job.why import Situation
+from fencepost.core.stats.ended import Ended
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
 from fencepost.store.crons import CronDefinition, CronView
 from fencepost.store.replies import Moved, QueueView, TypeView
 from fencepost.store.requests import WorkerInfo

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.core.audit import Action
-from fencepost.core.ended import Ended
+from fencepost.core.access.audit import Action
 from fencepost.core.events import SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import DeadLetter, Job, JobRecord
+from fencepost.core.job.job import DeadLetter, Job, JobRecord
+from fencepost.core.stats.ended import Ended
 
 CALLS_MAX = 100
 """A store whose pages go round must fail, not hang."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from fencepost.core.rate import Rate
+from fencepost.core.limits.rates import Rate
 from fencepost.errors import InvalidRateError
 from lab.model.rules import has_come, seconds
 from lab.model.world import Kept, World

@@ -21,11 +21,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, DeadLetter, Dependency, Job, JobRecord
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import WORKER_SILENCE
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job, JobRecord
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.why import Situation
 from fencepost.errors import (
     DependencyError,
     DuplicateJobError,

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Mode
-from fencepost.core.job import AttemptOutcome, Body, Category, Failure
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import (
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.job.job import AttemptOutcome, Body, Category, Failure
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import (
     Decision,
     Failed,
     Outcome,
@@ -24,7 +24,7 @@ from fencepost.core.outcome import (
     Succeeded,
     Unreadable,
 )
-from fencepost.core.policy import Policy
+from fencepost.core.job.policy import Policy
 
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
 """Only an operator moves a job that is in one of these."""

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from fencepost.core.job import AttemptOutcome, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PRUNE_SCAN
-from fencepost.core.priority import Priority
+from fencepost.core.bounds import PRUNE_SCAN
+from fencepost.core.job.job import AttemptOutcome, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
 from fencepost.errors import ConfigurationError
 from fencepost.store.replies import (
     CancelReply,

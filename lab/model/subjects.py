@@ -17,7 +17,7 @@ import psycopg
 from tests.servers.wiping import wipe_through
 from tests.store.postgres.cutting import Proxy
 
-from fencepost.core.instants import to_us
+from fencepost.core.values.instants import to_us
 from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation, Plan, Statement

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.crons import CronDefinition, CronFire
 from lab.model import choices
 from lab.model.choices import INSTANT

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Dependencies, Waits
-from fencepost.core.job import AttemptOutcome, Job
-from fencepost.core.lifecycle import State
+from fencepost.core.flows.dependencies import Dependencies, Waits
+from fencepost.core.job.job import AttemptOutcome, Job
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import DependencyDepthError
 from fencepost.store.replies import Moved
 from lab.model import rules

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Dependencies, Mode
 from fencepost.core.filter import JobFilter
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Outcome
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Outcome
 from fencepost.store.requests import ClaimRequest, RetryRequest, Spawn
 from lab.model import choices
 from lab.model.acting import Acting, Reference

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fencepost.core.idempotency import OnDuplicate
-from fencepost.core.job import (
+from fencepost.core.bounds import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.job.idempotency import OnDuplicate
+from fencepost.core.job.job import (
     Attempt,
     AttemptOutcome,
     ClaimedJob,
@@ -17,9 +18,8 @@ from fencepost.core.job import (
     NewJob,
     Ownership,
 )
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
-from fencepost.core.outcome import Failed, Settlement
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed, Settlement
 from fencepost.errors import (
     DependencyCycleError,
     DependencyError,

@@ -8,12 +8,12 @@ from datetime import datetime
 
 import msgspec
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.events import SentEvent
-from fencepost.core.job import Attempt, Job, Ownership
-from fencepost.core.lifecycle import State
-from fencepost.core.rate import Rate
-from fencepost.core.token import TokenRecord
+from fencepost.core.job.job import Attempt, Job, Ownership
+from fencepost.core.job.lifecycle import State
+from fencepost.core.limits.rates import Rate
 from fencepost.store.crons import CronView
 from fencepost.store.requests import Scope, WorkerInfo
 from lab.model.rules import has_come, seconds

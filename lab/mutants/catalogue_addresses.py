@@ -8,7 +8,7 @@ TESTS = ("tests/core/test_addresses.py",)
 
 
 def _mutant(name: str, about: str, old: str, new: str) -> Mutant:
-    patch = Patch("fencepost.core.addresses", old, new)
+    patch = Patch("fencepost.core.webhooks.addresses", old, new)
     return Mutant(f"server-address-{name}", about, Place.SERVER, (patch,), TESTS)
 
 

@@ -26,7 +26,7 @@ MUTANTS = (
         "the log of a settlement does not name the correlation id",
         Place.WORKER,
         Patch(
-            "fencepost.core.outcome",
+            "fencepost.core.job.outcome",
             "decision, job, job.correlation_id)",
             "decision, job)",
         ),
@@ -48,7 +48,7 @@ MUTANTS = (
         "a job is taken that falls due at the very end of its lifetime",
         Place.MEMORY,
         Patch(
-            "fencepost.core.lifetime",
+            "fencepost.core.job.lifetime",
             "if to_us(job.run_at) >= ends:",
             "if to_us(job.run_at) > ends:",
         ),
@@ -59,7 +59,7 @@ MUTANTS = (
         "a job is taken whose delay is as long as its lifetime",
         Place.SQLITE,
         Patch(
-            "fencepost.core.lifetime",
+            "fencepost.core.job.lifetime",
             "if seconds_to_us(delay) >= seconds_to_us(lifetime):",
             "if seconds_to_us(delay) > seconds_to_us(lifetime):",
         ),
@@ -103,7 +103,7 @@ MUTANTS = (
         "a live job that is retried stays where it waits",
         Place.MEMORY,
         Patch(
-            "fencepost.core.rescheduling",
+            "fencepost.core.job.reschedule",
             "        if due > now:\n            return state, due\n",
             "        if due >= now:\n            return state, due\n",
         ),
@@ -235,7 +235,7 @@ MUTANTS = (
         "a backoff function is never asked again once its policy is made",
         Place.WORKER,
         Patch(
-            "fencepost.core.outcome",
+            "fencepost.core.job.outcome",
             "rng, ask(job))",
             "rng, None)",
         ),

@@ -70,12 +70,14 @@ STORES = (
 WORKER = (
     _mutant(
         Place.WORKER, "cron-skipping-goes-too-far", "a tick within its grace is passed over",
-        Patch("fencepost.core.cron", "if now - tick < GRACE]", "if now - tick < GRACE and False]"),
+        Patch(
+            "fencepost.core.cron.cron", "if now - tick < GRACE]", "if now - tick < GRACE and False]"
+        ),
         "tests/core/test_cron.py",
     ),
     _mutant(
         Place.WORKER, "cron-repeats-an-hour", "in autumn, a fixed time can tick a second time",
-        Patch("fencepost.core.schedule", "                if tick > last:\n",
+        Patch("fencepost.core.cron.schedule", "                if tick > last:\n",
               "                if tick != last:\n"),
         "tests/core/test_schedule.py",
     ),

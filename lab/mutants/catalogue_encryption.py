@@ -6,7 +6,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 
 TAMPERING = "tests/store/test_tampering.py"
 SEALING, UNSEALING = "fencepost.store.sealing", "fencepost.store.unsealing"
-ENVELOPE, STORE = "fencepost.core.envelope", "fencepost.store.encrypted"
+ENVELOPE, STORE = "fencepost.core.crypto.envelope", "fencepost.store.encrypted"
 
 
 def _mutant(name: str, about: str, patch: Patch, *tests: str) -> Mutant:
@@ -28,7 +28,7 @@ MUTANTS = (
     _mutant(
         "takes-plain-content-for-ever",
         "plain content is accepted after the day that was named",
-        Patch("fencepost.core.plain", ".date() <= self.until", ".date() is not None"),
+        Patch("fencepost.core.crypto.plain", ".date() <= self.until", ".date() is not None"),
     ),
     _mutant(
         "takes-plain-failures",

@@ -157,7 +157,7 @@ MUTANTS = (
     _mutant(
         "follower-has-no-overlap",
         "what commits late, at a place that was read before, is never told",
-        "core.ended",
+        "core.stats.ended",
         "return max(self._newest, FIRST + OVERLAP) - OVERLAP",
         "return max(self._newest, FIRST)",
         "tests/core/test_ended.py",
@@ -165,7 +165,7 @@ MUTANTS = (
     _mutant(
         "follower-tells-twice",
         "what was told is told again whenever it is read",
-        "core.ended",
+        "core.stats.ended",
         "fresh = [job for job in jobs if job.position not in self._told]",
         "fresh = list(jobs)",
         "tests/core/test_ended.py",
@@ -173,7 +173,7 @@ MUTANTS = (
     _mutant(
         "percentiles-are-one-too-high",
         "a percentile is the rank behind the nearest",
-        "core.statistics",
+        "core.stats.recent",
         "ranked[math.ceil(len(ranked) * p / 100) - 1]",
         "ranked[min(math.ceil(len(ranked) * p / 100), len(ranked) - 1)]",
         "tests/core/test_statistics.py",
@@ -181,7 +181,7 @@ MUTANTS = (
     _mutant(
         "percentiles-are-one-too-low",
         "a percentile is the rank before the nearest",
-        "core.statistics",
+        "core.stats.recent",
         "ranked[math.ceil(len(ranked) * p / 100) - 1]",
         "ranked[max(math.ceil(len(ranked) * p / 100) - 2, 0)]",
         "tests/core/test_statistics.py",
@@ -189,7 +189,7 @@ MUTANTS = (
     _mutant(
         "paused-queue-wants-workers",
         "a queue that is paused asks for slots that could do nothing",
-        "core.scale",
+        "core.stats.scale",
         "    if load.is_paused:\n        return load.running\n",
         "",
         "tests/core/test_scale.py",
@@ -197,7 +197,7 @@ MUTANTS = (
     _mutant(
         "paused-queue-drains",
         "a queue that is paused says when it will be empty",
-        "core.scale",
+        "core.stats.scale",
         "if load.is_paused or usable == 0:",
         "if usable == 0:",
         "tests/core/test_scale.py",

@@ -8,7 +8,7 @@ MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 POSTGRES = "fencepost.store.postgres"
 SQL = f"{POSTGRES}.migrations/0001_initial.sql"
-LEASE = "fencepost.core.lease"
+LEASE = "fencepost.core.job.lease"
 
 
 def _mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.mutants.mutant import Mutant, Patch, Place
 
-CORE = "fencepost.core.rate"
+CORE = "fencepost.core.limits.rates"
 MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 SQL = "fencepost.store.postgres.migrations/0001_initial.sql"

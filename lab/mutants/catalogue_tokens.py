@@ -39,7 +39,7 @@ MUTANTS = (
     _mutant(
         "refused-tries-fill-the-disk",
         "every refused try is recorded",
-        "core.refused_tries",
+        "core.access.refusals",
         "if window.recorded < AUDIT_REFUSED_MAX:",
         "if True:",
         AUDIT,
@@ -47,7 +47,7 @@ MUTANTS = (
     _mutant(
         "refused-tries-are-not-counted",
         "how many tries were refused besides those on record is never said",
-        "core.refused_tries",
+        "core.access.refusals",
         "            if window.more:",
         "            if False:",
         AUDIT,
@@ -168,7 +168,7 @@ MUTANTS = (
     _mutant(
         "verify-ignores-expiry",
         "a token that has expired is good until it is revoked",
-        "core.token",
+        "core.access.tokens",
         "is_same and record.is_live(now)",
         "is_same and record.revoked_at is None",
         CORE,
@@ -176,7 +176,7 @@ MUTANTS = (
     _mutant(
         "verify-lets-in-at-expiry",
         "`<=` for `<`: a token is good at the instant of its expiry",
-        "core.token",
+        "core.access.tokens",
         "self.expires_at is None or now < self.expires_at",
         "self.expires_at is None or now <= self.expires_at",
         CORE,
@@ -184,7 +184,7 @@ MUTANTS = (
     _mutant(
         "verify-ignores-revocation",
         "a token that was revoked is good until it expires",
-        "core.token",
+        "core.access.tokens",
         "return self.revoked_at is None and (",
         "return (",
         CORE,
@@ -192,7 +192,7 @@ MUTANTS = (
     _mutant(
         "verify-compares-no-digest",
         "whoever knows the id of a token needs no secret",
-        "core.token",
+        "core.access.tokens",
         "is_same = hmac.compare_digest(digest_of(text), expected)",
         "is_same = hmac.compare_digest(expected, expected)",
         CORE,

@@ -83,7 +83,7 @@ STOPPING = (
     _mutant(
         "fails-what-it-cannot-read",
         "a payload that this version cannot read is a permanent failure at once",
-        "core.outcome",
+        "core.job.outcome",
         "    if outcome.waited >= UNREADABLE_MAX:\n",
         "    if True:\n",
         UNREADABLE,
@@ -92,7 +92,7 @@ STOPPING = (
     _mutant(
         "counts-what-it-cannot-read",
         "a payload that this version cannot read costs an attempt",
-        "core.outcome",
+        "core.job.outcome",
         "        delay=min(UNREADABLE_DELAY_MIN * growth, UNREADABLE_DELAY_MAX),\n"
         "        is_counted=False,\n",
         "        delay=min(UNREADABLE_DELAY_MIN * growth, UNREADABLE_DELAY_MAX),\n",
@@ -319,7 +319,7 @@ MUTANTS = (
     _mutant(
         "one-attempt-too-many",
         "`>` for `>=`: a job has one attempt more than it may",
-        "core.outcome",
+        "core.job.outcome",
         "if job.attempt >= job.max_attempts:",
         "if job.attempt > job.max_attempts:",
         "tests/core/test_outcome.py",
@@ -328,7 +328,7 @@ MUTANTS = (
     _mutant(
         "key-outlives-its-window",
         "`<=` for `<`: a key is held at the instant its window ends",
-        "core.idempotency",
+        "core.job.idempotency",
         "window_ends_us is not None and now_us < window_ends_us",
         "window_ends_us is not None and now_us <= window_ends_us",
         "tests/core/test_idempotency.py",

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.core.instants import seconds_to_us, to_us
-from fencepost.core.job import ClaimedJob
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import ClaimedJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.instants import seconds_to_us, to_us
 from fencepost.store.plan import Operation
 from fencepost.store.replies import (
     AlreadySettled,

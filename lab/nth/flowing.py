@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from fencepost import Context, PermanentError, State
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.idempotency import Key
-from fencepost.core.job import NewJob
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import NewJob
 from fencepost.store.replies import Spawned
 from fencepost.store.requests import Spawn
 from lab.nth.world import World

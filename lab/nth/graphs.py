@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fencepost.core.dependencies import Mode
-from fencepost.core.job import Dependency, Job
-from fencepost.core.lifecycle import State
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.job.job import Dependency, Job
+from fencepost.core.job.lifecycle import State
 from fencepost.store.protocol import Store
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from fencepost import Job, State
+from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import AttemptOutcome, Body, NewJob
-from fencepost.core.limits import PAGE_MAX
-from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.job import AttemptOutcome, Body, NewJob
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.store.replies import AlreadySettled, LeaseLost
 from fencepost.store.requests import Beat, Save, Spawn
 from lab.nth.graphs import forgotten

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost import Context, State
-from fencepost.core.limits import START_WITHIN
+from fencepost.core.bounds import START_WITHIN
 from lab.nth.world import World
 
 

@@ -15,9 +15,9 @@ import msgspec
 
 from fencepost import Context, PermanentError, Retry, Snooze, State, TemporaryError
 from fencepost.app.job import AsyncJobHandle
-from fencepost.core.job import Body, Category, ClaimedJob, Failure
-from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
+from fencepost.core.job.job import Body, Category, ClaimedJob, Failure
+from fencepost.core.job.outcome import Failed, Outcome, Released, Settlement, Succeeded, decide
+from fencepost.core.values.payload import NULL
 from fencepost.errors import JobNotFoundError
 from fencepost.store.replies import Claim, LeaseLost
 from fencepost.store.requests import Beat, ClaimRequest, Save, Scope

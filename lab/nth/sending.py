@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from fencepost import Context, DuplicateJobError, State
+from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import PageRequest
-from fencepost.core.limits import PAGE_MAX
 from lab.nth.world import World
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fencepost.core.idempotency import Key
-from fencepost.core.job import NewJob
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import NewJob
 from fencepost.errors import StaleLeaseError
 from fencepost.store.replies import Spawned
 from fencepost.store.requests import Spawn

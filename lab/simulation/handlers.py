@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from fencepost import App, Context, PermanentError, Retry, Snooze, TemporaryError
-from fencepost.core.task import Task
+from fencepost.core.job.task import Task
 from lab.simulation.graphs import spawn
 from lab.simulation.ledger import Ledger, chance, here
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar, cast
 
-from fencepost.core.idempotency import Key
+from fencepost.core.job.idempotency import Key
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.plan import Effect, Operation
 from fencepost.store.protocol import Listener, Store, Topic

@@ -12,8 +12,8 @@ from fencepost import App
 from fencepost.app.job import AsyncJobHandle
 from fencepost.app.options import Options, UsingOptions
 from fencepost.app.task import TaskHandle
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.job import NewJob
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.job import NewJob
 from fencepost.errors import FencepostError, StoreError
 from lab.simulation.handlers import QUEUES
 from lab.simulation.history import Acknowledged, History

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from lab.simulation.graphs import FOLLOW, TERMINAL, GraphRules
 from lab.simulation.history import Asked, Limited, Operated, Snapshot
 from lab.simulation.varied import VariedRules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from lab.simulation.graphs import TERMINAL
 from lab.simulation.history import Operated, Snapshot
 from lab.simulation.scenes import HANDLERS, RATE

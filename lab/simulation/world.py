@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from fencepost import App
-from fencepost.core.limits import CONCURRENCY_DEFAULT, GRACE_DEFAULT
+from fencepost.core.bounds import CONCURRENCY_DEFAULT, GRACE_DEFAULT
 from fencepost.core.retention import Retention
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation

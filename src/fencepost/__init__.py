@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fencepost.app import App, EventHandle, FlowHandle, JobHandle, TaskHandle
     from fencepost.client import Client
+    from fencepost.core.crypto.keyring import EncryptionKey
     from fencepost.core.events import SentEvent
-    from fencepost.core.flow import Graph, chain, fan_in, fan_out
-    from fencepost.core.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
-    from fencepost.core.keyring import EncryptionKey
-    from fencepost.core.lifecycle import State
-    from fencepost.core.priority import Priority
+    from fencepost.core.flows.graph import Graph, chain, fan_in, fan_out
+    from fencepost.core.job.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
+    from fencepost.core.job.lifecycle import State
+    from fencepost.core.job.priority import Priority
+    from fencepost.core.job.retry import Retry
+    from fencepost.core.job.timeouts import Timeouts
     from fencepost.core.retention import Retention
-    from fencepost.core.retry import Retry
-    from fencepost.core.timeouts import Timeouts
-    from fencepost.core.webhook_settings import Webhooks
+    from fencepost.core.webhooks.settings import Webhooks
     from fencepost.errors import (
         ConfigurationError,
         DependencyError,
@@ -120,15 +120,15 @@ _HOMES = {
     "fencepost.app": "App EventHandle FlowHandle JobHandle TaskHandle",
     "fencepost.client": "Client",
     "fencepost.core.events": "SentEvent",
-    "fencepost.core.flow": "Graph chain fan_in fan_out",
-    "fencepost.core.job": "Attempt Category DeadLetter Failure Job NewJob",
-    "fencepost.core.keyring": "EncryptionKey",
-    "fencepost.core.lifecycle": "State",
-    "fencepost.core.priority": "Priority",
+    "fencepost.core.flows.graph": "Graph chain fan_in fan_out",
+    "fencepost.core.job.job": "Attempt Category DeadLetter Failure Job NewJob",
+    "fencepost.core.crypto.keyring": "EncryptionKey",
+    "fencepost.core.job.lifecycle": "State",
+    "fencepost.core.job.priority": "Priority",
     "fencepost.core.retention": "Retention",
-    "fencepost.core.retry": "Retry",
-    "fencepost.core.timeouts": "Timeouts",
-    "fencepost.core.webhook_settings": "Webhooks",
+    "fencepost.core.job.retry": "Retry",
+    "fencepost.core.job.timeouts": "Timeouts",
+    "fencepost.core.webhooks.settings": "Webhooks",
     "fencepost.errors": (
         "ConfigurationError DependencyError DuplicateJobError EncryptionError FencepostError "
         "HandlerStopped InvalidCallbackError InvalidEventError InvalidJobError InvalidPayloadError "

@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.limits import WEBHOOK_TOLERANCE
-from fencepost.core.webhook_settings import Webhooks
-from fencepost.core.webhook_signature import (
+from fencepost.core.bounds import WEBHOOK_TOLERANCE
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.webhooks.settings import Webhooks
+from fencepost.core.webhooks.signature import (
     check_signature,
     make_secret,
     parse_secrets,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost import App, ConfigurationError, InvalidCallbackError, Webhooks
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.webhooks import new_secret
 
 URL = "https://example.com/hook"

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from fencepost import App, ConfigurationError, InvalidPayloadError, Priority, State, TaskHandle
-from fencepost.core.limits import CRONS_MAX
+from fencepost.core.bounds import CRONS_MAX
 from fencepost.errors import CronNotFoundError, InvalidCronError
 from fencepost.maintenance import Ticker
 from fencepost.store.definitions import definition_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost import App, InvalidJobError, PermanentError, State, StateConflictError
-from fencepost.core.limits import DEPENDENCY_COUNT_MAX
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
 from fencepost.errors import (
     DependencyBreadthError,
     JobFailedError,

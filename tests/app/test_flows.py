@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost import App, Context, PermanentError, State, chain, fan_in, fan_out
-from fencepost.core.limits import BULK_MAX
+from fencepost.core.bounds import BULK_MAX
 from fencepost.errors import (
     DependencyCycleError,
     FlowNotFoundError,

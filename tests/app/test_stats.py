@@ -9,9 +9,9 @@ import pytest
 from fencepost import App, State
 from fencepost.app import stats as module
 from fencepost.app.task import TaskHandle
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
-from fencepost.core.statistics import Percentiles
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.stats.recent import Percentiles
+from fencepost.core.values.payload import NULL
 from fencepost.errors import FencepostError
 from fencepost.store.requests import ClaimRequest, WorkerInfo
 from fencepost.testing import FakeClock

@@ -19,8 +19,8 @@ import pytest
 
 from fencepost import App, StoreUnavailableError, SubmissionTimeoutError, Timeouts
 from fencepost.app.submitter import Submitter
-from fencepost.core.job import NewJob
-from fencepost.core.limits import SUBMISSION_TIMEOUT_DEFAULT
+from fencepost.core.bounds import SUBMISSION_TIMEOUT_DEFAULT
+from fencepost.core.job.job import NewJob
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from lab.simulation.clock import SimulatedClock

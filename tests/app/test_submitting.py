@@ -26,7 +26,7 @@ from fencepost import (
     State,
     WaitTimeoutError,
 )
-from fencepost.core.job import Body, Encoding
+from fencepost.core.job.job import Body, Encoding
 
 
 @dataclass

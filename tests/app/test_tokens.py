@@ -12,7 +12,7 @@ import pytest
 
 from fencepost import App
 from fencepost.app.auditing import Auditor
-from fencepost.core.token import Principal, Role, verify
+from fencepost.core.access.tokens import Principal, Role, verify
 from fencepost.errors import ConfigurationError, StoreUnavailableError, TokenNotFoundError
 from fencepost.observe.log import FIELDS
 from fencepost.store.memory.store import MemoryStore

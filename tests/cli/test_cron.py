@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import Command
 
 from fencepost import App
-from fencepost.core.limits import CRON_SILENCE
+from fencepost.core.bounds import CRON_SILENCE
 from fencepost.store.crons import CronDefinition
 
 

@@ -12,7 +12,7 @@ from tests.cli.support import Command
 from fencepost import App, EncryptionKey
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import PageRequest
-from fencepost.core.job import Body
+from fencepost.core.job.job import Body
 
 NEW, OLD = EncryptionKey("new", b"n" * 32), EncryptionKey("old", b"o" * 32)
 SECRET = "canary-7c1f"

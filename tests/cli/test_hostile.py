@@ -17,14 +17,14 @@ import pytest
 from tests.cli.support import ROOT, Command
 
 from fencepost.cli.main import cli
-from fencepost.core.audit import Action
-from fencepost.core.dependencies import Dependencies
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import Role, TokenRecord
 from fencepost.core.events import NewEvent
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body, Category, ClaimedJob, Encoding, Failure, NewJob, Progress
-from fencepost.core.lanes import WorkerInfo
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.core.token import Role, TokenRecord
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, Category, ClaimedJob, Encoding, Failure, NewJob, Progress
+from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.stats.overview import WorkerInfo
 from fencepost.store.crons import CronDefinition
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Enqueued

@@ -22,13 +22,13 @@ from tests.servers.fixtures import postgres_sources
 from fencepost import App, Priority
 from fencepost.cli.mover import EVENTS_MAX, MOVED, MOVING, Mover
 from fencepost.clock import SystemClock
-from fencepost.core.dependencies import Dependencies
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body, JobRecord, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.rate import Rate
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, JobRecord, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.limits.rates import Rate
 from fencepost.errors import UnknownOutcomeError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store

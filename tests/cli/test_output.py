@@ -15,7 +15,7 @@ from fencepost.cli.output import (
     plain_lines,
     progress_bar,
 )
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 
 
 def test_a_table_in_a_pipe_is_aligned_and_one_line_a_row() -> None:

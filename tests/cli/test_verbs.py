@@ -320,7 +320,7 @@ def test_types_are_paused_and_resumed(command: Command, ran: dict[str, str]) -> 
 
 def test_types_are_listed_with_their_rates_and_why_explains_them(command: Command) -> None:
     from fencepost import App
-    from fencepost.core.rate import Rate
+    from fencepost.core.limits.rates import Rate
     from fencepost.store.requests import ClaimRequest
 
     command.submit("add", ADD)

@@ -10,9 +10,9 @@ import msgspec
 from tests.cli.support import Command
 
 from fencepost import App, Webhooks
-from fencepost.core.lifecycle import State
-from fencepost.core.webhook import DELIVERY_QUEUE, Delivery, delivery_job
-from fencepost.core.webhook_signature import parse_secrets
+from fencepost.core.job.lifecycle import State
+from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, Delivery, delivery_job
+from fencepost.core.webhooks.signature import parse_secrets
 from fencepost.store.requests import WorkerInfo
 from fencepost.webhooks import new_secret
 

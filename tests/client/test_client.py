@@ -28,7 +28,7 @@ from fencepost import (
     WaitTimeoutError,
 )
 from fencepost.client import JobHandle
-from fencepost.core.job import Body
+from fencepost.core.job.job import Body
 from fencepost.errors import CronNotFoundError, DependencyCycleError, FlowNotFoundError
 
 LARGE = 2**77 + 1

@@ -14,7 +14,7 @@ from fencepost import (
     UnknownOutcomeError,
 )
 from fencepost.client import JobHandle
-from fencepost.core.limits import CLIENT_RETRY_AFTER_MAX
+from fencepost.core.bounds import CLIENT_RETRY_AFTER_MAX
 from fencepost.errors import ForbiddenError, TooManyRequestsError
 
 

@@ -6,8 +6,8 @@ import pytest
 from tests.http.serving import Served, serving
 
 from fencepost import App, Client
-from fencepost.core.idempotency import Key
-from fencepost.core.job import NewJob
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import NewJob
 from fencepost.errors import (
     DuplicateJobError,
     ForbiddenError,

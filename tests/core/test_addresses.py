@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.addresses import is_public, may_reach, parse_address, parse_networks
-from fencepost.core.limits import WEBHOOK_NETWORKS_MAX
+from fencepost.core.bounds import WEBHOOK_NETWORKS_MAX
+from fencepost.core.webhooks.addresses import is_public, may_reach, parse_address, parse_networks
 from fencepost.errors import ConfigurationError
 
 PRIVATE_V4 = (

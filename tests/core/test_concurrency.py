@@ -8,10 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from fencepost.core.concurrency import check_rule, key_of, limit_of, parse_max_running_per_key
-from fencepost.core.limits import RUNNING_PER_KEY_MAX
-from fencepost.core.policy import Policy
-from fencepost.core.signature import Signature
+from fencepost.core.bounds import RUNNING_PER_KEY_MAX
+from fencepost.core.job.policy import Policy
+from fencepost.core.limits.concurrency import (
+    check_rule,
+    key_of,
+    limit_of,
+    parse_max_running_per_key,
+)
+from fencepost.core.values.signature import Signature
 from fencepost.errors import ConfigurationError, InvalidJobError
 
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fencepost.core.cron import (
+from fencepost.core.bounds import CATCH_UP_MAX, CRON_GRACE, CRON_NAME_LENGTH_MAX
+from fencepost.core.cron.cron import (
     Cron,
     Missed,
     check_catch_up,
@@ -15,10 +16,9 @@ from fencepost.core.cron import (
     parse_missed,
     tick_key,
 )
-from fencepost.core.idempotency import check_key
-from fencepost.core.job import Body, NewJob
-from fencepost.core.limits import CATCH_UP_MAX, CRON_GRACE, CRON_NAME_LENGTH_MAX
-from fencepost.core.schedule import parse_schedule
+from fencepost.core.cron.schedule import parse_schedule
+from fencepost.core.job.idempotency import check_key
+from fencepost.core.job.job import Body, NewJob
 from fencepost.errors import ConfigurationError
 
 NINE = datetime(2026, 1, 5, 9, tzinfo=UTC)

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.dependencies import (
+from fencepost.core.flows.dependencies import (
     Dependencies,
     Mode,
     check_dependencies,
     check_depth,
     check_place,
 )
-from fencepost.core.dependents import Parent, Verdict, enter, judge, propagated, step
-from fencepost.core.job import Category, Failure
-from fencepost.core.lifecycle import TERMINAL, State
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependents import Parent, Verdict, enter, judge, propagated, step
+from fencepost.core.job.job import Category, Failure
+from fencepost.core.job.lifecycle import TERMINAL, State
+from fencepost.core.job.priority import Priority
 from fencepost.errors import (
     DependencyBreadthError,
     DependencyCycleError,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.duration import UNITS, format_duration, parse_duration
-from fencepost.core.limits import DURATION_MAX
+from fencepost.core.bounds import DURATION_MAX
+from fencepost.core.values.duration import UNITS, format_duration, parse_duration
 from fencepost.errors import ConfigurationError, InvalidDurationError, InvalidJobError
 
 

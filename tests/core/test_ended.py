@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core import ended as module
-from fencepost.core.ended import OVERLAP, Ended, Follower
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
+from fencepost.core.stats import ended as module
+from fencepost.core.stats.ended import OVERLAP, Ended, Follower
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.envelope import (
+from fencepost.core.crypto.envelope import (
     PREFIX,
     TAMPERED,
     Envelope,
@@ -24,12 +24,12 @@ from fencepost.core.envelope import (
     to_text,
     unreadable,
 )
-from fencepost.core.failure import classify
-from fencepost.core.job import Body, Category, Encoding
-from fencepost.core.keyring import EncryptionKey, KeyRing
-from fencepost.core.outcome import Failed
-from fencepost.core.payload import decode
-from fencepost.core.signature import Signature
+from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
+from fencepost.core.job.failure import classify
+from fencepost.core.job.job import Body, Category, Encoding
+from fencepost.core.job.outcome import Failed
+from fencepost.core.values.payload import decode
+from fencepost.core.values.signature import Signature
 from fencepost.errors import MissingKeyError, TamperedError
 from fencepost.worker import Context
 

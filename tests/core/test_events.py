@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.core.bounds import EVENT_NAME_LENGTH_MAX, TAG_VALUE_LENGTH_MAX
 from fencepost.core.events import (
     EVENT_TAG,
     EventInfo,
@@ -22,9 +23,8 @@ from fencepost.core.events import (
     jobs_for,
     matches,
 )
-from fencepost.core.job import Body, NewJob
-from fencepost.core.limits import EVENT_NAME_LENGTH_MAX, TAG_VALUE_LENGTH_MAX
-from fencepost.core.names import check_tags
+from fencepost.core.job.job import Body, NewJob
+from fencepost.core.values.names import check_tags
 from fencepost.errors import InvalidEventError, InvalidJobError
 from fencepost.testing.clock import START
 

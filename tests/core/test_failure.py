@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.failure import classify, crashed, describe, timed_out
-from fencepost.core.job import Category
-from fencepost.core.limits import CODE_LENGTH_MAX, MESSAGE_LENGTH_MAX, TRACEBACK_LENGTH_MAX
-from fencepost.core.outcome import Failed, Snoozed
+from fencepost.core.bounds import CODE_LENGTH_MAX, MESSAGE_LENGTH_MAX, TRACEBACK_LENGTH_MAX
+from fencepost.core.job.failure import classify, crashed, describe, timed_out
+from fencepost.core.job.job import Category
+from fencepost.core.job.outcome import Failed, Snoozed
 from fencepost.errors import InvalidPayloadError, PermanentError, Snooze, TemporaryError
 
 

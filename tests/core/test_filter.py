@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.filter import (
     DEAD_LETTERS,
     JOBS,
@@ -23,8 +24,7 @@ from fencepost.core.filter import (
     make_page,
     parse_states,
 )
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import ConfigurationError, FencepostError, InvalidJobError
 
 POSITIONS = st.integers(0, 10**18 - 1)

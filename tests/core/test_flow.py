@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given as given_
 from hypothesis import strategies as st
 
-from fencepost.core.arrangement import arrange, in_order, names_for
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.flow import Graph, chain, fan_in, fan_out, named
-from fencepost.core.job import NewJob
-from fencepost.core.limits import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX, NODE_LENGTH_MAX
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX, NODE_LENGTH_MAX
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.flows.graph import Graph, chain, fan_in, fan_out, named
+from fencepost.core.flows.order import arrange, in_order, names_for
+from fencepost.core.job.job import NewJob
 from fencepost.errors import (
     DependencyBreadthError,
     DependencyCycleError,

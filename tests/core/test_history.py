@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.history import history
-from fencepost.core.job import Category, Failure
-from fencepost.core.lifecycle import TRANSITIONS, State
-from fencepost.core.outcome import Failed
-from fencepost.core.policy import Policy
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.history import history
+from fencepost.core.job.job import Category, Failure
+from fencepost.core.job.lifecycle import TRANSITIONS, State
+from fencepost.core.job.outcome import Failed
+from fencepost.core.job.policy import Policy
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.conformance.harness import Colour, Harness
 

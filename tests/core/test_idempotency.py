@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.idempotency import Key, OnDuplicate, check_key, is_held, parse_on_duplicate
+from fencepost.core.job.idempotency import Key, OnDuplicate, check_key, is_held, parse_on_duplicate
 from fencepost.errors import ConfigurationError, InvalidJobError, InvalidKeyError
 
 

@@ -7,9 +7,18 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from fencepost.core.job import EMPTY, Body, Category, ClaimedJob, Encoding, Lease, NewJob, Ownership
-from fencepost.core.policy import DEFAULT_POLICY
-from fencepost.core.priority import Priority
+from fencepost.core.job.job import (
+    EMPTY,
+    Body,
+    Category,
+    ClaimedJob,
+    Encoding,
+    Lease,
+    NewJob,
+    Ownership,
+)
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.job.priority import Priority
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.job import Category
-from fencepost.core.lease import deadline, next_version, run_out, ttl_of
-from fencepost.core.outcome import LEASE_EXPIRED
-from fencepost.core.policy import Policy
+from fencepost.core.job.job import Category
+from fencepost.core.job.lease import deadline, next_version, run_out, ttl_of
+from fencepost.core.job.outcome import LEASE_EXPIRED
+from fencepost.core.job.policy import Policy
 
 instants = st.integers(0, 2**53)
 

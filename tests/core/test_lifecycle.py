@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from fencepost.core.lifecycle import (
+from fencepost.core.job.lifecycle import (
     COARSE,
     DEAD,
     LIVE,

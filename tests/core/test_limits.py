@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core import limits
+from fencepost.core import bounds
 
-BOUNDS = {name: value for name, value in vars(limits).items() if name.isupper()}
+BOUNDS = {name: value for name, value in vars(bounds).items() if name.isupper()}
 
 
 @pytest.mark.parametrize("name", BOUNDS)
@@ -39,14 +39,14 @@ def test_a_bound_that_the_requirements_name_has_their_value(name: str, value: fl
 
 def test_no_default_is_beyond_its_maximum() -> None:
     """S1-91, C3."""
-    assert limits.PAYLOAD_BYTES_DEFAULT <= limits.PAYLOAD_BYTES_MAX
-    assert limits.PAGE_DEFAULT <= limits.PAGE_MAX
-    assert limits.CONCURRENCY_DEFAULT <= limits.CONCURRENCY_MAX
-    assert limits.LEASE_TTL_MIN <= limits.WORKER_LEASE_TTL_DEFAULT <= limits.LEASE_TTL_DEFAULT
-    assert limits.WEIGHT_MAX <= limits.WEIGHT_TOTAL_MAX
+    assert bounds.PAYLOAD_BYTES_DEFAULT <= bounds.PAYLOAD_BYTES_MAX
+    assert bounds.PAGE_DEFAULT <= bounds.PAGE_MAX
+    assert bounds.CONCURRENCY_DEFAULT <= bounds.CONCURRENCY_MAX
+    assert bounds.LEASE_TTL_MIN <= bounds.WORKER_LEASE_TTL_DEFAULT <= bounds.LEASE_TTL_DEFAULT
+    assert bounds.WEIGHT_MAX <= bounds.WEIGHT_TOTAL_MAX
 
 
 def test_every_time_fits_into_the_longest_duration() -> None:
     """S1-41."""
     times = [value for name, value in BOUNDS.items() if name.endswith(("TIMEOUT_DEFAULT", "TTL"))]
-    assert max(*times, limits.LIFETIME_DEFAULT, limits.KEY_WINDOW_DEFAULT) <= limits.DURATION_MAX
+    assert max(*times, bounds.LIFETIME_DEFAULT, bounds.KEY_WINDOW_DEFAULT) <= bounds.DURATION_MAX

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.filter import make_filter
-from fencepost.core.job import NewJob
-from fencepost.core.names import (
+from fencepost.core.job.job import NewJob
+from fencepost.core.values.names import (
     DEFAULT_QUEUE,
     UNPRINTABLE,
     check_correlation_id,

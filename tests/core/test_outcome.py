@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.job import AttemptOutcome, Body, Category, Failure
-from fencepost.core.lifecycle import TRANSITIONS, Event, State, advance
-from fencepost.core.limits import UNREADABLE_DELAY_MAX, UNREADABLE_MAX
-from fencepost.core.outcome import (
+from fencepost.core.bounds import UNREADABLE_DELAY_MAX, UNREADABLE_MAX
+from fencepost.core.job.job import AttemptOutcome, Body, Category, Failure
+from fencepost.core.job.lifecycle import TRANSITIONS, Event, State, advance
+from fencepost.core.job.outcome import (
     LEASE_EXPIRED,
     Decision,
     Failed,
@@ -25,8 +25,8 @@ from fencepost.core.outcome import (
     Unreadable,
     decide,
 )
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff
 from fencepost.errors import IllegalTransition
 
 CONSTANT = Backoff(strategy="constant", initial_delay=7.0)

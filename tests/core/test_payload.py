@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.job import Body, Encoding
-from fencepost.core.limits import PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX
-from fencepost.core.payload import (
+from fencepost.core.bounds import PAYLOAD_BYTES_DEFAULT, PAYLOAD_BYTES_MAX
+from fencepost.core.job.job import Body, Encoding
+from fencepost.core.values.payload import (
     check_size,
     convert,
     decode,

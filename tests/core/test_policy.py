@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.policy import DEFAULT_POLICY, Policy, decode_policy, encode_policy
-from fencepost.core.retry import Backoff, Retry
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy, decode_policy, encode_policy
+from fencepost.core.job.retry import Backoff, Retry
 
 POLICIES = st.builds(
     Policy,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.job import NewJob
-from fencepost.core.priority import Priority, parse_priority
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.priority import Priority, parse_priority
 from fencepost.errors import InvalidJobError
 
 LEVELS = {"critical": 0, "high": 1, "normal": 2, "low": 3, "bulk": 4}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.limits import RATE_COUNT_MAX, RATE_MOMENTS_MAX
-from fencepost.core.rate import Rate, Uses, check_rates, parse_rate, soonest
+from fencepost.core.bounds import RATE_COUNT_MAX, RATE_MOMENTS_MAX
+from fencepost.core.limits.rates import Rate, Uses, check_rates, parse_rate, soonest
 from fencepost.errors import ConfigurationError, InvalidRateError
 
 SECOND = 1_000_000

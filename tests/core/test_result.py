@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core import payload
-from fencepost.core.failure import classify
-from fencepost.core.job import Body, Category, Encoding
-from fencepost.core.outcome import Failed
+from fencepost.core.job.failure import classify
+from fencepost.core.job.job import Body, Category, Encoding
+from fencepost.core.job.outcome import Failed
+from fencepost.core.values import payload
 from fencepost.errors import PermanentError
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.job import Body, Dependency, Encoding
-from fencepost.core.lifecycle import State
-from fencepost.core.results import results_of
-from fencepost.core.signature import Signature
-from fencepost.core.task import Isolation, Task
+from fencepost.core.flows.results import results_of
+from fencepost.core.job.job import Body, Dependency, Encoding
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.task import Isolation, Task
+from fencepost.core.values.signature import Signature
 from fencepost.errors import EncryptionError
 
 

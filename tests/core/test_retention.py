@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.lifecycle import TERMINAL, State
+from fencepost.core.job.lifecycle import TERMINAL, State
 from fencepost.core.retention import DAY, Retention
 from fencepost.errors import ConfigurationError, InvalidDurationError, InvalidJobError
 

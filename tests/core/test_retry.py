@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.duration import Duration
-from fencepost.core.limits import ATTEMPTS_MAX, CUSTOM_DELAYS_MAX, DURATION_MAX
-from fencepost.core.retry import Backoff, Retry
+from fencepost.core.bounds import ATTEMPTS_MAX, CUSTOM_DELAYS_MAX, DURATION_MAX
+from fencepost.core.job.retry import Backoff, Retry
+from fencepost.core.values.duration import Duration
 from fencepost.errors import ConfigurationError, FencepostError, InvalidDurationError
 
 SECONDS = st.floats(0, DURATION_MAX)

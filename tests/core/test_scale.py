@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.limits import SCALE_SLOTS_MAX
-from fencepost.core.scale import Load, Scale, scale
+from fencepost.core.bounds import SCALE_SLOTS_MAX
+from fencepost.core.stats.scale import Load, Scale, scale
 
 
 def asked(target: float = 60.0, **fields: Any) -> Scale:

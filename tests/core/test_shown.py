@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.limits import SHOWN_LENGTH_MAX
-from fencepost.core.shown import shown, shown_url
+from fencepost.core.bounds import SHOWN_LENGTH_MAX
+from fencepost.core.display import shown, shown_url
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", b"\0", [1, 2]])

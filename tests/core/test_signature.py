@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.test_payload import Model, Opaque, Pair, Point
 
-from fencepost.core.job import Body, Encoding
-from fencepost.core.signature import Signature
+from fencepost.core.job.job import Body, Encoding
+from fencepost.core.values.signature import Signature
 from fencepost.errors import EncryptionError, InvalidPayloadError
 
 

@@ -21,7 +21,7 @@ from tests.core.test_signature import (
     submit,
 )
 
-from fencepost.core.job import Body, Encoding
+from fencepost.core.job.job import Body, Encoding
 from fencepost.errors import InvalidPayloadError
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.core.test_payload import Pair, Point
 from tests.core.test_signature import Context, blob, plain, run, signature, submit
 
-from fencepost.core.job import Body
+from fencepost.core.job.job import Body
 from fencepost.errors import ConfigurationError, InvalidPayloadError
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fencepost.core.flow import chain
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body, ClaimedJob, Encoding, Lease, NewJob
-from fencepost.core.limits import KEY_LENGTH_MAX
-from fencepost.core.policy import DEFAULT_POLICY
-from fencepost.core.priority import Priority
-from fencepost.core.spawning import Numbers, arranged, digest, keyed
+from fencepost.core.bounds import KEY_LENGTH_MAX
+from fencepost.core.flows.graph import chain
+from fencepost.core.flows.spawn import Numbers, arranged, digest, keyed
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body, ClaimedJob, Encoding, Lease, NewJob
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.job.priority import Priority
 
 ID = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
 

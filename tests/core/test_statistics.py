@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.ended import Ended
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import STATS_NAMES_MAX
-from fencepost.core.statistics import Percentiles, Statistics, percentiles, statistics
+from fencepost.core.bounds import STATS_NAMES_MAX
+from fencepost.core.job.lifecycle import State
+from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.recent import Percentiles, Statistics, percentiles, statistics
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

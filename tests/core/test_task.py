@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.priority import Priority
-from fencepost.core.signature import Signature
-from fencepost.core.task import Isolation, Task, isolation_of
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.task import Isolation, Task, isolation_of
+from fencepost.core.values.signature import Signature
 from fencepost.errors import ConfigurationError
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.limits import DURATION_MAX
-from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.core.bounds import DURATION_MAX
+from fencepost.core.job.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
 from fencepost.errors import (
     ConfigurationError,
     FencepostError,

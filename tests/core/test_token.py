@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core import token as tokens
-from fencepost.core.limits import TOKEN_ID_BYTES, TOKEN_QUEUES_MAX, TOKEN_SECRET_BYTES
-from fencepost.core.token import (
+from fencepost.core.access import tokens
+from fencepost.core.access.tokens import (
     LENGTH,
     NewToken,
     Principal,
@@ -28,6 +27,7 @@ from fencepost.core.token import (
     parse_roles,
     verify,
 )
+from fencepost.core.bounds import TOKEN_ID_BYTES, TOKEN_QUEUES_MAX, TOKEN_SECRET_BYTES
 from fencepost.errors import ConfigurationError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

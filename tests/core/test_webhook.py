@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.job import Body, Category, Encoding, Failure, Job
-from fencepost.core.lifecycle import TERMINAL, State
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CALLBACK_URL_LENGTH_MAX,
     WEBHOOK_EXECUTION_TIMEOUT,
     WEBHOOK_RESULT_MAX,
     WEBHOOK_TIMEOUT_MAX,
 )
-from fencepost.core.priority import Priority
-from fencepost.core.webhook import (
+from fencepost.core.job.job import Body, Category, Encoding, Failure, Job
+from fencepost.core.job.lifecycle import TERMINAL, State
+from fencepost.core.job.priority import Priority
+from fencepost.core.webhooks.delivery import (
     DELIVERY_POLICY,
     DELIVERY_QUEUE,
     DELIVERY_TYPE,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.limits import WEBHOOK_RETRY_AFTER_MAX
-from fencepost.core.webhook_reply import parse_retry_after, refusal
+from fencepost.core.bounds import WEBHOOK_RETRY_AFTER_MAX
+from fencepost.core.webhooks.reply import parse_retry_after, refusal
 from fencepost.errors import HandlerSignal, PermanentError, TemporaryError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.webhook_signature import (
+from fencepost.core.webhooks.signature import (
     check_signature,
     make_secret,
     parse_secrets,

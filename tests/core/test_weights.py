@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.limits import WEIGHT_MAX, WEIGHT_TOTAL_MAX
-from fencepost.core.weights import deal, parse_weights, row_of_turns
+from fencepost.core.bounds import WEIGHT_MAX, WEIGHT_TOTAL_MAX
+from fencepost.core.limits.weights import deal, parse_weights, row_of_turns
 from fencepost.errors import ConfigurationError, FencepostError, InvalidJobError
 
 WEIGHTS = st.dictionaries(

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.job import Category, Failure, Job, Ownership
-from fencepost.core.lifecycle import LIVE, TERMINAL, State
-from fencepost.core.priority import Priority
-from fencepost.core.rate import Rate
-from fencepost.core.why import Reason, Situation, explain
+from fencepost.core.job.job import Category, Failure, Job, Ownership
+from fencepost.core.job.lifecycle import LIVE, TERMINAL, State
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.why import Reason, Situation, explain
+from fencepost.core.limits.rates import Rate
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FAILURE = Failure(Category.TEMPORARY, "503 from the mail server")

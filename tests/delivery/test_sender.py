@@ -14,8 +14,8 @@ import pytest
 from tests.delivery.receiver import OK, Behave, answering, dripping, receiving, status
 
 from fencepost.clock import SystemClock
-from fencepost.core.limits import WEBHOOK_REPLY_MAX, WEBHOOK_REPLY_TIMEOUT
-from fencepost.core.webhook_settings import Webhooks
+from fencepost.core.bounds import WEBHOOK_REPLY_MAX, WEBHOOK_REPLY_TIMEOUT
+from fencepost.core.webhooks.settings import Webhooks
 from fencepost.delivery.deadline import Deadline
 from fencepost.delivery.guard import Endpoint, reachable, resolve
 from fencepost.delivery.sender import Sender

@@ -15,9 +15,9 @@ from tests.delivery.receiver import OK, Receiver, answering, receiving, status
 
 from fencepost import App, EncryptionKey, PermanentError, Retry, Webhooks
 from fencepost.app import JobHandle
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.webhook import DELIVERY_QUEUE, DELIVERY_TYPE, Delivery, delivery_job
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE, Delivery, delivery_job
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.requests import ClaimRequest

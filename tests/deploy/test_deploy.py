@@ -17,7 +17,7 @@ import yaml
 
 from fencepost.cli.main import cli
 from fencepost.cli.worker import longest_stop
-from fencepost.core.duration import parse_duration
+from fencepost.core.values.duration import parse_duration
 from fencepost.observe.families import FAMILIES, Kind
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"

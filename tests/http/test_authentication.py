@@ -9,13 +9,13 @@ import pytest
 from tests.core.test_token import FORGED
 
 from fencepost import App
-from fencepost.core.limits import (
+from fencepost.core.access.tokens import Principal, Role
+from fencepost.core.bounds import (
     TOKEN_CACHE_SECONDS,
     TOKEN_LOOK_SECONDS,
     TOKEN_STALE_SECONDS,
     TOKENS_MAX,
 )
-from fencepost.core.token import Principal, Role
 from fencepost.errors import (
     ForbiddenError,
     StoreUnavailableError,

@@ -16,15 +16,15 @@ from tests.http.conftest import Caller
 from tests.http.messages import GONE, part, post
 
 from fencepost import App
-from fencepost.core.filter import DEAD_LETTERS, EVENTS, encode_cursor
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     HTTP_BATCH_MAX,
     HTTP_BODY_MAX,
     JSON_DEPTH_MAX,
     KEY_LENGTH_MAX,
     PAGE_MAX,
 )
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
+from fencepost.core.filter import DEAD_LETTERS, EVENTS, encode_cursor
 from fencepost.http import asgi
 from fencepost.http.route import Route
 from fencepost.http.routes import ROUTES

@@ -16,7 +16,7 @@ from tests.cli.support import wait_until
 from tests.http.sockets import HASTY, SECONDS, Client, Serving, request, serving
 
 from fencepost import App
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     HTTP_BATCH_MAX,
     HTTP_BODIES_LARGE_SHARE,
     HTTP_BODY_MAX,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.http.sockets import HASTY, SWEPT, Serving, request, serving
 
 from fencepost import App
-from fencepost.core.limits import HTTP_WRITE_STEP, HTTP_WRITE_TIMEOUT
+from fencepost.core.bounds import HTTP_WRITE_STEP, HTTP_WRITE_TIMEOUT
 from fencepost.http import reading
 from fencepost.http.connection import Connection
 from fencepost.http.patience import Patience

@@ -12,9 +12,9 @@ from tests.delivery.receiver import OK, Receiver, receiving
 from tests.http.sockets import serving
 
 from fencepost import App, NewJob, State, Webhooks
-from fencepost.core.job import Body
-from fencepost.core.outcome import Succeeded, decide, settlement_of
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.job.job import Body
+from fencepost.core.job.outcome import Succeeded, decide, settlement_of
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.requests import ClaimRequest
 from fencepost.webhooks import new_secret
 

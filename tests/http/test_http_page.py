@@ -12,7 +12,6 @@ from tests.documentation import DOCS, table_rows
 from tests.http.sockets import serving
 
 from fencepost import App
-from fencepost.core import limits
 from fencepost.http.codes import OWN, codes_of
 from fencepost.http.routes import ROUTES
 
@@ -33,26 +32,26 @@ def test_every_path_that_is_named_is_there() -> None:
 
 
 def test_the_bounds_are_those_of_the_code() -> None:
-    bounds = {row[0]: row[1] for row in table_rows(PAGE, "of")}
-    head = f"{limits.HTTP_HEAD_MAX:,} bytes, within {limits.HTTP_HEAD_TIMEOUT:g} s"
-    assert bounds["first line and headers"] == head
-    assert bounds["an idle connection"] == f"{limits.HTTP_IDLE_TIMEOUT} s"
-    assert bounds["waiting, of `wait` and of claims"] == f"{limits.HTTP_WAIT_MAX:g} s"
-    assert bounds["nesting of JSON"] == f"{limits.JSON_DEPTH_MAX} levels"
-    taken = f"{limits.HTTP_WRITE_TIMEOUT:g} s for each {limits.HTTP_WRITE_STEP // 1_000} kB"
-    assert bounds["a client that takes no answer"] == taken
-    most = f"{limits.HTTP_BATCH_MAX:,}; {limits.CLAIM_MAX:,} claimed"
-    assert bounds["jobs, nodes of a flow, or leases, of one request"] == most
-    assert bounds["streams"] == f"{limits.HTTP_STREAMS_MAX}"
-    assert bounds["values in one body"].startswith(f"{limits.JSON_VALUES_MAX:,}, ")
-    whole = limits.HTTP_BODIES_MAX // 1_000_000
-    large = int(whole * limits.HTTP_BODIES_LARGE_SHARE)
-    least = limits.HTTP_BODY_MAX // 1_000
-    assert bounds["all bodies together that a server holds"] == (
+    listed = {row[0]: row[1] for row in table_rows(PAGE, "of")}
+    head = f"{bounds.HTTP_HEAD_MAX:,} bytes, within {bounds.HTTP_HEAD_TIMEOUT:g} s"
+    assert listed["first line and headers"] == head
+    assert listed["an idle connection"] == f"{bounds.HTTP_IDLE_TIMEOUT} s"
+    assert listed["waiting, of `wait` and of claims"] == f"{bounds.HTTP_WAIT_MAX:g} s"
+    assert listed["nesting of JSON"] == f"{bounds.JSON_DEPTH_MAX} levels"
+    taken = f"{bounds.HTTP_WRITE_TIMEOUT:g} s for each {bounds.HTTP_WRITE_STEP // 1_000} kB"
+    assert listed["a client that takes no answer"] == taken
+    most = f"{bounds.HTTP_BATCH_MAX:,}; {bounds.CLAIM_MAX:,} claimed"
+    assert listed["jobs, nodes of a flow, or leases, of one request"] == most
+    assert listed["streams"] == f"{bounds.HTTP_STREAMS_MAX}"
+    assert listed["values in one body"].startswith(f"{bounds.JSON_VALUES_MAX:,}, ")
+    whole = bounds.HTTP_BODIES_MAX // 1_000_000
+    large = int(whole * bounds.HTTP_BODIES_LARGE_SHARE)
+    least = bounds.HTTP_BODY_MAX // 1_000
+    assert listed["all bodies together that a server holds"] == (
         f"{whole} MB, of which those over {least} kB take {large} MB"
     )
-    assert bounds["connections"].startswith(f"{limits.HTTP_CONNECTIONS_MAX:,}, ")
-    assert f"less {limits.HTTP_DESCRIPTORS_KEPT}" in bounds["connections"]
+    assert listed["connections"].startswith(f"{bounds.HTTP_CONNECTIONS_MAX:,}, ")
+    assert f"less {bounds.HTTP_DESCRIPTORS_KEPT}" in listed["connections"]
 
 
 def curls() -> list[str]:

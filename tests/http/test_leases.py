@@ -276,7 +276,7 @@ async def test_a_claim_sees_its_queues_and_types_only(api: Caller) -> None:
 
 async def test_nobody_claims_what_is_fenceposts_own(api: Caller, app: App) -> None:
     """A delivery is signed by whoever runs it: a worker from elsewhere must not get one."""
-    from fencepost.core.job import NewJob
+    from fencepost.core.job.job import NewJob
 
     app.submit_many([NewJob(type="fencepost.webhook")])
     assert await api.claim() == []

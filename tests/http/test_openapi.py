@@ -14,7 +14,7 @@ from tests.servers.fixtures import FreshPostgres, postgres_sources
 from tests.thoroughness import IS_FULL
 
 from fencepost import __version__
-from fencepost.core.token import Role
+from fencepost.core.access.tokens import Role
 from fencepost.http import problems
 from fencepost.http.codes import OWN, codes_of
 from fencepost.http.openapi import document

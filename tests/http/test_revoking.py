@@ -15,13 +15,13 @@ from tests.http.messages import part
 from tests.http.serving import PATIENCE, serving
 
 from fencepost import App
-from fencepost.core.limits import (
+from fencepost.core.access.tokens import NewToken
+from fencepost.core.bounds import (
     POLL_INTERVAL,
     TOKEN_CACHE_SECONDS,
     TOKEN_RECHECK_SECONDS,
     TOKEN_REVOKED_SECONDS,
 )
-from fencepost.core.token import NewToken
 from fencepost.http import asgi
 
 SOON = 0.02
@@ -107,7 +107,7 @@ async def test_a_job_is_not_handed_out_to_a_token_that_is_no_longer_good(
     await asked.known()
     app.tokens.revoke(asked.token.record.id)
     submit = app.session.submit_async
-    from fencepost.core.job import NewJob
+    from fencepost.core.job.job import NewJob
 
     new = NewJob(type="work", queue="a")
     job_id = (await submit(new)).job_id if is_there else None
@@ -197,7 +197,7 @@ async def test_what_waits_is_answered_by_what_its_token_is_good_for_now(
     asked.narrowed('["b"]', tmp_path / "jobs.db")
     if refusal == "forbidden":
         await app.aio.jobs.cancel(job_id)
-        from fencepost.core.job import NewJob
+        from fencepost.core.job.job import NewJob
 
         job_id = (await app.session.submit_async(NewJob(type="work", queue="a"))).job_id
     method, path, body = ask(job_id)

@@ -11,7 +11,7 @@ import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App
-from fencepost.core.token import Role
+from fencepost.core.access.tokens import Role
 from fencepost.http import asgi
 from fencepost.http.route import Route
 from fencepost.http.routes import ROUTES

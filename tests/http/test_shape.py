@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
+from fencepost.core.bounds import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from fencepost.errors import InvalidPayloadError
 from fencepost.wire import shape
 from fencepost.wire.shape import ITEM_DEPTH, PIECE, check_shape

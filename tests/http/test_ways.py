@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from fencepost import App
-from fencepost.core.ids import is_id
+from fencepost.core.values.ids import is_id
 from fencepost.http import asgi
 from fencepost.http.api import REQUEST_IDS
 from fencepost.http.gate import Gate

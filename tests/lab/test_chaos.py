@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from tests.worker.support import eventually_sync
 
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
 from lab.chaos import ledger, roster
 from lab.chaos.caller import unanswered

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.thoroughness import IS_FULL
 
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 from fencepost.store.replies import AlreadySettled, LeaseLost
 from lab.chaos.crew import CLERK_QUEUES, NODE_WORKER
 from lab.chaos.entries import Killed, Served, Stalled, Stopped

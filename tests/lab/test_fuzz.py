@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from fencepost.core.job import Body
+from fencepost.core.job.job import Body
 from fencepost.errors import ConfigurationError
 from lab.fuzz.__main__ import main
 from lab.fuzz.payload_targets import SIGNATURES

@@ -12,19 +12,19 @@ from itertools import product
 import pytest
 from tests.thoroughness import IS_FULL
 
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.dependents import judge
 from fencepost.core.filter import PageRequest
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, NewJob
-from fencepost.core.lifecycle import TRANSITIONS, State
-from fencepost.core.outcome import Decision, Failed, Outcome, Released, Settlement, Snoozed
-from fencepost.core.outcome import Succeeded as Success
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
-from fencepost.core.retry import Backoff
-from fencepost.core.webhook import DELIVERY_TYPE
-from fencepost.core.weights import deal
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.flows.dependents import judge
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, NewJob
+from fencepost.core.job.lifecycle import TRANSITIONS, State
+from fencepost.core.job.outcome import Decision, Failed, Outcome, Released, Settlement, Snoozed
+from fencepost.core.job.outcome import Succeeded as Success
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.retry import Backoff
+from fencepost.core.limits.weights import deal
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (

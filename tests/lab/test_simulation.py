@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fencepost.core.cron import Cron
-from fencepost.core.dependents import Verdict
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Released
+from fencepost.core.cron.cron import Cron
+from fencepost.core.flows.dependents import Verdict
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Released
 from fencepost.store.memory import admission, leases, moves
 from fencepost.store.memory.crons import Crons
 from fencepost.store.memory.events import Events

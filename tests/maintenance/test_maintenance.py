@@ -12,11 +12,9 @@ from uuid import uuid4
 import pytest
 
 from fencepost import NewJob, Retention, State
-from fencepost.core.audit import make_action
-from fencepost.core.events import NewEvent
-from fencepost.core.filter import PageRequest
-from fencepost.core.job import Body
-from fencepost.core.limits import (
+from fencepost.core.access.audit import make_action
+from fencepost.core.access.tokens import Principal
+from fencepost.core.bounds import (
     LEADER_TTL,
     PRUNE_BATCH,
     PRUNE_INTERVAL,
@@ -25,10 +23,12 @@ from fencepost.core.limits import (
     RECOVER_BATCH,
     RECOVER_INTERVAL,
 )
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff
-from fencepost.core.token import Principal
+from fencepost.core.events import NewEvent
+from fencepost.core.filter import PageRequest
+from fencepost.core.job.job import Body
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff
 from fencepost.maintenance import Maintenance
 from fencepost.maintenance.chores import (
     Expire,

@@ -11,9 +11,7 @@ import pytest
 from tests.worker.flaky import FlakyStore, Rule, nothing
 
 from fencepost import NewJob
-from fencepost.core.cron import Cron, Missed
-from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CRON_DECLARE_INTERVAL,
     CRON_FIRE_MAX,
     CRON_JITTER,
@@ -21,7 +19,9 @@ from fencepost.core.limits import (
     CRON_SILENCE,
     PAGE_MAX,
 )
-from fencepost.core.schedule import parse_schedule
+from fencepost.core.cron.cron import Cron, Missed
+from fencepost.core.cron.schedule import parse_schedule
+from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.maintenance import Ticker
 from fencepost.observe import names
 from fencepost.observe.counters import Counters

@@ -8,7 +8,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.limits import METRIC_LABELS_MAX
+from fencepost.core.bounds import METRIC_LABELS_MAX
 from fencepost.observe.histograms import BOUNDS, Histogram, Timing, cumulated
 
 LANE = ("t", "q")

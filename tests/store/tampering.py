@@ -10,13 +10,22 @@ from typing import Any, Protocol
 import psycopg
 from msgspec.structs import replace
 
-from fencepost.core.ids import id_bytes
-from fencepost.core.job import Body, Category, ClaimedJob, Encoding, Failure, Job, NewJob, Progress
-from fencepost.core.keyring import EncryptionKey, KeyRing
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed, Outcome, Succeeded, decide, settlement_of
-from fencepost.core.plain import REFUSE, Plain
-from fencepost.core.policy import Policy
+from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
+from fencepost.core.crypto.plain import REFUSE, Plain
+from fencepost.core.job.job import (
+    Body,
+    Category,
+    ClaimedJob,
+    Encoding,
+    Failure,
+    Job,
+    NewJob,
+    Progress,
+)
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed, Outcome, Succeeded, decide, settlement_of
+from fencepost.core.job.policy import Policy
+from fencepost.core.values.ids import id_bytes
 from fencepost.store.encrypted import encrypted
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.protocol import Store

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.keyring import EncryptionKey, KeyRing
+from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
 from fencepost.store.contentless import CONTENTLESS, names_all_of
 from fencepost.store.encrypted import EncryptedStore, encrypted
 from fencepost.store.memory.store import MemoryStore

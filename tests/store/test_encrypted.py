@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.envelope import TAMPERED, from_text, key_id_of
+from fencepost.core.crypto.envelope import TAMPERED, from_text, key_id_of
+from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
+from fencepost.core.crypto.plain import REFUSE, Plain
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.idempotency import Key
-from fencepost.core.ids import id_bytes
-from fencepost.core.job import (
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import (
     Body,
     Category,
     ClaimedJob,
@@ -31,11 +32,10 @@ from fencepost.core.job import (
     NewJob,
     Progress,
 )
-from fencepost.core.keyring import EncryptionKey, KeyRing
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.core.plain import REFUSE, Plain
-from fencepost.core.policy import Policy
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.values.ids import id_bytes
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import ConfigurationError, StoreUnavailableError
 from fencepost.store.encrypted import encrypted
 from fencepost.store.memory.store import MemoryStore

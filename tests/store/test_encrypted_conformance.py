@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.thoroughness import IS_FULL
 
-from fencepost.core.keyring import EncryptionKey, KeyRing
+from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
 from fencepost.store.encrypted import encrypted
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.protocol import Store

@@ -9,9 +9,9 @@ import pytest
 
 from fencepost import NewJob, State
 from fencepost.core.events import NewEvent
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body, Category, ClaimedJob, Failure
-from fencepost.core.outcome import (
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body, Category, ClaimedJob, Failure
+from fencepost.core.job.outcome import (
     Failed,
     Outcome,
     Released,
@@ -21,7 +21,7 @@ from fencepost.core.outcome import (
     decide,
     settlement_of,
 )
-from fencepost.core.policy import Policy
+from fencepost.core.job.policy import Policy
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import FIELDS

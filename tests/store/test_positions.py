@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.core.filter import DEAD_LETTERS, decode_cursor, encode_cursor
-from fencepost.core.instants import from_us
+from fencepost.core.values.instants import from_us
 from fencepost.store.positions import FIRST_US, LAST_US, SEQ_BITS, pack, unpack
 
 TIMES = st.integers(FIRST_US, LAST_US)

@@ -38,17 +38,17 @@ from tests.store.tampering import (
     tried,
 )
 
-from fencepost.core.dependencies import check_dependencies
-from fencepost.core.envelope import REFUSED, REFUSED_TEXT, TAMPERED, Field, unreadable
+from fencepost.core.crypto.envelope import REFUSED, REFUSED_TEXT, TAMPERED, Field, unreadable
+from fencepost.core.crypto.plain import Plain
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body, Category, Encoding, Failure, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed, Succeeded
-from fencepost.core.plain import Plain
-from fencepost.core.policy import Policy
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.flows.dependencies import check_dependencies
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, Category, Encoding, Failure, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed, Succeeded
+from fencepost.core.job.policy import Policy
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import PlainContentError, TamperedError
 from fencepost.store.crons import CronDefinition
 from fencepost.store.protocol import Store

@@ -14,11 +14,19 @@ from typing import Any
 import pytest
 
 from fencepost import NewJob, State
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.job import Body, Category, ClaimedJob, Failure
-from fencepost.core.lifecycle import TRANSITIONS, Event
-from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
-from fencepost.core.policy import Policy
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.job import Body, Category, ClaimedJob, Failure
+from fencepost.core.job.lifecycle import TRANSITIONS, Event
+from fencepost.core.job.outcome import (
+    Failed,
+    Outcome,
+    Released,
+    Settlement,
+    Snoozed,
+    Succeeded,
+    decide,
+)
+from fencepost.core.job.policy import Policy
 from fencepost.observe.counters import Counters
 from fencepost.store.counting import LABELS
 from fencepost.store.memory.store import MemoryStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fencepost import App
-from fencepost.core.limits import PAGE_MAX
+from fencepost.core.bounds import PAGE_MAX
 from fencepost.testing import drain, memory_store, submitted
 
 

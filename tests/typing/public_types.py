@@ -28,8 +28,8 @@ from fencepost import (
 )
 from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Sent
 from fencepost.core.events import EventInfo
-from fencepost.core.job import Attempt, Job
-from fencepost.core.why import Reason
+from fencepost.core.job.job import Attempt, Job
+from fencepost.core.job.why import Reason
 from fencepost.store.crons import CronView
 
 app = App("memory://")

@@ -9,9 +9,9 @@ import pytest
 from tests.worker.support import drain
 
 from fencepost import App, NewJob, Retry, State
-from fencepost.core.job import Category, Failure
-from fencepost.core.outcome import LEASE_EXPIRED, Failed, decide
-from fencepost.core.retry import backoff_name
+from fencepost.core.job.job import Category, Failure
+from fencepost.core.job.outcome import LEASE_EXPIRED, Failed, decide
+from fencepost.core.job.retry import backoff_name
 from fencepost.testing.clock import FakeClock
 from fencepost.worker import Backoffs
 

@@ -13,7 +13,7 @@ from tests.worker.test_hanging_store import HangingStore
 
 from fencepost import App, Context, State
 from fencepost.clock import SystemClock
-from fencepost.core.job import AttemptOutcome
+from fencepost.core.job.job import AttemptOutcome
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.protocol import Store
 

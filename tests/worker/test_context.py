@@ -11,7 +11,7 @@ import pytest
 from tests.worker.support import drain, ended, eventually, working
 
 from fencepost import App, ConfigurationError, Context, Job, StaleLeaseError, State
-from fencepost.core.job import Lease, Progress
+from fencepost.core.job.job import Lease, Progress
 
 
 async def test_a_handler_is_told_all_about_its_attempt(app: App) -> None:

@@ -15,7 +15,7 @@ from tests.worker.crew import LEASE_TTL, Crew, is_running
 from tests.worker.support import LONG, eventually_sync
 
 from fencepost import JobHandle, Retry, State
-from fencepost.core.job import AttemptOutcome, Category
+from fencepost.core.job.job import AttemptOutcome, Category
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

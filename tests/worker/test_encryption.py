@@ -31,8 +31,8 @@ from fencepost import (
     TamperedError,
     TaskHandle,
 )
-from fencepost.core.job import Encoding
-from fencepost.core.plain import REFUSE, Plain
+from fencepost.core.crypto.plain import REFUSE, Plain
+from fencepost.core.job.job import Encoding
 
 OLD, NEW = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)
 CANARY = "canary-7c1f"

@@ -8,7 +8,7 @@ import pytest
 from tests.worker.flaky import FlakyStore, Times
 
 from fencepost import NewJob
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CLAIM_MAX,
     POLL_INTERVAL,
     UNSETTLED_MAX,

@@ -12,9 +12,9 @@ import pytest
 from tests.worker.support import LONG, eventually
 
 from fencepost import Priority
-from fencepost.core.job import Body, ClaimedJob, Lease
-from fencepost.core.limits import START_WITHIN
-from fencepost.core.policy import DEFAULT_POLICY
+from fencepost.core.bounds import START_WITHIN
+from fencepost.core.job.job import Body, ClaimedJob, Lease
+from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.worker.hand import Hand
 from fencepost.worker.threads import Threads
 

@@ -24,7 +24,7 @@ from fencepost import (
     State,
     TemporaryError,
 )
-from fencepost.core.job import AttemptOutcome
+from fencepost.core.job.job import AttemptOutcome
 
 ONCE = Retry.none()
 

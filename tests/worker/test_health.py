@@ -17,7 +17,7 @@ from tests.worker.flaky import FlakyStore, nothing
 from tests.worker.support import LONG, eventually_sync, working_in_thread
 
 from fencepost import App
-from fencepost.core.limits import MONITOR_CONNECTIONS_MAX
+from fencepost.core.bounds import MONITOR_CONNECTIONS_MAX
 from fencepost.errors import ConfigurationError
 from fencepost.observe.health import Verdict
 from fencepost.observe.pulse import Pulse

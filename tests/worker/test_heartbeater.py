@@ -10,9 +10,9 @@ from tests.worker.flaky import FlakyStore, nothing
 
 from fencepost import NewJob, Retry, State
 from fencepost.app.options import retry_fields
-from fencepost.core.job import ClaimedJob
-from fencepost.core.limits import HEARTBEAT_PAUSE_MAX
-from fencepost.core.policy import Policy
+from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX
+from fencepost.core.job.job import ClaimedJob
+from fencepost.core.job.policy import Policy
 from fencepost.observe.counters import Counters
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed

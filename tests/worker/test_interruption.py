@@ -8,7 +8,7 @@ import pytest
 from tests.worker.support import LONG, drain, eventually, take_leases_away, working
 
 from fencepost import App, Context, JobCancelledError, State, StateConflictError
-from fencepost.core.job import AttemptOutcome
+from fencepost.core.job.job import AttemptOutcome
 
 
 async def test_cancelling_a_running_job_interrupts_its_handler(app: App) -> None:

@@ -14,7 +14,7 @@ from tests.worker.support import LONG
 
 from fencepost import App, Retry
 from fencepost.clock import SystemClock
-from fencepost.core.limits import START_WITHIN
+from fencepost.core.bounds import START_WITHIN
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store

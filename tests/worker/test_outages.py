@@ -24,7 +24,7 @@ from tests.worker.support import (
 )
 
 from fencepost import App, Context, Retry, State
-from fencepost.core.limits import CLAIM_MAX, UNSETTLED_MAX
+from fencepost.core.bounds import CLAIM_MAX, UNSETTLED_MAX
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store

@@ -21,7 +21,7 @@ import pytest
 from tests.worker.support import LONG, eventually_sync, working_in_thread
 
 from fencepost import App, JobHandle, Priority, State
-from fencepost.core.limits import CONCURRENCY_DEFAULT
+from fencepost.core.bounds import CONCURRENCY_DEFAULT
 
 BOUND = 0.1
 """Seconds that C42 allows."""

@@ -12,7 +12,7 @@ from tests.worker.support import drain, eventually, working
 
 from fencepost import App, NewJob
 from fencepost.clock import SystemClock
-from fencepost.core.rate import Rate
+from fencepost.core.limits.rates import Rate
 from fencepost.errors import InvalidRateError
 from fencepost.observe.counters import Counters
 from fencepost.store.memory.store import MemoryStore

@@ -9,12 +9,12 @@ import pytest
 from tests.worker.flaky import FlakyStore, Times
 
 from fencepost import NewJob, PermanentError, State
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.failure import classify
-from fencepost.core.job import ClaimedJob
-from fencepost.core.limits import SETTLE_BYTES_MAX
-from fencepost.core.outcome import Outcome, Settlement, Succeeded, decide
-from fencepost.core.payload import encode
+from fencepost.core.bounds import SETTLE_BYTES_MAX
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.failure import classify
+from fencepost.core.job.job import ClaimedJob
+from fencepost.core.job.outcome import Outcome, Settlement, Succeeded, decide
+from fencepost.core.values.payload import encode
 from fencepost.observe.counters import Counters
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.observed import observed

@@ -10,11 +10,11 @@ import pytest
 from tests.worker.support import drain, eventually_sync
 
 from fencepost import App, State
+from fencepost.core.bounds import CLAIM_MAX, RECOVER_BATCH
 from fencepost.core.filter import JobFilter
-from fencepost.core.job import NewJob
-from fencepost.core.limits import CLAIM_MAX, RECOVER_BATCH
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff
 from fencepost.maintenance.maintenance import TERM
 from fencepost.store.requests import ClaimRequest
 

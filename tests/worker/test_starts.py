@@ -15,7 +15,7 @@ from tests.worker.support import LONG, drain, ended, eventually, working, workin
 
 from fencepost import App, Context, State
 from fencepost.clock import SystemClock
-from fencepost.core.limits import START_WITHIN
+from fencepost.core.bounds import START_WITHIN
 from fencepost.errors import ConfigurationError
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation

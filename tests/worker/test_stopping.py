@@ -10,7 +10,7 @@ import pytest
 from tests.worker.support import LONG, drain, eventually, eventually_sync, working_in_thread
 
 from fencepost import App, Context, State
-from fencepost.core.job import AttemptOutcome
+from fencepost.core.job.job import AttemptOutcome
 
 
 async def test_running_jobs_finish_within_grace_and_no_more_are_claimed(app: App) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.worker.support import LONG, ended, eventually, take_leases_away, working
 
 from fencepost import App, Category, Context, HandlerStopped, Retry, State
-from fencepost.core.job import AttemptOutcome
+from fencepost.core.job.job import AttemptOutcome
 
 GRACE = "fencepost.worker.executor.INTERRUPT_GRACE"
 

@@ -9,9 +9,9 @@ from tests.worker import isolated
 from tests.worker.support import drain, eventually, working
 
 from fencepost import App, Category, InvalidPayloadError, JobHandle, NewJob, Retry, State
-from fencepost.core.job import AttemptOutcome
-from fencepost.core.limits import UNREADABLE_DELAY_MIN, UNREADABLE_MAX
-from fencepost.core.payload import encode
+from fencepost.core.bounds import UNREADABLE_DELAY_MIN, UNREADABLE_MAX
+from fencepost.core.job.job import AttemptOutcome
+from fencepost.core.values.payload import encode
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.replies import Enqueued
 from fencepost.testing import drain as drained
@@ -72,8 +72,8 @@ async def test_it_fails_when_that_has_gone_on_for_too_long(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounded from the first time on, whichever worker met it then, and however often."""
-    monkeypatch.setattr("fencepost.core.outcome.UNREADABLE_MAX", 0.02)
-    monkeypatch.setattr("fencepost.core.outcome.UNREADABLE_DELAY_MIN", 0.01)
+    monkeypatch.setattr("fencepost.core.job.outcome.UNREADABLE_MAX", 0.02)
+    monkeypatch.setattr("fencepost.core.job.outcome.UNREADABLE_DELAY_MIN", 0.01)
     app.task(name="echo", retry=Retry.none())(on_loop)
     job = submit_raw(app, NEWER)
     async with working(app):

@@ -35,32 +35,32 @@ from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.app.tokens import AsyncTokens, Tokens
 from fencepost.app.tracing import TracingMode, open_session
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.concurrency import KeyRule, check_rule, parse_max_running_per_key
-from fencepost.core.duration import Duration
-from fencepost.core.events import check_pattern
-from fencepost.core.flow import Graph, Nodes
-from fencepost.core.job import NewJob
-from fencepost.core.keyring import KeyRing, Keys, parse_keys
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
     GRACE_DEFAULT,
     PAYLOAD_BYTES_DEFAULT,
     STATS_WINDOW_DEFAULT,
 )
-from fencepost.core.names import DEFAULT_QUEUE, check_own_type, check_queue
-from fencepost.core.payload import parse_max_payload
-from fencepost.core.plain import REFUSE, Plain, parse_plain
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority, parse_priority
-from fencepost.core.rate import parse_rate
+from fencepost.core.crypto.keyring import KeyRing, Keys, parse_keys
+from fencepost.core.crypto.plain import REFUSE, Plain, parse_plain
+from fencepost.core.display import shown_url
+from fencepost.core.events import check_pattern
+from fencepost.core.flows.graph import Graph, Nodes
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.retry import Retry
+from fencepost.core.job.task import Task, isolation_of
+from fencepost.core.job.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.core.limits.concurrency import KeyRule, check_rule, parse_max_running_per_key
+from fencepost.core.limits.rates import parse_rate
 from fencepost.core.retention import Retention, check_retention
-from fencepost.core.retry import Retry
-from fencepost.core.shown import shown_url
-from fencepost.core.signature import Signature
-from fencepost.core.statistics import Statistics
-from fencepost.core.task import Task, isolation_of
-from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
-from fencepost.core.webhook_settings import VARIABLE, Webhooks, parse_variable
+from fencepost.core.stats.recent import Statistics
+from fencepost.core.values.duration import Duration
+from fencepost.core.values.names import DEFAULT_QUEUE, check_own_type, check_queue
+from fencepost.core.values.payload import parse_max_payload
+from fencepost.core.values.signature import Signature
+from fencepost.core.webhooks.settings import VARIABLE, Webhooks, parse_variable
 from fencepost.delivery import delivery_task
 from fencepost.errors import ConfigurationError
 from fencepost.store.environment import url_from_environment

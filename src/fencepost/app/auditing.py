@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from fencepost.app.script import Script
 from fencepost.app.session import Session
-from fencepost.core.audit import Action, make_action
-from fencepost.core.ids import id_text
-from fencepost.core.limits import AUDIT_REFUSED_WINDOW
-from fencepost.core.refused_tries import RefusedTries
-from fencepost.core.token import Principal
+from fencepost.core.access.audit import Action, make_action
+from fencepost.core.access.refusals import RefusedTries
+from fencepost.core.access.tokens import Principal
+from fencepost.core.bounds import AUDIT_REFUSED_WINDOW
+from fencepost.core.values.ids import id_text
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.log import log

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from fencepost.app.job import AsyncJobHandle, JobHandle
-from fencepost.core.dependencies import Dependencies, Mode, check_dependencies
-from fencepost.core.limits import CORRELATION_ID_LENGTH_MAX
-from fencepost.core.names import check_name
-from fencepost.core.shown import shown
+from fencepost.core.bounds import CORRELATION_ID_LENGTH_MAX
+from fencepost.core.display import shown
+from fencepost.core.flows.dependencies import Dependencies, Mode, check_dependencies
+from fencepost.core.values.names import check_name
 from fencepost.errors import InvalidJobError
 
 AwaitedJob = JobHandle[Any] | AsyncJobHandle[Any] | str

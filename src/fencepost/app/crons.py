@@ -16,15 +16,15 @@ from fencepost.app.job import AsyncJobHandle, JobHandle
 from fencepost.app.script import Script
 from fencepost.app.session import Session
 from fencepost.app.task import TaskHandle, async_handle, handle
-from fencepost.core.limits import CATCH_UP_DEFAULT, CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
-from fencepost.core.shown import shown
+from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
+from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError, CronNotFoundError
 from fencepost.store.crons import CronList, CronView
 from fencepost.store.replies import EnqueueReply
 
 if TYPE_CHECKING:
-    from fencepost.core.cron import Cron
-    from fencepost.core.schedule import Schedule
+    from fencepost.core.cron.cron import Cron
+    from fencepost.core.cron.schedule import Schedule
 
 Ticks = list[datetime]
 
@@ -42,8 +42,8 @@ class CronOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def declare(session: Session, options: CronOptions, task: TaskHandle[..., Any]) -> None:
     """Add a cron to the app, or raise ConfigurationError or InvalidPayloadError."""
-    from fencepost.core.cron import Cron, Missed, check_catch_up, check_cron_name, parse_missed
-    from fencepost.core.schedule import parse_schedule
+    from fencepost.core.cron.cron import Cron, Missed, check_catch_up, check_cron_name, parse_missed
+    from fencepost.core.cron.schedule import parse_schedule
 
     missed = parse_missed(options.missed)
     if options.catch_up is not None and missed is not Missed.CATCH_UP:
@@ -95,7 +95,7 @@ def list_all(session: Session) -> Script[list[CronView]]:
 
 def pause(session: Session, name: str) -> Script[None]:
     """Fire no more ticks of a cron, or raise CronNotFoundError."""
-    from fencepost.core.cron import check_cron_name
+    from fencepost.core.cron.cron import check_cron_name
     from fencepost.store.definitions import definition_of
 
     if (yield session.store.pause_cron(check_cron_name(name))):
@@ -142,7 +142,7 @@ def next_ticks(session: Session, name: str, count: int) -> Script[list[datetime]
 
 def forget(session: Session, name: str) -> Script[None]:
     """Delete a cron from the store, or raise CronNotFoundError."""
-    from fencepost.core.cron import check_cron_name
+    from fencepost.core.cron.cron import check_cron_name
 
     if not (yield session.store.forget_cron(check_cron_name(name))):
         raise CronNotFoundError(name)
@@ -150,7 +150,7 @@ def forget(session: Session, name: str) -> Script[None]:
 
 def _find(session: Session, name: str) -> Script[tuple[CronView, datetime]]:
     """Return the cron as the store has it, or else as this app does; and the store's time."""
-    from fencepost.core.cron import check_cron_name
+    from fencepost.core.cron.cron import check_cron_name
     from fencepost.store.definitions import view_of
 
     check_cron_name(name)
@@ -165,7 +165,7 @@ def _find(session: Session, name: str) -> Script[tuple[CronView, datetime]]:
 
 def schedule_of(view: CronView) -> Schedule:
     """Return when a cron ticks, or raise InvalidCronError if this machine knows no such zone."""
-    from fencepost.core.schedule import parse_schedule
+    from fencepost.core.cron.schedule import parse_schedule
 
     return parse_schedule(view.expression, view.tz)
 

@@ -16,11 +16,11 @@ from fencepost.app.job import (
 from fencepost.app.job_scripts import held_up
 from fencepost.app.script import Script
 from fencepost.app.session import Session
-from fencepost.core.envelope import unreadable
+from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.crypto.envelope import unreadable
 from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make_page
-from fencepost.core.job import DeadLetter
-from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
-from fencepost.core.names import check_type
+from fencepost.core.job.job import DeadLetter
+from fencepost.core.values.names import check_type
 from fencepost.errors import (
     DuplicateJobError,
     FencepostError,

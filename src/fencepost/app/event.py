@@ -19,16 +19,16 @@ from fencepost.app.job import (
 from fencepost.app.options import Options, new_job
 from fencepost.app.session import Session
 from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
-from fencepost.core.concurrency import KeyRule
-from fencepost.core.duration import Duration
 from fencepost.core.events import NewEvent, check_event_name, matches
-from fencepost.core.idempotency import OnDuplicate, check_key
-from fencepost.core.job import NewJob
-from fencepost.core.names import DEFAULT_QUEUE
-from fencepost.core.payload import check_size, encode_json
-from fencepost.core.priority import Priority
-from fencepost.core.retry import Retry
-from fencepost.core.task import Task
+from fencepost.core.job.idempotency import OnDuplicate, check_key
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.retry import Retry
+from fencepost.core.job.task import Task
+from fencepost.core.limits.concurrency import KeyRule
+from fencepost.core.values.duration import Duration
+from fencepost.core.values.names import DEFAULT_QUEUE
+from fencepost.core.values.payload import check_size, encode_json
 from fencepost.errors import InvalidPayloadError
 from fencepost.observe import names
 from fencepost.observe.log import log

@@ -8,9 +8,9 @@ import msgspec
 
 from fencepost.app.script import Script
 from fencepost.app.session import Session
+from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.events import SentEvent, check_event_name
 from fencepost.core.filter import EVENTS, encode_cursor, make_page
-from fencepost.core.limits import PAGE_DEFAULT
 from fencepost.store.replies import EventPage
 
 

@@ -8,13 +8,13 @@ from typing import Any
 from fencepost.app.job_scripts import cancel_all, result_of
 from fencepost.app.script import Pause, Script
 from fencepost.app.session import Session
-from fencepost.core.arrangement import in_order, unique_names
-from fencepost.core.duration import Duration, parse_duration
+from fencepost.core.bounds import CANCEL_ROUNDS, PAGE_MAX, POLL_INTERVAL
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Dependency, Job
-from fencepost.core.lifecycle import LIVE, State
-from fencepost.core.limits import CANCEL_ROUNDS, PAGE_MAX, POLL_INTERVAL
-from fencepost.core.names import check_flow
+from fencepost.core.flows.order import in_order, unique_names
+from fencepost.core.job.job import Dependency, Job
+from fencepost.core.job.lifecycle import LIVE, State
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.names import check_flow
 from fencepost.errors import FlowNotFoundError, JobNotFoundError, WaitTimeoutError
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Moved, RetryReply

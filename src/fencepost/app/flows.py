@@ -16,12 +16,12 @@ from fencepost.app.job import (
 )
 from fencepost.app.session import Session, accepted
 from fencepost.app.task import async_handle, check_bulk, handle
-from fencepost.core.arrangement import arrange, names_for
-from fencepost.core.duration import Duration
-from fencepost.core.flow import Graph, Nodes, named
-from fencepost.core.ids import id_text
-from fencepost.core.job import Job, NewJob
-from fencepost.core.lifecycle import State
+from fencepost.core.flows.graph import Graph, Nodes, named
+from fencepost.core.flows.order import arrange, names_for
+from fencepost.core.job.job import Job, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.duration import Duration
+from fencepost.core.values.ids import id_text
 
 H = TypeVar("H", bound="JobHandle[Any] | AsyncJobHandle[Any]")
 

@@ -9,21 +9,21 @@ import msgspec
 
 from fencepost.app.script import Pause, Script
 from fencepost.app.session import Session
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.edits import Edits, check_names
-from fencepost.core.envelope import shown_text, unreadable
+from fencepost.core.bounds import PAGE_MAX, POLL_INTERVAL
+from fencepost.core.crypto.envelope import shown_text, unreadable
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.history import Change
-from fencepost.core.history import history as changes
-from fencepost.core.job import Attempt, Body, Encoding, Job
-from fencepost.core.lifecycle import LIVE, State
-from fencepost.core.lifetime import check_run_at
-from fencepost.core.limits import PAGE_MAX, POLL_INTERVAL
-from fencepost.core.names import check_correlation_id, check_tags, reserved_tags
-from fencepost.core.payload import check_size, decode_result, encode
-from fencepost.core.priority import Priority, parse_priority
-from fencepost.core.webhook_settings import check_callback
-from fencepost.core.why import Reason, explain
+from fencepost.core.job.edits import Edits, check_names
+from fencepost.core.job.history import Change
+from fencepost.core.job.history import history as changes
+from fencepost.core.job.job import Attempt, Body, Encoding, Job
+from fencepost.core.job.lifecycle import LIVE, State
+from fencepost.core.job.lifetime import check_run_at
+from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.why import Reason, explain
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.names import check_correlation_id, check_tags, reserved_tags
+from fencepost.core.values.payload import check_size, decode_result, encode
+from fencepost.core.webhooks.settings import check_callback
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,

@@ -16,8 +16,7 @@ from fencepost.app.job import (
 )
 from fencepost.app.script import Script
 from fencepost.app.session import Session
-from fencepost.core.duration import Duration
-from fencepost.core.edits import Edits
+from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.filter import (
     Conditions,
     JobFilter,
@@ -25,12 +24,13 @@ from fencepost.core.filter import (
     make_filter,
     make_page,
 )
-from fencepost.core.history import Change
-from fencepost.core.job import Attempt, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PAGE_DEFAULT
-from fencepost.core.priority import Priority
-from fencepost.core.why import Reason
+from fencepost.core.job.edits import Edits
+from fencepost.core.job.history import Change
+from fencepost.core.job.job import Attempt, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.why import Reason
+from fencepost.core.values.duration import Duration
 
 
 class Page(msgspec.Struct, frozen=True):

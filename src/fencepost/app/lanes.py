@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fencepost.app.session import Session
 from fencepost.app.stats import scale
-from fencepost.core.duration import Duration
-from fencepost.core.limits import SCALE_TARGET_DEFAULT
-from fencepost.core.names import check_queue, check_type
-from fencepost.core.scale import Scale
+from fencepost.core.bounds import SCALE_TARGET_DEFAULT
+from fencepost.core.stats.scale import Scale
+from fencepost.core.values.duration import Duration
+from fencepost.core.values.names import check_queue, check_type
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
 

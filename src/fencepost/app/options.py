@@ -9,26 +9,26 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from fencepost.app.awaited import Awaited, dependencies_of
-from fencepost.core.concurrency import key_of, limit_of
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
-from fencepost.core.job import Body, NewJob
-from fencepost.core.lifetime import check_delay, check_run_at
-from fencepost.core.limits import KEY_WINDOW_DEFAULT
-from fencepost.core.names import (
+from fencepost.core.bounds import KEY_WINDOW_DEFAULT
+from fencepost.core.display import shown
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
+from fencepost.core.job.job import Body, NewJob
+from fencepost.core.job.lifetime import check_delay, check_run_at
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.retry import Retry
+from fencepost.core.job.task import ForeignTask, Task
+from fencepost.core.job.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.core.limits.concurrency import key_of, limit_of
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.names import (
     check_concurrency_key,
     check_correlation_id,
     check_queue,
     check_tags,
 )
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority, parse_priority
-from fencepost.core.retry import Retry
-from fencepost.core.shown import shown
-from fencepost.core.task import ForeignTask, Task
-from fencepost.core.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
-from fencepost.core.webhook_settings import Webhooks, check_callback
+from fencepost.core.webhooks.settings import Webhooks, check_callback
 from fencepost.errors import ConfigurationError, InvalidJobError
 
 

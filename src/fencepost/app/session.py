@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.app.script import Script, drive, drive_async
 from fencepost.clock import Clock
-from fencepost.core.job import NewJob
-from fencepost.core.keyring import KeyRing
-from fencepost.core.plain import REFUSE, Plain
-from fencepost.core.policy import DEFAULT_POLICY, Policy
-from fencepost.core.task import Task
-from fencepost.core.timeouts import Timeouts
-from fencepost.core.webhook_settings import Webhooks
+from fencepost.core.crypto.keyring import KeyRing
+from fencepost.core.crypto.plain import REFUSE, Plain
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.job.task import Task
+from fencepost.core.job.timeouts import Timeouts
+from fencepost.core.webhooks.settings import Webhooks
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,
@@ -29,7 +29,7 @@ from fencepost.store.replies import Duplicate, EnqueueReply
 
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
-    from fencepost.core.cron import Cron
+    from fencepost.core.cron.cron import Cron
     from fencepost.observe.tracing import Tracing
     from fencepost.store.gauges import Gauges
 

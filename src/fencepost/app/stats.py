@@ -8,20 +8,20 @@ from msgspec.structs import replace
 
 from fencepost.app.script import Script
 from fencepost.app.session import Session
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.ended import Ended
-from fencepost.core.filter import JobFilter
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     STATS_SAMPLE_MAX,
     STATS_WINDOW_DEFAULT,
     STATS_WINDOW_MAX,
     STATS_WINDOW_MIN,
 )
-from fencepost.core.names import check_queue
-from fencepost.core.scale import Load, Scale
-from fencepost.core.scale import scale as scaled
-from fencepost.core.statistics import Statistics, percentiles, runs, statistics
+from fencepost.core.filter import JobFilter
+from fencepost.core.job.lifecycle import State
+from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.recent import Statistics, percentiles, runs, statistics
+from fencepost.core.stats.scale import Load, Scale
+from fencepost.core.stats.scale import scale as scaled
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.names import check_queue
 from fencepost.store.replies import QueueView
 from fencepost.store.requests import WorkerInfo
 

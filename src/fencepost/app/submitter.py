@@ -9,8 +9,8 @@ import asyncio
 import weakref
 from collections import deque
 
-from fencepost.core.job import NewJob
-from fencepost.core.limits import GROUP_MAX, SUBMISSION_TIMEOUT_DEFAULT
+from fencepost.core.bounds import GROUP_MAX, SUBMISSION_TIMEOUT_DEFAULT
+from fencepost.core.job.job import NewJob
 from fencepost.errors import SubmissionTimeoutError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import EnqueueReply

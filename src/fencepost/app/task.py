@@ -15,12 +15,12 @@ from fencepost.app.job import (
 )
 from fencepost.app.options import Options, UsingOptions, merge, new_job
 from fencepost.app.session import Session, accepted
-from fencepost.core.duration import Duration
-from fencepost.core.idempotency import OnDuplicate, check_key
-from fencepost.core.job import NewJob
-from fencepost.core.limits import BULK_MAX
-from fencepost.core.payload import check_size
-from fencepost.core.task import Task
+from fencepost.core.bounds import BULK_MAX
+from fencepost.core.job.idempotency import OnDuplicate, check_key
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.task import Task
+from fencepost.core.values.duration import Duration
+from fencepost.core.values.payload import check_size
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.store.replies import Duplicate, EnqueueReply
 from fencepost.store.requests import Scope

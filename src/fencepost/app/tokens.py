@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from fencepost.app.auditing import begin, end
 from fencepost.app.script import Script
 from fencepost.app.session import Session
-from fencepost.core.duration import Duration
-from fencepost.core.limits import TOKEN_ID_BYTES, TOKEN_SECRET_BYTES
-from fencepost.core.token import (
+from fencepost.core.access.tokens import (
     NewToken,
     Principal,
     Role,
@@ -18,6 +16,8 @@ from fencepost.core.token import (
     make_options,
     make_token,
 )
+from fencepost.core.bounds import TOKEN_ID_BYTES, TOKEN_SECRET_BYTES
+from fencepost.core.values.duration import Duration
 from fencepost.errors import TokenNotFoundError
 
 Roles = Iterable[Role | str] | str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.app.session import Session
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.observe.tracing import Tracing
 from fencepost.store.replies import EnqueueReply
 

@@ -6,7 +6,7 @@ import os
 from typing import Any, Literal
 
 from fencepost.app.session import Session
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
 
 VARIABLE = "FENCEPOST_TRACING"

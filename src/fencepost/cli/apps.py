@@ -9,8 +9,8 @@ import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from fencepost.core.limits import SHOWN_LENGTH_MAX
-from fencepost.core.shown import shown
+from fencepost.core.bounds import SHOWN_LENGTH_MAX
+from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import click
 from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 
 
 @click.group()

@@ -20,7 +20,7 @@ from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
 from fencepost.cli.options import json_option, option
 from fencepost.cli.output import echo_json
 from fencepost.clock import SystemClock
-from fencepost.core.limits import BULK_MAX
+from fencepost.core.bounds import BULK_MAX
 from fencepost.errors import ConfigurationError
 from fencepost.store.sqlite.database import DURABILITIES
 

@@ -10,7 +10,7 @@ import click
 from fencepost.cli.lines import clean, echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.core.limits import CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRON_SILENCE
+from fencepost.core.bounds import CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRON_SILENCE
 
 if TYPE_CHECKING:
     from fencepost.app import App
@@ -101,7 +101,7 @@ def _row(cron: CronView, now: datetime) -> tuple[object, ...]:
 
 def _local(cron: CronView, tick: datetime | None) -> datetime | None:
     """Return a tick as a clock in the cron's zone shows it, if this machine knows the zone."""
-    from fencepost.core.schedule import parse_zone
+    from fencepost.core.cron.schedule import parse_zone
     from fencepost.errors import InvalidCronError
 
     try:

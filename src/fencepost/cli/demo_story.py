@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from fencepost.cli import demo_app
 from fencepost.cli.demo_crew import Crew, Hand
-from fencepost.core.job import Attempt, Job
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import Attempt, Job
+from fencepost.core.job.lifecycle import State
 from fencepost.store.protocol import Topic
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from fencepost.cli.options import DURATION, log_options, option, pass_settings, 
 from fencepost.cli.server import PORT_DEFAULT, PORT_MAX
 from fencepost.cli.settings import Settings
 from fencepost.cli.worker import child_command, longest_stop
-from fencepost.core.limits import CONCURRENCY_MAX
+from fencepost.core.bounds import CONCURRENCY_MAX
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:

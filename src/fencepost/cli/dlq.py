@@ -11,7 +11,7 @@ from fencepost.cli.jobs import each_job
 from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 
 if TYPE_CHECKING:
     from fencepost.app import App
@@ -43,7 +43,7 @@ def ls(settings: Settings, type: str | None, limit: int, after: str | None, as_j
     from msgspec.structs import replace
 
     from fencepost.cli.output import echo_json, echo_table, when
-    from fencepost.core.readable import readable
+    from fencepost.core.crypto.readable import readable
 
     with settings.opened() as app:
         page = app.dead_letters.list(type=type, after=after, limit=limit)

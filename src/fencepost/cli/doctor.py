@@ -13,12 +13,12 @@ from fencepost import __version__
 from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.cli.webhooks import undelivered
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import UNREADABLE_SHOWN
-from fencepost.core.shown import shown_url
+from fencepost.core.bounds import UNREADABLE_SHOWN
+from fencepost.core.display import shown_url
+from fencepost.core.job.lifecycle import State
 
 if TYPE_CHECKING:
-    from fencepost.core.job import Job
+    from fencepost.core.job.job import Job
     from fencepost.store.replies import Finding, QueueView
 
 
@@ -76,7 +76,7 @@ def _workers(count: int) -> list[Finding]:
 
 def _unreadable(jobs: Iterable[Job]) -> list[Finding]:
     """Warn of jobs that some worker could not read: of an old version, or of a too new one."""
-    from fencepost.core.failure import UNREADABLE
+    from fencepost.core.job.failure import UNREADABLE
     from fencepost.store.replies import Finding
 
     counts = Counter(job.type for job in jobs if job.failure and job.failure.code == UNREADABLE)

@@ -11,7 +11,7 @@ from fencepost.cli.lines import echo
 from fencepost.cli.options import app_option, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 from fencepost.cli.submit import parse_payload
-from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 
 if TYPE_CHECKING:
     from fencepost.app import JobHandle, Sent

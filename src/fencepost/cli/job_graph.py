@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fencepost.cli.lines import clean
-from fencepost.core.arrangement import in_order, unique_names
-from fencepost.core.dependencies import Mode
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Job
-from fencepost.core.lifecycle import State
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.flows.order import in_order, unique_names
+from fencepost.core.job.job import Job
+from fencepost.core.job.lifecycle import State
 from fencepost.store.protocol import Store
 
 JOBS_MAX = 200

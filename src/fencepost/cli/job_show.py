@@ -12,9 +12,9 @@ from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from fencepost.core.history import Change
-    from fencepost.core.job import Attempt, Failure, Job
-    from fencepost.core.why import Reason
+    from fencepost.core.job.history import Change
+    from fencepost.core.job.job import Attempt, Failure, Job
+    from fencepost.core.job.why import Reason
 
 LONG = ("why", "payload", "checkpoint", "result", "traceback")
 """What has several lines by right."""
@@ -32,8 +32,8 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
     from fencepost.cli.job_graph import around, draw
     from fencepost.cli.output import echo_json
     from fencepost.cli.views import attempt_view, job_view
-    from fencepost.core.history import history
-    from fencepost.core.readable import readable
+    from fencepost.core.crypto.readable import readable
+    from fencepost.core.job.history import history
 
     with settings.opened() as app:
         store, handle = app.store, app.jobs.get(id)
@@ -134,7 +134,7 @@ def _progress(job: Job) -> str:
 
 
 def _policy(job: Job) -> str:
-    from fencepost.core.duration import format_duration
+    from fencepost.core.values.duration import format_duration
 
     policy = job.policy
     backoff = policy.backoff
@@ -149,7 +149,7 @@ def _body(name: str, job: Job) -> str:
     import msgspec
 
     from fencepost.cli.views import body_view
-    from fencepost.core.shown import printable_json
+    from fencepost.core.display import printable_json
 
     ((shown_as, value),) = body_view(name, getattr(job, name)).items()
     if value is None and name != "result":

@@ -16,11 +16,11 @@ from fencepost.cli.options import (
     url_option,
 )
 from fencepost.cli.settings import Settings
-from fencepost.core.limits import PAGE_MAX
+from fencepost.core.bounds import PAGE_MAX
 
 if TYPE_CHECKING:
     from fencepost.app import App
-    from fencepost.core.job import Job
+    from fencepost.core.job.job import Job
 
 LOOK_INTERVAL = 0.25
 FOLLOWED_MAX = PAGE_MAX
@@ -52,7 +52,7 @@ def watch(settings: Settings, /, id: str | None, as_json: bool, **conditions: An
 def _tell(job: Job, as_json: bool) -> None:
     from fencepost.cli.output import console, echo_json_line, is_terminal, styled
     from fencepost.cli.views import job_view
-    from fencepost.core.readable import readable
+    from fencepost.core.crypto.readable import readable
 
     job = readable(job)
     if as_json:

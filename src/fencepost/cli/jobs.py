@@ -27,7 +27,7 @@ from fencepost.cli.options import (
 from fencepost.cli.settings import Settings
 from fencepost.cli.submit import parse_payload
 from fencepost.clock import SystemClock
-from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 from fencepost.errors import FencepostError
 
 
@@ -61,7 +61,7 @@ def ls(
     """List jobs, the newest first."""
     from fencepost.cli.output import echo_json, echo_table, when
     from fencepost.cli.views import job_view
-    from fencepost.core.readable import readable
+    from fencepost.core.crypto.readable import readable
 
     with settings.opened() as app:
         page = app.jobs.find(**as_filter(**conditions), limit=limit, after=after)

@@ -23,8 +23,8 @@ def new(id_: str | None, as_json: bool) -> None:
     long as there are jobs that were encrypted with it.
     """
     from fencepost.clock import SystemClock
-    from fencepost.core.keyring import EncryptionKey
-    from fencepost.core.limits import KEY_BYTES
+    from fencepost.core.bounds import KEY_BYTES
+    from fencepost.core.crypto.keyring import EncryptionKey
 
     clock = SystemClock()
     name = id_ or f"{clock.now():%Y%m%d}-{clock.new_bytes(2).hex()}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from fencepost.core.shown import printable
+from fencepost.core.display import printable
 
 
 def clean(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 
 if TYPE_CHECKING:
     from fencepost.app import App

@@ -11,7 +11,7 @@ import click
 from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings
 from fencepost.cli.settings import Settings, sqlite_path
-from fencepost.core.limits import DUMP_BATCH, DUMP_MAX
+from fencepost.core.bounds import DUMP_BATCH, DUMP_MAX
 
 if TYPE_CHECKING:
     from fencepost.cli.mover import Mover
@@ -80,7 +80,7 @@ def _opened(url: str, *, must_exist: bool = True) -> Iterator[Store]:
 
 def _see_to_schema(store: Store, settings: Settings, *, is_wanted: bool) -> None:
     from fencepost.cli.failures import Refusal
-    from fencepost.core.shown import shown_url
+    from fencepost.core.display import shown_url
 
     if is_wanted:
         store.migrate()
@@ -94,7 +94,7 @@ def _see_to_schema(store: Store, settings: Settings, *, is_wanted: bool) -> None
 
 def _move(mover: Mover, *, as_json: bool) -> None:
     from fencepost.cli.output import echo_json, progress_bar
-    from fencepost.core.shown import shown_url
+    from fencepost.core.display import shown_url
 
     clock = mover.source.clock
     start = clock.monotonic()
@@ -144,7 +144,7 @@ def _resumable() -> Iterator[None]:
 
 def _abandon(mover: Mover, *, as_json: bool) -> None:
     from fencepost.cli.output import echo_json
-    from fencepost.core.shown import shown_url
+    from fencepost.core.display import shown_url
 
     resumed = mover.abandon()
     if as_json:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.cli.output import Bar
-from fencepost.core.envelope import REFUSED
+from fencepost.core.bounds import PAGE_MAX, RECOVER_BATCH, WORKER_SILENCE
+from fencepost.core.crypto.envelope import REFUSED
+from fencepost.core.display import shown_url
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import JobRecord
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PAGE_MAX, RECOVER_BATCH, WORKER_SILENCE
-from fencepost.core.shown import shown_url
+from fencepost.core.job.job import JobRecord
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import ConfigurationError, PlainContentError, StateConflictError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Dump, EventPage, Loaded, QueueView

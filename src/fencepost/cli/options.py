@@ -11,9 +11,9 @@ from click.core import ParameterSource
 
 from fencepost.cli.settings import Settings
 from fencepost.clock import SystemClock
-from fencepost.core.duration import parse_duration
-from fencepost.core.instants import parse_instant
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
+from fencepost.core.values.duration import parse_duration
+from fencepost.core.values.instants import parse_instant
 from fencepost.errors import FencepostError, InvalidDurationError
 
 F = TypeVar("F", bound=Callable[..., Any])

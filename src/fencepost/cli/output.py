@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from fencepost.cli.lines import clean, echo
-from fencepost.core.shown import printable_json
+from fencepost.core.display import printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,8 +10,8 @@ from fencepost.cli.apps import find_app, has_default_app, point
 from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.core.limits import GRACE_DEFAULT
-from fencepost.core.shown import shown_url
+from fencepost.core.bounds import GRACE_DEFAULT
+from fencepost.core.display import shown_url
 
 if TYPE_CHECKING:
     from fencepost.app import App

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from fencepost.core.shown import shown_url
+from fencepost.core.display import shown_url
 from fencepost.errors import ConfigurationError
 from fencepost.store.environment import DEFAULT_URL, url_from_environment
 

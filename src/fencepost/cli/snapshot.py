@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fencepost.core.job import Job
-from fencepost.core.lifecycle import State
-from fencepost.core.readable import readable
-from fencepost.core.shown import shown_url
+from fencepost.core.crypto.readable import readable
+from fencepost.core.display import shown_url
+from fencepost.core.job.job import Job
+from fencepost.core.job.lifecycle import State
 from fencepost.store.replies import QueueView
 from fencepost.store.requests import WorkerInfo
 

@@ -117,11 +117,11 @@ def _submit_checked(app: App, type: str, value: Any, options: dict[str, Any]) ->
 def _submit_raw(app: App, type: str, value: Any, options: dict[str, Any]) -> JobHandle[Any]:
     """Store a job of a type that only its worker knows."""
     from fencepost.app.options import Options, merge
-    from fencepost.core.idempotency import Key
-    from fencepost.core.job import NewJob
-    from fencepost.core.names import DEFAULT_QUEUE, check_type
-    from fencepost.core.payload import check_size, encode
-    from fencepost.core.priority import Priority
+    from fencepost.core.job.idempotency import Key
+    from fencepost.core.job.job import NewJob
+    from fencepost.core.job.priority import Priority
+    from fencepost.core.values.names import DEFAULT_QUEUE, check_type
+    from fencepost.core.values.payload import check_size, encode
 
     given: Any = _given(options)
     checked = merge(Options(), given, app.timeouts, webhooks=app.session.webhooks)

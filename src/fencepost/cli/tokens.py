@@ -11,11 +11,11 @@ from fencepost.cli.failures import Refusal
 from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.core.token import Role, TokenRecord
+from fencepost.core.access.tokens import Role, TokenRecord
 from fencepost.errors import SchemaError, StoreError
 
 if TYPE_CHECKING:
-    from fencepost.core.token import NewToken
+    from fencepost.core.access.tokens import NewToken
 
 COLUMNS = ("ID", "NAME", "ROLES", "QUEUES", "RATE", "CREATED (UTC)", "EXPIRES (UTC)", "STATE")
 
@@ -139,7 +139,7 @@ def _row(record: TokenRecord, now: datetime) -> tuple[object, ...]:
 def revoke(settings: Settings, name: str, as_json: bool) -> None:
     """Make a token good for nothing; servers refuse it within seconds."""
     from fencepost.cli.output import echo_json
-    from fencepost.core.limits import TOKEN_CACHE_SECONDS
+    from fencepost.core.bounds import TOKEN_CACHE_SECONDS
 
     with settings.opened() as app:
         token_id = app.tokens.revoke(name)

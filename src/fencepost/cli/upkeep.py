@@ -7,7 +7,7 @@ import click
 from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.core.limits import PRUNE_BATCH, RECOVER_BATCH
+from fencepost.core.bounds import PRUNE_BATCH, RECOVER_BATCH
 
 
 @click.command()

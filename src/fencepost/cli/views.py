@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.envelope import shown_body
-from fencepost.core.job import Attempt, Body, Encoding, Job
-from fencepost.core.readable import readable
+from fencepost.core.crypto.envelope import shown_body
+from fencepost.core.crypto.readable import readable
+from fencepost.core.job.job import Attempt, Body, Encoding, Job
 
 _LARGE = ("payload", "result", "checkpoint", "policy")
 

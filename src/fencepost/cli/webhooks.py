@@ -40,8 +40,8 @@ def secret(as_json: bool) -> None:
 
 def undelivered(queues: list[QueueView], workers: list[WorkerInfo]) -> list[Finding]:
     """Warn of webhooks that wait for a worker: one of named queues serves theirs only if told."""
-    from fencepost.core.lifecycle import LIVE
-    from fencepost.core.webhook import DELIVERY_QUEUE, DELIVERY_TYPE
+    from fencepost.core.job.lifecycle import LIVE
+    from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE
     from fencepost.store.replies import Finding
 
     counts = next((queue.counts for queue in queues if queue.name == DELIVERY_QUEUE), {})

@@ -13,7 +13,7 @@ from fencepost.cli.lines import echo
 from fencepost.cli.monitoring import ADDRESS, Address, check_ports, monitored
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
     GRACE_DEFAULT,
@@ -21,7 +21,7 @@ from fencepost.core.limits import (
     PROCESSES_MAX,
     THREADS_FAREWELL,
 )
-from fencepost.core.shown import shown, shown_url
+from fencepost.core.display import shown, shown_url
 from fencepost.errors import ConfigurationError, StoreUnavailableError
 
 if TYPE_CHECKING:

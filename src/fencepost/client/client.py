@@ -34,13 +34,13 @@ from fencepost.client.options import Payload, SubmitOptions, merge, submission
 from fencepost.client.session import Session, check_token, check_url
 from fencepost.client.task import AsyncTaskHandle, TaskHandle
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CLIENT_RETRIES_DEFAULT,
     CLIENT_TIMEOUT_DEFAULT,
     STATS_WINDOW_DEFAULT,
 )
-from fencepost.core.statistics import Statistics
+from fencepost.core.stats.recent import Statistics
+from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.wire.jobs import Submission
 
 

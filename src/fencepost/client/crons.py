@@ -7,8 +7,8 @@ from datetime import datetime
 from fencepost.client.exchange import FOREVER, Request, Script, get, path, post, query_of
 from fencepost.client.job import AsyncJobHandle, JobHandle, async_handle, handle
 from fencepost.client.session import Session
-from fencepost.core.limits import CRON_NEXT_DEFAULT
-from fencepost.core.shown import shown
+from fencepost.core.bounds import CRON_NEXT_DEFAULT
+from fencepost.core.display import shown
 from fencepost.errors import CronNotFoundError
 from fencepost.wire.crons import CronView
 from fencepost.wire.jobs import Accepted

@@ -16,9 +16,9 @@ from fencepost.client.job import (
     naming_existing_async,
 )
 from fencepost.client.session import Session
-from fencepost.core.ids import id_bytes
-from fencepost.core.job import DeadLetter
-from fencepost.core.limits import PAGE_DEFAULT
+from fencepost.core.bounds import PAGE_DEFAULT
+from fencepost.core.job.job import DeadLetter
+from fencepost.core.values.ids import id_bytes
 from fencepost.wire.jobs import Accepted
 
 DEAD_LETTERS = "/v1/dead-letters"

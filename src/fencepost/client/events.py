@@ -19,10 +19,10 @@ from fencepost.client.job import (
     naming_existing_async,
 )
 from fencepost.client.session import Session
+from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.events import EventJob, SentEvent, check_event_name
-from fencepost.core.idempotency import check_key
-from fencepost.core.limits import PAGE_DEFAULT
-from fencepost.core.payload import encode_json
+from fencepost.core.job.idempotency import check_key
+from fencepost.core.values.payload import encode_json
 from fencepost.wire.bodies import Base64, Json, Shown, body_shown
 from fencepost.wire.jobs import Accepted
 

@@ -18,9 +18,9 @@ from fencepost.client.job import (
 from fencepost.client.job_scripts import result
 from fencepost.client.session import Session
 from fencepost.client.submitting import StoredFlow, check_batch, look_at_flow
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.lifecycle import State
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.errors import (
     EmptyFlowError,
     InvalidJobError,

@@ -8,12 +8,12 @@ from typing import Any
 
 from fencepost.client import job_scripts as scripts
 from fencepost.client.session import Session
-from fencepost.core.duration import Duration
-from fencepost.core.history import Change
-from fencepost.core.job import Attempt, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.priority import Priority
-from fencepost.core.why import Reason
+from fencepost.core.job.history import Change
+from fencepost.core.job.job import Attempt, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.why import Reason
+from fencepost.core.values.duration import Duration
 from fencepost.errors import DuplicateJobError, FencepostError
 from fencepost.wire.jobs import Accepted, JobSummary
 

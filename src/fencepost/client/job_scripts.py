@@ -11,18 +11,18 @@ import msgspec
 
 from fencepost.client.exchange import Request, Script, get, path, post, query_of
 from fencepost.client.session import Session
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.edits import Edits, check_names
+from fencepost.core.bounds import HTTP_WAIT_DEFAULT
 from fencepost.core.filter import Conditions, States
-from fencepost.core.history import Change
-from fencepost.core.ids import id_bytes
-from fencepost.core.instants import check_instant
-from fencepost.core.job import Attempt, Encoding, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import HTTP_WAIT_DEFAULT
-from fencepost.core.payload import NULL, decode, encode
-from fencepost.core.priority import Priority, parse_priority
-from fencepost.core.why import Reason
+from fencepost.core.job.edits import Edits, check_names
+from fencepost.core.job.history import Change
+from fencepost.core.job.job import Attempt, Encoding, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.why import Reason
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.ids import id_bytes
+from fencepost.core.values.instants import check_instant
+from fencepost.core.values.payload import NULL, decode, encode
 from fencepost.errors import (
     EncryptionError,
     ForbiddenError,

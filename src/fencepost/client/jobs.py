@@ -15,15 +15,15 @@ from fencepost.client.job import (
 )
 from fencepost.client.job_scripts import Page
 from fencepost.client.session import Session
-from fencepost.core.duration import Duration
-from fencepost.core.edits import Edits
+from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.filter import Conditions, States
-from fencepost.core.history import Change
-from fencepost.core.job import Attempt
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PAGE_DEFAULT
-from fencepost.core.priority import Priority
-from fencepost.core.why import Reason
+from fencepost.core.job.edits import Edits
+from fencepost.core.job.history import Change
+from fencepost.core.job.job import Attempt
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.why import Reason
+from fencepost.core.values.duration import Duration
 from fencepost.wire.jobs import JobSummary
 
 

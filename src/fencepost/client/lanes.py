@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fencepost.client.exchange import FOREVER, Script, get, post, put, query_of
 from fencepost.client.session import Session
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.lanes import QueueView, TypeView, WorkerInfo
-from fencepost.core.limits import SCALE_TARGET_DEFAULT
-from fencepost.core.names import check_queue, check_type
-from fencepost.core.scale import Scale
-from fencepost.core.statistics import Statistics
+from fencepost.core.bounds import SCALE_TARGET_DEFAULT
+from fencepost.core.stats.overview import QueueView, TypeView, WorkerInfo
+from fencepost.core.stats.recent import Statistics
+from fencepost.core.stats.scale import Scale
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.names import check_queue, check_type
 
 QUEUES = "/v1/queues"
 TYPES = "/v1/types"

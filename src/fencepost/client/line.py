@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from fencepost.client.exchange import Outcome, Reply, Request, Unheard, Unreached
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CLIENT_CONNECT_TIMEOUT,
     CLIENT_CONNECTIONS_MAX,
     CLIENT_KEEPALIVE,

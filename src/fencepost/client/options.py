@@ -12,14 +12,14 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.instants import check_instant
-from fencepost.core.job import Encoding
-from fencepost.core.limits import KEY_WINDOW_DEFAULT
-from fencepost.core.payload import BYTES_LIKE, encode
-from fencepost.core.priority import Priority, parse_priority
-from fencepost.core.retry import FULL_JITTER, Retry
-from fencepost.core.shown import shown
+from fencepost.core.bounds import KEY_WINDOW_DEFAULT
+from fencepost.core.display import shown
+from fencepost.core.job.job import Encoding
+from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.retry import FULL_JITTER, Retry
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.instants import check_instant
+from fencepost.core.values.payload import BYTES_LIKE, encode
 from fencepost.errors import ConfigurationError, InvalidJobError, InvalidPayloadError
 from fencepost.wire.jobs import RetryOptions, Submission
 

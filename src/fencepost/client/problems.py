@@ -7,8 +7,8 @@ from functools import cache
 import msgspec
 
 from fencepost.client.exchange import Outcome, Reply, Request, Unheard, Unreached
-from fencepost.core.limits import CLIENT_RETRY_AFTER_MAX
-from fencepost.core.shown import shortened
+from fencepost.core.bounds import CLIENT_RETRY_AFTER_MAX
+from fencepost.core.display import shortened
 from fencepost.errors import (
     ConfigurationError,
     FencepostError,

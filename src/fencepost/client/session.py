@@ -23,7 +23,7 @@ from fencepost.client.exchange import (
 )
 from fencepost.client.problems import UNKNOWN, error_of, is_surely_undone
 from fencepost.clock import Clock
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CLIENT_BACKOFF_MAX,
     CLIENT_BACKOFF_MIN,
     CLIENT_KEY_WINDOW,
@@ -31,7 +31,7 @@ from fencepost.core.limits import (
     CLIENT_RETRY_AFTER_MAX,
     EXPONENT_MAX,
 )
-from fencepost.core.shown import shown, shown_url
+from fencepost.core.display import shown, shown_url
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,

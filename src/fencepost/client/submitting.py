@@ -17,8 +17,8 @@ from fencepost.client.exchange import Script, get, post
 from fencepost.client.job_scripts import JOBS, look
 from fencepost.client.options import repeat_for
 from fencepost.client.session import Session
-from fencepost.core.limits import HTTP_BATCH_MAX
-from fencepost.core.shown import shown
+from fencepost.core.bounds import HTTP_BATCH_MAX
+from fencepost.core.display import shown
 from fencepost.errors import DuplicateJobError, FlowNotFoundError, InvalidJobError
 from fencepost.wire.jobs import Accepted, Batch, JobSummary, Submission
 

@@ -24,7 +24,7 @@ from fencepost.client.options import (
     submission,
 )
 from fencepost.client.session import Session
-from fencepost.core.duration import Duration
+from fencepost.core.values.duration import Duration
 from fencepost.wire.jobs import Submission
 
 Arguments = Mapping[str, Any] | bytes

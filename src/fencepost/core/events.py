@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.job import EMPTY, Body, NewJob
-from fencepost.core.limits import EVENT_NAME_LENGTH_MAX
-from fencepost.core.names import RESERVED_TAGS
-from fencepost.core.payload import decode
-from fencepost.core.shown import shown
+from fencepost.core.bounds import EVENT_NAME_LENGTH_MAX
+from fencepost.core.display import shown
+from fencepost.core.job.job import EMPTY, Body, NewJob
+from fencepost.core.values.names import RESERVED_TAGS
+from fencepost.core.values.payload import decode
 from fencepost.errors import InvalidEventError
 
 ANY_WORD = "*"

@@ -10,17 +10,17 @@ from typing import NamedTuple, TypedDict
 
 import msgspec
 
-from fencepost.core.instants import check_instant
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PAGE_DEFAULT, PAGE_MAX
-from fencepost.core.names import (
+from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.display import shown
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.instants import check_instant
+from fencepost.core.values.names import (
     check_correlation_id,
     check_flow,
     check_queue,
     check_tags,
     check_type,
 )
-from fencepost.core.shown import shown
 from fencepost.errors import ConfigurationError
 
 _STATES = f"there are {', '.join(State)}"

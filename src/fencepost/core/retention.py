@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import AUDIT_KEPT
-from fencepost.core.names import check_type
-from fencepost.core.shown import shown
+from fencepost.core.bounds import AUDIT_KEPT
+from fencepost.core.display import shown
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.names import check_type
 from fencepost.errors import ConfigurationError
 
 DAY = 86_400.0

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fencepost.core.addresses import Network, may_reach, parse_address
-from fencepost.core.callback import Callback
-from fencepost.core.limits import CALLBACK_ADDRESSES_MAX
+from fencepost.core.bounds import CALLBACK_ADDRESSES_MAX
+from fencepost.core.webhooks.addresses import Network, may_reach, parse_address
+from fencepost.core.webhooks.callback import Callback
 from fencepost.delivery.deadline import Deadline
 from fencepost.errors import PermanentError
 

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from fencepost.clock import Clock
-from fencepost.core.callback import Callback
-from fencepost.core.limits import WEBHOOK_REPLY_MAX, WEBHOOK_REPLY_TIMEOUT
-from fencepost.core.webhook_reply import refusal
-from fencepost.core.webhook_settings import Webhooks
+from fencepost.core.bounds import WEBHOOK_REPLY_MAX, WEBHOOK_REPLY_TIMEOUT
+from fencepost.core.webhooks.callback import Callback
+from fencepost.core.webhooks.reply import refusal
+from fencepost.core.webhooks.settings import Webhooks
 from fencepost.delivery.deadline import Deadline, TimedSocket
 from fencepost.delivery.guard import Endpoint, Resolve, reachable, resolve
 from fencepost.errors import TemporaryError

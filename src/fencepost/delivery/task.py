@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from fencepost.core.envelope import from_text, unreadable
-from fencepost.core.job import Body, Encoding
-from fencepost.core.lifecycle import State
-from fencepost.core.signature import Signature
-from fencepost.core.task import Isolation, Task
-from fencepost.core.webhook import (
+from fencepost.core.crypto.envelope import from_text, unreadable
+from fencepost.core.job.job import Body, Encoding
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.task import Isolation, Task
+from fencepost.core.values.signature import Signature
+from fencepost.core.webhooks.delivery import (
     DELIVERY_POLICY,
     DELIVERY_QUEUE,
     DELIVERY_TYPE,
     Delivery,
     webhook_body,
 )
-from fencepost.core.webhook_settings import Webhooks
-from fencepost.core.webhook_signature import signed_headers
+from fencepost.core.webhooks.settings import Webhooks
+from fencepost.core.webhooks.signature import signed_headers
 from fencepost.errors import InvalidCallbackError, PermanentError
 from fencepost.store.protocol import Store
 from fencepost.worker import Context

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from fencepost.core.addresses import parse_address
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
+from fencepost.core.webhooks.addresses import parse_address
 from fencepost.errors import ConfigurationError, ForbiddenError
 
 Headers = Sequence[tuple[bytes, bytes]]

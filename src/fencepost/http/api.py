@@ -16,15 +16,15 @@ from starlette.routing import Route as StarletteRoute
 
 from fencepost.app.auditing import Auditor
 from fencepost.app.readiness import Readiness
-from fencepost.core.ids import id_text
-from fencepost.core.lanes import QueueView
-from fencepost.core.limits import (
+from fencepost.core.access.tokens import Principal
+from fencepost.core.bounds import (
     HTTP_BATCH_BYTES_MAX,
     HTTP_BODIES_MAX,
     HTTP_BODY_MAX,
     QUEUES_INTERVAL,
 )
-from fencepost.core.token import Principal
+from fencepost.core.stats.overview import QueueView
+from fencepost.core.values.ids import id_text
 from fencepost.http.aside import Aside
 from fencepost.http.authentication import Authenticator
 from fencepost.http.bodies import Bodies

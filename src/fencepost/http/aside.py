@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
-from fencepost.core.limits import HTTP_BODY_ASIDE
+from fencepost.core.bounds import HTTP_BODY_ASIDE
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from fencepost.app.session import Session
 from fencepost.clock import Clock
-from fencepost.core.bucket import Bucket
-from fencepost.core.limits import (
+from fencepost.core.access.tokens import Principal, TokenRecord, id_in, verify
+from fencepost.core.bounds import (
     TOKEN_CACHE_SECONDS,
     TOKEN_LOOK_SECONDS,
     TOKEN_RECHECK_SECONDS,
     TOKENS_MAX,
 )
-from fencepost.core.token import Principal, TokenRecord, id_in, verify
+from fencepost.core.limits.bucket import Bucket
 from fencepost.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
 from fencepost.http.access import MAKE, Headers, check_local, values
 from fencepost.http.token_cache import TokenCache

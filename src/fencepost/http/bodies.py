@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fencepost.clock import Clock
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     HTTP_BODIES_LARGE_SHARE,
     HTTP_BODY_MAX,
     HTTP_BODY_STALL,

@@ -9,7 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from fencepost.app.session import Session
-    from fencepost.core.token import Principal
+    from fencepost.core.access.tokens import Principal
     from fencepost.http.api import Api
 
 B = TypeVar("B")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from fencepost.clock import Clock
-from fencepost.core.ids import id_text
+from fencepost.core.values.ids import id_text
 from fencepost.http.endpoint import refusal
 from fencepost.http.patience import Patience
 from fencepost.http.problems import HttpError

@@ -13,8 +13,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from fencepost.core.limits import DELIVERY_PAUSE, DELIVERY_SLOTS
-from fencepost.core.webhook import DELIVERY_QUEUE, DELIVERY_TYPE
+from fencepost.core.bounds import DELIVERY_PAUSE, DELIVERY_SLOTS
+from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.observe import names
 from fencepost.observe.log import log
 from fencepost.worker import Worker

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.audit import Action, bounded, make_action
-from fencepost.core.ids import id_text
-from fencepost.core.limits import HTTP_BODY_MAX, TOKEN_RECHECK_SECONDS
-from fencepost.core.token import Principal, Role
+from fencepost.core.access.audit import Action, bounded, make_action
+from fencepost.core.access.tokens import Principal, Role
+from fencepost.core.bounds import HTTP_BODY_MAX, TOKEN_RECHECK_SECONDS
+from fencepost.core.values.ids import id_text
 from fencepost.errors import (
     FencepostError,
     ForbiddenError,

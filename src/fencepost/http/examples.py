@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from fencepost.core.audit import Action
-from fencepost.core.history import Change
-from fencepost.core.job import (
+from fencepost.core.access.audit import Action
+from fencepost.core.job.history import Change
+from fencepost.core.job.job import (
     Attempt,
     AttemptOutcome,
     Category,
@@ -23,10 +23,10 @@ from fencepost.core.job import (
     Ownership,
     Progress,
 )
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import DEFAULT_POLICY
-from fencepost.core.statistics import Figures, Percentiles, Statistics
-from fencepost.core.why import Reason
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.job.why import Reason
+from fencepost.core.stats.recent import Figures, Percentiles, Statistics
 from fencepost.http.codes import Code
 from fencepost.http.operations import (
     audit,

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from fencepost.clock import Clock
-from fencepost.core.ids import id_text
+from fencepost.core.values.ids import id_text
 from fencepost.errors import FencepostError, UnknownOutcomeError
 from fencepost.http.connection import head_too_large
 from fencepost.http.endpoint import refusal, respond

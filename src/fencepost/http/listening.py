@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 
-from fencepost.core.limits import HTTP_BACKLOG, HTTP_CONNECTIONS_MAX, HTTP_DESCRIPTORS_KEPT
+from fencepost.core.bounds import HTTP_BACKLOG, HTTP_CONNECTIONS_MAX, HTTP_DESCRIPTORS_KEPT
 from fencepost.errors import ConfigurationError
 
 

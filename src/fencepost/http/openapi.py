@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, get_args
 
 from fencepost import __version__
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CRON_NAME_LENGTH_MAX,
     QUEUE_LENGTH_MAX,
     REQUEST_ID_LENGTH_MAX,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     HTTP_BODIES_MAX,
     HTTP_CONNECTIONS_MAX,
     HTTP_FAREWELL,

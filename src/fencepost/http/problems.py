@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.core.limits import HTTP_RETRY_AFTER
-from fencepost.core.shown import shortened
+from fencepost.core.bounds import HTTP_RETRY_AFTER
+from fencepost.core.display import shortened
 from fencepost.errors import (
     ConfigurationError,
     CronNotFoundError,

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from fencepost.core.limits import HTTP_BATCH_MAX, HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
-from fencepost.core.shown import shortened, shown
+from fencepost.core.bounds import HTTP_BATCH_MAX, HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
+from fencepost.core.display import shortened, shown
 from fencepost.http.bodies import Held
 from fencepost.http.problems import HttpError
 from fencepost.http.route import OneOrMany, Route

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from fencepost.core.limits import HTTP_BODY_MAX
-from fencepost.core.token import Role
+from fencepost.core.access.tokens import Role
+from fencepost.core.bounds import HTTP_BODY_MAX
 from fencepost.http.call import Nothing, Operation
 
 

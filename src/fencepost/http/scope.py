@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from fencepost.core.ids import id_text
-from fencepost.core.job import DeadLetter, Dependency, Failure, Job, NewJob
-from fencepost.core.limits import PAGE_MAX
-from fencepost.core.token import Principal, Role
-from fencepost.core.why import Reason, Situation, explain
+from fencepost.core.access.tokens import Principal, Role
+from fencepost.core.bounds import PAGE_MAX
+from fencepost.core.job.job import DeadLetter, Dependency, Failure, Job, NewJob
+from fencepost.core.job.why import Reason, Situation, explain
+from fencepost.core.values.ids import id_text
 from fencepost.errors import (
     DuplicateJobError,
     FencepostError,

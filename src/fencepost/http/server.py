@@ -20,7 +20,7 @@ import msgspec
 import uvicorn
 from msgspec.structs import replace
 
-from fencepost.core.limits import GRACE_DEFAULT, HTTP_BACKLOG
+from fencepost.core.bounds import GRACE_DEFAULT, HTTP_BACKLOG
 from fencepost.errors import ConfigurationError
 from fencepost.http.api import asgi
 from fencepost.http.connection import connection_class

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from fencepost.app.options import Options, UsingOptions, merge, new_job
 from fencepost.app.session import Session
-from fencepost.core.job import Body, NewJob
-from fencepost.core.limits import DEPENDENCY_COUNT_MAX
-from fencepost.core.names import RESERVED_TYPES, check_own_type
-from fencepost.core.payload import check_size
-from fencepost.core.retry import Retry
-from fencepost.core.task import ForeignTask, Task
-from fencepost.core.token import Principal
+from fencepost.core.access.tokens import Principal
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
+from fencepost.core.job.job import Body, NewJob
+from fencepost.core.job.retry import Retry
+from fencepost.core.job.task import ForeignTask, Task
+from fencepost.core.values.names import RESERVED_TYPES, check_own_type
+from fencepost.core.values.payload import check_size
 from fencepost.errors import DependencyBreadthError
 from fencepost.http.scope import submitted_by
 from fencepost.wire.bodies import body_of, check_json

@@ -6,8 +6,8 @@ import asyncio
 import logging
 
 from fencepost.app.session import Session
-from fencepost.core.limits import TOKEN_LOOK_SECONDS, TOKEN_STALE_SECONDS
-from fencepost.core.token import TokenRecord
+from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.bounds import TOKEN_LOOK_SECONDS, TOKEN_STALE_SECONDS
 from fencepost.errors import StoreError, StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import log

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Any
 
-from fencepost.core.limits import TOKEN_RECHECK_SECONDS
+from fencepost.core.bounds import TOKEN_RECHECK_SECONDS
 from fencepost.errors import FencepostError
 from fencepost.http.call import Call
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from fencepost.core.cron import Cron
-from fencepost.core.limits import FAREWELL
+from fencepost.core.bounds import FAREWELL
+from fencepost.core.cron.cron import Cron
 from fencepost.core.retention import Retention
 from fencepost.errors import StoreError
 from fencepost.maintenance.maintenance import Maintenance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     EXPIRE_BATCH,
     EXPIRE_INTERVAL,
     PROMOTE_BATCH,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from fencepost.core.limits import LEADER_TTL
+from fencepost.core.bounds import LEADER_TTL
 from fencepost.core.retention import Retention
 from fencepost.errors import StoreError
 from fencepost.maintenance.chores import (

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from fencepost.core.cron import GRACE, Cron, due
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CRON_DECLARE_INTERVAL,
     CRON_FIRE_MAX,
     CRON_JITTER,
     CRON_LOOK_INTERVAL,
     CRON_SILENCE,
 )
+from fencepost.core.cron.cron import GRACE, Cron, due
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from fencepost.core.limits import METRIC_LABELS_MAX
+from fencepost.core.bounds import METRIC_LABELS_MAX
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from fencepost.core.shown import printable, printable_json
+from fencepost.core.display import printable, printable_json
 
 logger = logging.getLogger("fencepost")
 

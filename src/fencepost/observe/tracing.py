@@ -21,11 +21,11 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from fencepost.core.job import ClaimedJob, NewJob
-from fencepost.core.limits import TAG_VALUE_LENGTH_MAX
-from fencepost.core.names import RESERVED_TAGS
-from fencepost.core.outcome import Failed, Outcome
-from fencepost.core.task import Isolation, Task
+from fencepost.core.bounds import TAG_VALUE_LENGTH_MAX
+from fencepost.core.job.job import ClaimedJob, NewJob
+from fencepost.core.job.outcome import Failed, Outcome
+from fencepost.core.job.task import Isolation, Task
+from fencepost.core.values.names import RESERVED_TAGS
 from fencepost.errors import Snooze
 
 SYSTEM = "fencepost"

@@ -6,8 +6,8 @@ import hmac
 
 import msgspec
 
-from fencepost.core.limits import TOKENS_MAX
-from fencepost.core.token import Role, TokenRecord
+from fencepost.core.access.tokens import Role, TokenRecord
+from fencepost.core.bounds import TOKENS_MAX
 from fencepost.errors import ConfigurationError, StateConflictError
 from fencepost.store.texts import encode_json
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 from fencepost.store.replies import Moved, Settled, SettleReply
 
 Reply = TypeVar("Reply")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from fencepost.clock import Clock
-from fencepost.core.limits import CHORE_PAUSE, CHORE_PAUSE_MAX
+from fencepost.core.bounds import CHORE_PAUSE, CHORE_PAUSE_MAX
 from fencepost.observe import names
 from fencepost.observe.log import log
 

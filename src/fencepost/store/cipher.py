@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fencepost.clock import Clock
-from fencepost.core.envelope import NONCE_BYTES, Field, Owner, binding, header, parse
-from fencepost.core.keyring import KeyRing
+from fencepost.core.crypto.envelope import NONCE_BYTES, Field, Owner, binding, header, parse
+from fencepost.core.crypto.keyring import KeyRing
 from fencepost.errors import ConfigurationError, MissingKeyError, TamperedError
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from fencepost.core.lifecycle import TRANSITIONS, Event, State
+from fencepost.core.job.lifecycle import TRANSITIONS, Event, State
 from fencepost.observe.counters import Counters, Key, key_of
 from fencepost.store.replies import Moved
 

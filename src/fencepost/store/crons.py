@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from fencepost.core.job import NewJob
-from fencepost.core.limits import CATCH_UP_DEFAULT
+from fencepost.core.bounds import CATCH_UP_DEFAULT
+from fencepost.core.job.job import NewJob
 from fencepost.errors import InvalidCronError
 from fencepost.store.replies import EnqueueReply
 
@@ -81,7 +81,9 @@ class CronView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def description(self) -> str:
         """When it ticks, in English; empty if that cannot be read."""
-        from fencepost.core.schedule import parse_schedule  # few ask, and calendars load slowly
+        from fencepost.core.cron.schedule import (
+            parse_schedule,  # few ask, and calendars load slowly
+        )
 
         try:
             return parse_schedule(self.expression, self.tz).describe()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.core.cron import Cron, Due
+from fencepost.core.cron.cron import Cron, Due
 from fencepost.store.crons import CronDefinition, CronFire, CronView
 
 

@@ -16,17 +16,17 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from fencepost.core.envelope import Owner
+from fencepost.core.bounds import PAGE_MAX, REPLAY_BATCH
+from fencepost.core.crypto.envelope import Owner
+from fencepost.core.crypto.keyring import KeyRing
+from fencepost.core.crypto.plain import REFUSE, Plain
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.ids import id_text
-from fencepost.core.job import Attempt, Dependency, Encoding, Job, JobRecord, NewJob
-from fencepost.core.keyring import KeyRing
-from fencepost.core.lifecycle import DEAD, State
-from fencepost.core.limits import PAGE_MAX, REPLAY_BATCH
-from fencepost.core.outcome import Settlement
-from fencepost.core.plain import REFUSE, Plain
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Attempt, Dependency, Encoding, Job, JobRecord, NewJob
+from fencepost.core.job.lifecycle import DEAD, State
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.why import Situation
+from fencepost.core.values.ids import id_text
 from fencepost.errors import EncryptionError
 from fencepost.store.cipher import Cipher
 from fencepost.store.contentless import CONTENTLESS, names_all_of

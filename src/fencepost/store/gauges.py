@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from fencepost.clock import Clock
-from fencepost.core.lifecycle import DEAD, State
-from fencepost.core.limits import METRIC_LABELS_MAX, METRICS_INTERVAL, METRICS_TIMEOUT
+from fencepost.core.bounds import METRIC_LABELS_MAX, METRICS_INTERVAL, METRICS_TIMEOUT
+from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.observe import families
 from fencepost.observe.exposition import Metric, gauge
 from fencepost.observe.labels import OTHER

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from fencepost.core.limits import FRAMES_MAX
+from fencepost.core.bounds import FRAMES_MAX
 from fencepost.errors import HandlerStopped
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost.core.lifecycle import TERMINAL, State
+from fencepost.core.job.lifecycle import TERMINAL, State
 from fencepost.store.crons import Fired
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Topic

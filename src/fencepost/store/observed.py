@@ -14,9 +14,9 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
-from fencepost.core.job import ClaimedJob
-from fencepost.core.lifecycle import TRANSITIONS, Event, State
-from fencepost.core.outcome import Settlement
+from fencepost.core.job.job import ClaimedJob
+from fencepost.core.job.lifecycle import TRANSITIONS, Event, State
+from fencepost.core.job.outcome import Settlement
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters, Key, key_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.keyring import KeyRing
-from fencepost.core.plain import REFUSE, Plain
-from fencepost.core.shown import shown, shown_url
+from fencepost.core.crypto.keyring import KeyRing
+from fencepost.core.crypto.plain import REFUSE, Plain
+from fencepost.core.display import shown, shown_url
 from fencepost.errors import ConfigurationError
 from fencepost.store.protocol import Store
 

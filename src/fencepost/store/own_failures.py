@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from fencepost.core.job import Category, Failure
-from fencepost.core.outcome import LEASE_EXPIRED
+from fencepost.core.job.job import Category, Failure
+from fencepost.core.job.outcome import LEASE_EXPIRED
 from fencepost.store.texts import UNREADABLE
 
 _FIXED = (

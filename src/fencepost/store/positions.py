@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from fencepost.core.instants import to_us
+from fencepost.core.values.instants import to_us
 
 SEQ_BITS = 63
 """As many as the number of a row has at the most."""

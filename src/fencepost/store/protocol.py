@@ -15,15 +15,15 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from fencepost.clock import Clock
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.crypto.keyring import KeyRing
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
-from fencepost.core.keyring import KeyRing
-from fencepost.core.outcome import Settlement
-from fencepost.core.rate import Rate
-from fencepost.core.token import TokenRecord
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Attempt, Dependency, Job, JobRecord, NewJob
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.why import Situation
+from fencepost.core.limits.rates import Rate
 from fencepost.errors import ConfigurationError
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
 from fencepost.store.plan import Operation

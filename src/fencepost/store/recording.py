@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fencepost.core.events import EventJob, NewEvent, SentEvent
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.plan import Operation
 from fencepost.store.replies import Duplicate, EnqueueReply
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from fencepost.core.job import JobRecord
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import DUMP_BYTES
+from fencepost.core.bounds import DUMP_BYTES
+from fencepost.core.job.job import JobRecord
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import StateConflictError
 
 

@@ -7,13 +7,13 @@ from enum import StrEnum
 
 import msgspec
 
-from fencepost.core.audit import Action
-from fencepost.core.ended import Ended
+from fencepost.core.access.audit import Action
 from fencepost.core.events import SentEvent
-from fencepost.core.job import ClaimedJob, DeadLetter, Job, JobRecord
-from fencepost.core.lanes import QueueView as QueueView
-from fencepost.core.lanes import TypeView as TypeView
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import ClaimedJob, DeadLetter, Job, JobRecord
+from fencepost.core.job.lifecycle import State
+from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.overview import QueueView as QueueView
+from fencepost.core.stats.overview import TypeView as TypeView
 
 
 class Enqueued(msgspec.Struct, gc=False, frozen=True):

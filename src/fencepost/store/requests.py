@@ -7,11 +7,11 @@ from enum import StrEnum
 
 import msgspec
 
-from fencepost.core.job import Body, ClaimedJob, NewJob, Progress
-from fencepost.core.lanes import WorkerInfo as WorkerInfo
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import LEASE_TTL_DEFAULT
-from fencepost.core.priority import Priority
+from fencepost.core.bounds import LEASE_TTL_DEFAULT
+from fencepost.core.job.job import Body, ClaimedJob, NewJob, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
+from fencepost.core.stats.overview import WorkerInfo as WorkerInfo
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):

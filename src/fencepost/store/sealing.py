@@ -11,10 +11,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.envelope import Field, Owner, from_text, to_text
+from fencepost.core.crypto.envelope import Field, Owner, from_text, to_text
 from fencepost.core.events import NewEvent, SentEvent
-from fencepost.core.ids import id_text
-from fencepost.core.job import (
+from fencepost.core.job.job import (
     Body,
     ClaimedJob,
     Encoding,
@@ -24,8 +23,9 @@ from fencepost.core.job import (
     NewJob,
     Progress,
 )
-from fencepost.core.outcome import Settlement
-from fencepost.core.webhook import DELIVERY_TYPE, Delivery
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.values.ids import id_text
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
 from fencepost.store.cipher import Cipher
 from fencepost.store.requests import Save
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.core.dependencies import Mode
-from fencepost.core.job import Encoding
-from fencepost.core.lifecycle import State
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.job.job import Encoding
+from fencepost.core.job.lifecycle import State
 
 # The partial indexes of the schema name these numbers; they never change.
 BY_NUMBER = (

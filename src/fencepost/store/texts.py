@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.job import Category, Failure, Progress
+from fencepost.core.job.job import Category, Failure, Progress
 
 _failures = msgspec.json.Decoder(Failure)
 _progress = msgspec.json.Decoder(Progress)

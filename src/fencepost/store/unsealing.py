@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fencepost.clock import Clock
-from fencepost.core.envelope import (
+from fencepost.core.crypto.envelope import (
     NONCE_BYTES,
     REFUSED,
     REFUSED_TEXT,
@@ -28,8 +28,9 @@ from fencepost.core.envelope import (
     from_text,
     header,
 )
+from fencepost.core.crypto.plain import Plain
 from fencepost.core.events import SentEvent
-from fencepost.core.job import (
+from fencepost.core.job.job import (
     Attempt,
     Body,
     ClaimedJob,
@@ -41,9 +42,8 @@ from fencepost.core.job import (
     NewJob,
     Progress,
 )
-from fencepost.core.lifecycle import State
-from fencepost.core.plain import Plain
-from fencepost.core.webhook import Delivery
+from fencepost.core.job.lifecycle import State
+from fencepost.core.webhooks.delivery import Delivery
 from fencepost.errors import EncryptionError, MissingKeyError, PlainContentError, TamperedError
 from fencepost.store.cipher import Cipher
 from fencepost.store.own_failures import is_stores_own

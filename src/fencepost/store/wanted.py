@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from fencepost.core.ids import id_bytes
+from fencepost.core.values.ids import id_bytes
 from fencepost.errors import JobNotFoundError
 
 

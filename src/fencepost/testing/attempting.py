@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fencepost.core.failure import classify, not_committed
-from fencepost.core.job import ClaimedJob, Dependency, Failure
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed, Outcome, Succeeded, Unreadable, decide, settlement_of
-from fencepost.core.payload import encode_result
-from fencepost.core.skew import UnreadPayload, read_arguments, with_past
-from fencepost.core.task import Task
+from fencepost.core.job.failure import classify, not_committed
+from fencepost.core.job.job import ClaimedJob, Dependency, Failure
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed, Outcome, Succeeded, Unreadable, decide, settlement_of
+from fencepost.core.job.task import Task
+from fencepost.core.values.payload import encode_result
+from fencepost.core.values.skew import UnreadPayload, read_arguments, with_past
 from fencepost.errors import FencepostError, HandlerSignal
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Fate, LeaseLost

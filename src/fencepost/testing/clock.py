@@ -8,8 +8,8 @@ import threading
 from datetime import UTC, datetime
 
 from fencepost.clock import as_uuid4
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.instants import from_us, seconds_to_us, to_us
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
+from fencepost.core.bounds import KEY_WINDOW_DEFAULT
 from fencepost.core.events import NewEvent, check_event_name
-from fencepost.core.idempotency import Key
-from fencepost.core.job import NewJob
-from fencepost.core.limits import KEY_WINDOW_DEFAULT
-from fencepost.core.names import DEFAULT_QUEUE
-from fencepost.core.payload import encode
-from fencepost.core.policy import DEFAULT_POLICY
-from fencepost.core.spawning import Keyed
+from fencepost.core.flows.spawn import Keyed
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.values.names import DEFAULT_QUEUE
+from fencepost.core.values.payload import encode
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import SaveReply, SettleReply, SpawnReply

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from fencepost.clock import Clock
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import ClaimedJob
-from fencepost.core.limits import WORKER_LEASE_TTL_DEFAULT, WORKER_TIMEOUT_GRACE
-from fencepost.core.task import Task
+from fencepost.core.bounds import WORKER_LEASE_TTL_DEFAULT, WORKER_TIMEOUT_GRACE
+from fencepost.core.job.job import ClaimedJob
+from fencepost.core.job.task import Task
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import ConfigurationError, Snooze
 from fencepost.store.requests import ClaimRequest
 from fencepost.testing.attempting import (

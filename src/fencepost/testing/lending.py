@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.protocol import Listener, Store, Topic

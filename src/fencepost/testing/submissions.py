@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Job
-from fencepost.core.limits import PAGE_MAX
-from fencepost.core.task import Task
+from fencepost.core.job.job import Job
+from fencepost.core.job.task import Task
 
 if TYPE_CHECKING:
     from fencepost.app import TaskHandle

@@ -12,9 +12,9 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from fencepost.core.envelope import shown_body
-from fencepost.core.job import EMPTY, Body, Encoding
-from fencepost.core.payload import NULL, decode
+from fencepost.core.crypto.envelope import shown_body
+from fencepost.core.job.job import EMPTY, Body, Encoding
+from fencepost.core.values.payload import NULL, decode
 from fencepost.errors import InvalidPayloadError
 from fencepost.wire.shape import check_shape
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from fencepost.core.job import Failure, Job, Ownership, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import HTTP_BATCH_MAX
-from fencepost.core.payload import NULL
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
-from fencepost.core.readable import readable
+from fencepost.core.bounds import HTTP_BATCH_MAX
+from fencepost.core.crypto.readable import readable
+from fencepost.core.job.job import Failure, Job, Ownership, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.payload import NULL
 from fencepost.wire.bodies import Base64, Json, Shown, body_shown, show
 from fencepost.wire.terms import (
     AttemptCount,

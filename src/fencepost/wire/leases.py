@@ -8,9 +8,9 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from fencepost.core.job import ClaimedJob, Dependency
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import CLAIM_MAX, LEASE_TTL_DEFAULT
+from fencepost.core.bounds import CLAIM_MAX, LEASE_TTL_DEFAULT
+from fencepost.core.job.job import ClaimedJob, Dependency
+from fencepost.core.job.lifecycle import State
 from fencepost.wire.bodies import Base64, Json, show
 from fencepost.wire.jobs import PolicyView, policy_of
 from fencepost.wire.terms import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fencepost.core.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
+from fencepost.core.bounds import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from fencepost.errors import InvalidPayloadError
 
 PIECE = 65_536

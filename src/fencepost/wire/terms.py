@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     ATTEMPTS_MAX,
     CALLBACK_URL_LENGTH_MAX,
     CLAIM_MAX,
@@ -36,8 +36,8 @@ from fencepost.core.limits import (
     WEIGHT_MAX,
     WORKER_LENGTH_MAX,
 )
-from fencepost.core.names import UNPRINTABLE
-from fencepost.core.priority import Priority
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.names import UNPRINTABLE
 
 Rules = dict[str, Any]
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.core.failure import timed_out
-from fencepost.core.job import ClaimedJob
-from fencepost.core.outcome import Outcome, Released
-from fencepost.core.task import Task
+from fencepost.core.job.failure import timed_out
+from fencepost.core.job.job import ClaimedJob
+from fencepost.core.job.outcome import Outcome, Released
+from fencepost.core.job.task import Task
 from fencepost.store.interruption import Interruptible
 from fencepost.worker.context import CancelReason, Context
 

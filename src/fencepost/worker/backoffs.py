@@ -11,10 +11,10 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from fencepost.core.duration import parse_duration
-from fencepost.core.outcome import Standing
-from fencepost.core.retry import backoff_name
-from fencepost.core.task import Task
+from fencepost.core.job.outcome import Standing
+from fencepost.core.job.retry import backoff_name
+from fencepost.core.job.task import Task
+from fencepost.core.values.duration import parse_duration
 from fencepost.observe import names
 from fencepost.observe.log import log
 

@@ -18,14 +18,14 @@ import msgspec
 
 from fencepost.app import TaskHandle
 from fencepost.clock import SystemClock
-from fencepost.core.failure import classify
-from fencepost.core.job import ClaimedJob, Dependency
-from fencepost.core.keyring import KeyRing
-from fencepost.core.outcome import Outcome, Succeeded
-from fencepost.core.payload import encode_result
-from fencepost.core.signature import Signature
-from fencepost.core.skew import read_arguments
-from fencepost.core.task import Task
+from fencepost.core.crypto.keyring import KeyRing
+from fencepost.core.job.failure import classify
+from fencepost.core.job.job import ClaimedJob, Dependency
+from fencepost.core.job.outcome import Outcome, Succeeded
+from fencepost.core.job.task import Task
+from fencepost.core.values.payload import encode_result
+from fencepost.core.values.signature import Signature
+from fencepost.core.values.skew import read_arguments
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Store
 from fencepost.worker.children import ChildRequest, Marked

@@ -16,10 +16,10 @@ from multiprocessing.context import SpawnProcess
 
 import msgspec
 
-from fencepost.core.failure import crashed
-from fencepost.core.job import ClaimedJob, Dependency
-from fencepost.core.keyring import KeyRing
-from fencepost.core.outcome import Failed, Outcome, Snoozed, Succeeded, Unreadable
+from fencepost.core.crypto.keyring import KeyRing
+from fencepost.core.job.failure import crashed
+from fencepost.core.job.job import ClaimedJob, Dependency
+from fencepost.core.job.outcome import Failed, Outcome, Snoozed, Succeeded, Unreadable
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log

@@ -28,11 +28,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from fencepost.core.failure import not_committed
-from fencepost.core.job import AttemptOutcome, ClaimedJob
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Outcome, Succeeded, Unreadable, decide, settlement_of
-from fencepost.core.skew import with_past
+from fencepost.core.job.failure import not_committed
+from fencepost.core.job.job import AttemptOutcome, ClaimedJob
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import Outcome, Succeeded, Unreadable, decide, settlement_of
+from fencepost.core.values.skew import with_past
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters

@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Literal
 
+from fencepost.core.bounds import PROGRESS_MESSAGE_LENGTH_MAX
 from fencepost.core.events import EventInfo, event_of
-from fencepost.core.flow import Stage
-from fencepost.core.job import ClaimedJob, Dependency, Lease, Progress
-from fencepost.core.limits import PROGRESS_MESSAGE_LENGTH_MAX
-from fencepost.core.outcome import Succeeded, decide, settlement_of
-from fencepost.core.payload import decode, encode, encode_result
-from fencepost.core.results import results_of
-from fencepost.core.spawning import Keyed, Numbers, arranged, keyed
-from fencepost.core.task import Task
+from fencepost.core.flows.graph import Stage
+from fencepost.core.flows.results import results_of
+from fencepost.core.flows.spawn import Keyed, Numbers, arranged, keyed
+from fencepost.core.job.job import ClaimedJob, Dependency, Lease, Progress
+from fencepost.core.job.outcome import Succeeded, decide, settlement_of
+from fencepost.core.job.task import Task
+from fencepost.core.values.payload import decode, encode, encode_result
 from fencepost.errors import ConfigurationError, StaleLeaseError
 from fencepost.observe import names
 from fencepost.observe.log import RESERVED, log

@@ -12,12 +12,12 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.clock import Clock
-from fencepost.core.failure import classify
-from fencepost.core.limits import INTERRUPT_GRACE, THROW_AGAIN
-from fencepost.core.outcome import Outcome, Released, Succeeded
-from fencepost.core.payload import encode_result
-from fencepost.core.skew import read_arguments
-from fencepost.core.task import Isolation, Task
+from fencepost.core.bounds import INTERRUPT_GRACE, THROW_AGAIN
+from fencepost.core.job.failure import classify
+from fencepost.core.job.outcome import Outcome, Released, Succeeded
+from fencepost.core.job.task import Isolation, Task
+from fencepost.core.values.payload import encode_result
+from fencepost.core.values.skew import read_arguments
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CLAIM_MAX,
     FAREWELL,
     POLL_INTERVAL,

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fencepost.core.job import ClaimedJob, Dependency
-from fencepost.core.limits import START_WITHIN
-from fencepost.core.outcome import Settlement
+from fencepost.core.bounds import START_WITHIN
+from fencepost.core.job.job import ClaimedJob, Dependency
+from fencepost.core.job.outcome import Settlement
 
 if TYPE_CHECKING:
     from fencepost.worker.attempt import Attempt

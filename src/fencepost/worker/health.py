@@ -7,7 +7,7 @@ wanted. What they did last is known from the signs that they leave.
 from __future__ import annotations
 
 from fencepost.clock import Clock
-from fencepost.core.limits import LIVE_MAX, READY_MAX
+from fencepost.core.bounds import LIVE_MAX, READY_MAX
 from fencepost.observe.health import STARTING, STOPPING, Verdict, store_away, verdict
 from fencepost.observe.pulse import Pulse
 

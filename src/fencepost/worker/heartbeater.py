@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
+from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
+from fencepost.core.job.lifecycle import State
 from fencepost.observe.counters import Counters
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from fencepost.clock import Clock
-from fencepost.core.limits import LAG_INTERVAL, LAG_WARNING
+from fencepost.core.bounds import LAG_INTERVAL, LAG_WARNING
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from fencepost.core.job import ClaimedJob, Dependency
-from fencepost.core.limits import LOAD_MAX
-from fencepost.core.task import Task
+from fencepost.core.bounds import LOAD_MAX
+from fencepost.core.job.job import ClaimedJob, Dependency
+from fencepost.core.job.task import Task
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.plan import Operation

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-from fencepost.core.limits import MONITOR_CONNECTIONS_MAX, MONITOR_TIMEOUT
+from fencepost.core.bounds import MONITOR_CONNECTIONS_MAX, MONITOR_TIMEOUT
 from fencepost.errors import ConfigurationError
 from fencepost.observe import names
 from fencepost.observe.exposition import CONTENT_TYPE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from random import Random
 
-from fencepost.core.limits import STORE_RETRY_DELAY_MAX
+from fencepost.core.bounds import STORE_RETRY_DELAY_MAX
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log

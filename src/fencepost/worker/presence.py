@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from fencepost.core.limits import ANNOUNCE_INTERVAL
+from fencepost.core.bounds import ANNOUNCE_INTERVAL
 from fencepost.errors import StoreError
 from fencepost.store.protocol import Store
 from fencepost.store.requests import WorkerInfo

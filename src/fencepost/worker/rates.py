@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fencepost.core.task import Task
+from fencepost.core.job.task import Task
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.protocol import Store

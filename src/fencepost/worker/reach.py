@@ -8,7 +8,7 @@ What is late all the same is given back.
 
 from __future__ import annotations
 
-from fencepost.core.limits import START_WITHIN
+from fencepost.core.bounds import START_WITHIN
 
 SOON = START_WITHIN / 2
 GROWTH = 1.5

@@ -11,8 +11,8 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from fencepost.core.limits import SETTLE_BYTES_MAX, SETTLE_MAX
-from fencepost.core.outcome import Settlement
+from fencepost.core.bounds import SETTLE_BYTES_MAX, SETTLE_MAX
+from fencepost.core.job.outcome import Settlement
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters

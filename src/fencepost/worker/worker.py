@@ -14,10 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fencepost.core.duration import Duration, parse_duration
-from fencepost.core.failure import classify
-from fencepost.core.lifecycle import Event
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
     FAREWELL,
@@ -30,7 +27,10 @@ from fencepost.core.limits import (
     THREADS_FAREWELL,
     WORKER_LEASE_TTL_DEFAULT,
 )
-from fencepost.core.outcome import (
+from fencepost.core.display import shown, shown_url
+from fencepost.core.job.failure import classify
+from fencepost.core.job.lifecycle import Event
+from fencepost.core.job.outcome import (
     Outcome,
     Released,
     Settlement,
@@ -38,11 +38,11 @@ from fencepost.core.outcome import (
     decide,
     settlement_of,
 )
+from fencepost.core.job.task import Task
+from fencepost.core.job.timeouts import parse_lease_ttl
+from fencepost.core.limits.weights import parse_weights
 from fencepost.core.retention import Retention
-from fencepost.core.shown import shown, shown_url
-from fencepost.core.task import Task
-from fencepost.core.timeouts import parse_lease_ttl
-from fencepost.core.weights import parse_weights
+from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.errors import ConfigurationError, StoreError
 from fencepost.maintenance import Maintenance
 from fencepost.observe import names
@@ -67,7 +67,7 @@ from fencepost.worker.settler import Settler
 from fencepost.worker.switching import short_turns
 
 if TYPE_CHECKING:
-    from fencepost.core.cron import Cron
+    from fencepost.core.cron.cron import Cron
     from fencepost.maintenance import Ticker
     from fencepost.observe.tracing import Tracing
 

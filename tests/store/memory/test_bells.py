@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fencepost.core.job import AttemptOutcome, Category, Failure, NewJob
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Decision, Settlement
+from fencepost.core.job.job import AttemptOutcome, Category, Failure, NewJob
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import Decision, Settlement
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.protocol import Topic
 from fencepost.store.replies import Claim, Enqueued

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Attempt, AttemptOutcome, Body, Category, Failure, Job, NewJob
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Decision, Released, Settlement, Succeeded, decide
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Attempt, AttemptOutcome, Body, Category, Failure, Job, NewJob
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import Decision, Released, Settlement, Succeeded, decide
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,

@@ -12,8 +12,8 @@ import psycopg
 from tests.worker.support import LONG, eventually_sync
 
 from fencepost.clock import SystemClock
-from fencepost.core.job import Body, Category, ClaimedJob, Failure
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.job.job import Body, Category, ClaimedJob, Failure
+from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
 
 T = TypeVar("T")
 

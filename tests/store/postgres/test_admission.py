@@ -13,10 +13,10 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel
 
-from fencepost.core.job import ClaimedJob, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
+from fencepost.core.job.job import ClaimedJob, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.values.payload import NULL
 from fencepost.store.postgres.admission import slot_number
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest

@@ -23,10 +23,10 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.servers.postgres import Postgres
 
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.errors import ConfigurationError, DuplicateJobError, SchemaError
 from fencepost.store.opening import open_store
 from fencepost.store.plan import Operation

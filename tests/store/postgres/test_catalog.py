@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 from tests.store.postgres.blocking import settlement
 
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.idempotency import Key
-from fencepost.core.job import NewJob
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.postgres import catalog as module
 from fencepost.store.postgres.store import PostgresStore

@@ -14,8 +14,8 @@ import pytest
 
 from fencepost.clock import SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.idempotency import Key
-from fencepost.core.job import NewJob
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import NewJob
 from fencepost.store.postgres.store import THOROUGH_EVERY, PostgresStore
 
 # A submission takes as long as it might if it had to wait for somebody.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psycopg
 
-from fencepost.core.job import Category, Failure, NewJob
-from fencepost.core.outcome import Failed, Settlement, decide
+from fencepost.core.job.job import Category, Failure, NewJob
+from fencepost.core.job.outcome import Failed, Settlement, decide
 from fencepost.store.postgres.runner import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest

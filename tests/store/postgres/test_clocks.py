@@ -13,12 +13,12 @@ import psycopg
 import pytest
 
 from fencepost.clock import SystemClock
-from fencepost.core.job import Body, Category, ClaimedJob, Failure, Job, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff
+from fencepost.core.job.job import Body, Category, ClaimedJob, Failure, Job, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff
+from fencepost.core.values.payload import NULL
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.replies import Extended, LeaseLost, Saved, Settled
 from fencepost.store.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Save

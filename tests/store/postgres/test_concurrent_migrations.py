@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from tests.store.postgres.conftest import Admin
 
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import SchemaError
 from fencepost.store.postgres import schema
 from fencepost.store.postgres.store import PostgresStore

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from tests.cli.support import wait_until
 
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.job import Body, NewJob
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.job import Body, NewJob
+from fencepost.core.job.priority import Priority
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest, Edit
 

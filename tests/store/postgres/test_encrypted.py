@@ -25,9 +25,9 @@ from tests.store.test_encrypted import (
 )
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.ids import id_bytes
-from fencepost.core.job import Body, Encoding, NewJob
-from fencepost.core.outcome import Failed, Succeeded, decide, settlement_of
+from fencepost.core.job.job import Body, Encoding, NewJob
+from fencepost.core.job.outcome import Failed, Succeeded, decide, settlement_of
+from fencepost.core.values.ids import id_bytes
 from fencepost.store.encrypted import encrypted
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.protocol import Store

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from fencepost.clock import SystemClock
-from fencepost.core.ended import Ended, Follower
-from fencepost.core.job import ClaimedJob, NewJob
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
+from fencepost.core.job.job import ClaimedJob, NewJob
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.stats.ended import Ended, Follower
+from fencepost.core.values.payload import NULL
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest
 

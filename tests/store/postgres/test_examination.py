@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from fencepost.clock import SystemClock
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.plan import Effect, Operation
 from fencepost.store.postgres import examination, schema
 from fencepost.store.postgres.catalog import Catalog, Env

@@ -15,7 +15,7 @@ from tests.servers.postgres import PostgresServer
 from tests.store.postgres.witness import Ledger, Producer, check_nothing_lost, make_app
 from tests.worker.support import eventually_sync, working_in_thread
 
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.store import PostgresStore

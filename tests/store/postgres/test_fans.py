@@ -15,12 +15,12 @@ import psycopg
 import pytest
 from tests.store.postgres.blocking import DONE, REFUSED, settlement
 
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import FOLLOW_BATCH
-from fencepost.core.outcome import Outcome
-from fencepost.core.policy import Policy
+from fencepost.core.bounds import FOLLOW_BATCH
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Outcome
+from fencepost.core.job.policy import Policy
 from fencepost.store.plan import Operation, Plan, Row, Statement
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.replies import Enqueued, Moved, Settled

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from tests.servers.postgres import PostgresServer
 
-from fencepost.core.job import ClaimedJob, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Released, Settlement, decide
+from fencepost.core.job.job import ClaimedJob, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Released, Settlement, decide
 from fencepost.store.opening import open_store
 from fencepost.store.replies import Enqueued
 from fencepost.store.requests import ClaimRequest

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fencepost.core.idempotency import Key
-from fencepost.core.job import AttemptOutcome, NewJob
-from fencepost.core.lifecycle import TERMINAL, Event, State
-from fencepost.core.outcome import Decision, Settlement
-from fencepost.core.priority import Priority
-from fencepost.core.rate import Rate
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import AttemptOutcome, NewJob
+from fencepost.core.job.lifecycle import TERMINAL, Event, State
+from fencepost.core.job.outcome import Decision, Settlement
+from fencepost.core.job.priority import Priority
+from fencepost.core.limits.rates import Rate
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest, Edit, PruneRequest, Scope
 from fencepost.testing.clock import FakeClock

@@ -12,10 +12,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.core.job import Body, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import LANE_IDLE
-from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.bounds import LANE_IDLE
+from fencepost.core.job.job import Body, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.store.postgres import claiming
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest, PruneRequest, Scope

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from fencepost.clock import SystemClock
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.postgres.store import PostgresStore
 
 IN_LINE = 20_000

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from fencepost.core.idempotency import Key
-from fencepost.core.job import JobRecord, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
-from fencepost.core.policy import Policy
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import JobRecord, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.values.payload import NULL
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.postgres.runner import run_in
 from fencepost.store.postgres.store import PostgresStore

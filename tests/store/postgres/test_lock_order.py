@@ -22,13 +22,13 @@ from tests.store.postgres.blocking import (
     settlement,
 )
 
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body, Encoding, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Outcome, Succeeded
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body, Encoding, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Outcome, Succeeded
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.store.plan import Effect, Operation, Plan, Statement
 from fencepost.store.postgres.runner import _Crew
 from fencepost.store.postgres.store import PostgresStore

@@ -16,8 +16,8 @@ from tests.servers.fixtures import Databases, postgres_sources
 
 from fencepost.clock import SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
 from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Row, Statement, run_plan
 from fencepost.store.postgres import claiming, looking, schema, searching, upkeep

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from tests.servers.postgres import PostgresServer
 
-from fencepost.core.job import NewJob
-from fencepost.core.outcome import Released, Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
-from fencepost.core.retry import Backoff
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.outcome import Released, Settlement, Succeeded, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.retry import Backoff
+from fencepost.core.values.payload import NULL
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.runner import run_in
 from fencepost.store.postgres.store import PostgresStore

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.core.job import NewJob
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.payload import NULL
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.values.payload import NULL
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest

@@ -23,13 +23,13 @@ from tests.store.postgres.blocking import (
 )
 from tests.worker.support import LONG
 
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body, ClaimedJob, Encoding, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Outcome, Succeeded
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body, ClaimedJob, Encoding, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Outcome, Succeeded
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.errors import StoreUnavailableError, UnknownDependencyError
 from fencepost.store.plan import Operation
 from fencepost.store.postgres import runner

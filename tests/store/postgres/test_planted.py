@@ -22,8 +22,8 @@ from tests.store.postgres.using import use
 from tests.worker.support import LONG, working_in_thread
 
 from fencepost import App, Context, Retry
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import NewJob
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError, JobFailedError
 from fencepost.store.postgres import schema
 from fencepost.store.postgres.connections import Connections

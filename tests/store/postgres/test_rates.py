@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from fencepost.core.instants import to_us
-from fencepost.core.job import ClaimedJob, NewJob
-from fencepost.core.rate import Rate
+from fencepost.core.job.job import ClaimedJob, NewJob
+from fencepost.core.limits.rates import Rate
+from fencepost.core.values.instants import to_us
 from fencepost.store.postgres.runner import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest

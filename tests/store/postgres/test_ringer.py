@@ -11,8 +11,8 @@ import pytest
 from tests.store.postgres.conftest import Admin
 from tests.worker.support import eventually
 
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import NewJob
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.connections import Connections

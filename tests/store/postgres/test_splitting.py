@@ -25,7 +25,7 @@ from tests.store.postgres.blocking import (
 )
 from tests.worker.support import LONG
 
-from fencepost.core.job import Body, ClaimedJob, NewJob
+from fencepost.core.job.job import Body, ClaimedJob, NewJob
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.settling import HEARTBEAT
 from fencepost.store.postgres.store import PostgresStore

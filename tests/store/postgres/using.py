@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fencepost.core.events import NewEvent
-from fencepost.core.idempotency import Key
-from fencepost.core.job import AttemptOutcome, Category, Failure, NewJob
-from fencepost.core.lifecycle import TERMINAL, Event, State
-from fencepost.core.outcome import Decision, Settlement
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import AttemptOutcome, Category, Failure, NewJob
+from fencepost.core.job.lifecycle import TERMINAL, Event, State
+from fencepost.core.job.outcome import Decision, Settlement
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.requests import ClaimRequest, PruneRequest, Scope
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 from tests.worker.support import LONG, eventually_sync
 
 from fencepost import App, Context, Retry, TaskHandle, Timeouts
-from fencepost.core.job import AttemptOutcome
+from fencepost.core.job.job import AttemptOutcome
 from fencepost.errors import StoreError
 
 LEASE_TTL = 2.0

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Body, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
+from fencepost.core.job.job import Body, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
 from fencepost.errors import (
     ConfigurationError,
     SchemaError,

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.protocol import Topic
 from fencepost.store.sqlite.bell import Bell, SocketListener
 from fencepost.store.sqlite.store import SqliteStore
 
 SUBMIT = """
 import sys
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.sqlite.store import SqliteStore
 store = SqliteStore(sys.argv[1])
 store.run(store.enqueue([NewJob(type="t")]))

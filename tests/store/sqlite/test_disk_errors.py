@@ -18,7 +18,7 @@ import pytest
 from tests.store.sqlite.faulty_disk import faulty_disk
 
 from fencepost.core.filter import JobFilter
-from fencepost.core.job import Body, NewJob
+from fencepost.core.job.job import Body, NewJob
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.plan import Operation
 from fencepost.store.requests import ClaimRequest
@@ -26,7 +26,7 @@ from fencepost.store.sqlite.store import SqliteStore
 
 MEET_AN_ERROR_AND_DIE = """
 import os, signal, sys
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import UnknownOutcomeError
 from fencepost.store.sqlite.store import SqliteStore
 store = SqliteStore(sys.argv[1])

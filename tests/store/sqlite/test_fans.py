@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.clock import SystemClock
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.job import Body, Category, Failure, NewJob
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.job import Body, Category, Failure, NewJob
+from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.store.replies import Enqueued, Settled
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from fencepost.cli.main import cli
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import ForeignFileError
 from fencepost.store.sqlite import identity
 from fencepost.store.sqlite.identity import APPLICATION_ID
@@ -22,7 +22,7 @@ from fencepost.store.sqlite.store import SqliteStore
 
 OPEN = """
 import sys
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.sqlite.store import SqliteStore
 print("ready", flush=True)
 sys.stdin.readline()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fencepost.core.filter import JobFilter
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import NewJob
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.store.plan import Operation
 from fencepost.store.requests import ClaimRequest

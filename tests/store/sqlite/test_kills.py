@@ -14,7 +14,7 @@ from fencepost.store.sqlite.store import SqliteStore
 
 PRODUCE = """
 import asyncio, os, sys
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.sqlite.store import SqliteStore
 
 store = SqliteStore(sys.argv[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.sqlite.lock import SidecarLock
 from fencepost.store.sqlite.store import SqliteStore

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.protocol import Topic
 from fencepost.store.sqlite.store import SqliteStore

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencepost.core.job import NewJob
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import ConfigurationError, StoreUnavailableError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Topic
@@ -35,7 +35,7 @@ UMASKS = ["0", "0o002", "0o022", "0o077", "0o177", "0o777"]
 BECOME = """
 import ctypes, fcntl, os, sys, tempfile
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.errors import ConfigurationError
 from fencepost.store.opening import open_store
 from fencepost.store.protocol import Topic

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.core.job import Body, NewJob
+from fencepost.core.job.job import Body, NewJob
 from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from fencepost.core.filter import JobFilter
-from fencepost.core.job import Body, ClaimedJob, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.job import Body, ClaimedJob, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.store.plan import Statement
 from fencepost.store.replies import AlreadySettled, LeaseLost, Settled
 from fencepost.store.requests import ClaimRequest

@@ -14,8 +14,8 @@ from fencepost.cli.benchmarks.children import ChildFailedError, rate, run_all
 from fencepost.cli.benchmarks.figures import Figure, pair
 from fencepost.cli.benchmarks.noop import BenchApp
 from fencepost.cli.benchmarks.pickup import RESULT_TIMEOUT, working
-from fencepost.core.flow import Graph, Stage, chain, fan_in, fan_out
-from fencepost.core.job import NewJob
+from fencepost.core.flows.graph import Graph, Stage, chain, fan_in, fan_out
+from fencepost.core.job.job import NewJob
 
 LONGEST = 100
 """The jobs of a chain, and the chains side by side."""

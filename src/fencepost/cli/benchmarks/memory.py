@@ -10,7 +10,7 @@ from fencepost.cli.benchmarks.children import run_all
 from fencepost.cli.benchmarks.figures import Figure
 from fencepost.cli.benchmarks.noop import BenchApp
 from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
-from fencepost.core.limits import BULK_MAX
+from fencepost.core.bounds import BULK_MAX
 
 PER = 100_000
 """Jobs that the figure is given for."""

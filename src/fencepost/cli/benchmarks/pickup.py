@@ -14,7 +14,7 @@ from fencepost.cli.benchmarks.child import Order
 from fencepost.cli.benchmarks.children import Child
 from fencepost.cli.benchmarks.figures import Figure, Target, percentile
 from fencepost.cli.benchmarks.noop import BenchApp
-from fencepost.core.instants import to_us
+from fencepost.core.values.instants import to_us
 
 PAUSE_MIN, PAUSE_MAX = 0.005, 0.025
 RESULT_TIMEOUT = 10.0

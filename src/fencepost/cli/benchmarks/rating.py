@@ -12,8 +12,8 @@ from functools import partial
 from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.figures import Figure, pair
 from fencepost.cli.benchmarks.noop import BenchApp
-from fencepost.core.limits import RATE_COUNT_MAX
-from fencepost.core.rate import Rate
+from fencepost.core.bounds import RATE_COUNT_MAX
+from fencepost.core.limits.rates import Rate
 from fencepost.store.requests import ClaimRequest
 
 RATE = Rate(RATE_COUNT_MAX, 60.0)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.clock import Clock
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 from fencepost.store.sqlite import identity, schema
 from fencepost.store.sqlite.checkpoints import CHECKPOINT_PAGES
 from fencepost.store.sqlite.database import CACHE_KIB

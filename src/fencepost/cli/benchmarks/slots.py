@@ -10,7 +10,7 @@ from fencepost.cli.benchmarks.child import Order
 from fencepost.cli.benchmarks.children import drain
 from fencepost.cli.benchmarks.figures import Figure, pair
 from fencepost.cli.benchmarks.keyed import fill
-from fencepost.core.limits import CONCURRENCY_DEFAULT
+from fencepost.core.bounds import CONCURRENCY_DEFAULT
 
 MANY = 500
 SIDES = (CONCURRENCY_DEFAULT, 100)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from fencepost.app.audit import list_page
-from fencepost.core.audit import Action
-from fencepost.core.limits import PAGE_DEFAULT
+from fencepost.core.access.audit import Action
+from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.wire.terms import Cursor, PageLimit
 

@@ -11,9 +11,8 @@ from contextlib import suppress
 
 from fencepost.app.script import Pause, Script
 from fencepost.app.session import Session
-from fencepost.core.duration import parse_duration
-from fencepost.core.job import ClaimedJob, Dependency
-from fencepost.core.limits import (
+from fencepost.core.access.tokens import Principal
+from fencepost.core.bounds import (
     ANNOUNCE_INTERVAL,
     CLAIM_MAX,
     HTTP_WAIT_MAX,
@@ -22,11 +21,12 @@ from fencepost.core.limits import (
     WEIGHT_TOTAL_MAX,
     WORKER_LENGTH_MAX,
 )
-from fencepost.core.names import RESERVED_TYPES, check_name, check_own_type
-from fencepost.core.outcome import Released, decide, settlement_of
-from fencepost.core.timeouts import parse_lease_ttl
-from fencepost.core.token import Principal
-from fencepost.core.weights import parse_weights
+from fencepost.core.job.job import ClaimedJob, Dependency
+from fencepost.core.job.outcome import Released, decide, settlement_of
+from fencepost.core.job.timeouts import parse_lease_ttl
+from fencepost.core.limits.weights import parse_weights
+from fencepost.core.values.duration import parse_duration
+from fencepost.core.values.names import RESERVED_TYPES, check_name, check_own_type
 from fencepost.errors import FencepostError, StoreError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from fencepost.app import crons as scripts
-from fencepost.core.limits import CRON_NEXT_DEFAULT
+from fencepost.core.bounds import CRON_NEXT_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.store.crons import CronView as StoredCron
 from fencepost.store.replies import Duplicate

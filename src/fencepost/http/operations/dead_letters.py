@@ -9,10 +9,10 @@ from msgspec import Meta
 
 from fencepost.app import dead_letters as scripts
 from fencepost.app.job import naming_existing_async
-from fencepost.core.audit import conditions_of
-from fencepost.core.job import DeadLetter
-from fencepost.core.limits import PAGE_DEFAULT
-from fencepost.core.readable import readable
+from fencepost.core.access.audit import conditions_of
+from fencepost.core.bounds import PAGE_DEFAULT
+from fencepost.core.crypto.readable import readable
+from fencepost.core.job.job import DeadLetter
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import look
 from fencepost.http.scope import shown

@@ -10,9 +10,9 @@ import msgspec
 from fencepost.app import events as scripts
 from fencepost.app.event import note_unhandled, prepare_event
 from fencepost.app.job import naming_existing_async
+from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.events import SentEvent
-from fencepost.core.idempotency import OnDuplicate, check_key
-from fencepost.core.limits import PAGE_DEFAULT
+from fencepost.core.job.idempotency import OnDuplicate, check_key
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.scope import submitted_by
 from fencepost.store.replies import Duplicate

@@ -11,8 +11,8 @@ from fencepost.app import flow_scripts as scripts
 from fencepost.app.flows import new_flow, prepare
 from fencepost.app.job import naming_existing_async
 from fencepost.app.session import accepted
-from fencepost.core.job import Job, NewJob
-from fencepost.core.limits import HTTP_BATCH_MAX
+from fencepost.core.bounds import HTTP_BATCH_MAX
+from fencepost.core.job.job import Job, NewJob
 from fencepost.errors import InvalidJobError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError

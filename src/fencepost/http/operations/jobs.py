@@ -15,18 +15,18 @@ from fencepost.app.job import naming_existing_async
 from fencepost.app.jobs import cancel as cancel_script
 from fencepost.app.jobs import count as count_script
 from fencepost.app.jobs import find as find_script
-from fencepost.core.audit import conditions_of
-from fencepost.core.duration import parse_duration
-from fencepost.core.edits import Edits
+from fencepost.core.access.audit import conditions_of
+from fencepost.core.access.tokens import Principal
+from fencepost.core.bounds import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
+from fencepost.core.crypto.readable import readable
 from fencepost.core.filter import JobFilter, make_filter
-from fencepost.core.history import Change
-from fencepost.core.history import history as changes
-from fencepost.core.job import Attempt, Job
-from fencepost.core.lifecycle import COARSE, State
-from fencepost.core.limits import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
-from fencepost.core.readable import readable
-from fencepost.core.token import Principal
-from fencepost.core.why import Reason
+from fencepost.core.job.edits import Edits
+from fencepost.core.job.history import Change
+from fencepost.core.job.history import history as changes
+from fencepost.core.job.job import Attempt, Job
+from fencepost.core.job.lifecycle import COARSE, State
+from fencepost.core.job.why import Reason
+from fencepost.core.values.duration import parse_duration
 from fencepost.errors import ForbiddenError, JobNotFoundError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.names import check_queue, check_type
+from fencepost.core.values.names import check_queue, check_type
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.scope import check_queue_allowed

@@ -12,11 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fencepost.core.duration import parse_duration
-from fencepost.core.failure import unreadable
-from fencepost.core.job import Category, Failure, Job, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CLAIM_MAX,
     CODE_LENGTH_MAX,
     MESSAGE_LENGTH_MAX,
@@ -25,7 +21,10 @@ from fencepost.core.limits import (
     TRACEBACK_LENGTH_MAX,
     TYPE_LENGTH_MAX,
 )
-from fencepost.core.outcome import (
+from fencepost.core.job.failure import unreadable
+from fencepost.core.job.job import Category, Failure, Job, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import (
     Failed,
     Outcome,
     Released,
@@ -35,9 +34,10 @@ from fencepost.core.outcome import (
     Unreadable,
     decide,
 )
-from fencepost.core.payload import NULL, check_size
-from fencepost.core.skew import with_past
-from fencepost.core.timeouts import parse_lease_ttl
+from fencepost.core.job.timeouts import parse_lease_ttl
+from fencepost.core.values.duration import parse_duration
+from fencepost.core.values.payload import NULL, check_size
+from fencepost.core.values.skew import with_past
 from fencepost.errors import FencepostError, InvalidJobError, StaleLeaseError
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError, status_of

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from fencepost.app.stats import scale, stats
-from fencepost.core.duration import format_duration
-from fencepost.core.limits import CONCURRENCY_DEFAULT, SCALE_TARGET_DEFAULT, STATS_WINDOW_DEFAULT
-from fencepost.core.names import check_queue
-from fencepost.core.scale import Scale
+from fencepost.core.bounds import CONCURRENCY_DEFAULT, SCALE_TARGET_DEFAULT, STATS_WINDOW_DEFAULT
+from fencepost.core.stats.scale import Scale
+from fencepost.core.values.duration import format_duration
+from fencepost.core.values.names import check_queue
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.jobs import duration_of
 from fencepost.http.scope import check_queue_allowed

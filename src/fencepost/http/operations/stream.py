@@ -14,10 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.ended import FIRST, Ended, Follower
-from fencepost.core.filter import ENDS, decode_cursor, encode_cursor, parse_states
-from fencepost.core.instants import check_instant
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     HTTP_STREAM_INTERVAL,
     HTTP_STREAMS_MAX,
     PAGE_MAX,
@@ -25,6 +22,9 @@ from fencepost.core.limits import (
     STREAM_SILENCE,
     TOKEN_RECHECK_SECONDS,
 )
+from fencepost.core.filter import ENDS, decode_cursor, encode_cursor, parse_states
+from fencepost.core.stats.ended import FIRST, Ended, Follower
+from fencepost.core.values.instants import check_instant
 from fencepost.errors import FencepostError, StoreError
 from fencepost.http.call import Call, Nothing, Streamed
 from fencepost.http.operations.lanes import Queues

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from fencepost.app.task import check_bulk
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import HTTP_BATCH_MAX
+from fencepost.core.bounds import HTTP_BATCH_MAX
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import (
     DuplicateJobError,
     ForbiddenError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.core.statistics import Statistics
+from fencepost.core.stats.recent import Statistics
 from fencepost.http.operations import (
     audit,
     crons,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.core.token import Role
+from fencepost.core.access.tokens import Role
 
 ANYBODY: tuple[Role, ...] = ()
 SUBMIT = (Role.SUBMIT,)

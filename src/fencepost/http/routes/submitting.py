@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.core.limits import HTTP_BATCH_BYTES_MAX
+from fencepost.core.bounds import HTTP_BATCH_BYTES_MAX
 from fencepost.http.operations import events, flows, submitting
 from fencepost.http.route import Route
 from fencepost.http.routes.roles import SUBMIT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.core.limits import HTTP_BATCH_BYTES_MAX, RESULT_BYTES_MAX
+from fencepost.core.bounds import HTTP_BATCH_BYTES_MAX, RESULT_BYTES_MAX
 from fencepost.http.operations import claims, leases
 from fencepost.http.route import OneOrMany, Route
 from fencepost.http.routes.roles import WORK

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.bounds import TOKEN_KEPT
 from fencepost.core.filter import PageRequest
-from fencepost.core.limits import TOKEN_KEPT
-from fencepost.core.token import TokenRecord
 from fencepost.store.access import check_room, check_same
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.ledger import Ledger

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fencepost.core.concurrency import limit_of
-from fencepost.core.lifecycle import Event, State, advance
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.record import Changes, Record
 from fencepost.store.memory.slots import Scope

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fencepost.core.ids import id_text
-from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.lifecycle import Event, State, advance
-from fencepost.core.webhook import Delivery, delivery_job
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.core.webhooks.delivery import Delivery, delivery_job
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.record import Record
 from fencepost.store.replies import Moved

@@ -8,17 +8,17 @@ from functools import partial
 from itertools import islice
 
 from fencepost.clock import Clock
-from fencepost.core.job import ClaimedJob
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CLAIM_BYTES_MAX,
     CLAIM_MAX,
     EXPIRE_BATCH,
     PROMOTE_BATCH,
     RECOVER_BATCH,
 )
-from fencepost.core.names import RESERVED_TYPES
-from fencepost.core.rate import soonest
-from fencepost.core.weights import deal
+from fencepost.core.job.job import ClaimedJob
+from fencepost.core.limits.rates import soonest
+from fencepost.core.limits.weights import deal
+from fencepost.core.values.names import RESERVED_TYPES
 from fencepost.store.batches import held_among
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.lanes import merged

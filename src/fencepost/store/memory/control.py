@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import LANE_IDLE, PRUNE_SCAN
+from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory import moves
 from fencepost.store.memory.admission import admit

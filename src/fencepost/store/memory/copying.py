@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from fencepost.core.instants import from_us_or_none, to_us
-from fencepost.core.job import JobRecord
+from fencepost.core.job.job import JobRecord
+from fencepost.core.values.instants import from_us_or_none, to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.memory.admission import has_room, hold
 from fencepost.store.memory.jobs import Jobs

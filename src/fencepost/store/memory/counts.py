@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 
 
 class Counts:

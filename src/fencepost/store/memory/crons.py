@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fencepost.clock import Clock
-from fencepost.core.instants import from_us
+from fencepost.core.values.instants import from_us
 from fencepost.store.crons import (
     CronDefinition,
     CronFire,

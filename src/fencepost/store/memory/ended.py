@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.core.ended import Ended
-from fencepost.core.instants import from_us, from_us_or_none, to_us
+from fencepost.core.stats.ended import Ended
+from fencepost.core.values.instants import from_us, from_us_or_none, to_us
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.record import Record
 from fencepost.store.positions import pack

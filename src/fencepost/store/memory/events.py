@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from fencepost.clock import Clock
 from fencepost.core.events import NewEvent, SentEvent, jobs_for
 from fencepost.core.filter import PageRequest
-from fencepost.core.ids import id_text
-from fencepost.core.instants import from_us
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import from_us
 from fencepost.store.memory import submission
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Unpack
 
 from fencepost.clock import Clock
-from fencepost.core.idempotency import is_held
-from fencepost.core.job import Attempt
-from fencepost.core.lifecycle import State
+from fencepost.core.job.idempotency import is_held
+from fencepost.core.job.job import Attempt
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.memory.counts import Counts
 from fencepost.store.memory.journal import Journal

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.outcome import Settlement
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.moves import apply
 from fencepost.store.memory.record import Changes, Record

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from fencepost.core.filter import PageRequest
-from fencepost.core.instants import seconds_to_us, to_us
+from fencepost.core.values.instants import seconds_to_us, to_us
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.roll import Roll
 

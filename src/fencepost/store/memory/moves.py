@@ -7,12 +7,12 @@ from random import Random
 
 from msgspec.structs import replace
 
-from fencepost.core.dependents import judge, propagated, step
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import AttemptOutcome, Category, ClaimedJob, Failure
-from fencepost.core.lease import deadline, next_version, run_out, ttl_of
-from fencepost.core.lifecycle import DEAD, Event, State, advance
-from fencepost.core.outcome import Decision, decide
+from fencepost.core.flows.dependents import judge, propagated, step
+from fencepost.core.job.job import AttemptOutcome, Category, ClaimedJob, Failure
+from fencepost.core.job.lease import deadline, next_version, run_out, ttl_of
+from fencepost.core.job.lifecycle import DEAD, Event, State, advance
+from fencepost.core.job.outcome import Decision, decide
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory.admission import admit, held
 from fencepost.store.memory.callbacks import call_back

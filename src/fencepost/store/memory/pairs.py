@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from fencepost.core import limits
-from fencepost.core.names import lanes_max
+from fencepost.core import bounds
+from fencepost.core.values.names import lanes_max
 from fencepost.errors import TooManyLanesError
 from fencepost.store.memory.journal import Journal
 
@@ -27,7 +27,7 @@ class Pairs:
         if pair in self._idle_at:
             return
         if len(self._idle_at) >= lanes_max(type):
-            raise TooManyLanesError(limits.LANES_MAX)
+            raise TooManyLanesError(bounds.LANES_MAX)
         self._set(pair, None)
 
     def count(self, queue: str, type: str, number: int) -> None:

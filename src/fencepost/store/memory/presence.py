@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.limits import WORKER_SILENCE
+from fencepost.core.bounds import WORKER_SILENCE
+from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.store.replies import Term
 from fencepost.store.requests import WorkerInfo
 

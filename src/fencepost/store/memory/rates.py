@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from fencepost.core.rate import Rate, Uses, check_rates, soonest
+from fencepost.core.limits.rates import Rate, Uses, check_rates, soonest
 from fencepost.store.memory.journal import Journal
 
 V = TypeVar("V")

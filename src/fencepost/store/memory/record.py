@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypedDict
 
-from fencepost.core.dependencies import Waits
-from fencepost.core.job import Attempt, Body, Failure, Progress
-from fencepost.core.lifecycle import ACTIVE, State
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Waits
+from fencepost.core.job.job import Attempt, Body, Failure, Progress
+from fencepost.core.job.lifecycle import ACTIVE, State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.store.memory.line import Entry
 
 

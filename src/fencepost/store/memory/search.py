@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import from_us, from_us_or_none, to_us
-from fencepost.core.job import Dependency
-from fencepost.core.lifecycle import State
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Dependency
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.why import Situation
+from fencepost.core.values.instants import from_us, from_us_or_none, to_us
 from fencepost.store.memory.claiming import Running
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.rates import Rates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.core.concurrency import check_max_running
+from fencepost.core.limits.concurrency import check_max_running
 from fencepost.errors import ConfigurationError
 from fencepost.store.requests import Scope
 

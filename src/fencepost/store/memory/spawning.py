@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fencepost.clock import Clock
-from fencepost.core.dependents import gather
-from fencepost.core.limits import DEPENDENCY_COUNT_MAX
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
+from fencepost.core.flows.dependents import gather
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.memory.admission import admit
 from fencepost.store.memory.jobs import Jobs

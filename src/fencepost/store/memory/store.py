@@ -11,14 +11,14 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from fencepost.clock import Clock
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
-from fencepost.core.outcome import Settlement
-from fencepost.core.rate import Rate
-from fencepost.core.token import TokenRecord
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Attempt, Dependency, Job, JobRecord, NewJob
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.why import Situation
+from fencepost.core.limits.rates import Rate
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
 from fencepost.store.batches import with_admitted
 from fencepost.store.chores import Chores

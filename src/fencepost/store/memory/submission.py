@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fencepost.clock import Clock
-from fencepost.core.dependencies import Dependencies, Mode, Waits, check_place
-from fencepost.core.dependents import Parent, enter, judge
-from fencepost.core.ids import id_text
-from fencepost.core.instants import from_us, seconds_to_us, to_us
-from fencepost.core.job import Encoding, NewJob
-from fencepost.core.lifecycle import DEAD, Event, State, advance
-from fencepost.core.lifetime import check_due
+from fencepost.core.flows.dependencies import Dependencies, Mode, Waits, check_place
+from fencepost.core.flows.dependents import Parent, enter, judge
+from fencepost.core.job.job import Encoding, NewJob
+from fencepost.core.job.lifecycle import DEAD, Event, State, advance
+from fencepost.core.job.lifetime import check_due
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.batches import with_admitted
 from fencepost.store.memory.admission import admit, held, hold

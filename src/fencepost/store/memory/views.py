@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Waits
-from fencepost.core.ids import attempt_id
-from fencepost.core.instants import from_us, from_us_or_none
-from fencepost.core.job import (
+from fencepost.core.flows.dependencies import Waits
+from fencepost.core.job.job import (
     Attempt,
     AttemptOutcome,
     ClaimedJob,
@@ -17,7 +15,9 @@ from fencepost.core.job import (
     Lease,
     Ownership,
 )
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.ids import attempt_id
+from fencepost.core.values.instants import from_us, from_us_or_none
 from fencepost.store.memory.record import Record
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.limits import TOKEN_KEPT
-from fencepost.core.token import TokenRecord, is_token_id
+from fencepost.core.access.tokens import TokenRecord, is_token_id
+from fencepost.core.bounds import TOKEN_KEPT
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.access import (
     check_room,
     check_same,

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from fencepost.core.concurrency import limit_of
-from fencepost.core.job import Job, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import FOLLOW_BATCH
+from fencepost.core.bounds import FOLLOW_BATCH
+from fencepost.core.job.job import Job, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.batches import portions
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env

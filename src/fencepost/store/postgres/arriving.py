@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from fencepost.core.concurrency import limit_of
-from fencepost.core.job import Job, JobRecord
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import Job, JobRecord
+from fencepost.core.job.lifecycle import State
+from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import slot_number
 from fencepost.store.records import held_up

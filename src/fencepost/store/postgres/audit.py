@@ -6,9 +6,9 @@ they prune it through a function that has its owner's rights.
 
 from __future__ import annotations
 
-from fencepost.core.audit import Action, decode_detail, encode_detail
+from fencepost.core.access.audit import Action, decode_detail, encode_detail
 from fencepost.core.filter import PageRequest
-from fencepost.core.instants import seconds_to_us
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.pages import cut
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env

@@ -20,11 +20,11 @@ from random import Random
 from typing import Any, NamedTuple, cast
 
 from fencepost.clock import Clock, SystemClock
-from fencepost.core import limits
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import NewJob
-from fencepost.core.policy import Policy, decode_policy, encode_policy
-from fencepost.core.priority import Priority
+from fencepost.core import bounds
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.policy import Policy, decode_policy, encode_policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import StoreError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.lanes import Lane as Lane
@@ -41,7 +41,7 @@ GET_POLICIES = "select policy, body from fencepost.policy where policy = any (%s
 
 REMEMBERED_MAX = 10_000
 """Policies."""
-LANES_REMEMBERED_MAX = limits.LANES_MAX * len(Priority)
+LANES_REMEMBERED_MAX = bounds.LANES_MAX * len(Priority)
 
 
 def _lane_key(job: NewJob) -> LaneKey:
@@ -65,7 +65,7 @@ class Numbers(NamedTuple):
 
 def _give_numbers(lanes: Sequence[LaneKey], policies: Sequence[Policy]) -> Plan[list[int]]:
     columns = [list(column) for column in zip(*lanes, strict=True)] or [[], [], []]
-    params: list[Any] = [*columns, limits.LANES_MAX]
+    params: list[Any] = [*columns, bounds.LANES_MAX]
     for policy in policies:
         ttl = None if policy.lease_ttl is None else seconds_to_us(policy.lease_ttl)
         params += [encode_policy(policy), ttl, seconds_to_us(policy.timeout)]
@@ -166,7 +166,7 @@ class Catalog:
 
     def _is_sure(self, key: LaneKey, now: float) -> bool:
         asked_at = self._asked_at.get(key)
-        return asked_at is not None and now - asked_at < limits.LANE_SURE
+        return asked_at is not None and now - asked_at < bounds.LANE_SURE
 
     def lane_number(self, queue: str, type: str, priority: Priority) -> Plan[int]:
         """Return the number of a lane, which this plan's transaction makes if it is new.

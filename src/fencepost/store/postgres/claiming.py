@@ -9,11 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
-from fencepost.core.lease import deadline, ttl_of
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     CLAIM_BYTES_MAX,
     CLAIM_MAX,
     EXPIRE_BATCH,
@@ -21,11 +17,15 @@ from fencepost.core.limits import (
     PROMOTE_BATCH,
     RECOVER_BATCH,
 )
-from fencepost.core.names import RESERVED_TYPES
-from fencepost.core.outcome import Decision
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
-from fencepost.core.weights import turns_from
+from fencepost.core.job.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
+from fencepost.core.job.lease import deadline, ttl_of
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import Decision
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.limits.weights import turns_from
+from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.core.values.names import RESERVED_TYPES
 from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from fencepost.clock import Clock
-from fencepost.core.limits import LOCK_TIMEOUT
+from fencepost.core.bounds import LOCK_TIMEOUT
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.failures import refused

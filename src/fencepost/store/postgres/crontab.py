@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from fencepost.core.job import NewJob
+from fencepost.core.job.job import NewJob
 from fencepost.store.crons import (
     CronDefinition,
     CronFire,

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from fencepost.core.dependents import MET, propagated, step
-from fencepost.core.job import Failure
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import FOLLOW_BATCH
-from fencepost.core.outcome import Decision
+from fencepost.core.bounds import FOLLOW_BATCH
+from fencepost.core.flows.dependents import MET, propagated, step
+from fencepost.core.job.job import Failure
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Decision
 from fencepost.store.batches import portions
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.admission import Touched, admit

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 
-from fencepost.core.job import AttemptOutcome, Job, JobRecord
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
+from fencepost.core.job.job import AttemptOutcome, Job, JobRecord
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rows import JOB_COLUMNS, decode_attempts, decode_body, decode_job, utc

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from fencepost.core.ended import Ended
-from fencepost.core.instants import from_us, to_us
+from fencepost.core.stats.ended import Ended
+from fencepost.core.values.instants import from_us, to_us
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.positions import pack, unpack
 from fencepost.store.postgres.catalog import Env

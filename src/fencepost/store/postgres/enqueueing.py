@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.ids import id_of_digits, id_text
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.lifetime import check_due
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.lifetime import check_due
+from fencepost.core.values.ids import id_of_digits, id_text
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres import graphs

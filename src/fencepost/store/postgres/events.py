@@ -7,9 +7,9 @@ from typing import Any
 
 from fencepost.core.events import NewEvent, SentEvent, jobs_for
 from fencepost.core.filter import PageRequest
-from fencepost.core.ids import id_text
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import EMPTY, NewJob
+from fencepost.core.job.job import EMPTY, NewJob
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.pages import cut
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from fencepost.core.duration import format_duration
+from fencepost.core.values.duration import format_duration
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rights import rights

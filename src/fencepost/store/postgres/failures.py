@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import psycopg
 
-from fencepost.core import limits
+from fencepost.core import bounds
 from fencepost.errors import (
     FencepostError,
     InvalidJobError,
@@ -91,7 +91,7 @@ def translate(
             return UnknownOutcomeError(f"{text}; it may have been done: repeat it with its key")
         return _unavailable(error, text, state)
     if state == TOO_MANY_LANES:
-        return TooManyLanesError(limits.LANES_MAX)
+        return TooManyLanesError(bounds.LANES_MAX)
     if is_schema_missing(error):
         return SchemaError(f"{text}; run `fencepost migrate`")
     if state in _HINTS_BY_STATE or state in RETRIED or state in STALE_SESSION:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import check_place
-from fencepost.core.dependents import Entry, Parent, enter
-from fencepost.core.ids import id_text
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import DEAD, State
-from fencepost.core.priority import Priority
-from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
+from fencepost.core.flows.dependencies import check_place
+from fencepost.core.flows.dependents import Entry, Parent, enter
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import DEAD, State
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import seconds_to_us
+from fencepost.core.webhooks.delivery import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit, key_fields

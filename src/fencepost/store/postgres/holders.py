@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from fencepost.core.idempotency import Key
+from fencepost.core.job.idempotency import Key
 from fencepost.store.plan import Plan, Statement
 
 QUEUES = """

@@ -6,7 +6,7 @@ another of those that a job waits for, which an earlier snapshot would not see.
 
 from __future__ import annotations
 
-from fencepost.core.priority import Priority
+from fencepost.core.job.priority import Priority
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.core.dependents import MET, judge, propagated
-from fencepost.core.job import JobRecord
-from fencepost.core.lifecycle import State
+from fencepost.core.flows.dependents import MET, judge, propagated
+from fencepost.core.job.job import JobRecord
+from fencepost.core.job.lifecycle import State
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched
 from fencepost.store.postgres.catalog import Env

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import Body, Job, JobRecord, NewJob
-from fencepost.core.limits import DUMP_BYTES
+from fencepost.core.bounds import DUMP_BYTES
+from fencepost.core.job.job import Body, Job, JobRecord, NewJob
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, key_fields, note

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import from_us, to_us
-from fencepost.core.job import Attempt, AttemptOutcome, Dependency, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Attempt, AttemptOutcome, Dependency, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.why import Situation
+from fencepost.core.values.instants import from_us, to_us
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.positions import pack, unpack
 from fencepost.store.postgres import searching

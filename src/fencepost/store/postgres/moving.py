@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import AttemptOutcome, Body
-from fencepost.core.lifecycle import DEAD, State
-from fencepost.core.limits import FOLLOW_BATCH
-from fencepost.core.outcome import Decision
+from fencepost.core.bounds import FOLLOW_BATCH
+from fencepost.core.job.job import AttemptOutcome, Body
+from fencepost.core.job.lifecycle import DEAD, State
+from fencepost.core.job.outcome import Decision
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.batches import portions
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fencepost.core.dependents import Parent
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependents import Parent
+from fencepost.core.job.priority import Priority
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.states import BY_NUMBER

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from fencepost.core.instants import from_us_or_none, to_us
-from fencepost.core.rate import Rate, check_rates
+from fencepost.core.limits.rates import Rate, check_rates
+from fencepost.core.values.instants import from_us_or_none, to_us
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.texts import encode_json

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fencepost.core.dependents import MET, Parent, judge, propagated
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import RESOLVE_BATCH
-from fencepost.core.outcome import Decision
-from fencepost.core.priority import Priority
+from fencepost.core.bounds import RESOLVE_BATCH
+from fencepost.core.flows.dependents import MET, Parent, judge, propagated
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Decision
+from fencepost.core.job.priority import Priority
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env

@@ -6,8 +6,8 @@ from datetime import UTC
 
 import msgspec
 
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.limits import WORKER_SILENCE
+from fencepost.core.bounds import WORKER_SILENCE
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.replies import Term

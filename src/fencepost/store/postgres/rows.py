@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from fencepost.core.dependencies import Waits
-from fencepost.core.ids import attempt_id, previous_attempt_id
-from fencepost.core.job import (
+from fencepost.core.flows.dependencies import Waits
+from fencepost.core.job.job import (
     EMPTY,
     Attempt,
     AttemptOutcome,
@@ -19,9 +18,10 @@ from fencepost.core.job import (
     Job,
     Ownership,
 )
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import DEFAULT_POLICY, Policy
-from fencepost.core.priority import Priority
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import attempt_id, previous_attempt_id
 from fencepost.store.plan import Row
 from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS, MODES
 from fencepost.store.texts import UNREADABLE, decode_failure, decode_progress, readable_tags

@@ -23,7 +23,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from fencepost.clock import SystemClock
-from fencepost.core.limits import (
+from fencepost.core.bounds import (
     GROUP_LOCK_TIMEOUT,
     GROUP_MAX,
     HELD_UP_PAUSE,

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from fencepost.core.bounds import CREATION_DISORDER
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.lifecycle import TERMINAL, State
-from fencepost.core.limits import CREATION_DISORDER
+from fencepost.core.job.lifecycle import TERMINAL, State
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.states import NUMBER
 from fencepost.store.texts import encode_json

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import msgspec
 
-from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.job import Body
-from fencepost.core.lifecycle import TERMINAL, Event, State
-from fencepost.core.outcome import Settlement
-from fencepost.core.payload import NULL
+from fencepost.core.job.job import Body
+from fencepost.core.job.lifecycle import TERMINAL, Event, State
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.core.values.payload import NULL
 from fencepost.store.batches import told_in_order
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import psycopg
 
-from fencepost.core.limits import CHORE_LOCK_TIMEOUT, LOCK_TIMEOUT
+from fencepost.core.bounds import CHORE_LOCK_TIMEOUT, LOCK_TIMEOUT
 from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan
 from fencepost.store.postgres.failures import STALE_SESSION, headline

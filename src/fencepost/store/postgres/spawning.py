@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Waits
-from fencepost.core.dependents import Entry, Parent, gather
-from fencepost.core.limits import DEPENDENCY_COUNT_MAX
-from fencepost.core.priority import Priority
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
+from fencepost.core.flows.dependencies import Waits
+from fencepost.core.flows.dependents import Entry, Parent, gather
+from fencepost.core.job.priority import Priority
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres import graphs

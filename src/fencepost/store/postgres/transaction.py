@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import psycopg
 from msgspec.structs import replace
 
-from fencepost.core.limits import LOCK_TIMEOUT
+from fencepost.core.bounds import LOCK_TIMEOUT
 from fencepost.errors import FencepostError, SubmissionTimeoutError, UnknownOutcomeError
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement
 from fencepost.store.postgres.failures import (

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import AttemptOutcome, Category, Failure
-from fencepost.core.lease import run_out
-from fencepost.core.lifecycle import TERMINAL, Event, advance
-from fencepost.core.limits import LANE_IDLE, PRUNE_SCAN
-from fencepost.core.outcome import Decision, decide
-from fencepost.core.policy import DEFAULT_POLICY, Policy
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
+from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.lease import run_out
+from fencepost.core.job.lifecycle import TERMINAL, Event, advance
+from fencepost.core.job.outcome import Decision, decide
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.values.instants import seconds_to_us
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import end

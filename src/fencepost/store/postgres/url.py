@@ -14,7 +14,7 @@ import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from fencepost.core.shown import MASK, shown, shown_url
+from fencepost.core.display import MASK, shown, shown_url
 from fencepost.errors import ConfigurationError
 
 POOL_SIZE_DEFAULT = 10

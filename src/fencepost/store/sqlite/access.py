@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.core.instants import from_us, from_us_or_none, seconds_to_us, to_us
-from fencepost.core.limits import TOKEN_KEPT
-from fencepost.core.token import TokenRecord
+from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.bounds import TOKEN_KEPT
+from fencepost.core.values.instants import from_us, from_us_or_none, seconds_to_us, to_us
 from fencepost.store.access import (
     check_room,
     check_same,

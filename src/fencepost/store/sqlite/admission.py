@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from fencepost.core.concurrency import limit_of
-from fencepost.core.ids import id_of_digits
-from fencepost.core.job import JobRecord
-from fencepost.core.lifecycle import Event, State, advance
-from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.job.job import JobRecord
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.limits.concurrency import limit_of
+from fencepost.core.values.ids import id_of_digits
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.records import held_up
 from fencepost.store.replies import Moved

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from fencepost.core.dependents import Parent, judge, propagated
-from fencepost.core.instants import from_us
-from fencepost.core.job import Job, JobRecord
-from fencepost.core.lifecycle import DEAD, Event, State, advance
+from fencepost.core.flows.dependents import Parent, judge, propagated
+from fencepost.core.job.job import Job, JobRecord
+from fencepost.core.job.lifecycle import DEAD, Event, State, advance
+from fencepost.core.values.instants import from_us
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.plan import Plan
 from fencepost.store.sqlite.parents import Stored, find_parents

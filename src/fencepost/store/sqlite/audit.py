@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.core.audit import Action, decode_detail, encode_detail
+from fencepost.core.access.audit import Action, decode_detail, encode_detail
 from fencepost.core.filter import PageRequest
-from fencepost.core.instants import from_us, seconds_to_us
+from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.store.pages import cut
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import ActionPage

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.core.ids import id_text
-from fencepost.core.instants import from_us
-from fencepost.core.lifecycle import State
-from fencepost.core.webhook import Delivery, delivery_job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import from_us
+from fencepost.core.webhooks.delivery import Delivery, delivery_job
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Enqueued, Moved
 from fencepost.store.sqlite.catalog import Env, numbers_json

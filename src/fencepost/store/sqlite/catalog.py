@@ -15,10 +15,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from fencepost.clock import Clock
-from fencepost.core import limits
-from fencepost.core.lifecycle import State
-from fencepost.core.names import lanes_max
-from fencepost.core.policy import Policy, decode_policy, encode_policy
+from fencepost.core import bounds
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy, decode_policy, encode_policy
+from fencepost.core.values.names import lanes_max
 from fencepost.errors import TooManyLanesError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sqlite.values import values
@@ -72,7 +72,7 @@ class Catalog:
             yield Statement(MAKE_LANE, (queue, type, lanes_max(type)))
             found = yield Statement(FIND_LANE, (queue, type))
             if not found:
-                raise TooManyLanesError(limits.LANES_MAX)
+                raise TooManyLanesError(bounds.LANES_MAX)
             number = int(found[0][0])
             self._remember_lane(Lane(number, queue, type))
         return number

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fencepost.core.limits import LOG_PAGES_MAX, LOG_WAIT, REPAIR_ROUNDS
+from fencepost.core.bounds import LOG_PAGES_MAX, LOG_WAIT, REPAIR_ROUNDS
 from fencepost.store.sqlite.data_file import DataFile
 from fencepost.store.sqlite.failures import NotBegunError, unavailable
 from fencepost.store.sqlite.lock import SidecarLock

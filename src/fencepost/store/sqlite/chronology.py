@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fencepost.core.bounds import CREATION_DISORDER
 from fencepost.core.filter import JobFilter
-from fencepost.core.instants import seconds_to_us, to_us
-from fencepost.core.limits import CREATION_DISORDER
+from fencepost.core.values.instants import seconds_to_us, to_us
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sqlite.catalog import Env
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from fencepost.core.limits import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
-from fencepost.core.names import RESERVED_TYPES
-from fencepost.core.rate import soonest
-from fencepost.core.weights import deal
+from fencepost.core.bounds import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVER_BATCH
+from fencepost.core.limits.rates import soonest
+from fencepost.core.limits.weights import deal
+from fencepost.core.values.names import RESERVED_TYPES
 from fencepost.store.batches import held_among
 from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Statement

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.core.concurrency import check_max_running
-from fencepost.core.dependencies import Mode
-from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.job import AttemptOutcome, Category, Failure
-from fencepost.core.lifecycle import Event, State, advance
-from fencepost.core.outcome import Decision
-from fencepost.core.policy import DEFAULT_POLICY
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.job.outcome import Decision
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.limits.concurrency import check_max_running
+from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.errors import ConfigurationError, IllegalTransition
 from fencepost.store.batches import with_admitted
 from fencepost.store.plan import Plan, Statement

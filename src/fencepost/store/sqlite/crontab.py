@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from fencepost.core.instants import from_us, from_us_or_none, to_us
+from fencepost.core.values.instants import from_us, from_us_or_none, to_us
 from fencepost.store.crons import (
     CronDefinition,
     CronFire,

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.dependents import propagated, step
-from fencepost.core.ids import id_of_digits
-from fencepost.core.job import Failure
-from fencepost.core.lifecycle import Event, State, advance
-from fencepost.core.outcome import Decision
+from fencepost.core.flows.dependents import propagated, step
+from fencepost.core.job.job import Failure
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.job.outcome import Decision
+from fencepost.core.values.ids import id_of_digits
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Moved
 from fencepost.store.sqlite.admission import admit

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from fencepost.core.ids import id_text
-from fencepost.core.instants import from_us_or_none
-from fencepost.core.job import AttemptOutcome, Job, JobRecord
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
+from fencepost.core.job.job import AttemptOutcome, Job, JobRecord
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import from_us_or_none
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.records import fitting, unreadable
 from fencepost.store.replies import Dump

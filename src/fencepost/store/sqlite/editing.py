@@ -7,11 +7,11 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from fencepost.core.instants import from_us, seconds_to_us, to_us
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import DEFAULT_POLICY
-from fencepost.core.priority import Priority
-from fencepost.core.rescheduling import HASTENED, WAITING, rescheduled
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
+from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.store.batches import with_admitted
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.core.ended import Ended
-from fencepost.core.ids import id_text
-from fencepost.core.instants import from_us, from_us_or_none, to_us
+from fencepost.core.stats.ended import Ended
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import from_us, from_us_or_none, to_us
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.positions import pack, unpack
 from fencepost.store.replies import EndedPage

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from fencepost.core.ids import id_of_digits
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import AttemptOutcome
-from fencepost.core.lifecycle import DEAD, State
-from fencepost.core.outcome import Decision
-from fencepost.core.payload import NULL
+from fencepost.core.job.job import AttemptOutcome
+from fencepost.core.job.lifecycle import DEAD, State
+from fencepost.core.job.outcome import Decision
+from fencepost.core.values.ids import id_of_digits
+from fencepost.core.values.instants import seconds_to_us
+from fencepost.core.values.payload import NULL
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sqlite.catalog import Tally
 from fencepost.store.sqlite.rows import encode_body

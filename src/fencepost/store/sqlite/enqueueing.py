@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fencepost.core.idempotency import is_held
-from fencepost.core.ids import id_text
-from fencepost.core.instants import seconds_to_us, to_us
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import Event, State, advance
+from fencepost.core.job.idempotency import is_held
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply

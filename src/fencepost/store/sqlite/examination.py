@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from fencepost.core.limits import LOG_PAGES_MAX
+from fencepost.core.bounds import LOG_PAGES_MAX
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Finding
 from fencepost.store.sqlite.catalog import Env

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fencepost.core.ids import id_text
-from fencepost.core.job import Dependency
+from fencepost.core.job.job import Dependency
+from fencepost.core.values.ids import id_text
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sqlite.catalog import Env
 from fencepost.store.sqlite.rows import decode_body

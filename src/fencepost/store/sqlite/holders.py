@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fencepost.core.idempotency import is_held
-from fencepost.core.job import NewJob
+from fencepost.core.job.idempotency import is_held
+from fencepost.core.job.job import NewJob
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sqlite.parents import PARENT_COLUMNS, Stored, stored
 from fencepost.store.sqlite.values import values

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.ids import id_of_digits
-from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.job import (
+from fencepost.core.bounds import CLAIM_BYTES_MAX
+from fencepost.core.job.job import (
     AttemptOutcome,
     Body,
     Category,
@@ -22,12 +21,13 @@ from fencepost.core.job import (
     Failure,
     Lease,
 )
-from fencepost.core.lease import deadline, next_version, ttl_of
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.limits import CLAIM_BYTES_MAX
-from fencepost.core.outcome import Decision
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.job.lease import deadline, next_version, ttl_of
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import Decision
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import id_of_digits
+from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Moved
 from fencepost.store.requests import ClaimRequest

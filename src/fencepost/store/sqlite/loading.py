@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from fencepost.core.dependencies import Waits
-from fencepost.core.ids import id_bytes
-from fencepost.core.instants import seconds_to_us, to_us
-from fencepost.core.job import JobRecord
+from fencepost.core.flows.dependencies import Waits
+from fencepost.core.job.job import JobRecord
+from fencepost.core.values.ids import id_bytes
+from fencepost.core.values.instants import seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.records import loadable, needs_key

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.ids import id_text
-from fencepost.core.instants import from_us, from_us_or_none
-from fencepost.core.job import Attempt, AttemptOutcome, Dependency, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Attempt, AttemptOutcome, Dependency, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.why import Situation
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import from_us, from_us_or_none
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.positions import pack, unpack
 from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fencepost.core.dependents import MET, Parent, judge
-from fencepost.core.ids import id_text
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependents import MET, Parent, judge
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import id_text
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sqlite.values import values
 from fencepost.store.states import BY_NUMBER, MODES

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
 
 FILE, FOLDER = 0o600, 0o700

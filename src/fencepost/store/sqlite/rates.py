@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from fencepost.core.rate import Rate, check_rates, soonest
+from fencepost.core.limits.rates import Rate, check_rates, soonest
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sqlite.catalog import Env, Lane
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fencepost.core.ids import id_text
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.lifecycle import Event, State, advance
-from fencepost.core.policy import DEFAULT_POLICY
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import (
     Conflict,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.core.dependencies import Waits
-from fencepost.core.ids import attempt_id, id_text, previous_attempt_id
-from fencepost.core.instants import from_us, from_us_or_none
-from fencepost.core.job import (
+from fencepost.core.flows.dependencies import Waits
+from fencepost.core.job.job import (
     EMPTY,
     Attempt,
     AttemptOutcome,
@@ -16,9 +14,11 @@ from fencepost.core.job import (
     Job,
     Ownership,
 )
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import DEFAULT_POLICY, Policy
-from fencepost.core.priority import Priority
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import attempt_id, id_text, previous_attempt_id
+from fencepost.core.values.instants import from_us, from_us_or_none
 from fencepost.store.plan import Row
 from fencepost.store.sqlite.catalog import Lane
 from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS, MODES

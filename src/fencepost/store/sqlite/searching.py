@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.instants import to_us
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
+from fencepost.core.values.instants import to_us
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sqlite.chronology import Stretch, stretch
 from fencepost.store.states import NUMBER

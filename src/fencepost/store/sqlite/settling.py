@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from fencepost.core.instants import from_us, seconds_to_us
-from fencepost.core.lease import deadline, ttl_of
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import Settlement
-from fencepost.core.payload import NULL
-from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.job.lease import deadline, ttl_of
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.core.values.payload import NULL
 from fencepost.store.batches import told_in_order
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import (

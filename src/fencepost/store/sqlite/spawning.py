@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Waits
-from fencepost.core.dependents import Entry, gather
-from fencepost.core.limits import DEPENDENCY_COUNT_MAX
-from fencepost.core.outcome import Decision
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
+from fencepost.core.flows.dependencies import Waits
+from fencepost.core.flows.dependents import Entry, gather
+from fencepost.core.job.outcome import Decision
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import LeaseLost, Moved, Spawned, SpawnReply

@@ -9,14 +9,14 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.audit import Action
+from fencepost.core.access.audit import Action
+from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Dependency, Job, JobRecord, NewJob
-from fencepost.core.outcome import Settlement
-from fencepost.core.rate import Rate
-from fencepost.core.token import TokenRecord
-from fencepost.core.why import Situation
+from fencepost.core.job.job import Attempt, Dependency, Job, JobRecord, NewJob
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.why import Situation
+from fencepost.core.limits.rates import Rate
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.chores import Chores
 from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Dependencies, Mode, check_place
-from fencepost.core.dependents import Entry, Parent, enter
-from fencepost.core.idempotency import Key
-from fencepost.core.ids import id_text
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import DEAD, State
-from fencepost.core.lifetime import check_due
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Dependencies, Mode, check_place
+from fencepost.core.flows.dependents import Entry, Parent, enter
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import DEAD, State
+from fencepost.core.job.lifetime import check_due
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply

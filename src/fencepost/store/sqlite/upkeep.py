@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fencepost.core.ids import id_text
-from fencepost.core.instants import seconds_to_us
-from fencepost.core.job import AttemptOutcome, Category, Failure
-from fencepost.core.lease import deadline, run_out
-from fencepost.core.lifecycle import LIVE, Event, State, advance
-from fencepost.core.limits import LANE_IDLE, PRUNE_SCAN
-from fencepost.core.outcome import Decision, decide
-from fencepost.core.policy import DEFAULT_POLICY, Policy
+from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
+from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.lease import deadline, run_out
+from fencepost.core.job.lifecycle import LIVE, Event, State, advance
+from fencepost.core.job.outcome import Decision, decide
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.batches import with_admitted
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.replies import Moved, Pruned

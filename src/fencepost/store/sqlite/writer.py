@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fencepost.core.limits import GROUP_MAX
+from fencepost.core.bounds import GROUP_MAX
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.plan import Effect, Operation
 from fencepost.store.posting import Answer, Posted, deliver, drain

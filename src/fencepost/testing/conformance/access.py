@@ -8,11 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fencepost.core.audit import Action, make_action
-from fencepost.core.filter import PageRequest
-from fencepost.core.ids import id_text
-from fencepost.core.limits import PAGE_MAX, TOKEN_KEPT, TOKENS_MAX
-from fencepost.core.token import (
+from fencepost.core.access.audit import Action, make_action
+from fencepost.core.access.tokens import (
     NewToken,
     Principal,
     Role,
@@ -21,6 +18,9 @@ from fencepost.core.token import (
     make_token,
     verify,
 )
+from fencepost.core.bounds import PAGE_MAX, TOKEN_KEPT, TOKENS_MAX
+from fencepost.core.filter import PageRequest
+from fencepost.core.values.ids import id_text
 from fencepost.errors import ConfigurationError, StateConflictError
 from fencepost.testing.conformance.harness import INSTANT, Harness
 

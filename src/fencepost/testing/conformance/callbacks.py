@@ -5,11 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Job
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
-from fencepost.core.webhook import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE, Delivery
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.webhooks.delivery import (
+    DELIVERY_POLICY,
+    DELIVERY_QUEUE,
+    DELIVERY_TYPE,
+    Delivery,
+)
 from fencepost.store.replies import Loaded, Moved, Replayed, Settled
 from fencepost.store.requests import PruneRequest, Replay, Spawn
 from fencepost.testing.conformance.graphs import after, bring, claim_of

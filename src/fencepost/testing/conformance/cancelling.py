@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core.job import AttemptOutcome, Category, Failure
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.lifecycle import State
 from fencepost.store.replies import Conflict, LeaseLost, Moved, NotFound
 from fencepost.testing.conformance.harness import LIVE, NOBODY, TERMINAL, TTL, Harness
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import NoReturn
 
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.job import AttemptOutcome
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import CHORE_PAUSE, CHORE_PAUSE_MAX, FOLLOW_BATCH
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff
+from fencepost.core.bounds import CHORE_PAUSE, CHORE_PAUSE_MAX, FOLLOW_BATCH
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.job import AttemptOutcome
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff
 from fencepost.store.replies import Settled
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, TROUBLE, TTL, Harness, ids, job
 

@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.idempotency import Key
-from fencepost.core.ids import attempt_id
-from fencepost.core.instants import to_us
-from fencepost.core.job import Body, ClaimedJob, Lease, Ownership, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, ClaimedJob, Lease, Ownership, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import attempt_id
+from fencepost.core.values.instants import to_us
 from fencepost.store.replies import Claim, Extended
 from fencepost.store.requests import ClaimRequest
 from fencepost.testing.conformance.harness import INSTANT, REACHABLE, TTL, Harness, ids, job

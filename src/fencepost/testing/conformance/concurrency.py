@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import AttemptOutcome, ClaimedJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Outcome, Released, Settlement, Succeeded, decide
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import AttemptOutcome, ClaimedJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Outcome, Released, Settlement, Succeeded, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (

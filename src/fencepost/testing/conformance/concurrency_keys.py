@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fencepost.core.history import history
-from fencepost.core.idempotency import Key
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import DEFAULT_POLICY
-from fencepost.core.priority import Priority
-from fencepost.core.why import explain
+from fencepost.core.job.history import history
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.why import explain
 from fencepost.store.replies import Claim, Duplicate, Enqueued, Moved, Replayed, Settled, Spawned
 from fencepost.store.requests import Edit, PruneRequest, Scope, Spawn
 from fencepost.testing.conformance.graphs import after, any_of, claim_of, ended

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body, Encoding, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
-from fencepost.core.retry import Backoff
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, Encoding, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.retry import Backoff
 from fencepost.store.crons import (
     CronDefinition,
     CronFire,

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 from fencepost.testing.conformance.harness import INSTANT, Harness, ids, job
 
 __all__ = ["TestDates"]

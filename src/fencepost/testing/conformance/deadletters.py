@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from fencepost.core.filter import PageRequest
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body, DeadLetter, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, DeadLetter, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.store.replies import Discarded, Duplicate, NotFound, Replayed
 from fencepost.store.requests import PruneRequest
 from fencepost.testing.conformance.harness import (

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from fencepost.core.failure import timed_out
-from fencepost.core.job import AttemptOutcome, Body, Category
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import LEASE_EXPIRED
-from fencepost.core.policy import Policy
+from fencepost.core.job.failure import timed_out
+from fencepost.core.job.job import AttemptOutcome, Body, Category
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import LEASE_EXPIRED
+from fencepost.core.job.policy import Policy
 from fencepost.store.replies import Extended, LeaseLost, Moved, Saved, Settled
 from fencepost.store.requests import Beat
 from fencepost.testing.conformance.harness import INSTANT, TTL, Harness, job

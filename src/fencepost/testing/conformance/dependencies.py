@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core.dependencies import Mode
 from fencepost.core.filter import JobFilter
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Settlement, Succeeded, decide
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.store.replies import Conflict, Duplicate, Enqueued, Moved, Settled
 from fencepost.store.requests import Edit, PruneRequest
 from fencepost.testing.conformance.graphs import (

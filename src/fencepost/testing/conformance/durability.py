@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body, Encoding, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, Encoding, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.store.replies import AlreadySettled, Duplicate, Enqueued, LeaseLost, Saved, Settled
 from fencepost.store.requests import Scope, WorkerInfo
 from fencepost.testing.conformance.harness import REACHABLE, TTL, Harness, ids, job

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.job import Body, Encoding
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.job import Body, Encoding
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Conflict, Edited, Moved, NotFound, TooLate

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fencepost.core.ended import Ended
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.stats.ended import Ended
 from fencepost.testing.conformance.harness import (
     DEAD,
     INSTANT,

@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Dependencies
 from fencepost.core.events import NewEvent
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body, Encoding, Job
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import DEFAULT_POLICY, Policy
-from fencepost.core.priority import Priority
-from fencepost.core.retry import Backoff
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, Encoding, Job
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.retry import Backoff
 from fencepost.errors import FencepostError, InvalidJobError
 from fencepost.store.replies import Enqueued
 from fencepost.store.requests import Spawn

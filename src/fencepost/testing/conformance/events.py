@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.events import EVENT_TAG, EventJob, NewEvent, SentEvent
 from fencepost.core.filter import PageRequest
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body, Encoding, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PAGE_MAX
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body, Encoding, NewJob
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Operation, Plan
 from fencepost.store.protocol import Topic

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fencepost.core.job import Body, ClaimedJob, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
+from fencepost.core.job.job import Body, ClaimedJob, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
 from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
 from fencepost.testing.conformance.harness import (
     DONE,

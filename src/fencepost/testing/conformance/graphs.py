@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.job import Category, ClaimedJob, Failure
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.job import Category, ClaimedJob, Failure
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed
 from fencepost.testing.conformance.harness import Harness
 
 REJECTED = Failed(Failure(Category.PERMANENT, "no such user", code="404"))

@@ -12,13 +12,30 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fencepost.core.duration import Duration
+from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job import Attempt, Body, Category, ClaimedJob, DeadLetter, Failure, Job, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PAGE_MAX
-from fencepost.core.outcome import Failed, Outcome, Released, Settlement, Snoozed, Succeeded, decide
-from fencepost.core.policy import Policy
+from fencepost.core.job.job import (
+    Attempt,
+    Body,
+    Category,
+    ClaimedJob,
+    DeadLetter,
+    Failure,
+    Job,
+    NewJob,
+)
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import (
+    Failed,
+    Outcome,
+    Released,
+    Settlement,
+    Snoozed,
+    Succeeded,
+    decide,
+)
+from fencepost.core.job.policy import Policy
+from fencepost.core.values.duration import Duration
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import (

@@ -10,13 +10,13 @@ from random import Random
 import pytest
 
 from fencepost.core.filter import JobFilter
-from fencepost.core.idempotency import Key
-from fencepost.core.ids import attempt_id
-from fencepost.core.job import Attempt, AttemptOutcome, Category, ClaimedJob, Failure, Job
-from fencepost.core.lifecycle import TERMINAL, TRANSITIONS, State
-from fencepost.core.outcome import LEASE_EXPIRED
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Attempt, AttemptOutcome, Category, ClaimedJob, Failure, Job
+from fencepost.core.job.lifecycle import TERMINAL, TRANSITIONS, State
+from fencepost.core.job.outcome import LEASE_EXPIRED
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import attempt_id
 from fencepost.store.requests import PruneRequest, Scope
 from fencepost.testing.conformance.harness import NOBODY, REACHABLE, TROUBLE, TTL, Harness, job
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Dependencies
 from fencepost.core.events import NewEvent
-from fencepost.core.idempotency import Key
-from fencepost.core.lifecycle import State
-from fencepost.core.rate import Rate
-from fencepost.core.webhook import DELIVERY_TYPE
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.lifecycle import State
+from fencepost.core.limits.rates import Rate
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.crons import Fired
 from fencepost.store.replies import Moved, Settled, Spawned
 from fencepost.store.requests import Spawn

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
 from fencepost.store.replies import Duplicate, Enqueued
 from fencepost.testing.conformance.harness import DEAD, LIVE, REACHABLE, TERMINAL, Harness, job

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fencepost.core import limits
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import LANE_IDLE
-from fencepost.core.priority import Priority
+from fencepost.core import bounds
+from fencepost.core.bounds import LANE_IDLE
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
 from fencepost.errors import TooManyLanesError
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Enqueued
@@ -63,7 +63,7 @@ class TestLanes:
     @pytest.fixture
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let an app have five pairs of queue and type."""
-        monkeypatch.setattr(limits, "LANES_MAX", FEW)
+        monkeypatch.setattr(bounds, "LANES_MAX", FEW)
 
     @pytest.mark.parametrize("is_atomic", [False, True])
     @pytest.mark.parametrize("what", ["type", "queue"])

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from fencepost.core.job import Ownership
-from fencepost.core.lifecycle import State
+from fencepost.core.job.job import Ownership
+from fencepost.core.job.lifecycle import State
 from fencepost.store.replies import Extended, LeaseLost, Settled
 from fencepost.store.requests import Beat
 from fencepost.testing.conformance.harness import INSTANT, NOBODY, REACHABLE, TTL, Harness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core.limits import RECOVER_BATCH
+from fencepost.core.bounds import RECOVER_BATCH
 from fencepost.errors import ConfigurationError
 from fencepost.store.replies import Extended, QueueView, Settled
 from fencepost.store.requests import Scope

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from fencepost.core.filter import JobFilter, PageRequest, parse_states
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.core.priority import Priority
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
+from fencepost.core.job.priority import Priority
 from fencepost.store.replies import QueueView, TypeView
 from fencepost.store.requests import Scope, WorkerInfo
 from fencepost.testing.conformance.harness import (

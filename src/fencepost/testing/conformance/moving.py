@@ -13,12 +13,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body, Encoding, JobRecord, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import DUMP_BYTES
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.bounds import DUMP_BYTES
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body, Encoding, JobRecord, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.errors import DuplicateJobError, StateConflictError
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.replies import Duplicate, LeaseLost, Loaded, LoadReply, Present

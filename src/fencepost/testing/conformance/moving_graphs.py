@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencepost.core.idempotency import Key
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.replies import Loaded, Spawned
 from fencepost.store.requests import PruneRequest, RetryRequest, Spawn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fencepost.core.lifecycle import State
-from fencepost.core.priority import Priority
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
 from fencepost.store.requests import Edit
 from fencepost.testing.conformance.harness import Harness, ids, job
 

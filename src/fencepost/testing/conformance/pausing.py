@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core.lifecycle import State
-from fencepost.core.priority import Priority
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
 from fencepost.errors import ConfigurationError
 from fencepost.store.replies import QueueView, Settled, TypeView
 from fencepost.store.requests import Scope

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.core.bounds import PRUNE_SCAN
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.idempotency import Key
-from fencepost.core.job import Body
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import PRUNE_SCAN
-from fencepost.core.policy import Policy
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import Body
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
 from fencepost.store.replies import Duplicate, LeaseLost, NotFound, Pruned
 from fencepost.store.requests import PruneRequest
 from fencepost.testing.conformance.harness import DEAD, LIVE, TERMINAL, Harness, ids, job

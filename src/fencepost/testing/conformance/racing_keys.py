@@ -9,12 +9,12 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from fencepost.core.job import ClaimedJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Outcome, Released, Settlement, Snoozed, Succeeded, decide
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
-from fencepost.core.retry import Backoff
+from fencepost.core.job.job import ClaimedJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Outcome, Released, Settlement, Snoozed, Succeeded, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.retry import Backoff
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Claim, Settled
 from fencepost.store.requests import ClaimRequest, Edit

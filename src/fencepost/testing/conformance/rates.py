@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.limits import EXECUTION_TIMEOUT_DEFAULT, RATE_MOMENTS_MAX
-from fencepost.core.priority import Priority
-from fencepost.core.rate import Rate
-from fencepost.core.why import Situation, explain
+from fencepost.core.bounds import EXECUTION_TIMEOUT_DEFAULT, RATE_MOMENTS_MAX
+from fencepost.core.job.priority import Priority
+from fencepost.core.job.why import Situation, explain
+from fencepost.core.limits.rates import Rate
 from fencepost.errors import InvalidRateError
 from fencepost.store.replies import TypeView
 from fencepost.store.requests import ClaimRequest, Scope

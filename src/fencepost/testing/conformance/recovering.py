@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from fencepost.core.job import Body, Progress
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import RECOVER_BATCH
-from fencepost.core.outcome import LEASE_EXPIRED
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff, Retry
+from fencepost.core.bounds import RECOVER_BATCH
+from fencepost.core.job.job import Body, Progress
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import LEASE_EXPIRED
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff, Retry
 from fencepost.store.replies import LeaseLost, Moved
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, TTL, Harness, ids
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import (
     DependencyCycleError,
     DependencyDepthError,

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from fencepost.core.dependencies import Dependencies
-from fencepost.core.idempotency import Key
-from fencepost.core.lifecycle import State
-from fencepost.core.policy import Policy
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
 from fencepost.store.replies import Conflict, Duplicate, Enqueued, Moved, NotFound, TooLate
 from fencepost.store.requests import RetryRequest
 from fencepost.testing.conformance.harness import (

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.dependencies import Mode
-from fencepost.core.job import NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Settlement
-from fencepost.core.priority import Priority
+from fencepost.core.flows.dependencies import Mode
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.priority import Priority
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store
 from fencepost.store.replies import Conflict, Moved, Replayed

@@ -9,9 +9,9 @@ import pytest
 
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import PageRequest
-from fencepost.core.idempotency import Key, OnDuplicate
-from fencepost.core.job import Body, NewJob
-from fencepost.core.lifecycle import State
+from fencepost.core.job.idempotency import Key, OnDuplicate
+from fencepost.core.job.job import Body, NewJob
+from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
 from fencepost.store.replies import Duplicate, Enqueued
 from fencepost.testing.conformance.graphs import after

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from fencepost.core.job import Category, ClaimedJob, Failure
-from fencepost.core.lifecycle import Event, State
-from fencepost.core.outcome import (
+from fencepost.core.job.job import Category, ClaimedJob, Failure
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import (
     Failed,
     Outcome,
     Released,
@@ -18,8 +18,8 @@ from fencepost.core.outcome import (
     Succeeded,
     decide,
 )
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Retry
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Retry
 from fencepost.store.replies import AlreadySettled, LeaseLost, Settled
 from fencepost.testing.conformance.harness import DONE, NOBODY, TROUBLE, TTL, Harness, ids
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.core.job import Body, ClaimedJob
-from fencepost.core.limits import CLAIM_BYTES_MAX
-from fencepost.core.rate import Rate
+from fencepost.core.bounds import CLAIM_BYTES_MAX
+from fencepost.core.job.job import Body, ClaimedJob
+from fencepost.core.limits.rates import Rate
 from fencepost.testing.conformance.harness import Harness, ids, job
 
 __all__ = ["TestSizes"]

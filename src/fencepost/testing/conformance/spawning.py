@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.dependencies import Dependencies, Mode
-from fencepost.core.idempotency import Key
-from fencepost.core.job import ClaimedJob, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import DEPENDENCY_COUNT_MAX
-from fencepost.core.priority import Priority
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
+from fencepost.core.flows.dependencies import Dependencies, Mode
+from fencepost.core.job.idempotency import Key
+from fencepost.core.job.job import ClaimedJob, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
 from fencepost.errors import DependencyBreadthError, DependencyDepthError, UnknownDependencyError
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.core.priority import Priority
+from fencepost.core.job.priority import Priority
 from fencepost.store.requests import Scope
 from fencepost.testing.conformance.harness import TTL, Harness, ids
 

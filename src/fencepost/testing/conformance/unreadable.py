@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fencepost.core.job import AttemptOutcome, Category, Failure
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import UNREADABLE_MAX
-from fencepost.core.outcome import Unreadable, decide
-from fencepost.core.policy import Policy
-from fencepost.core.skew import with_past
-from fencepost.core.why import explain
+from fencepost.core.bounds import UNREADABLE_MAX
+from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Unreadable, decide
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.why import explain
+from fencepost.core.values.skew import with_past
 from fencepost.store.replies import Settled
 from fencepost.testing.conformance.harness import INSTANT, Harness
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from fencepost.core.job import AttemptOutcome
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import EXPIRE_BATCH
-from fencepost.core.policy import Policy
-from fencepost.core.retry import Backoff
+from fencepost.core.bounds import EXPIRE_BATCH
+from fencepost.core.job.job import AttemptOutcome
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.retry import Backoff
 from fencepost.store.replies import LeaseLost, Moved
 from fencepost.store.requests import Scope
 from fencepost.testing.conformance.harness import (

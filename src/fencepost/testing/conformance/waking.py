@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.lifecycle import State
+from fencepost.core.job.lifecycle import State
 from fencepost.store.plan import Operation
 from fencepost.store.protocol import Listener, Store, Topic
 from fencepost.store.requests import RetryRequest, Scope

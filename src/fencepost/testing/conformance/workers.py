@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.limits import WORKER_SILENCE
+from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.store.replies import Settled, Term
 from fencepost.store.requests import WorkerInfo
 from fencepost.testing.conformance.harness import TTL, Harness

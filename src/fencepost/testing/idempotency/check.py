@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
 from fencepost.testing.attempting import Turns, drive, drive_async
 from fencepost.testing.idempotency.effects import Effect, effect, places_of

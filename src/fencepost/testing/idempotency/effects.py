@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
 from fencepost.testing.idempotency.slots import Attribute, Slot, holders_of
 from fencepost.testing.idempotency.trail import Trail

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, MutableMapping, MutableSequence, MutableSet
 from typing import Any
 
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 
 KINDS = (MutableSequence, MutableMapping, MutableSet)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 from fencepost.testing.idempotency.effects import SUBMIT, Counts
 from fencepost.testing.idempotency.trail import Point
 

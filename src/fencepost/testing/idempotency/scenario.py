@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fencepost.core.job import ClaimedJob, NewJob
-from fencepost.core.lifecycle import State
-from fencepost.core.limits import CLAIM_MAX, WORKER_LEASE_TTL_DEFAULT, WORKER_TIMEOUT_GRACE
-from fencepost.core.task import Task
+from fencepost.core.bounds import CLAIM_MAX, WORKER_LEASE_TTL_DEFAULT, WORKER_TIMEOUT_GRACE
+from fencepost.core.job.job import ClaimedJob, NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.task import Task
 from fencepost.store.requests import ClaimRequest
 from fencepost.testing.attempting import Turns, arguments, conclude, context_of
 from fencepost.testing.clock import FakeClock

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import CellType
 from typing import Any, Protocol
 
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
 
 _NOTHING = object()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fencepost.clock import Clock
-from fencepost.core.job import NewJob
-from fencepost.core.payload import decode
-from fencepost.core.shown import shown
+from fencepost.core.display import shown
+from fencepost.core.job.job import NewJob
+from fencepost.core.values.payload import decode
 from fencepost.store.plan import Effect, Operation
 from fencepost.store.protocol import Store
 from fencepost.store.recording import new_jobs

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from fencepost.cli.benchmarks.bench import Bench
-from fencepost.core.ids import id_text
-from fencepost.core.job import Attempt, AttemptOutcome, Body, Category, Failure, Job, JobRecord
-from fencepost.core.lifecycle import State
-from fencepost.core.priority import Priority
+from fencepost.core.job.job import Attempt, AttemptOutcome, Body, Category, Failure, Job, JobRecord
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import id_text
 from fencepost.store.opening import open_store
 
 STEP = 2_000

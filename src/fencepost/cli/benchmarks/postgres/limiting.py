@@ -15,9 +15,9 @@ from fencepost.cli.benchmarks.noop import BenchApp
 from fencepost.cli.benchmarks.postgres.bench import PostgresBench
 from fencepost.clock import Clock
 from fencepost.core.filter import JobFilter
-from fencepost.core.job import Body, ClaimedJob
-from fencepost.core.lifecycle import State
-from fencepost.core.outcome import Settlement, Succeeded, decide
+from fencepost.core.job.job import Body, ClaimedJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.store.protocol import Store
 from fencepost.store.requests import ClaimRequest
 

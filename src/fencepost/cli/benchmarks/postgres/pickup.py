@@ -13,7 +13,7 @@ from fencepost.cli.benchmarks.noop import BenchApp
 from fencepost.cli.benchmarks.pickup import RESULT_TIMEOUT, WARM_UP, Waits, idle, working
 from fencepost.cli.benchmarks.postgres.bench import PostgresBench
 from fencepost.clock import Clock
-from fencepost.core.instants import to_us
+from fencepost.core.values.instants import to_us
 
 RATE = 300
 """Jobs a second of the steady load."""

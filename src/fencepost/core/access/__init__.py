@@ -1,0 +1,1 @@
+"""Access: the tokens of the HTTP API, and the audit log."""

@@ -1,0 +1,1 @@
+"""Crons: schedules, and the jobs that they submit."""

@@ -1,0 +1,1 @@
+"""Encryption: keys, and the form of an encrypted body."""

@@ -1,0 +1,121 @@
+"""What becomes of a job that waits for others: the only place where that is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from fencepost.core.flows.dependencies import Mode, Waits, check_depth
+from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.job.outcome import Decision
+from fencepost.core.job.priority import Priority
+
+MET = 0
+
+
+class Parent(NamedTuple):
+    """A job that another waits for, as far as it matters to that one."""
+
+    job_id: str
+    state: State
+    priority: Priority
+    depth: int = 1
+    failure: Failure | None = None
+
+
+class Verdict(NamedTuple):
+    """What a job still waits for, or that it never will be let go."""
+
+    missing: int = MET
+    doom: int | None = None
+    """The place of the dependency that ends it."""
+
+
+def judge(mode: Mode, states: Sequence[State]) -> Verdict:
+    """Return what a job waits for whose dependencies are in *states*."""
+    open_ = sum(not state.is_terminal for state in states)
+    match mode:
+        case Mode.ANY:
+            # Only what has ended can have been pruned, so that none left is no wait either.
+            return Verdict(1 if states and open_ == len(states) else MET)
+        case Mode.ENDED:
+            return Verdict(open_)
+        case Mode.ALL:  # pragma: no branch - exhaustive
+            for place, state in enumerate(states):
+                if state.is_terminal and state is not State.COMPLETED:
+                    return Verdict(doom=place)
+            return Verdict(open_)
+
+
+def step(mode: Mode, missing: int, state: State) -> Verdict:
+    """Return what a waiting job waits for once one more of its dependencies ended in *state*."""
+    assert state.is_terminal and missing > 0
+    if mode is Mode.ANY:
+        return Verdict(MET)
+    if mode is Mode.ALL and state is not State.COMPLETED:
+        return Verdict(doom=0)
+    return Verdict(missing - 1)
+
+
+_PROPAGATED = {
+    State.FAILED: (Event.REJECT, Category.PERMANENT, AttemptOutcome.FAILED),
+    State.DEAD_LETTER: (Event.EXHAUST, Category.SYSTEM, AttemptOutcome.FAILED),
+    State.CANCELLED: (Event.CANCEL, Category.CANCELLED, AttemptOutcome.CANCELLED),
+}
+
+
+def propagated(state: State, failure: Failure | None, job_id: str) -> Decision:
+    """Return how a job ends that waited for *job_id*, which ended in *state* (S1-71 to S1-73).
+
+    The failure names the first culprit, however long the way from there is.
+    """
+    event, category, outcome = _PROPAGATED[state]
+    culprit = job_id if failure is None or failure.culprit is None else failure.culprit
+    message = f"it waited for job {culprit}, which ended as {state}"
+    reason = Failure(category, message, code="dependency_failed", culprit=culprit)
+    return Decision(event, advance(State.PENDING, event), outcome, failure=reason)
+
+
+class Entry(NamedTuple):
+    """How a job with dependencies enters a store, or goes on waiting there."""
+
+    waits: Waits
+    priority: Priority
+    """The most urgent of its own and those of its dependencies (S1-37)."""
+    decision: Decision | None = None
+    """Set when a dependency has ended in a way that ends the job at once."""
+
+
+def enter(
+    mode: Mode, priority: Priority, parents: Sequence[Parent], *, gathers: bool = False
+) -> Entry:
+    """Return how a job enters that waits for *parents*, or raise DependencyDepthError."""
+    verdict = judge(mode, [parent.state for parent in parents])
+    waits = Waits(mode, verdict.missing, 1, gathers, own_priority=priority)
+    return _entered(waits, priority, parents, verdict.doom)
+
+
+def gather(waits: Waits, priority: Priority, spawned: Sequence[Parent]) -> Entry:
+    """Return how a waiting job goes on that is to wait for *spawned* too (S1-64, C29).
+
+    It may have been let go by that, or ended: what was spawned may have ended already.
+    """
+    missing, doom = judge(waits.mode, [parent.state for parent in spawned])
+    if waits.mode is not Mode.ANY:
+        missing += waits.missing
+    return _entered(replace(waits, missing=missing), priority, spawned, doom)
+
+
+def _entered(
+    waits: Waits, priority: Priority, parents: Sequence[Parent], doom: int | None
+) -> Entry:
+    depth = check_depth(max(waits.depth, 1 + max(parent.depth for parent in parents)))
+    urgent = min(priority, *(parent.priority for parent in parents))
+    decision = None
+    if doom is not None:
+        culprit = parents[doom]
+        decision = propagated(culprit.state, culprit.failure, culprit.job_id)
+    return Entry(replace(waits, depth=depth), urgent, decision)

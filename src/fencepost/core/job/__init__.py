@@ -1,0 +1,1 @@
+"""The job: its states, its policy, and every decision about it."""

@@ -1,0 +1,1 @@
+"""Statistics: what queues and types hold, and how jobs went of late."""

@@ -1,0 +1,1 @@
+"""The small values of the contract: names, ids, times, durations, payloads."""
