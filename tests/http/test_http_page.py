@@ -12,6 +12,7 @@ from tests.documentation import DOCS, table_rows
 from tests.http.sockets import serving
 
 from fencepost import App
+from fencepost.core import bounds
 from fencepost.http.codes import OWN, codes_of
 from fencepost.http.routes import ROUTES
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 
+from fencepost.clock import SystemClock
 from fencepost.core import bounds
 from fencepost.core.bounds import LANE_IDLE
 from fencepost.core.job.lifecycle import State
@@ -43,9 +43,10 @@ def let_unused_lanes_go(h: Harness, left: list[str]) -> None:
     for _ in range(PASSES):
         h.advance(LANE_IDLE)
         prune(h)
-    deadline = time.monotonic() + PATIENCE
-    while types(h) != left and time.monotonic() < deadline:
-        time.sleep(0.1)
+    clock = SystemClock()
+    deadline = clock.monotonic() + PATIENCE
+    while types(h) != left and clock.monotonic() < deadline:
+        clock.sleep(0.1)
         prune(h)
     assert types(h) == left
 
