@@ -24,9 +24,9 @@ from fencepost.core.job.job import Category, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed
 from fencepost.core.values.duration import parse_duration
+from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.requests import Beat, ClaimRequest
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.replies import LeaseLost
-from fencepost.store.requests import Beat, ClaimRequest
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.heartbeater import BEATS_PER_TTL
 

@@ -11,7 +11,7 @@ import msgspec
 from fencepost.core.bounds import DUMP_BATCH
 from fencepost.core.job.job import Job, JobRecord
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 
 NAME = "dump.jsonl"
 

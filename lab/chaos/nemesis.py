@@ -20,7 +20,7 @@ import msgspec
 
 from fencepost.core.job.lifecycle import LIVE
 from fencepost.errors import StoreError
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 from lab.chaos import dump
 from lab.chaos.crew import API, CALLER, WORKER, ZOMBIE, Crew, Member
 from lab.chaos.dump import Closing

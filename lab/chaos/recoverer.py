@@ -13,8 +13,8 @@ import threading
 
 from fencepost.core.bounds import RECOVER_BATCH
 from fencepost.core.job.job import ClaimedJob
-from fencepost.store.opening import open_store
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.open import open_store
 from lab.chaos.entries import Killed, Taken
 from lab.chaos.ledger import Ledger
 from lab.chaos.process import begin

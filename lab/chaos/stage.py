@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 from fencepost.clock import SystemClock
-from fencepost.store.opening import open_store
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 from lab.chaos.disk import Disk
 from lab.chaos.settings import Settings
 

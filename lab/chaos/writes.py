@@ -13,9 +13,9 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.protocol import Store
-from fencepost.store.replies import AlreadySettled, LeaseLost
-from fencepost.store.requests import Beat, Save
+from fencepost.store.interface.replies import AlreadySettled, LeaseLost
+from fencepost.store.interface.requests import Beat, Save
+from fencepost.store.interface.store import Store
 
 MARK = Body(b'"zombie"')
 TTL = 60.0

@@ -20,9 +20,9 @@ from random import Random
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreError
-from fencepost.store.protocol import Store
-from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 from lab.chaos.entries import Acknowledged, Asked, Started, Taken, Tried
 from lab.chaos.ledger import Follower, Ledger
 from lab.chaos.process import begin

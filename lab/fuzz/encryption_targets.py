@@ -15,7 +15,7 @@ from fencepost.core.crypto.plain import Plain, parse_plain
 from fencepost.core.job.job import Body, Encoding
 from fencepost.core.values.payload import decode
 from fencepost.errors import ConfigurationError, EncryptionError
-from fencepost.store.cipher import Cipher
+from fencepost.store.wrappers.encrypted.cipher import Cipher
 from fencepost.testing.clock import FakeClock
 from lab.fuzz.inputs import bent, bent_bytes, objects
 from lab.fuzz.target import Target

@@ -22,7 +22,7 @@ from fencepost.errors import (
     Snooze,
     TemporaryError,
 )
-from fencepost.store.texts import (
+from fencepost.store.sql.texts import (
     decode_failure,
     decode_progress,
     encode_failure,

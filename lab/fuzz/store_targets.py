@@ -20,13 +20,13 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Released, Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
 from fencepost.errors import ConfigurationError
+from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.requests import Beat, ClaimRequest, Save
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.opening import open_store
+from fencepost.store.open import open_store
 from fencepost.store.postgres import tokens as postgres_tokens
 from fencepost.store.postgres.url import Address, parse
-from fencepost.store.protocol import Store
-from fencepost.store.replies import LeaseLost
-from fencepost.store.requests import Beat, ClaimRequest, Save
 from fencepost.store.sqlite import settling as sqlite_tokens
 from fencepost.store.sqlite.permissions import GROUP_ID_MAX, find_group
 from fencepost.store.sqlite.store import SqliteStore

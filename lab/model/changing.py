@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fencepost.core.job.job import AttemptOutcome, Failure
 from fencepost.core.job.lifecycle import Event, State
 from fencepost.core.job.outcome import Decision
-from fencepost.store.replies import Moved
+from fencepost.store.interface.replies import Moved
 from lab.model import rules
 from lab.model.admitting import Admitting
 from lab.model.rules import seconds

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from fencepost.errors import DuplicateJobError, FencepostError
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
 from fencepost.testing.clock import START
 from lab.model import deliveries
 from lab.model.calls import Call, Look

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fencepost.core.job.job import Job, JobRecord
 from fencepost.core.stats.ended import Ended
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.replies import Moved
+from fencepost.store.interface.replies import Moved
 from lab.model.calls import Look
 from lab.model.names import Names, renamed
 

@@ -13,7 +13,7 @@ from fencepost.core.webhooks.delivery import (
     DELIVERY_TYPE,
     Delivery,
 )
-from fencepost.store.replies import Moved
+from fencepost.store.interface.replies import Moved
 from lab.model import rules
 from lab.model.changing import Changing
 from lab.model.rules import seconds

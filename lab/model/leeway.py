@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fencepost.core.job.job import Job, JobRecord
 from fencepost.core.job.why import Situation
-from fencepost.store.replies import Claim, Edited, Moved, Settled, Spawned
+from fencepost.store.interface.replies import Claim, Edited, Moved, Settled, Spawned
 from lab.model.calls import Call, Look
 from lab.model.deliveries import apart, is_delivery, without_ids
 from lab.model.names import NAMED, renamed

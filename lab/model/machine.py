@@ -22,7 +22,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome
 from fencepost.core.job.priority import Priority
 from fencepost.core.limits.rates import Rate
-from fencepost.store.requests import (
+from fencepost.store.interface.requests import (
     Beat,
     ClaimRequest,
     Edit,

@@ -26,9 +26,9 @@ from fencepost.core.job.job import (
 from fencepost.core.job.why import Situation
 from fencepost.core.stats.ended import Ended
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
-from fencepost.store.crons import CronDefinition, CronView
-from fencepost.store.replies import Moved, QueueView, TypeView
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.interface.crons import CronDefinition, CronView
+from fencepost.store.interface.replies import Moved, QueueView, TypeView
+from fencepost.store.interface.requests import WorkerInfo
 
 Rename = Callable[[str], str]
 

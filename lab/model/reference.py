@@ -32,7 +32,7 @@ from fencepost.errors import (
     StateConflictError,
     UnknownDependencyError,
 )
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     DeadLetterPage,
     Dump,
     JobPage,
@@ -43,7 +43,7 @@ from fencepost.store.replies import (
     Term,
     TypeView,
 )
-from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.store.interface.requests import Scope, WorkerInfo
 from lab.model import rules
 from lab.model.admitting import held_up
 from lab.model.crontab import Crontab

@@ -12,7 +12,7 @@ from fencepost.core.job.job import AttemptOutcome, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.errors import ConfigurationError
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     CancelReply,
     Conflict,
     Discarded,
@@ -28,7 +28,7 @@ from fencepost.store.replies import (
     RetryReply,
     TooLate,
 )
-from fencepost.store.requests import Edit, PruneRequest, RetryRequest, Scope
+from fencepost.store.interface.requests import Edit, PruneRequest, RetryRequest, Scope
 from lab.model import rules
 from lab.model.rules import has_come, seconds
 from lab.model.spawning import Spawning

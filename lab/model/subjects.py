@@ -19,11 +19,11 @@ from tests.store.postgres.cutting import Proxy
 
 from fencepost.core.values.instants import to_us
 from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation, Plan, Statement
 from fencepost.store.postgres.catalog import Catalog, Env
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.protocol import Store
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 from lab.model.names import Names

@@ -15,7 +15,7 @@ from fencepost.core.flows.dependencies import Dependencies, Waits
 from fencepost.core.job.job import AttemptOutcome, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DependencyDepthError
-from fencepost.store.replies import Moved
+from fencepost.store.interface.replies import Moved
 from lab.model import rules
 from lab.model.delivering import Delivering
 from lab.model.world import Kept

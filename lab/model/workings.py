@@ -27,7 +27,7 @@ from fencepost.errors import (
     InvalidJobError,
     UnknownDependencyError,
 )
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     AlreadySettled,
     Claim,
     Duplicate,
@@ -42,7 +42,7 @@ from fencepost.store.replies import (
     Settled,
     SettleReply,
 )
-from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
+from fencepost.store.interface.requests import Beat, ClaimRequest, Save, Scope
 from lab.model import rules
 from lab.model.admitting import held_up
 from lab.model.rating import Rating

@@ -14,8 +14,8 @@ from fencepost.core.events import SentEvent
 from fencepost.core.job.job import Attempt, Job, Ownership
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
-from fencepost.store.crons import CronView
-from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.store.interface.crons import CronView
+from fencepost.store.interface.requests import Scope, WorkerInfo
 from lab.model.rules import has_come, seconds
 
 

@@ -37,7 +37,7 @@ MUTANTS = (
         "the log of a submission does not name the correlation id",
         Place.WORKER,
         Patch(
-            "fencepost.store.observed",
+            "fencepost.store.wrappers.observed",
             "_log_each(names.JOB_ENQUEUED, result, Enqueued, correlations)",
             "_log_each(names.JOB_ENQUEUED, result, Enqueued)",
         ),
@@ -224,7 +224,7 @@ MUTANTS = (
         "a payload that is edited is stored as it is",
         Place.WORKER,
         Patch(
-            "fencepost.store.encrypted",
+            "fencepost.store.wrappers.encrypted.store",
             "return replace(edit, payload=payload, callback_url=url)",
             "return replace(edit, callback_url=url)",
         ),

@@ -6,7 +6,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 
 SQLITE = "fencepost.store.sqlite.crontab"
 POSTGRES = "fencepost.store.postgres.crontab"
-SHARED = "fencepost.store.crons"
+SHARED = "fencepost.store.interface.crons"
 
 
 def _mutant(place: Place, name: str, about: str, patch: Patch, *tests: str) -> Mutant:

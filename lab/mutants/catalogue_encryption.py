@@ -5,8 +5,11 @@ from __future__ import annotations
 from lab.mutants.mutant import Mutant, Patch, Place
 
 TAMPERING = "tests/store/test_tampering.py"
-SEALING, UNSEALING = "fencepost.store.sealing", "fencepost.store.unsealing"
-ENVELOPE, STORE = "fencepost.core.crypto.envelope", "fencepost.store.encrypted"
+SEALING, UNSEALING = (
+    "fencepost.store.wrappers.encrypted.encrypt",
+    "fencepost.store.wrappers.encrypted.decrypt",
+)
+ENVELOPE, STORE = "fencepost.core.crypto.envelope", "fencepost.store.wrappers.encrypted.store"
 
 
 def _mutant(name: str, about: str, patch: Patch, *tests: str) -> Mutant:
@@ -34,7 +37,7 @@ MUTANTS = (
         "takes-plain-failures",
         "any failure passes for one that a store records by itself",
         Patch(
-            "fencepost.store.own_failures",
+            "fencepost.store.failures",
             "return form.fullmatch(failure.message) is not None",
             "return True",
         ),
@@ -114,7 +117,11 @@ MUTANTS = (
     _mutant(
         "passes-on-what-is-new",
         "an operation that the encrypting store does not know is passed on",
-        Patch("fencepost.store.contentless", "        if forgotten:\n", "        if False:\n"),
+        Patch(
+            "fencepost.store.wrappers.encrypted.contentless",
+            "        if forgotten:\n",
+            "        if False:\n",
+        ),
         "tests/store/test_contentless.py",
     ),
 )

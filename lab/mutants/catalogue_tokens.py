@@ -114,7 +114,7 @@ MUTANTS = (
         "token-takes-the-id-of-another",
         FORGED,
         Patch(
-            "fencepost.store.access",
+            "fencepost.store.sql.access",
             "if not hmac.compare_digest(record.digest, digest):",
             "if not hmac.compare_digest(digest, digest):",
         ),

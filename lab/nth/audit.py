@@ -13,8 +13,7 @@ from typing import Any
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.instants import seconds_to_us, to_us
-from fencepost.store.plan import Operation
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     AlreadySettled,
     Claim,
     Extended,
@@ -24,7 +23,8 @@ from fencepost.store.replies import (
     Settled,
     Spawned,
 )
-from fencepost.store.requests import Beat
+from fencepost.store.interface.requests import Beat
+from fencepost.store.plan import Operation
 
 
 @dataclass(slots=True)

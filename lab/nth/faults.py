@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.interface.store import Store, Topic
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store, Topic
 from lab.nth.audit import Auditor
 from lab.nth.loop import LoopClock
 

@@ -10,8 +10,8 @@ from fencepost import Context, PermanentError, State
 from fencepost.core.flows.dependencies import Dependencies, Mode
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
-from fencepost.store.replies import Spawned
-from fencepost.store.requests import Spawn
+from fencepost.store.interface.replies import Spawned
+from fencepost.store.interface.requests import Spawn
 from lab.nth.world import World
 
 LEAVES = 2

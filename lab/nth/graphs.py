@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fencepost.core.flows.dependencies import Mode
 from fencepost.core.job.job import Dependency, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 
 
 def may_start(job: Job, awaited: Sequence[Dependency]) -> bool:

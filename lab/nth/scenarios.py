@@ -19,8 +19,8 @@ from fencepost.core.job.job import Body, Category, ClaimedJob, Failure
 from fencepost.core.job.outcome import Failed, Outcome, Released, Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
 from fencepost.errors import JobNotFoundError
-from fencepost.store.replies import Claim, LeaseLost
-from fencepost.store.requests import Beat, ClaimRequest, Save, Scope
+from fencepost.store.interface.replies import Claim, LeaseLost
+from fencepost.store.interface.requests import Beat, ClaimRequest, Save, Scope
 from lab.nth.completing import completed_in_a_transaction
 from lab.nth.flowing import flowed
 from lab.nth.lateness import begun_late

@@ -14,9 +14,9 @@ from tests.servers.places import sources
 from tests.servers.postgres import PostgresServer, given
 from tests.servers.wiping import wipe_through
 
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.protocol import Store
 from fencepost.store.sqlite.store import SqliteStore
 from lab.nth.loop import LoopClock
 

@@ -11,7 +11,7 @@ from fencepost import App, Context, Job, Retry, State, StateConflictError
 from fencepost.app.job import AsyncJobHandle
 from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 from lab.nth.faults import FaultyStore, insist
 from lab.nth.graphs import started_too_early
 

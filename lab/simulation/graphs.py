@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
 from fencepost.errors import StaleLeaseError
-from fencepost.store.replies import Spawned
-from fencepost.store.requests import Spawn
+from fencepost.store.interface.replies import Spawned
+from fencepost.store.interface.requests import Spawn
 from fencepost.worker import Context
 from lab.simulation.history import Operated, Snapshot
 from lab.simulation.verdict import Verdict

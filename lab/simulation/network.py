@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 
 from fencepost.core.job.idempotency import Key
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.plan import Effect, Operation
-from fencepost.store.protocol import Listener, Store, Topic
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.history import Fault, History, Turn
 from lab.simulation.loop import SimulatedLoop

@@ -7,13 +7,13 @@ from typing import Any
 
 from fencepost.core.job.outcome import Settlement
 from fencepost.errors import FencepostError
+from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.requests import Scope
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.record import NOWHERE, Place, Record
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.store.replies import LeaseLost
-from fencepost.store.requests import Scope
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.history import Asked, History, Limited, Operated, Paused, Snapshot
 

@@ -16,9 +16,9 @@ import msgspec
 from fencepost import App
 from fencepost.core.bounds import CONCURRENCY_DEFAULT, GRACE_DEFAULT
 from fencepost.core.retention import Retention
+from fencepost.store.interface.requests import Scope
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.store.requests import Scope
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.handlers import LEASE_TTL, QUEUES, WEIGHTS, declare
 from lab.simulation.history import Healed, History

@@ -13,7 +13,7 @@ from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.stats.recent import Percentiles
 from fencepost.core.values.payload import NULL
 from fencepost.errors import FencepostError
-from fencepost.store.requests import ClaimRequest, WorkerInfo
+from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
 from fencepost.testing import FakeClock
 
 

@@ -23,7 +23,7 @@ from fencepost import (
     StateConflictError,
 )
 from fencepost.app import TaskHandle
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.interface.requests import WorkerInfo
 
 NOBODY = "7f1cbd3e-6e8d-4f0a-9c55-0d2b8a1e4c11"
 

@@ -25,7 +25,7 @@ from fencepost import (
 from fencepost.app.submitter import Submitter
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForkedStoreError
-from fencepost.store.opening import open_store
+from fencepost.store.open import open_store
 from fencepost.store.sqlite.store import SqliteStore
 
 

@@ -12,7 +12,7 @@ from tests.cli.support import Command
 
 from fencepost import App
 from fencepost.core.bounds import CRON_SILENCE
-from fencepost.store.crons import CronDefinition
+from fencepost.store.interface.crons import CronDefinition
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Category, ClaimedJob, Encoding, Failure, NewJob, Progress
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.core.stats.overview import WorkerInfo
-from fencepost.store.crons import CronDefinition
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Enqueued
-from fencepost.store.requests import ClaimRequest, Save
+from fencepost.store.interface.crons import CronDefinition
+from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.requests import ClaimRequest, Save
+from fencepost.store.interface.store import Store
 from fencepost.store.sqlite.store import SqliteStore
 
 FORGED = "FORGED error: all is well"

@@ -30,9 +30,9 @@ from fencepost.core.job.job import Body, JobRecord, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
 from fencepost.errors import UnknownOutcomeError
-from fencepost.store.opening import open_store
-from fencepost.store.protocol import Store
-from fencepost.store.requests import ClaimRequest, Scope, Spawn, WorkerInfo
+from fencepost.store.interface.requests import ClaimRequest, Scope, Spawn, WorkerInfo
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.conformance.harness import Colour, Harness, job

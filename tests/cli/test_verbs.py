@@ -321,7 +321,7 @@ def test_types_are_paused_and_resumed(command: Command, ran: dict[str, str]) -> 
 def test_types_are_listed_with_their_rates_and_why_explains_them(command: Command) -> None:
     from fencepost import App
     from fencepost.core.limits.rates import Rate
-    from fencepost.store.requests import ClaimRequest
+    from fencepost.store.interface.requests import ClaimRequest
 
     command.submit("add", ADD)
     waiting = command.submit("add", ADD)
@@ -339,7 +339,7 @@ def test_types_are_listed_with_their_rates_and_why_explains_them(command: Comman
 
 def test_recover_takes_back_what_expired(command: Command) -> None:
     from fencepost import App
-    from fencepost.store.requests import ClaimRequest
+    from fencepost.store.interface.requests import ClaimRequest
     from fencepost.testing.clock import FakeClock
 
     job_id = command.submit("add", ADD)

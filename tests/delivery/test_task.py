@@ -19,8 +19,8 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE, Delivery, delivery_job
 from fencepost.errors import StoreUnavailableError
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.requests import ClaimRequest
 from fencepost.testing import FakeClock, drain
 from fencepost.webhooks import new_secret, verify
 from fencepost.worker import Context

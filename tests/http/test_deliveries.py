@@ -15,7 +15,7 @@ from fencepost import App, NewJob, State, Webhooks
 from fencepost.core.job.job import Body
 from fencepost.core.job.outcome import Succeeded, decide, settlement_of
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.webhooks import new_secret
 
 SETTINGS = Webhooks([new_secret()], allow_http=True, allow_networks=["127.0.0.0/8"])

@@ -14,7 +14,7 @@ import pytest
 from tests.worker.support import eventually_sync
 
 from fencepost.core.job.lifecycle import State
-from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
+from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
 from lab.chaos import ledger, roster
 from lab.chaos.caller import unanswered
 from lab.chaos.entries import (

@@ -26,8 +26,7 @@ from fencepost.core.job.retry import Backoff
 from fencepost.core.limits.weights import deal
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
-from fencepost.store.protocol import Store
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     AlreadySettled,
     Duplicate,
     Enqueued,
@@ -36,10 +35,11 @@ from fencepost.store.replies import (
     Moved,
     Settled,
 )
-from fencepost.store.requests import Beat, ClaimRequest, RetryRequest, Scope
+from fencepost.store.interface.requests import Beat, ClaimRequest, RetryRequest, Scope
+from fencepost.store.interface.store import Store
+from fencepost.store.sql.codes import RUNNING
 from fencepost.store.sqlite import settling
 from fencepost.store.sqlite.endings import Standing
-from fencepost.store.states import RUNNING
 from fencepost.testing.clock import START
 from lab.model import rules
 from lab.model.acting import Ledger

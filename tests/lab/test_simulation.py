@@ -15,12 +15,12 @@ from fencepost.core.cron.cron import Cron
 from fencepost.core.flows.dependents import Verdict
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Released
+from fencepost.store.interface.replies import Moved
 from fencepost.store.memory import admission, leases, moves
 from fencepost.store.memory.crons import Crons
 from fencepost.store.memory.events import Events
 from fencepost.store.memory.rates import Rates
 from fencepost.store.memory.record import Record
-from fencepost.store.replies import Moved
 from fencepost.worker.heartbeater import Heartbeater
 from lab.simulation.__main__ import parse_seeds
 from lab.simulation.report import Report

@@ -39,12 +39,12 @@ from fencepost.maintenance.chores import (
     Recover,
 )
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.replies import Pruned
+from fencepost.store.interface.requests import ClaimRequest, PruneRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.observed import observed
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Pruned
-from fencepost.store.requests import ClaimRequest, PruneRequest
 from fencepost.store.sqlite.store import SqliteStore
+from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
 
 TTL = 30.0

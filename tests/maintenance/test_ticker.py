@@ -25,11 +25,11 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.maintenance import Ticker
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.store.crons import CronView
+from fencepost.store.interface.crons import CronView
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.observed import observed
-from fencepost.store.protocol import Store
 from fencepost.store.sqlite.store import SqliteStore
+from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
 
 START = datetime(2026, 1, 5, 8, 30, tzinfo=UTC)

@@ -20,9 +20,9 @@ from fencepost.observe import families, names
 from fencepost.observe.counters import Counters
 from fencepost.observe.exposition import exposition, gauge, of_counters
 from fencepost.observe.families import COUNTERS, FAMILIES, Kind
-from fencepost.store.gauges import Gauges
+from fencepost.store.interface.requests import ClaimRequest, Scope, WorkerInfo
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.requests import ClaimRequest, Scope, WorkerInfo
+from fencepost.store.wrappers.gauges import Gauges
 from fencepost.testing.clock import FakeClock
 
 SOURCE = Path(names.__file__).parent.parent
@@ -240,7 +240,7 @@ def test_a_store_that_is_away_is_told_of_and_the_counters_are_there(
 
 
 def test_a_store_that_hangs_is_waited_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost.store.gauges.METRICS_TIMEOUT", 0.05)
+    monkeypatch.setattr("fencepost.store.wrappers.gauges.METRICS_TIMEOUT", 0.05)
     gate = threading.Event()
     gauges = Gauges(FakeClock())
 

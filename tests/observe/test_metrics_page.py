@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fencepost.observe.families import FAMILIES, Family
-from fencepost.store.counting import LABELS
+from fencepost.store.wrappers.transitions import LABELS
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "metrics.md").read_text()
 

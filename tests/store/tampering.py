@@ -26,12 +26,12 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Outcome, Succeeded, decide, settlement_of
 from fencepost.core.job.policy import Policy
 from fencepost.core.values.ids import id_bytes
-from fencepost.store.encrypted import encrypted
+from fencepost.store.interface.requests import ClaimRequest, Save
+from fencepost.store.interface.store import Store
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.protocol import Store
-from fencepost.store.requests import ClaimRequest, Save
+from fencepost.store.sql.codes import ENCODING_NUMBER, ENCODINGS, NUMBER
 from fencepost.store.sqlite.store import SqliteStore
-from fencepost.store.states import ENCODING_NUMBER, ENCODINGS, NUMBER
+from fencepost.store.wrappers.encrypted.store import encrypted
 from fencepost.testing.clock import FakeClock
 
 KEYS = KeyRing((EncryptionKey("k", b"k" * 32),))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.protocol import Store
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.conformance import *  # noqa: F403 - this is how a store author does it

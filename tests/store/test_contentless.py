@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
-from fencepost.store.contentless import CONTENTLESS, names_all_of
-from fencepost.store.encrypted import EncryptedStore, encrypted
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
+from fencepost.store.wrappers.encrypted.contentless import CONTENTLESS, names_all_of
+from fencepost.store.wrappers.encrypted.store import EncryptedStore, encrypted
 from fencepost.testing.clock import FakeClock
 
 KEYS = KeyRing((EncryptionKey("k", b"k" * 32),))

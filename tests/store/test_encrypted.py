@@ -37,13 +37,13 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.values.ids import id_bytes
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import ConfigurationError, StoreUnavailableError
-from fencepost.store.encrypted import encrypted
+from fencepost.store.interface.replies import Edited, NotFound, Replayed, Sealed
+from fencepost.store.interface.requests import ClaimRequest, Edit, Replay, RetryRequest, Save
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Edited, NotFound, Replayed, Sealed
-from fencepost.store.requests import ClaimRequest, Edit, Replay, RetryRequest, Save
 from fencepost.store.sqlite.store import SqliteStore
+from fencepost.store.wrappers.encrypted.store import encrypted
 from fencepost.testing.clock import FakeClock
 
 OLD, NEW = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)

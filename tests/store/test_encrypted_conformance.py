@@ -8,10 +8,10 @@ import pytest
 from tests.thoroughness import IS_FULL
 
 from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
-from fencepost.store.encrypted import encrypted
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.protocol import Store
 from fencepost.store.sqlite.store import SqliteStore
+from fencepost.store.wrappers.encrypted.store import encrypted
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.conformance import *  # noqa: F403 - this is how a store author does it
 from fencepost.testing.conformance.harness import Colour, MakeStore

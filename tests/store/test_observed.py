@@ -25,11 +25,18 @@ from fencepost.core.job.policy import Policy
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import FIELDS
-from fencepost.store.crons import CronDefinition, CronFire
+from fencepost.store.interface.crons import CronDefinition, CronFire
+from fencepost.store.interface.requests import (
+    Beat,
+    ClaimRequest,
+    PruneRequest,
+    RetryRequest,
+    Save,
+    Spawn,
+)
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.observed import observed
-from fencepost.store.protocol import Store
-from fencepost.store.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Save, Spawn
+from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
 
 TTL = 30.0

@@ -10,7 +10,7 @@ import pytest
 from fencepost.clock import SystemClock
 from fencepost.errors import ConfigurationError
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.opening import open_store
+from fencepost.store.open import open_store
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 

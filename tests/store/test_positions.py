@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fencepost.core.filter import DEAD_LETTERS, decode_cursor, encode_cursor
 from fencepost.core.values.instants import from_us
-from fencepost.store.positions import FIRST_US, LAST_US, SEQ_BITS, pack, unpack
+from fencepost.store.sql.positions import FIRST_US, LAST_US, SEQ_BITS, pack, unpack
 
 TIMES = st.integers(FIRST_US, LAST_US)
 NUMBERS = st.integers(1, (1 << SEQ_BITS) - 1)

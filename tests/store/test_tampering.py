@@ -50,10 +50,10 @@ from fencepost.core.job.outcome import Failed, Succeeded
 from fencepost.core.job.policy import Policy
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import PlainContentError, TamperedError
-from fencepost.store.crons import CronDefinition
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Sealed
-from fencepost.store.requests import Edit, RetryRequest
+from fencepost.store.interface.crons import CronDefinition
+from fencepost.store.interface.replies import Sealed
+from fencepost.store.interface.requests import Edit, RetryRequest
+from fencepost.store.interface.store import Store
 
 FIELDS = (*BODIES, *TEXTS)
 

@@ -28,10 +28,10 @@ from fencepost.core.job.outcome import (
 )
 from fencepost.core.job.policy import Policy
 from fencepost.observe.counters import Counters
-from fencepost.store.counting import LABELS
+from fencepost.store.interface.requests import ClaimRequest, Edit, RetryRequest
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.observed import observed
-from fencepost.store.requests import ClaimRequest, Edit, RetryRequest
+from fencepost.store.wrappers.observed import observed
+from fencepost.store.wrappers.transitions import LABELS
 from fencepost.testing.clock import FakeClock
 
 DONE = Succeeded(Body(b"1"))

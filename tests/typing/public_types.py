@@ -30,7 +30,7 @@ from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Sent
 from fencepost.core.events import EventInfo
 from fencepost.core.job.job import Attempt, Job
 from fencepost.core.job.why import Reason
-from fencepost.store.crons import CronView
+from fencepost.store.interface.crons import CronView
 
 app = App("memory://")
 

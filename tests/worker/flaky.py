@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from tests.worker.test_hanging_store import HangingStore
 from fencepost import App, Context, State
 from fencepost.clock import SystemClock
 from fencepost.core.job.job import AttemptOutcome
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.protocol import Store
 
 
 def started(app: App, **options: Any) -> asyncio.Task[None]:

@@ -128,7 +128,7 @@ async def test_a_dead_letter_is_replayed_once_the_key_is_there(tmp_path: Path) -
 
 
 def _a_claim() -> Any:
-    from fencepost.store.requests import ClaimRequest
+    from fencepost.store.interface.requests import ClaimRequest
 
     return ClaimRequest(worker="w", limit=1)
 

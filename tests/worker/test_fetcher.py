@@ -14,10 +14,10 @@ from fencepost.core.bounds import (
     UNSETTLED_MAX,
 )
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.replies import Claim
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Claim
-from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.fetcher import Fetcher
 from fencepost.worker.hand import Hand

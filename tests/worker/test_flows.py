@@ -24,9 +24,9 @@ from fencepost import (
     fan_out,
 )
 from fencepost.errors import UnknownDependencyError
-from fencepost.store.opening import open_store
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
 
 
 @dataclass

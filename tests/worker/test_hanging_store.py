@@ -11,10 +11,10 @@ from tests.worker.support import LONG
 
 from fencepost import App
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 from fencepost.worker import heartbeater, worker
 from fencepost.worker.hand import Hand

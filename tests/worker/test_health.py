@@ -21,8 +21,8 @@ from fencepost.core.bounds import MONITOR_CONNECTIONS_MAX
 from fencepost.errors import ConfigurationError
 from fencepost.observe.health import Verdict
 from fencepost.observe.pulse import Pulse
-from fencepost.store.opening import open_store
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.health import WorkerHealth
 from fencepost.worker.monitor import Monitor, pages

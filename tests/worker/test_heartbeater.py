@@ -14,11 +14,11 @@ from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.policy import Policy
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.observed import observed
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.hand import Hand, Held
 from fencepost.worker.heartbeater import Heartbeater

@@ -15,9 +15,9 @@ from tests.worker.flaky import FlakyStore, nothing
 from tests.worker.support import eventually, take_leases_away, working
 
 from fencepost import App, Context, JobHandle, State
+from fencepost.store.interface.requests import Beat
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.requests import Beat
 
 TTL = 1
 """A heartbeat every third of a second."""

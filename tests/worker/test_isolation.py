@@ -32,7 +32,7 @@ from fencepost import (
     State,
     Timeouts,
 )
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.worker.attempt import Attempt
 from fencepost.worker.children import Children
 

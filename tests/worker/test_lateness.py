@@ -15,9 +15,9 @@ from tests.worker.support import LONG
 from fencepost import App, Retry
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import START_WITHIN
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
 from fencepost.worker.reach import Reach
 
 T = TypeVar("T")

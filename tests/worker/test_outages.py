@@ -26,8 +26,8 @@ from tests.worker.support import (
 from fencepost import App, Context, Retry, State
 from fencepost.core.bounds import CLAIM_MAX, UNSETTLED_MAX
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.opening import open_store
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 from fencepost.store.sqlite.store import SqliteStore
 
 

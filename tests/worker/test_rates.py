@@ -15,8 +15,8 @@ from fencepost.clock import SystemClock
 from fencepost.core.limits.rates import Rate
 from fencepost.errors import InvalidRateError
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.protocol import Store
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.fetcher import Fetcher
 from fencepost.worker.hand import Hand

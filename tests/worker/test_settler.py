@@ -16,10 +16,10 @@ from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.outcome import Outcome, Settlement, Succeeded, decide
 from fencepost.core.values.payload import encode
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.observed import observed
-from fencepost.store.protocol import Store
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.hand import Hand
 from fencepost.worker.settler import Settler

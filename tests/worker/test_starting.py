@@ -16,7 +16,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
 from fencepost.maintenance.maintenance import TERM
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 
 LOST = 2 * RECOVER_BATCH + 1
 """More than a first claim takes back on its way."""

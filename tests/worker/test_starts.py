@@ -17,10 +17,10 @@ from fencepost import App, Context, State
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import START_WITHIN
 from fencepost.errors import ConfigurationError
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.requests import ClaimRequest
 from fencepost.worker.executor import Executor
 from fencepost.worker.hand import Hand
 

@@ -12,8 +12,8 @@ from fencepost import App, Category, InvalidPayloadError, JobHandle, NewJob, Ret
 from fencepost.core.bounds import UNREADABLE_DELAY_MIN, UNREADABLE_MAX
 from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.values.payload import encode
+from fencepost.store.interface.replies import Enqueued
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.replies import Enqueued
 from fencepost.testing import drain as drained
 from fencepost.testing.clock import FakeClock
 

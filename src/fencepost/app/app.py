@@ -64,8 +64,8 @@ from fencepost.core.webhooks.settings import VARIABLE, Webhooks, parse_variable
 from fencepost.delivery import delivery_task
 from fencepost.errors import ConfigurationError
 from fencepost.store.environment import url_from_environment
-from fencepost.store.protocol import Store
-from fencepost.store.requests import Scope
+from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.store import Store
 from fencepost.worker import Context
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from fencepost.app.session import Session
 from fencepost.core.access.audit import Action
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.filter import ACTIONS, encode_cursor, make_page
-from fencepost.store.replies import ActionPage
+from fencepost.store.interface.replies import ActionPage
 
 
 class AuditLog(msgspec.Struct, frozen=True):

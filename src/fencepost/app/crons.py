@@ -19,8 +19,8 @@ from fencepost.app.task import TaskHandle, async_handle, handle
 from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
 from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError, CronNotFoundError
-from fencepost.store.crons import CronList, CronView
-from fencepost.store.replies import EnqueueReply
+from fencepost.store.interface.crons import CronList, CronView
+from fencepost.store.interface.replies import EnqueueReply
 
 if TYPE_CHECKING:
     from fencepost.core.cron.cron import Cron
@@ -85,7 +85,7 @@ def _add(session: Session, cron: Cron) -> None:
 
 def list_all(session: Session) -> Script[list[CronView]]:
     """Return the crons of the store, and those of this app which no worker has declared yet."""
-    from fencepost.store.definitions import view_of
+    from fencepost.store.interface.cron_definitions import view_of
 
     seen: CronList = yield session.store.crons()
     views = {name: view_of(cron, seen.now) for name, cron in session.crons.items()}
@@ -96,7 +96,7 @@ def list_all(session: Session) -> Script[list[CronView]]:
 def pause(session: Session, name: str) -> Script[None]:
     """Fire no more ticks of a cron, or raise CronNotFoundError."""
     from fencepost.core.cron.cron import check_cron_name
-    from fencepost.store.definitions import definition_of
+    from fencepost.store.interface.cron_definitions import definition_of
 
     if (yield session.store.pause_cron(check_cron_name(name))):
         return
@@ -151,7 +151,7 @@ def forget(session: Session, name: str) -> Script[None]:
 def _find(session: Session, name: str) -> Script[tuple[CronView, datetime]]:
     """Return the cron as the store has it, or else as this app does; and the store's time."""
     from fencepost.core.cron.cron import check_cron_name
-    from fencepost.store.definitions import view_of
+    from fencepost.store.interface.cron_definitions import view_of
 
     check_cron_name(name)
     seen: CronList = yield session.store.crons()

@@ -26,7 +26,7 @@ from fencepost.errors import (
     FencepostError,
     JobNotFoundError,
 )
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     Conflict,
     DeadLetterPage,
     Duplicate,

@@ -32,9 +32,9 @@ from fencepost.core.values.payload import check_size, encode_json
 from fencepost.errors import InvalidPayloadError
 from fencepost.observe import names
 from fencepost.observe.log import log
+from fencepost.store.interface.replies import EventReply
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import EventReply
 from fencepost.worker import Context
 
 P = ParamSpec("P")

@@ -11,7 +11,7 @@ from fencepost.app.session import Session
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.events import SentEvent, check_event_name
 from fencepost.core.filter import EVENTS, encode_cursor, make_page
-from fencepost.store.replies import EventPage
+from fencepost.store.interface.replies import EventPage
 
 
 class SentEvents(msgspec.Struct, frozen=True):

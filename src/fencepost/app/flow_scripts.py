@@ -16,9 +16,9 @@ from fencepost.core.job.lifecycle import LIVE, State
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.names import check_flow
 from fencepost.errors import FlowNotFoundError, JobNotFoundError, WaitTimeoutError
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import Moved, RetryReply
-from fencepost.store.requests import RetryRequest
+from fencepost.store.interface.replies import Moved, RetryReply
+from fencepost.store.interface.requests import RetryRequest
+from fencepost.store.interface.store import Topic
 
 Ids = Mapping[str, str]
 """The ids of a flow's jobs by their names there."""

@@ -34,8 +34,7 @@ from fencepost.errors import (
     StateConflictError,
     WaitTimeoutError,
 )
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     CancelReply,
     Conflict,
     Duplicate,
@@ -44,7 +43,8 @@ from fencepost.store.replies import (
     NotFound,
     TooLate,
 )
-from fencepost.store.requests import Edit, RetryRequest
+from fencepost.store.interface.requests import Edit, RetryRequest
+from fencepost.store.interface.store import Topic
 
 
 def get(session: Session, job_id: str) -> Script[Job]:

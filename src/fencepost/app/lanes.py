@@ -8,8 +8,8 @@ from fencepost.core.bounds import SCALE_TARGET_DEFAULT
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.names import check_queue, check_type
-from fencepost.store.replies import QueueView, TypeView
-from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.store.interface.requests import Scope, WorkerInfo
 
 
 class Queues:

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Listener, Store, Topic
 
 T = TypeVar("T")
 

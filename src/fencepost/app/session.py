@@ -21,17 +21,17 @@ from fencepost.errors import (
     UnknownTypeError,
 )
 from fencepost.observe.counters import Counters
-from fencepost.store.observed import observed
-from fencepost.store.opening import open_store, with_keys
+from fencepost.store.interface.replies import Duplicate, EnqueueReply
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store, with_keys
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Duplicate, EnqueueReply
+from fencepost.store.wrappers.observed import observed
 
 if TYPE_CHECKING:
     from fencepost.app.submitter import Submitter
     from fencepost.core.cron.cron import Cron
     from fencepost.observe.tracing import Tracing
-    from fencepost.store.gauges import Gauges
+    from fencepost.store.wrappers.gauges import Gauges
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Session:
     @property
     def gauges(self) -> Gauges:
         """What monitors are told of the store; whoever has none must not pay for its import."""
-        from fencepost.store.gauges import Gauges
+        from fencepost.store.wrappers.gauges import Gauges
 
         with self._mutex:
             if self._gauges is None:

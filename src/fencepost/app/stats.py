@@ -22,8 +22,8 @@ from fencepost.core.stats.scale import Load, Scale
 from fencepost.core.stats.scale import scale as scaled
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.names import check_queue
-from fencepost.store.replies import QueueView
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.interface.replies import QueueView
+from fencepost.store.interface.requests import WorkerInfo
 
 GROWTH = 8
 

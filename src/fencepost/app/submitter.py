@@ -12,8 +12,8 @@ from collections import deque
 from fencepost.core.bounds import GROUP_MAX, SUBMISSION_TIMEOUT_DEFAULT
 from fencepost.core.job.job import NewJob
 from fencepost.errors import SubmissionTimeoutError
-from fencepost.store.protocol import Store
-from fencepost.store.replies import EnqueueReply
+from fencepost.store.interface.replies import EnqueueReply
+from fencepost.store.interface.store import Store
 
 Waiting = tuple[NewJob, "asyncio.Future[EnqueueReply]"]
 

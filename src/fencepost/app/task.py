@@ -22,8 +22,8 @@ from fencepost.core.job.task import Task
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.payload import check_size
 from fencepost.errors import ConfigurationError, InvalidJobError
-from fencepost.store.replies import Duplicate, EnqueueReply
-from fencepost.store.requests import Scope
+from fencepost.store.interface.replies import Duplicate, EnqueueReply
+from fencepost.store.interface.requests import Scope
 
 P = ParamSpec("P")
 R = TypeVar("R")

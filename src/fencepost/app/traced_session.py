@@ -7,7 +7,7 @@ from typing import Any
 from fencepost.app.session import Session
 from fencepost.core.job.job import NewJob
 from fencepost.observe.tracing import Tracing
-from fencepost.store.replies import EnqueueReply
+from fencepost.store.interface.replies import EnqueueReply
 
 
 class TracedSession(Session):

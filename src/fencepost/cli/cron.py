@@ -14,7 +14,7 @@ from fencepost.core.bounds import CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRON_SILENCE
 
 if TYPE_CHECKING:
     from fencepost.app import App
-    from fencepost.store.crons import CronView
+    from fencepost.store.interface.crons import CronView
 
 COLUMNS = (
     "CRON",

@@ -16,7 +16,7 @@ import msgspec
 
 from fencepost.clock import Clock
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.opening import open_store
+from fencepost.store.open import open_store
 from fencepost.worker.lifeline import Lifeline
 
 STOP_PATIENCE = 3.0

@@ -11,7 +11,7 @@ from fencepost.cli import demo_app
 from fencepost.cli.demo_crew import Crew, Hand
 from fencepost.core.job.job import Attempt, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.store.protocol import Topic
+from fencepost.store.interface.store import Topic
 
 if TYPE_CHECKING:
     from fencepost.app import App

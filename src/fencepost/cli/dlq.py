@@ -90,7 +90,7 @@ def replay(
         if ids:
             each_job(settings, ids, "replayed", as_json, app.dead_letters.replay)
             return
-        from fencepost.store.replies import Replayed
+        from fencepost.store.interface.replies import Replayed
 
         def act(batch: list[str]) -> int:
             replies = app.store.run(app.store.replay(batch))
@@ -125,7 +125,7 @@ def discard(
             return
         if not yes:
             click.confirm("discard all these dead letters?", abort=True)
-        from fencepost.store.replies import Discarded
+        from fencepost.store.interface.replies import Discarded
 
         def act(batch: list[str]) -> int:
             replies = app.store.run(app.store.discard(batch))

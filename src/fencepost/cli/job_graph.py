@@ -12,7 +12,7 @@ from fencepost.core.flows.dependencies import Mode
 from fencepost.core.flows.order import in_order, unique_names
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 
 JOBS_MAX = 200
 """How many jobs are drawn at the most; of a larger graph, the nearest to the job."""

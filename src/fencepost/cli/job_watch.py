@@ -110,7 +110,7 @@ def follow_all(app: App, wanted: dict[str, Any]) -> Iterator[Job]:
 
 def _news(app: App) -> Iterator[None]:
     """Come round now, and then whenever something may have changed."""
-    from fencepost.store.protocol import Topic
+    from fencepost.store.interface.store import Topic
 
     listener = app.store.listen(Topic.SETTLED)
     try:

@@ -15,7 +15,7 @@ from fencepost.core.bounds import DUMP_BATCH, DUMP_MAX
 
 if TYPE_CHECKING:
     from fencepost.cli.mover import Mover
-    from fencepost.store.protocol import Store
+    from fencepost.store.interface.store import Store
 
 
 @click.command()

@@ -18,9 +18,9 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import ConfigurationError, PlainContentError, StateConflictError
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Dump, EventPage, Loaded, QueueView
-from fencepost.store.requests import Scope
+from fencepost.store.interface.replies import Dump, EventPage, Loaded, QueueView
+from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.store import Store
 
 MARKS = "fencepost:mov"
 MOVING = f"{MARKS}ing"

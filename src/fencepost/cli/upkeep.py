@@ -17,7 +17,7 @@ from fencepost.core.bounds import PRUNE_BATCH, RECOVER_BATCH
 def recover(settings: Settings, as_json: bool) -> None:
     """Take jobs back from workers whose leases ran out; each counts as a failed attempt."""
     from fencepost.cli.output import echo_json, echo_table, progress_bar
-    from fencepost.store.replies import Moved
+    from fencepost.store.interface.replies import Moved
 
     moved: list[Moved] = []
     with settings.opened() as app, progress_bar("recovered", None) as bar:
@@ -57,7 +57,7 @@ def prune(
     from fencepost.cli.output import echo_json, progress_bar
     from fencepost.core.filter import parse_states
     from fencepost.core.retention import Retention
-    from fencepost.store.requests import PruneRequest
+    from fencepost.store.interface.requests import PruneRequest
 
     wanted = parse_states(states) or tuple(Retention().by_state())
     live = [state for state in wanted if not state.is_terminal]

@@ -27,7 +27,7 @@ from fencepost.core.webhooks.delivery import (
 from fencepost.core.webhooks.settings import Webhooks
 from fencepost.core.webhooks.signature import signed_headers
 from fencepost.errors import InvalidCallbackError, PermanentError
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 from fencepost.worker import Context
 
 if TYPE_CHECKING:

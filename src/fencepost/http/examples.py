@@ -40,8 +40,8 @@ from fencepost.http.operations import (
     stats,
 )
 from fencepost.http.problems import TITLES, Problem
-from fencepost.store.replies import QueueView, TypeView
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.store.interface.requests import WorkerInfo
 from fencepost.wire import jobs as job_wire
 from fencepost.wire import leases as lease_wire
 from fencepost.wire.crons import CronView

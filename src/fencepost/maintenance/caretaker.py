@@ -12,7 +12,7 @@ from fencepost.core.retention import Retention
 from fencepost.errors import StoreError
 from fencepost.maintenance.maintenance import Maintenance
 from fencepost.observe.counters import Counters
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 
 
 class Caretaker:

@@ -17,9 +17,9 @@ from fencepost.core.bounds import (
     RECOVER_INTERVAL,
 )
 from fencepost.core.retention import Retention
+from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.requests import PruneRequest
 
 
 class Chore(Protocol):

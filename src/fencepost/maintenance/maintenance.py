@@ -23,7 +23,7 @@ from fencepost.maintenance.chores import (
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 
 TERM = "maintenance"
 PAUSE_MIN = 0.05

@@ -23,9 +23,9 @@ from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.crons import CronFire, CronList, CronView, Fired
-from fencepost.store.definitions import definition_of, fire_of, has_same_times
-from fencepost.store.protocol import Store
+from fencepost.store.interface.cron_definitions import definition_of, fire_of, has_same_times
+from fencepost.store.interface.crons import CronFire, CronList, CronView, Fired
+from fencepost.store.interface.store import Store
 
 PAUSE_MIN = 0.005
 PAUSE_AFTER_FAILURE = 1.0

@@ -22,8 +22,8 @@ from fencepost.core.job.task import Task
 from fencepost.core.values.payload import encode_result
 from fencepost.core.values.skew import UnreadPayload, read_arguments, with_past
 from fencepost.errors import FencepostError, HandlerSignal
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Fate, LeaseLost
+from fencepost.store.interface.replies import Fate, LeaseLost
+from fencepost.store.interface.store import Store
 from fencepost.worker import Backoffs, Context
 
 T = TypeVar("T")

@@ -16,10 +16,10 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.values.names import DEFAULT_QUEUE
 from fencepost.core.values.payload import encode
+from fencepost.store.interface.replies import SaveReply, SettleReply, SpawnReply
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import SaveReply, SettleReply, SpawnReply
-from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.lending import BorrowedStore
 from fencepost.worker import Context

@@ -12,7 +12,7 @@ from fencepost.core.job.task import Task
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import ConfigurationError, Snooze
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.testing.attempting import (
     Ran,
     Turns,

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from fencepost.core.job.lifecycle import State
+from fencepost.store.interface.replies import Fate
+from fencepost.store.interface.requests import Joined
+from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Effect, Operation, Plan, operation
-from fencepost.store.protocol import Listener, Store, Topic
-from fencepost.store.replies import Fate
-from fencepost.store.requests import Joined
 from fencepost.testing.clock import FakeClock
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from fencepost.core.job.task import Task
 from fencepost.core.values.payload import encode_result
 from fencepost.core.values.signature import Signature
 from fencepost.core.values.skew import read_arguments
-from fencepost.store.opening import open_store
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 from fencepost.worker.children import ChildRequest, Marked
 from fencepost.worker.context import NO_TASKS, Context
 

@@ -37,9 +37,9 @@ from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.counting import EVENT_NAMES, count
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Fate
+from fencepost.store.interface.replies import Fate
+from fencepost.store.interface.store import Store
+from fencepost.store.wrappers.transitions import EVENT_NAMES, count
 from fencepost.worker.attempt import Attempt
 from fencepost.worker.hand import Hand
 from fencepost.worker.patience import Patience

@@ -19,10 +19,10 @@ from fencepost.core.values.payload import decode, encode, encode_result
 from fencepost.errors import ConfigurationError, StaleLeaseError
 from fencepost.observe import names
 from fencepost.observe.log import RESERVED, log
+from fencepost.store.interface.replies import LeaseLost, SaveReply, Settled, SettleReply, SpawnReply
+from fencepost.store.interface.requests import Joined, Save, Spawn
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import LeaseLost, SaveReply, Settled, SettleReply, SpawnReply
-from fencepost.store.requests import Joined, Save, Spawn
 
 CancelReason = Literal["cancelled", "lease_lost", "timeout", "shutdown"]
 

@@ -21,8 +21,8 @@ from fencepost.core.values.skew import read_arguments
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
+from fencepost.store.interface.store import Store
 from fencepost.store.interruption import Interruptible
-from fencepost.store.protocol import Store
 from fencepost.worker.attempt import Attempt, OnEnd, Stop
 from fencepost.worker.children import Children
 from fencepost.worker.context import CancelReason, Context

@@ -20,10 +20,10 @@ from fencepost.core.bounds import (
 )
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.replies import Claim
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation, Plan
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Claim
-from fencepost.store.requests import ClaimRequest
 from fencepost.worker.context import CancelReason
 from fencepost.worker.hand import Hand, Held
 from fencepost.worker.patience import Patience

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
 from fencepost.core.job.lifecycle import State
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.replies import Extended, Fate, HeartbeatReply
+from fencepost.store.interface.requests import Beat, Joined
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Extended, Fate, HeartbeatReply
-from fencepost.store.requests import Beat, Joined
 from fencepost.worker.context import CancelReason
 from fencepost.worker.hand import Hand, Held
 from fencepost.worker.patience import Patience

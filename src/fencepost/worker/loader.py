@@ -15,8 +15,8 @@ from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.task import Task
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
 from fencepost.worker.hand import Held
 from fencepost.worker.patience import Patience
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from fencepost.core.bounds import ANNOUNCE_INTERVAL
 from fencepost.errors import StoreError
-from fencepost.store.protocol import Store
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.store import Store
 
 UNHEARD_PAUSE = 1.0
 """Seconds until it is said again, if the store did not hear it."""

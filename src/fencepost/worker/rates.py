@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from fencepost.core.job.task import Task
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 from fencepost.worker.patience import Patience
 
 

@@ -17,8 +17,8 @@ from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Settled
+from fencepost.store.interface.replies import Settled
+from fencepost.store.interface.store import Store
 from fencepost.worker.hand import Hand
 from fencepost.worker.patience import Patience
 from fencepost.worker.shielding import shielded

@@ -48,8 +48,8 @@ from fencepost.maintenance import Maintenance
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log, logger
-from fencepost.store.protocol import Store, Topic
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.store import Store, Topic
 from fencepost.worker.attempt import Attempt
 from fencepost.worker.backoffs import Backoffs
 from fencepost.worker.concluder import Concluder

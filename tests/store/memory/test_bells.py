@@ -11,10 +11,10 @@ import pytest
 from fencepost.core.job.job import AttemptOutcome, Category, Failure, NewJob
 from fencepost.core.job.lifecycle import Event, State
 from fencepost.core.job.outcome import Decision, Settlement
+from fencepost.store.interface.replies import Claim, Enqueued
+from fencepost.store.interface.requests import ClaimRequest, Scope
+from fencepost.store.interface.store import Topic
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import Claim, Enqueued
-from fencepost.store.requests import ClaimRequest, Scope
 from fencepost.testing.clock import FakeClock
 
 LONG = 10.0

@@ -20,15 +20,15 @@ from fencepost.errors import (
     ForkedStoreError,
     StoreUnavailableError,
 )
+from fencepost.store.interface.replies import Claim, Enqueued
+from fencepost.store.interface.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Scope
+from fencepost.store.interface.store import Topic
 from fencepost.store.memory import lanes as lanes_module
 from fencepost.store.memory import line as line_module
 from fencepost.store.memory.line import Line
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.opening import open_store
+from fencepost.store.open import open_store
 from fencepost.store.plan import Effect, Operation, Plan, Statement
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import Claim, Enqueued
-from fencepost.store.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Scope
 from fencepost.testing.clock import FakeClock
 
 LONG = 10.0

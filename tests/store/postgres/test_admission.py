@@ -17,9 +17,9 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.postgres.admission import slot_number
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 
 Conn = psycopg.Connection[tuple[Any, ...]]

@@ -17,9 +17,9 @@ from tests.store.postgres.conftest import Admin, Connect
 from fencepost.errors import StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import logger
+from fencepost.store.interface.store import Topic
 from fencepost.store.postgres.bell import Bell
 from fencepost.store.postgres.connections import Connections
-from fencepost.store.protocol import Topic
 
 LONG = 60.0
 

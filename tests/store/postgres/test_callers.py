@@ -28,13 +28,13 @@ from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.errors import ConfigurationError, DuplicateJobError, SchemaError
-from fencepost.store.opening import open_store
+from fencepost.store.interface.replies import Duplicate, Enqueued, Fate
+from fencepost.store.interface.requests import ClaimRequest, Joined
+from fencepost.store.interface.store import Store, Topic
+from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.callers import async_connection_of, connection_of
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.protocol import Store, Topic
-from fencepost.store.replies import Duplicate, Enqueued, Fate
-from fencepost.store.requests import ClaimRequest, Joined
 
 
 def job(key: str | None = None, *, type: str = "work") -> NewJob:

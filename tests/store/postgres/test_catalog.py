@@ -16,10 +16,10 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.errors import StoreUnavailableError
+from fencepost.store.interface.replies import Enqueued, LeaseLost, Moved, NotFound, Settled
+from fencepost.store.interface.requests import ClaimRequest, Edit
 from fencepost.store.postgres import catalog as module
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.replies import Enqueued, LeaseLost, Moved, NotFound, Settled
-from fencepost.store.requests import ClaimRequest, Edit
 
 # What a retry does, which does not get that far without the lane.
 PUT_AGAIN = """

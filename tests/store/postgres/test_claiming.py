@@ -6,9 +6,9 @@ import psycopg
 
 from fencepost.core.job.job import Category, Failure, NewJob
 from fencepost.core.job.outcome import Failed, Settlement, decide
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.postgres.runner import run_in
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest
 
 
 def test_claimers_do_not_block_each_other(postgres_url: str) -> None:

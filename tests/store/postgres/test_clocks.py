@@ -19,9 +19,9 @@ from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, d
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
 from fencepost.core.values.payload import NULL
+from fencepost.store.interface.replies import Extended, LeaseLost, Saved, Settled
+from fencepost.store.interface.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Save
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.replies import Extended, LeaseLost, Saved, Settled
-from fencepost.store.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Save
 
 HOUR = timedelta(hours=1)
 HALF_AN_HOUR = 1800.0

@@ -16,8 +16,8 @@ from tests.cli.support import wait_until
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.priority import Priority
+from fencepost.store.interface.requests import ClaimRequest, Edit
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest, Edit
 
 WAITING = """
 select count(*) from pg_stat_activity

@@ -28,11 +28,11 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.outcome import Failed, Succeeded, decide, settlement_of
 from fencepost.core.values.ids import id_bytes
-from fencepost.store.encrypted import encrypted
+from fencepost.store.interface.replies import Replayed, Sealed
+from fencepost.store.interface.requests import ClaimRequest, Replay, RetryRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Replayed, Sealed
-from fencepost.store.requests import ClaimRequest, Replay, RetryRequest
+from fencepost.store.wrappers.encrypted.store import encrypted
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.conformance import (  # noqa: F401 - tests and fixtures, run from here
     TestAttempts,

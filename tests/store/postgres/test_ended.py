@@ -16,8 +16,8 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.stats.ended import Ended, Follower
 from fencepost.core.values.payload import NULL
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest
 
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -11,12 +11,12 @@ from psycopg.conninfo import make_conninfo
 
 from fencepost.clock import SystemClock
 from fencepost.core.job.job import NewJob
+from fencepost.store.interface.replies import Finding
+from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
 from fencepost.store.plan import Effect, Operation
 from fencepost.store.postgres import examination, schema
 from fencepost.store.postgres.catalog import Catalog, Env
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.replies import Finding
-from fencepost.store.requests import ClaimRequest, WorkerInfo
 
 SAFE = {
     "fsync": "on",

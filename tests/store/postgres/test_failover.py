@@ -17,9 +17,9 @@ from tests.worker.support import eventually_sync, working_in_thread
 
 from fencepost.core.job.job import NewJob
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest
 
 T = TypeVar("T")
 

@@ -21,10 +21,10 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome
 from fencepost.core.job.policy import Policy
+from fencepost.store.interface.replies import Enqueued, Moved, Settled
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Operation, Plan, Row, Statement
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.replies import Enqueued, Moved, Settled
-from fencepost.store.requests import ClaimRequest
 
 BIG = 20_000
 SUBMITTED = 5_000

@@ -13,9 +13,9 @@ from tests.servers.postgres import PostgresServer
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Released, Settlement, decide
-from fencepost.store.opening import open_store
-from fencepost.store.replies import Enqueued
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.open import open_store
 
 DATABASE = "jobs"
 CRASHES = 6

@@ -19,8 +19,8 @@ from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Decision, Settlement
 from fencepost.core.job.priority import Priority
 from fencepost.core.limits.rates import Rate
+from fencepost.store.interface.requests import ClaimRequest, Edit, PruneRequest, Scope
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest, Edit, PruneRequest, Scope
 from fencepost.testing.clock import FakeClock
 
 OURS = (1178947155, 1178947156, 1178947157, 1178947158)

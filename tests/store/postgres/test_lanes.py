@@ -16,9 +16,9 @@ from fencepost.core.bounds import LANE_IDLE
 from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.store.interface.requests import ClaimRequest, PruneRequest, Scope
 from fencepost.store.postgres import claiming
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest, PruneRequest, Scope
 from fencepost.testing.clock import FakeClock
 
 LANES_READ = """

@@ -14,10 +14,10 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.values.payload import NULL
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.postgres.runner import run_in
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 
 JOB = NewJob(type="mail")

@@ -29,14 +29,14 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome, Succeeded
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
+from fencepost.store.group_commit import Posted
+from fencepost.store.interface.replies import Enqueued, Settled
+from fencepost.store.interface.requests import Beat, ClaimRequest, Edit, RetryRequest, Spawn
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Effect, Operation, Plan, Statement
 from fencepost.store.postgres.runner import _Crew
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.postgres.tokens import read_token
-from fencepost.store.posting import Posted
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Enqueued, Settled
-from fencepost.store.requests import Beat, ClaimRequest, Edit, RetryRequest, Spawn
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 LEASE = "select 1 from fencepost.lease where (select seq from {job}) = any (seqs) for update"

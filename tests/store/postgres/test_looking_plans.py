@@ -19,12 +19,12 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.store.chores import Chores
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Plan, Row, Statement, run_plan
 from fencepost.store.postgres import claiming, looking, schema, searching, upkeep
 from fencepost.store.postgres.catalog import Catalog, Env
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.postgres.wire import Session
-from fencepost.store.requests import ClaimRequest
 
 ENV = Env(SystemClock(), Catalog())
 PAGE = PageRequest(50)

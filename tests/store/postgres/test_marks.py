@@ -16,11 +16,11 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.retry import Backoff
 from fencepost.core.values.payload import NULL
+from fencepost.store.interface.replies import Claim, Enqueued
+from fencepost.store.interface.requests import ClaimRequest, Edit
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.runner import run_in
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.replies import Claim, Enqueued
-from fencepost.store.requests import ClaimRequest, Edit
 from fencepost.testing.clock import FakeClock
 
 JOB = NewJob(type="mail")

@@ -15,9 +15,9 @@ import pytest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest
 from fencepost.testing.clock import FakeClock
 
 LANES = 50

@@ -31,12 +31,12 @@ from fencepost.core.job.outcome import Outcome, Succeeded
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.errors import StoreUnavailableError, UnknownDependencyError
+from fencepost.store.interface.replies import Claim, Duplicate, Enqueued, Extended, Moved, Settled
+from fencepost.store.interface.requests import Beat, ClaimRequest, PruneRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.store.postgres import runner
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Claim, Duplicate, Enqueued, Extended, Moved, Settled
-from fencepost.store.requests import Beat, ClaimRequest, PruneRequest
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 

@@ -7,8 +7,8 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import AttemptOutcome, Category, Failure, NewJob
 from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Decision, Settlement
+from fencepost.store.interface.requests import ClaimRequest, PruneRequest, Scope
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.requests import ClaimRequest, PruneRequest, Scope
 
 SUCCESS = Decision(Event.SUCCEED, State.COMPLETED, AttemptOutcome.SUCCEEDED)
 FAILURE = Decision(

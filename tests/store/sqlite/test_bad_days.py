@@ -19,7 +19,7 @@ from fencepost.errors import (
     StoreUnavailableError,
     UnknownOutcomeError,
 )
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 
 

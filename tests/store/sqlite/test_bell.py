@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.job.job import NewJob
-from fencepost.store.protocol import Topic
+from fencepost.store.interface.store import Topic
 from fencepost.store.sqlite.bell import Bell, SocketListener
 from fencepost.store.sqlite.store import SqliteStore
 

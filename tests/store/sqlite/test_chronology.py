@@ -17,7 +17,7 @@ from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
-from fencepost.store.requests import PruneRequest
+from fencepost.store.interface.requests import PruneRequest
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 

@@ -20,8 +20,8 @@ from tests.store.sqlite.faulty_disk import faulty_disk
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Body, NewJob
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Operation
-from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 
 MEET_AN_ERROR_AND_DIE = """

@@ -14,8 +14,8 @@ from fencepost.clock import SystemClock
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.job import Body, Category, Failure, NewJob
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.store.replies import Enqueued, Settled
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.replies import Enqueued, Settled
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 
 SMALL, TIMES = 1_000, 4

@@ -15,8 +15,8 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Operation
-from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 
 UNIQUE = NewJob(type="t", key=Key("k", None, OnDuplicate.REJECT))

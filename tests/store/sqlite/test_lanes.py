@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.job.job import NewJob
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from fencepost.core.job.job import Body, NewJob
-from fencepost.store.replies import Finding
+from fencepost.store.interface.replies import Finding
 from fencepost.store.sqlite import checkpoints, database
 from fencepost.store.sqlite.store import SqliteStore
 

@@ -14,7 +14,7 @@ import pytest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 

@@ -17,9 +17,9 @@ import pytest
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ConfigurationError, StoreUnavailableError
-from fencepost.store.opening import open_store
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import Finding
+from fencepost.store.interface.replies import Finding
+from fencepost.store.interface.store import Topic
+from fencepost.store.open import open_store
 from fencepost.store.sqlite.permissions import Access
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -37,8 +37,8 @@ import ctypes, fcntl, os, sys, tempfile
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ConfigurationError
-from fencepost.store.opening import open_store
-from fencepost.store.protocol import Topic
+from fencepost.store.open import open_store
+from fencepost.store.interface.store import Topic
 user, group, *extra = sys.argv.pop(1).split(",")
 if user:
     with tempfile.TemporaryDirectory() as folder:

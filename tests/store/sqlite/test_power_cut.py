@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.job.job import Body, NewJob
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 
 

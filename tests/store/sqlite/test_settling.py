@@ -11,9 +11,9 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Body, ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
+from fencepost.store.interface.replies import AlreadySettled, LeaseLost, Settled
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Statement
-from fencepost.store.replies import AlreadySettled, LeaseLost, Settled
-from fencepost.store.requests import ClaimRequest
 from fencepost.store.sqlite.settling import LOCATE, make_token, read_token
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from fencepost.cli.benchmarks.noop import BenchApp
-from fencepost.store.opening import open_store
+from fencepost.store.interface.replies import Claim
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
+from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Claim
-from fencepost.store.requests import ClaimRequest
 from fencepost.worker import Worker
 
 T = TypeVar("T")

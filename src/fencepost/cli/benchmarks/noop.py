@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost.app import App, TaskHandle
 from fencepost.clock import SystemClock
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 
 
 class BenchApp:

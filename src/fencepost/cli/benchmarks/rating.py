@@ -14,7 +14,7 @@ from fencepost.cli.benchmarks.figures import Figure, pair
 from fencepost.cli.benchmarks.noop import BenchApp
 from fencepost.core.bounds import RATE_COUNT_MAX
 from fencepost.core.limits.rates import Rate
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 
 RATE = Rate(RATE_COUNT_MAX, 60.0)
 CLAIM = 10

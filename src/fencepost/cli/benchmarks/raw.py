@@ -20,10 +20,10 @@ from typing import Any
 
 from fencepost.clock import Clock
 from fencepost.core.job.lifecycle import State
+from fencepost.store.sql.codes import NUMBER
 from fencepost.store.sqlite import identity, schema
 from fencepost.store.sqlite.checkpoints import CHECKPOINT_PAGES
 from fencepost.store.sqlite.database import CACHE_KIB
-from fencepost.store.states import NUMBER
 
 BATCH = 200
 """Jobs of one claim and of one completion."""

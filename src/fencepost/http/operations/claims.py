@@ -32,9 +32,9 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.scope import check_queue_allowed, known_dependencies
 from fencepost.http.watch import TokenWatch
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import Claim
-from fencepost.store.requests import ClaimRequest, WorkerInfo
+from fencepost.store.interface.replies import Claim
+from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
+from fencepost.store.interface.store import Topic
 from fencepost.wire.leases import ClaimBody, ClaimReply, claimed_of
 
 

@@ -9,8 +9,8 @@ import msgspec
 from fencepost.app import crons as scripts
 from fencepost.core.bounds import CRON_NEXT_DEFAULT
 from fencepost.http.call import Call, Nothing, Reply
-from fencepost.store.crons import CronView as StoredCron
-from fencepost.store.replies import Duplicate
+from fencepost.store.interface.crons import CronView as StoredCron
+from fencepost.store.interface.replies import Duplicate
 from fencepost.wire.crons import CronView
 from fencepost.wire.jobs import Accepted
 from fencepost.wire.terms import TickCount

@@ -15,7 +15,7 @@ from fencepost.core.events import SentEvent
 from fencepost.core.job.idempotency import OnDuplicate, check_key
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.scope import submitted_by
-from fencepost.store.replies import Duplicate
+from fencepost.store.interface.replies import Duplicate
 from fencepost.wire.bodies import Base64, Json, show
 from fencepost.wire.jobs import Accepted
 from fencepost.wire.terms import Cursor, EventName, IdempotencyKey, PageLimit

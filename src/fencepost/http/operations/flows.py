@@ -18,7 +18,7 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError
 from fencepost.http.scope import disguised, may_see_all, shown
 from fencepost.http.submission import prepare as prepare_job
-from fencepost.store.replies import Duplicate
+from fencepost.store.interface.replies import Duplicate
 from fencepost.wire.jobs import Accepted, JobSummary, Submission, summary_of
 from fencepost.wire.terms import NodeName
 

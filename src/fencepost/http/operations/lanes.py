@@ -10,8 +10,8 @@ from fencepost.core.values.names import check_queue, check_type
 from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.scope import check_queue_allowed
-from fencepost.store.replies import QueueView, TypeView
-from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.store.interface.requests import Scope, WorkerInfo
 from fencepost.wire.terms import RunningLimit
 
 

@@ -43,9 +43,9 @@ from fencepost.http.call import Call, Nothing, Reply
 from fencepost.http.problems import HttpError, status_of
 from fencepost.http.scope import outside
 from fencepost.observe.log import logger
-from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Settled
-from fencepost.store.requests import Beat as StoreBeat
-from fencepost.store.requests import Save
+from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Settled
+from fencepost.store.interface.requests import Beat as StoreBeat
+from fencepost.store.interface.requests import Save
 from fencepost.wire.bodies import body_of, check_json
 from fencepost.wire.leases import (
     Ack,

@@ -30,7 +30,7 @@ from fencepost.http.call import Call, Nothing, Streamed
 from fencepost.http.operations.lanes import Queues
 from fencepost.http.problems import HttpError
 from fencepost.http.scope import queue_for
-from fencepost.store.protocol import Listener, Topic
+from fencepost.store.interface.store import Listener, Topic
 
 MEDIA_TYPE = "text/event-stream"
 LAST_EVENT_ID = "last-event-id"

@@ -19,7 +19,7 @@ from fencepost.http.operations.afterwards import afterwards
 from fencepost.http.problems import HttpError
 from fencepost.http.scope import Disguised, beyond, disguised, may_see_all, shown
 from fencepost.http.submission import prepare
-from fencepost.store.replies import Duplicate, EnqueueReply
+from fencepost.store.interface.replies import Duplicate, EnqueueReply
 from fencepost.wire.jobs import (
     Accepted,
     Batch,

@@ -10,10 +10,10 @@ from fencepost.core.access.audit import Action
 from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.bounds import TOKEN_KEPT
 from fencepost.core.filter import PageRequest
-from fencepost.store.access import check_room, check_same
+from fencepost.store.interface.replies import ActionPage
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.ledger import Ledger
-from fencepost.store.replies import ActionPage
+from fencepost.store.sql.access import check_room, check_same
 
 
 class Tokens:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.limits.concurrency import limit_of
+from fencepost.store.interface.replies import Moved
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.record import Changes, Record
 from fencepost.store.memory.slots import Scope
-from fencepost.store.replies import Moved
 
 
 def hold(record: Record) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
-from fencepost.store.protocol import Topic
+from fencepost.store.interface.store import Topic
 
 
 class Bells:

@@ -6,9 +6,9 @@ from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.webhooks.delivery import Delivery, delivery_job
+from fencepost.store.interface.replies import Moved
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.record import Record
-from fencepost.store.replies import Moved
 
 
 def call_back(jobs: Jobs, ended: Record, now: int) -> list[Moved]:

@@ -19,7 +19,9 @@ from fencepost.core.job.job import ClaimedJob
 from fencepost.core.limits.rates import soonest
 from fencepost.core.limits.weights import deal
 from fencepost.core.values.names import RESERVED_TYPES
-from fencepost.store.batches import held_among
+from fencepost.store.interface.batches import held_among
+from fencepost.store.interface.replies import Claim, Moved
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.lanes import merged
 from fencepost.store.memory.line import Line
@@ -27,8 +29,6 @@ from fencepost.store.memory.moves import expire, lease, promote, recover
 from fencepost.store.memory.rates import Rates
 from fencepost.store.memory.record import Record
 from fencepost.store.memory.settings import Settings
-from fencepost.store.replies import Claim, Moved
-from fencepost.store.requests import ClaimRequest
 
 
 def claim(

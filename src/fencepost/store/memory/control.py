@@ -7,12 +7,8 @@ from collections.abc import Mapping, Sequence
 from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.batches import with_admitted
-from fencepost.store.memory import moves
-from fencepost.store.memory.admission import admit
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.record import Record
-from fencepost.store.replies import (
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import (
     CancelReply,
     Conflict,
     Discarded,
@@ -20,7 +16,11 @@ from fencepost.store.replies import (
     NotFound,
     Pruned,
 )
-from fencepost.store.requests import PruneRequest
+from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.memory import moves
+from fencepost.store.memory.admission import admit
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.record import Record
 
 
 def cancel(jobs: Jobs, job_ids: Sequence[str], now: int) -> list[CancelReply]:

@@ -10,7 +10,7 @@ import msgspec
 
 from fencepost.clock import Clock
 from fencepost.core.values.instants import from_us
-from fencepost.store.crons import (
+from fencepost.store.interface.crons import (
     CronDefinition,
     CronFire,
     CronList,

@@ -8,12 +8,8 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
-from fencepost.store.batches import with_admitted
-from fencepost.store.memory.admission import admit
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.record import Changes, Record
-from fencepost.store.memory.views import job_of
-from fencepost.store.replies import (
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import (
     Conflict,
     Edited,
     EditReply,
@@ -22,7 +18,11 @@ from fencepost.store.replies import (
     RetryReply,
     TooLate,
 )
-from fencepost.store.requests import Edit, RetryRequest
+from fencepost.store.interface.requests import Edit, RetryRequest
+from fencepost.store.memory.admission import admit
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.record import Changes, Record
+from fencepost.store.memory.views import job_of
 
 
 def edit(jobs: Jobs, edit: Edit, now: int) -> EditReply:

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from fencepost.core.stats.ended import Ended
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
+from fencepost.store.interface.replies import EndedPage
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.record import Record
-from fencepost.store.positions import pack
-from fencepost.store.replies import EndedPage
+from fencepost.store.sql.positions import pack
 
 
 def ended(

@@ -10,12 +10,12 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us
+from fencepost.store.interface.replies import EventPage, EventReply
 from fencepost.store.memory import submission
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.ledger import Ledger
-from fencepost.store.recording import record_of
-from fencepost.store.replies import EventPage, EventReply
+from fencepost.store.sql.events import record_of
 
 
 class Events:

@@ -11,6 +11,7 @@ from fencepost.core.job.idempotency import is_held
 from fencepost.core.job.job import Attempt
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreUnavailableError
+from fencepost.store.interface.store import Topic
 from fencepost.store.memory.counts import Counts
 from fencepost.store.memory.journal import Journal
 from fencepost.store.memory.lanes import Lanes
@@ -19,7 +20,6 @@ from fencepost.store.memory.pairs import Pairs
 from fencepost.store.memory.record import NOWHERE, Changes, Place, Record, place_of
 from fencepost.store.memory.roll import Roll
 from fencepost.store.memory.slots import Scope, Slots
-from fencepost.store.protocol import Topic
 
 
 class Jobs:

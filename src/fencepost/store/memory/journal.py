@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost.store.protocol import Topic
+from fencepost.store.interface.store import Topic
 
 
 class Journal:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.values.instants import from_us, seconds_to_us
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.moves import apply
-from fencepost.store.memory.record import Changes, Record
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     AlreadySettled,
     Extended,
     HeartbeatReply,
@@ -17,7 +14,10 @@ from fencepost.store.replies import (
     Settled,
     SettleReply,
 )
-from fencepost.store.requests import Beat, Save
+from fencepost.store.interface.requests import Beat, Save
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.moves import apply
+from fencepost.store.memory.record import Changes, Record
 
 
 def extend(jobs: Jobs, beat: Beat, now: int) -> HeartbeatReply:

@@ -13,15 +13,15 @@ from fencepost.core.job.lease import deadline, next_version, run_out, ttl_of
 from fencepost.core.job.lifecycle import DEAD, Event, State, advance
 from fencepost.core.job.outcome import Decision, decide
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.batches import with_admitted
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.memory.admission import admit, held
 from fencepost.store.memory.callbacks import call_back
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.line import Line
 from fencepost.store.memory.record import Changes, Record
 from fencepost.store.memory.views import attempt_of, claimed_job_of
-from fencepost.store.replies import Moved
-from fencepost.store.requests import ClaimRequest
 
 CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")

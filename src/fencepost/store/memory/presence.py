@@ -6,8 +6,8 @@ import msgspec
 
 from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.values.instants import from_us, seconds_to_us
-from fencepost.store.replies import Term
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.interface.replies import Term
+from fencepost.store.interface.requests import WorkerInfo
 
 
 class Presence:

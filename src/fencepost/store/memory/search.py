@@ -10,14 +10,14 @@ from fencepost.core.job.job import Dependency
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
+from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
+from fencepost.store.interface.requests import WorkerInfo
 from fencepost.store.memory.claiming import Running
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.rates import Rates
 from fencepost.store.memory.record import Record
 from fencepost.store.memory.settings import Settings
 from fencepost.store.memory.views import dead_letter_of, job_of
-from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
-from fencepost.store.requests import WorkerInfo
 
 AHEAD_MAX = 1_000
 """How many jobs ahead of one are counted; past that, the exact number helps nobody."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.core.limits.concurrency import check_max_running
 from fencepost.errors import ConfigurationError
-from fencepost.store.requests import Scope
+from fencepost.store.interface.requests import Scope
 
 
 class Settings:

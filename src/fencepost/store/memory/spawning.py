@@ -10,14 +10,14 @@ from fencepost.clock import Clock
 from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
 from fencepost.core.flows.dependents import gather
 from fencepost.errors import DependencyBreadthError
+from fencepost.store.interface.replies import Moved, Spawned, SpawnReply
+from fencepost.store.interface.requests import Spawn
 from fencepost.store.memory.admission import admit
 from fencepost.store.memory.jobs import Jobs
 from fencepost.store.memory.leases import lost
 from fencepost.store.memory.moves import end_with, let_go
 from fencepost.store.memory.record import Record
 from fencepost.store.memory.submission import as_parent, enqueue
-from fencepost.store.replies import Moved, Spawned, SpawnReply
-from fencepost.store.requests import Spawn
 
 
 def spawn(jobs: Jobs, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:

@@ -20,35 +20,10 @@ from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.why import Situation
 from fencepost.core.limits.rates import Rate
 from fencepost.errors import ConfigurationError, ForkedStoreError, StoreUnavailableError
-from fencepost.store.batches import with_admitted
 from fencepost.store.chores import Chores
-from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
-from fencepost.store.memory import (
-    claiming,
-    control,
-    copying,
-    editing,
-    leases,
-    moves,
-    search,
-    spawning,
-    submission,
-)
-from fencepost.store.memory import ended as ended_
-from fencepost.store.memory.access import Actions, Tokens
-from fencepost.store.memory.admission import admit
-from fencepost.store.memory.bells import Bells
-from fencepost.store.memory.crons import Crons
-from fencepost.store.memory.events import Events
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.journal import Journal
-from fencepost.store.memory.presence import Presence
-from fencepost.store.memory.rates import Rates
-from fencepost.store.memory.settings import Settings
-from fencepost.store.memory.views import attempts_of, job_of
-from fencepost.store.plan import Effect, Operation, Plan, Row, Statement, operation, run_plan
-from fencepost.store.protocol import Listener, Store, Topic
-from fencepost.store.replies import (
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.crons import CronDefinition, CronFire, CronList, FireReply
+from fencepost.store.interface.replies import (
     ActionPage,
     CancelReply,
     Claim,
@@ -75,7 +50,7 @@ from fencepost.store.replies import (
     Term,
     TypeView,
 )
-from fencepost.store.requests import (
+from fencepost.store.interface.requests import (
     Beat,
     ClaimRequest,
     Edit,
@@ -88,6 +63,31 @@ from fencepost.store.requests import (
     WorkerInfo,
     as_replay,
 )
+from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.memory import (
+    claiming,
+    control,
+    copying,
+    editing,
+    leases,
+    moves,
+    search,
+    spawning,
+    submission,
+)
+from fencepost.store.memory import ended as ended_
+from fencepost.store.memory.access import Actions, Tokens
+from fencepost.store.memory.admission import admit
+from fencepost.store.memory.bells import Bells
+from fencepost.store.memory.crons import Crons
+from fencepost.store.memory.events import Events
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.journal import Journal
+from fencepost.store.memory.presence import Presence
+from fencepost.store.memory.rates import Rates
+from fencepost.store.memory.settings import Settings
+from fencepost.store.memory.views import attempts_of, job_of
+from fencepost.store.plan import Effect, Operation, Plan, Row, Statement, operation, run_plan
 
 T = TypeVar("T")
 

@@ -15,14 +15,8 @@ from fencepost.core.job.lifetime import check_due
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
-from fencepost.store.batches import with_admitted
-from fencepost.store.memory.admission import admit, held, hold
-from fencepost.store.memory.callbacks import call_back
-from fencepost.store.memory.editing import hasten, set_priority
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.moves import depth_of
-from fencepost.store.memory.record import Changes, Record
-from fencepost.store.replies import (
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import (
     Conflict,
     Duplicate,
     Enqueued,
@@ -35,7 +29,13 @@ from fencepost.store.replies import (
     Sealed,
     TooLate,
 )
-from fencepost.store.requests import Replay, RetryRequest
+from fencepost.store.interface.requests import Replay, RetryRequest
+from fencepost.store.memory.admission import admit, held, hold
+from fencepost.store.memory.callbacks import call_back
+from fencepost.store.memory.editing import hasten, set_priority
+from fencepost.store.memory.jobs import Jobs
+from fencepost.store.memory.moves import depth_of
+from fencepost.store.memory.record import Changes, Record
 
 
 def enqueue(

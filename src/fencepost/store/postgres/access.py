@@ -5,16 +5,16 @@ from __future__ import annotations
 from fencepost.core.access.tokens import TokenRecord, is_token_id
 from fencepost.core.bounds import TOKEN_KEPT
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.access import (
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.rows import utc, utc_or_none
+from fencepost.store.sql.access import (
     check_room,
     check_same,
     decode_queues,
     decode_roles,
     encode_words,
 )
-from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.rows import utc, utc_or_none
 
 COLUMNS = "id, name, digest, roles, queues, rate, created_at, expires_at, revoked_at"
 FORGET = """

@@ -15,10 +15,10 @@ from fencepost.core.bounds import FOLLOW_BATCH
 from fencepost.core.job.job import Job, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.concurrency import limit_of
-from fencepost.store.batches import portions
+from fencepost.store.interface.batches import portions
+from fencepost.store.interface.replies import Moved
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.replies import Moved
 
 ADMIT = "select id::text, lane from fencepost.admit(%s, %s::bigint[], %s::integer[])"
 NOTE = """

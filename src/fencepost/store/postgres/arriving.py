@@ -10,7 +10,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import slot_number
-from fencepost.store.records import held_up
+from fencepost.store.sql.transfer import held_up
 
 PRESENT = "select id::text from fencepost.job where id = any (%s::uuid[])"
 MAKE = """

@@ -9,11 +9,11 @@ from __future__ import annotations
 from fencepost.core.access.audit import Action, decode_detail, encode_detail
 from fencepost.core.filter import PageRequest
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.pages import cut
+from fencepost.store.interface.replies import ActionPage
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rows import utc
-from fencepost.store.replies import ActionPage
+from fencepost.store.sql.pages import cut
 
 RECORD = """
 insert into fencepost.action(

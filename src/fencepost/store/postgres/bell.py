@@ -18,11 +18,11 @@ import psycopg
 from fencepost.errors import FencepostError, StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import log
+from fencepost.store.interface.store import Listener, Topic
 from fencepost.store.memory.bells import Bells
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.connections import Connections
 from fencepost.store.postgres.wire import Session
-from fencepost.store.protocol import Listener, Topic
 
 CHANNELS = {"fencepost_ready": Topic.READY, "fencepost_settled": Topic.SETTLED}
 RETRY_DELAY_MIN = 0.1

@@ -27,6 +27,8 @@ from fencepost.core.limits.weights import turns_from
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.values.names import RESERVED_TYPES
 from fencepost.store.chores import Chores
+from fencepost.store.interface.replies import Claim, Moved
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import end
@@ -36,9 +38,7 @@ from fencepost.store.postgres.resolving import resolve
 from fencepost.store.postgres.sheltering import sheltered
 from fencepost.store.postgres.tokens import make_token, token_mark
 from fencepost.store.postgres.upkeep import expire, recover
-from fencepost.store.replies import Claim, Moved
-from fencepost.store.requests import ClaimRequest
-from fencepost.store.states import ENCODINGS
+from fencepost.store.sql.codes import ENCODINGS
 
 CLAIM = f"select fencepost.claim({', '.join(['%s'] * 18)})"
 LOOKS_MAX = 3

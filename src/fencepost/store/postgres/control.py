@@ -19,7 +19,22 @@ from fencepost.core.limits.concurrency import check_max_running
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.errors import ConfigurationError, IllegalTransition
-from fencepost.store.batches import with_admitted
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import (
+    CancelReply,
+    Conflict,
+    Discarded,
+    DiscardReply,
+    Duplicate,
+    Moved,
+    NotFound,
+    Replayed,
+    ReplayReply,
+    RetryReply,
+    Sealed,
+    TooLate,
+)
+from fencepost.store.interface.requests import Replay, RetryRequest, Scope, as_replay
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
@@ -44,23 +59,8 @@ from fencepost.store.postgres.moving import (
 )
 from fencepost.store.postgres.parents import hold_of
 from fencepost.store.postgres.rows import hex_fields
-from fencepost.store.replies import (
-    CancelReply,
-    Conflict,
-    Discarded,
-    DiscardReply,
-    Duplicate,
-    Moved,
-    NotFound,
-    Replayed,
-    ReplayReply,
-    RetryReply,
-    Sealed,
-    TooLate,
-)
-from fencepost.store.requests import Replay, RetryRequest, Scope, as_replay
-from fencepost.store.states import BY_NUMBER, ENCRYPTED, MODE_NUMBER, MODES
-from fencepost.store.wanted import wanted_ids
+from fencepost.store.sql.codes import BY_NUMBER, ENCRYPTED, MODE_NUMBER, MODES
+from fencepost.store.sql.ids import wanted_ids
 
 A = TypeVar("A")
 B = TypeVar("B")

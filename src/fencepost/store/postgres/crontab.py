@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from fencepost.core.job.job import NewJob
-from fencepost.store.crons import (
+from fencepost.store.interface.crons import (
     CronDefinition,
     CronFire,
     CronList,
@@ -21,7 +21,7 @@ from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.enqueueing import enqueue
 from fencepost.store.postgres.rows import utc
-from fencepost.store.texts import encode_json
+from fencepost.store.sql.texts import encode_json
 
 # In the order of names, as everywhere: two that declare the same crons must not deadlock.
 DECLARE = """

@@ -12,14 +12,14 @@ from fencepost.core.flows.dependents import MET, propagated, step
 from fencepost.core.job.job import Failure
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Decision
-from fencepost.store.batches import portions
+from fencepost.store.interface.batches import portions
+from fencepost.store.interface.replies import Moved
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.moving import LIFT_PENDING, Ending, lifted, put_ended
 from fencepost.store.postgres.notes import note_ended
-from fencepost.store.replies import Moved
-from fencepost.store.states import BY_NUMBER, MODES
+from fencepost.store.sql.codes import BY_NUMBER, MODES
 
 WAITING = """
 select pending.seq, pending.mode, pending.missing, dependency.parent

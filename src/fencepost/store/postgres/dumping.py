@@ -8,12 +8,12 @@ from datetime import datetime
 from fencepost.core.job.job import AttemptOutcome, Job, JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
+from fencepost.store.interface.replies import Dump
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rows import JOB_COLUMNS, decode_attempts, decode_body, decode_job, utc
-from fencepost.store.records import fitting, unreadable
-from fencepost.store.replies import Dump
-from fencepost.store.texts import decode_tags
+from fencepost.store.sql.texts import decode_tags
+from fencepost.store.sql.transfer import fitting, unreadable
 
 # The length of a long value is known without reading it.
 SIZES = """

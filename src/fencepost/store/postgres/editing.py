@@ -19,7 +19,17 @@ from fencepost.core.job.priority import Priority
 from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.batches import with_admitted
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import (
+    Conflict,
+    Edited,
+    EditReply,
+    Moved,
+    NotFound,
+    RetryReply,
+    TooLate,
+)
+from fencepost.store.interface.requests import Edit, RetryRequest
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
@@ -29,19 +39,9 @@ from fencepost.store.postgres.instants import now_us
 from fencepost.store.postgres.looking import get
 from fencepost.store.postgres.moving import LIFT, lifted, placed, put
 from fencepost.store.postgres.rows import body_fields
-from fencepost.store.replies import (
-    Conflict,
-    Edited,
-    EditReply,
-    Moved,
-    NotFound,
-    RetryReply,
-    TooLate,
-)
-from fencepost.store.requests import Edit, RetryRequest
-from fencepost.store.states import BY_NUMBER
-from fencepost.store.texts import encode_json
-from fencepost.store.wanted import wanted_ids
+from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.texts import encode_json
 
 FIND = """
 select job.seq, job.lane, job.policy, (extract(epoch from job.expires_at) * 1000000)::bigint,

@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 from fencepost.core.stats.ended import Ended
 from fencepost.core.values.instants import from_us, to_us
+from fencepost.store.interface.replies import EndedPage
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.positions import pack, unpack
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rows import utc, utc_or_none
-from fencepost.store.replies import EndedPage
-from fencepost.store.states import BY_NUMBER
+from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.sql.positions import pack, unpack
 
 FIRST_SPAN = timedelta(seconds=1)
 GROWTH = 8

@@ -14,6 +14,7 @@ from fencepost.core.job.lifetime import check_due
 from fencepost.core.values.ids import id_of_digits, id_text
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError
+from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres import graphs
 from fencepost.store.postgres.admission import Touched, admit
@@ -21,8 +22,7 @@ from fencepost.store.postgres.catalog import Env, Numbers
 from fencepost.store.postgres.holders import holder_queues
 from fencepost.store.postgres.instants import now_us
 from fencepost.store.postgres.rows import plain_json
-from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
-from fencepost.store.states import BY_NUMBER
+from fencepost.store.sql.codes import BY_NUMBER
 
 ENQUEUE = "select fencepost.enqueue(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 ENQUEUE_EACH = "select fencepost.enqueue_each(%s, %s, %s)::text"

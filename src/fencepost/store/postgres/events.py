@@ -10,14 +10,14 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import EMPTY, NewJob
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.pages import cut
+from fencepost.store.interface.replies import EventPage, EventReply
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.enqueueing import enqueue
 from fencepost.store.postgres.rows import body_fields, decode_body, utc
-from fencepost.store.recording import decode_jobs, encode_jobs, event_jobs, record_of
-from fencepost.store.replies import EventPage, EventReply
-from fencepost.store.texts import encode_json
+from fencepost.store.sql.events import decode_jobs, encode_jobs, event_jobs, record_of
+from fencepost.store.sql.pages import cut
+from fencepost.store.sql.texts import encode_json
 
 COLUMNS = "id, name, key, sent_at, encoding, payload, payload_bytes, jobs"
 SEND = f"""

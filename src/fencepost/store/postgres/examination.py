@@ -8,13 +8,13 @@ from typing import Any
 import psycopg
 
 from fencepost.core.values.duration import format_duration
+from fencepost.store.interface.replies import Finding
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rights import rights
 from fencepost.store.postgres.roster import workers
 from fencepost.store.postgres.rows import utc
 from fencepost.store.postgres.schema import OLDEST_SERVER
-from fencepost.store.replies import Finding
 
 SKEW_MAX = timedelta(seconds=1)
 OLD = timedelta(minutes=5)

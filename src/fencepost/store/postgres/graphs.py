@@ -17,6 +17,7 @@ from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.core.webhooks.delivery import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
+from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit, key_fields
 from fencepost.store.postgres.catalog import Env, Numbers
@@ -25,10 +26,9 @@ from fencepost.store.postgres.holders import holder_queues
 from fencepost.store.postgres.notes import note
 from fencepost.store.postgres.parents import Held, hold
 from fencepost.store.postgres.rows import body_fields
-from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
-from fencepost.store.states import BY_NUMBER, MODE_NUMBER, NUMBER
-from fencepost.store.texts import encode_failure
-from fencepost.store.wanted import wanted_ids
+from fencepost.store.sql.codes import BY_NUMBER, MODE_NUMBER, NUMBER
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.texts import encode_failure
 
 SEQS = "select array(select nextval('fencepost.seq') from generate_series(1, %s))"
 TAKE_KEYS = "select fencepost.take_keys(%s, %s)::text"

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 import psycopg
 
 from fencepost.errors import ConfigurationError, FencepostError
-from fencepost.store.news import topics_of
+from fencepost.store.interface.replies import Fate
+from fencepost.store.interface.requests import Joined
+from fencepost.store.interface.store import Topic
+from fencepost.store.notify import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, Statement
 from fencepost.store.postgres.ringer import NOTIFY
 from fencepost.store.postgres.tokens import NOWHERE, read_token
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import Fate
-from fencepost.store.requests import Joined
-from fencepost.store.texts import encode_json
+from fencepost.store.sql.texts import encode_json
 
 T = TypeVar("T")
 

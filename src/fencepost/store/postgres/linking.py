@@ -11,7 +11,7 @@ from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import count_down, end
 from fencepost.store.postgres.moving import LIFT, Ending, lifted
 from fencepost.store.postgres.parents import hold
-from fencepost.store.texts import encode_json
+from fencepost.store.sql.texts import encode_json
 
 # What has been pruned there, and whatever was left behind, nobody waits for any more.
 LINK = """

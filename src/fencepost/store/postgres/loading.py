@@ -11,6 +11,7 @@ from fencepost.core.bounds import DUMP_BYTES
 from fencepost.core.job.job import Body, Job, JobRecord, NewJob
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError
+from fencepost.store.interface.replies import Loaded, LoadReply, Present
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, key_fields, note
 from fencepost.store.postgres.arriving import with_slots
@@ -20,10 +21,9 @@ from fencepost.store.postgres.editing import HOLD_MARKS
 from fencepost.store.postgres.graphs import DELIVERY, callback_fields
 from fencepost.store.postgres.linking import link
 from fencepost.store.postgres.rows import body_fields
-from fencepost.store.records import loadable, needs_key
-from fencepost.store.replies import Loaded, LoadReply, Present
-from fencepost.store.states import MODE_NUMBER, NUMBER
-from fencepost.store.texts import encode_failure, encode_json
+from fencepost.store.sql.codes import MODE_NUMBER, NUMBER
+from fencepost.store.sql.texts import encode_failure, encode_json
+from fencepost.store.sql.transfer import loadable, needs_key
 
 # Numbered after they are sorted, so that jobs due at the same time keep their order. Whatever is
 # put below a mark lowers it, as `fencepost.put` does; there are marks here that it need not lower.

@@ -11,8 +11,9 @@ from fencepost.core.job.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
 from fencepost.core.values.instants import from_us, to_us
+from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
+from fencepost.store.interface.requests import Scope
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.positions import pack, unpack
 from fencepost.store.postgres import searching
 from fencepost.store.postgres.admission import active
 from fencepost.store.postgres.catalog import Env
@@ -28,10 +29,9 @@ from fencepost.store.postgres.rows import (
     utc,
     utc_or_none,
 )
-from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
-from fencepost.store.requests import Scope
-from fencepost.store.states import BY_NUMBER
-from fencepost.store.wanted import wanted_ids
+from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.positions import pack, unpack
 
 NOW = "coalesce(%s::timestamptz, clock_timestamp())"
 GET = f"select {JOB_COLUMNS}, {NOW} from fencepost.jobs where id = any (%s::uuid[])"

@@ -12,12 +12,12 @@ from fencepost.core.job.job import AttemptOutcome, Body
 from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.core.job.outcome import Decision
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.batches import portions
+from fencepost.store.interface.batches import portions
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.rows import body_fields
-from fencepost.store.states import BY_NUMBER, NUMBER
-from fencepost.store.texts import encode_failure
+from fencepost.store.sql.codes import BY_NUMBER, NUMBER
+from fencepost.store.sql.texts import encode_failure
 
 STANDING = """
 select seq, id::text, lane, policy, state, attempt, max_attempts, version, run_at::text,

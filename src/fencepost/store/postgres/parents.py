@@ -8,9 +8,9 @@ from fencepost.core.flows.dependents import Parent
 from fencepost.core.job.priority import Priority
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.states import BY_NUMBER
-from fencepost.store.texts import decode_failure
-from fencepost.store.wanted import wanted_ids
+from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.texts import decode_failure
 
 COLUMNS = "id::text, seq, state, priority, depth, failure"
 HOLD_IDS = f"""

@@ -9,7 +9,7 @@ from fencepost.core.limits.rates import Rate, check_rates
 from fencepost.core.values.instants import from_us_or_none, to_us
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.texts import encode_json
+from fencepost.store.sql.texts import encode_json
 
 ALL = "select type, count, window_us from fencepost.rate"
 OF_TYPE = """

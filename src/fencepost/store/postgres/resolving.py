@@ -16,14 +16,14 @@ from fencepost.core.flows.dependents import MET, Parent, judge, propagated
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Decision
 from fencepost.core.job.priority import Priority
+from fencepost.store.interface.replies import Moved
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.admission import Touched, admit
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import count_down, end_waiting
 from fencepost.store.postgres.notes import note, take
 from fencepost.store.postgres.parents import hold_free
-from fencepost.store.replies import Moved
-from fencepost.store.states import MODES
+from fencepost.store.sql.codes import MODES
 
 CHILDREN = """
 select distinct pending.seq from fencepost.dependency

@@ -7,9 +7,9 @@ shares its database does. And any role can take an advisory lock, which migratio
 
 from __future__ import annotations
 
+from fencepost.store.interface.replies import Finding
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.schema import LOCK_CLASS
-from fencepost.store.replies import Finding
 
 SHOWN_MAX = 5
 

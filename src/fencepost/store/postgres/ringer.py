@@ -19,11 +19,11 @@ from typing import Any
 import psycopg
 
 from fencepost.errors import FencepostError
+from fencepost.store.interface.store import Topic
 from fencepost.store.plan import Operation, Statement
 from fencepost.store.postgres.bell import CHANNELS
 from fencepost.store.postgres.connections import Connections
 from fencepost.store.postgres.transaction import RELAX
-from fencepost.store.protocol import Topic
 
 SPACING = 0.002
 """Seconds between two tellings, at least."""

@@ -8,11 +8,11 @@ import msgspec
 
 from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.values.instants import seconds_to_us
+from fencepost.store.interface.replies import Term
+from fencepost.store.interface.requests import WorkerInfo
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
-from fencepost.store.replies import Term
-from fencepost.store.requests import WorkerInfo
-from fencepost.store.texts import encode_json
+from fencepost.store.sql.texts import encode_json
 
 # A statement cannot delete a row and update it too, so that a worker that had long been silent
 # itself is left to the update.

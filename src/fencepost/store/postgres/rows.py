@@ -23,8 +23,8 @@ from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import attempt_id, previous_attempt_id
 from fencepost.store.plan import Row
-from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS, MODES
-from fencepost.store.texts import UNREADABLE, decode_failure, decode_progress, readable_tags
+from fencepost.store.sql.codes import BY_NUMBER, ENCODING_NUMBER, ENCODINGS, MODES
+from fencepost.store.sql.texts import UNREADABLE, decode_failure, decode_progress, readable_tags
 
 _raw = msgspec.json.Decoder(msgspec.Raw)
 

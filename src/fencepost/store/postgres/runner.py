@@ -32,6 +32,7 @@ from fencepost.core.bounds import (
     LOCK_TIMEOUT,
 )
 from fencepost.errors import FencepostError, StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.group_commit import Answer, Posted, deliver, drain
 from fencepost.store.plan import (
     Effect,
     Operation,
@@ -46,7 +47,6 @@ from fencepost.store.postgres.failures import STALE_SESSION, is_loss, is_schema_
 from fencepost.store.postgres.search_path import EXCHANGE, restore
 from fencepost.store.postgres.transaction import RELAX, Run, waiting
 from fencepost.store.postgres.wire import NoAnswerError, Session
-from fencepost.store.posting import Answer, Posted, deliver, drain
 
 T = TypeVar("T")
 

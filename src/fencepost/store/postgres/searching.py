@@ -17,8 +17,8 @@ from fencepost.core.bounds import CREATION_DISORDER
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.lifecycle import TERMINAL, State
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.states import NUMBER
-from fencepost.store.texts import encode_json
+from fencepost.store.sql.codes import NUMBER
+from fencepost.store.sql.texts import encode_json
 
 WALK = 5_000
 WALK_DATED = 25_000

@@ -13,14 +13,8 @@ from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.values.payload import NULL
-from fencepost.store.batches import told_in_order
-from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.catalog import Env
-from fencepost.store.postgres.dependents import Told, end, told
-from fencepost.store.postgres.moving import LIFT_LEASED, Ending, lifted
-from fencepost.store.postgres.rows import body_fields, plain_json
-from fencepost.store.postgres.tokens import NOWHERE, Fence, read_token
-from fencepost.store.replies import (
+from fencepost.store.interface.batches import told_in_order
+from fencepost.store.interface.replies import (
     AlreadySettled,
     Extended,
     HeartbeatReply,
@@ -31,10 +25,16 @@ from fencepost.store.replies import (
     Settled,
     SettleReply,
 )
-from fencepost.store.requests import Beat, Save
-from fencepost.store.states import BY_NUMBER
-from fencepost.store.texts import encode_json
-from fencepost.store.wanted import wanted_ids
+from fencepost.store.interface.requests import Beat, Save
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.catalog import Env
+from fencepost.store.postgres.dependents import Told, end, told
+from fencepost.store.postgres.moving import LIFT_LEASED, Ending, lifted
+from fencepost.store.postgres.rows import body_fields, plain_json
+from fencepost.store.postgres.tokens import NOWHERE, Fence, read_token
+from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.texts import encode_json
 
 COMPLETE = "select fencepost.complete(%s, %s, %s)::text"
 HOLD_ALL = "select fencepost.hold_all(%s, %s, %s, %s::bigint[], %s::bigint[])"

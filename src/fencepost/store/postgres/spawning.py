@@ -13,6 +13,8 @@ from fencepost.core.flows.dependencies import Waits
 from fencepost.core.flows.dependents import Entry, Parent, gather
 from fencepost.core.job.priority import Priority
 from fencepost.errors import DependencyBreadthError
+from fencepost.store.interface.replies import LeaseLost, Moved, Spawned, SpawnReply
+from fencepost.store.interface.requests import Spawn
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres import graphs
 from fencepost.store.postgres.admission import Touched, admit
@@ -24,10 +26,8 @@ from fencepost.store.postgres.parents import COLUMNS, Held, hold, named
 from fencepost.store.postgres.settling import with_states
 from fencepost.store.postgres.tokens import NOWHERE, Fence, read_token
 from fencepost.store.postgres.transaction import RETREAT, SHELTER
-from fencepost.store.replies import LeaseLost, Moved, Spawned, SpawnReply
-from fencepost.store.requests import Spawn
-from fencepost.store.states import MODES
-from fencepost.store.wanted import wanted_ids
+from fencepost.store.sql.codes import MODES
+from fencepost.store.sql.ids import wanted_ids
 
 FLOW = """
 select job.flow from fencepost.job join fencepost.lease on job.seq = any (lease.seqs)

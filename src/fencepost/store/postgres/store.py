@@ -24,8 +24,51 @@ from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.why import Situation
 from fencepost.core.limits.rates import Rate
 from fencepost.store.chores import Chores
-from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
-from fencepost.store.news import topics_of
+from fencepost.store.group_commit import Answer
+from fencepost.store.interface.crons import CronDefinition, CronFire, CronList, FireReply
+from fencepost.store.interface.replies import (
+    ActionPage,
+    CancelReply,
+    Claim,
+    DeadLetterPage,
+    DiscardReply,
+    Dump,
+    EditReply,
+    EndedPage,
+    EnqueueReply,
+    EventPage,
+    EventReply,
+    Fate,
+    Finding,
+    HeartbeatReply,
+    JobPage,
+    LoadReply,
+    Moved,
+    Pruned,
+    QueueView,
+    ReplayReply,
+    RetryReply,
+    SaveReply,
+    SettleReply,
+    SpawnReply,
+    Term,
+    TypeView,
+)
+from fencepost.store.interface.requests import (
+    Beat,
+    ClaimRequest,
+    Edit,
+    Joined,
+    PruneRequest,
+    Replay,
+    RetryRequest,
+    Save,
+    Scope,
+    Spawn,
+    WorkerInfo,
+)
+from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.notify import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.postgres import (
     access,
@@ -59,50 +102,7 @@ from fencepost.store.postgres.ringer import Ringer
 from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_async
 from fencepost.store.postgres.url import parse
 from fencepost.store.postgres.wire import Session
-from fencepost.store.posting import Answer
-from fencepost.store.protocol import Listener, Store, Topic
-from fencepost.store.recording import new_jobs
-from fencepost.store.replies import (
-    ActionPage,
-    CancelReply,
-    Claim,
-    DeadLetterPage,
-    DiscardReply,
-    Dump,
-    EditReply,
-    EndedPage,
-    EnqueueReply,
-    EventPage,
-    EventReply,
-    Fate,
-    Finding,
-    HeartbeatReply,
-    JobPage,
-    LoadReply,
-    Moved,
-    Pruned,
-    QueueView,
-    ReplayReply,
-    RetryReply,
-    SaveReply,
-    SettleReply,
-    SpawnReply,
-    Term,
-    TypeView,
-)
-from fencepost.store.requests import (
-    Beat,
-    ClaimRequest,
-    Edit,
-    Joined,
-    PruneRequest,
-    Replay,
-    RetryRequest,
-    Save,
-    Scope,
-    Spawn,
-    WorkerInfo,
-)
+from fencepost.store.sql.events import new_jobs
 
 T = TypeVar("T")
 

@@ -18,13 +18,13 @@ from fencepost.core.job.outcome import Decision, decide
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
+from fencepost.store.interface.replies import Moved, Pruned
+from fencepost.store.interface.requests import PruneRequest
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.catalog import Env
 from fencepost.store.postgres.dependents import end
 from fencepost.store.postgres.moving import LIFT, LIFT_EXPIRED, Ending, Standing, lifted
-from fencepost.store.replies import Moved, Pruned
-from fencepost.store.requests import PruneRequest
-from fencepost.store.states import BY_NUMBER, NUMBER
+from fencepost.store.sql.codes import BY_NUMBER, NUMBER
 
 # Locked, so that nobody can reopen one with a new lifetime before it is lifted. The subquery is one
 # that cannot become a join: the few jobs past the mark are looked up, and `done` is never scanned.

@@ -7,14 +7,14 @@ from typing import Any
 from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.bounds import TOKEN_KEPT
 from fencepost.core.values.instants import from_us, from_us_or_none, seconds_to_us, to_us
-from fencepost.store.access import (
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.sql.access import (
     check_room,
     check_same,
     decode_queues,
     decode_roles,
     encode_words,
 )
-from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sqlite.catalog import Env
 
 COLUMNS = "id, name, digest, roles, queues, rate, created_at, expires_at, revoked_at"

@@ -17,12 +17,12 @@ from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.limits.concurrency import limit_of
 from fencepost.core.values.ids import id_of_digits
+from fencepost.store.interface.replies import Moved
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.records import held_up
-from fencepost.store.replies import Moved
+from fencepost.store.sql.codes import NUMBER, PENDING, RUNNING, SCHEDULED
+from fencepost.store.sql.transfer import held_up
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import NUMBER, PENDING, RUNNING, SCHEDULED
 
 FIND_SLOT = "select slot from slots where type = ? and key = ?"
 MAKE_SLOT = "insert into slots(type, key) values (?, ?) returning slot"

@@ -13,8 +13,8 @@ from fencepost.core.job.lifecycle import DEAD, Event, State, advance
 from fencepost.core.values.instants import from_us
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.plan import Plan
+from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sqlite.parents import Stored, find_parents
-from fencepost.store.wanted import wanted_ids
 
 Edge = tuple[int, int, int]
 

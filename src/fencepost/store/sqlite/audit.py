@@ -5,9 +5,9 @@ from __future__ import annotations
 from fencepost.core.access.audit import Action, decode_detail, encode_detail
 from fencepost.core.filter import PageRequest
 from fencepost.core.values.instants import from_us, seconds_to_us
-from fencepost.store.pages import cut
+from fencepost.store.interface.replies import ActionPage
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.replies import ActionPage
+from fencepost.store.sql.pages import cut
 from fencepost.store.sqlite.catalog import Env
 
 COLUMNS = "id, at, principal_id, principal, action, target, detail, request_id, status"

@@ -8,11 +8,11 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us
 from fencepost.core.webhooks.delivery import Delivery, delivery_job
+from fencepost.store.interface.replies import Enqueued, Moved
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Enqueued, Moved
+from fencepost.store.sql.codes import BY_NUMBER
 from fencepost.store.sqlite.catalog import Env, numbers_json
 from fencepost.store.sqlite.enqueueing import enqueue
-from fencepost.store.states import BY_NUMBER
 
 ASKED = """
 select id, callback_url, state, completed_at, attempt, correlation_id

@@ -21,8 +21,8 @@ from fencepost.core.job.policy import Policy, decode_policy, encode_policy
 from fencepost.core.values.names import lanes_max
 from fencepost.errors import TooManyLanesError
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.sql.codes import NUMBER
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import NUMBER
 
 MAKE_LANE = """
 insert into lanes(queue, type) select ?, ? where (select count(*) from lanes) < ?

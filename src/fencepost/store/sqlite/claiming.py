@@ -17,11 +17,11 @@ from fencepost.core.bounds import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVE
 from fencepost.core.limits.rates import soonest
 from fencepost.core.limits.weights import deal
 from fencepost.core.values.names import RESERVED_TYPES
-from fencepost.store.batches import held_among
 from fencepost.store.chores import Chores
+from fencepost.store.interface.batches import held_among
+from fencepost.store.interface.replies import Claim, Moved
+from fencepost.store.interface.requests import ClaimRequest, Scope
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Claim, Moved
-from fencepost.store.requests import ClaimRequest, Scope
 from fencepost.store.sqlite.catalog import Env, Lane
 from fencepost.store.sqlite.leasing import lease
 from fencepost.store.sqlite.rates import Budget, budget_for

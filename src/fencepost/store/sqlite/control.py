@@ -12,9 +12,8 @@ from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.limits.concurrency import check_max_running
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.errors import ConfigurationError, IllegalTransition
-from fencepost.store.batches import with_admitted
-from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import (
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import (
     CancelReply,
     Conflict,
     Discarded,
@@ -25,7 +24,10 @@ from fencepost.store.replies import (
     RetryReply,
     TooLate,
 )
-from fencepost.store.requests import RetryRequest, Scope
+from fencepost.store.interface.requests import RetryRequest, Scope
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.sql.codes import BY_NUMBER, MODE_NUMBER, NUMBER, PENDING
+from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.dependents import end_all, moved
@@ -34,8 +36,6 @@ from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, standing
 from fencepost.store.sqlite.enqueueing import find_holder, take_key
 from fencepost.store.sqlite.parents import judge_parents
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER, MODE_NUMBER, NUMBER, PENDING
-from fencepost.store.wanted import wanted_ids
 
 FIND = f"select {STANDING_COLUMNS} from jobs where id in ({{values}})"
 FIND_TERMINAL = """

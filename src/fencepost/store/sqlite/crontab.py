@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
-from fencepost.store.crons import (
+from fencepost.store.interface.crons import (
     CronDefinition,
     CronFire,
     CronList,

@@ -18,14 +18,14 @@ from fencepost.core.job.job import Failure
 from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.job.outcome import Decision
 from fencepost.core.values.ids import id_of_digits
+from fencepost.store.interface.replies import Moved
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Moved
+from fencepost.store.sql.codes import MODES, NUMBER, PENDING
 from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.callbacks import call_back
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.endings import Ending, Standing, complete, end
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import MODES, NUMBER, PENDING
 
 # In the order in which the jobs ended; in one row of JSON, see settling.LOCATE.
 WAITING = f"""

@@ -9,12 +9,12 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us_or_none
+from fencepost.store.interface.replies import Dump
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.records import fitting, unreadable
-from fencepost.store.replies import Dump
+from fencepost.store.sql.texts import decode_tags
+from fencepost.store.sql.transfer import fitting, unreadable
 from fencepost.store.sqlite.catalog import Env, Lane, numbers_json
 from fencepost.store.sqlite.rows import JOB_COLUMNS, decode_attempts, decode_body, decode_job
-from fencepost.store.texts import decode_tags
 
 # The length of a blob is known without reading it.
 SIZES = """

@@ -12,9 +12,8 @@ from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
-from fencepost.store.batches import with_admitted
-from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.replies import (
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import (
     Conflict,
     Edited,
     EditReply,
@@ -23,14 +22,15 @@ from fencepost.store.replies import (
     RetryReply,
     TooLate,
 )
-from fencepost.store.requests import Edit, RetryRequest
+from fencepost.store.interface.requests import Edit, RetryRequest
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.sql.codes import BY_NUMBER, ENCODING_NUMBER, NUMBER, PENDING
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.texts import encode_json, readable_tags
 from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.enqueueing import write_tags
 from fencepost.store.sqlite.looking import get
-from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, NUMBER, PENDING
-from fencepost.store.texts import encode_json, readable_tags
-from fencepost.store.wanted import wanted_ids
 
 A = TypeVar("A")
 B = TypeVar("B")

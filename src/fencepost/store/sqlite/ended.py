@@ -7,11 +7,11 @@ from datetime import datetime
 from fencepost.core.stats.ended import Ended
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
+from fencepost.store.interface.replies import EndedPage
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.positions import pack, unpack
-from fencepost.store.replies import EndedPage
+from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.sql.positions import pack, unpack
 from fencepost.store.sqlite.catalog import Env, Lane
-from fencepost.store.states import BY_NUMBER
 
 ENDED = """
 select seq, completed_at, id, lane, state, attempt, created_at, scheduled_at, started_at

@@ -19,11 +19,11 @@ from fencepost.core.values.ids import id_of_digits
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.core.values.payload import NULL
 from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.sql.codes import BY_NUMBER, NUMBER
+from fencepost.store.sql.texts import encode_failure
 from fencepost.store.sqlite.catalog import Tally
 from fencepost.store.sqlite.rows import encode_body
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER, NUMBER
-from fencepost.store.texts import encode_failure
 
 STANDING_COLUMNS = """
 seq, id, lane, state, attempt, max_attempts, policy, run_at, expires_at, lease_version,

@@ -11,13 +11,13 @@ from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError
+from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
+from fencepost.store.sql.codes import BY_NUMBER, ENCODING_NUMBER, NUMBER
+from fencepost.store.sql.texts import encode_json
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.chronology import note_clock
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, NUMBER
-from fencepost.store.texts import encode_json
 
 COLUMNS = """
 id, lane, policy, priority, state, max_attempts, run_at, created_at, updated_at, scheduled_at,

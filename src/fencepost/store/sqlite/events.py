@@ -10,15 +10,15 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import EMPTY, NewJob
 from fencepost.core.values.ids import id_bytes, id_text
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
-from fencepost.store.pages import cut
+from fencepost.store.interface.replies import EventPage, EventReply
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.recording import decode_jobs, encode_jobs, record_of
-from fencepost.store.replies import EventPage, EventReply
+from fencepost.store.sql.codes import ENCODING_NUMBER
+from fencepost.store.sql.events import decode_jobs, encode_jobs, record_of
+from fencepost.store.sql.pages import cut
 from fencepost.store.sqlite.catalog import Env
 from fencepost.store.sqlite.rows import decode_body
 from fencepost.store.sqlite.submission import enqueue
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import ENCODING_NUMBER
 
 COLUMNS = "id, name, key, sent_at, payload_encoding, payload, jobs"
 RECORD = f"insert into events({COLUMNS}) {{values}}"

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from fencepost.core.bounds import LOG_PAGES_MAX
+from fencepost.store.interface.replies import Finding
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Finding
 from fencepost.store.sqlite.catalog import Env
 from fencepost.store.sqlite.database import Database
 from fencepost.store.sqlite.permissions import exposures

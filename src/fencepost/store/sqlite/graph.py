@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from fencepost.core.job.job import Dependency
 from fencepost.core.values.ids import id_text
 from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sqlite.catalog import Env
 from fencepost.store.sqlite.rows import decode_body
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER
-from fencepost.store.wanted import wanted_ids
 
 DEPENDENCIES = """
 select child.id, parent.id, parent.lane, parent.state, parent.node, {result}

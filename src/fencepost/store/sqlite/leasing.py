@@ -28,17 +28,17 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import id_of_digits
 from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.replies import Moved
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.sql.codes import ENCODINGS, RUNNING
+from fencepost.store.sql.texts import decode_tags
 from fencepost.store.sqlite.catalog import Env, Lane, Tally, numbers_json
 from fencepost.store.sqlite.dependents import end_all, moved
 from fencepost.store.sqlite.endings import Ending, Standing
 from fencepost.store.sqlite.rows import decode_body
 from fencepost.store.sqlite.settling import make_token
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import ENCODINGS, RUNNING
-from fencepost.store.texts import decode_tags
 
 INLINE_MAX = 8_192
 SIZE = "length(payload) + coalesce(length(checkpoint), 0)"

@@ -11,9 +11,11 @@ from fencepost.core.job.job import JobRecord
 from fencepost.core.values.ids import id_bytes
 from fencepost.core.values.instants import seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError
+from fencepost.store.interface.replies import Loaded, LoadReply, Present
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.records import loadable, needs_key
-from fencepost.store.replies import Loaded, LoadReply, Present
+from fencepost.store.sql.codes import ENCODING_NUMBER, MODE_NUMBER, NUMBER
+from fencepost.store.sql.texts import encode_failure, encode_json
+from fencepost.store.sql.transfer import loadable, needs_key
 from fencepost.store.sqlite.admission import Arriving, note
 from fencepost.store.sqlite.arrivals import arriving
 from fencepost.store.sqlite.callbacks import call_back
@@ -24,8 +26,6 @@ from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, find_holder
 from fencepost.store.sqlite.parents import link
 from fencepost.store.sqlite.rows import encode_body
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import ENCODING_NUMBER, MODE_NUMBER, NUMBER
-from fencepost.store.texts import encode_failure, encode_json
 
 PRESENT = "select id from jobs where id in ({values})"
 LAST = "select coalesce(max(seq), 0) from jobs"

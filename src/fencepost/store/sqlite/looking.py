@@ -11,10 +11,12 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, from_us_or_none
+from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
+from fencepost.store.interface.requests import Scope
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.positions import pack, unpack
-from fencepost.store.replies import DeadLetterPage, JobPage, QueueView, TypeView
-from fencepost.store.requests import Scope
+from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.positions import pack, unpack
 from fencepost.store.sqlite import searching
 from fencepost.store.sqlite.admission import active
 from fencepost.store.sqlite.catalog import Env, numbers_json
@@ -28,8 +30,6 @@ from fencepost.store.sqlite.rows import (
     decode_job,
 )
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER
-from fencepost.store.wanted import wanted_ids
 
 GET = f"select {JOB_COLUMNS} from jobs where id in ({{values}})"
 SHOW = f"""

@@ -9,9 +9,9 @@ from fencepost.core.flows.dependents import MET, Parent, judge
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import id_text
 from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.sql.codes import BY_NUMBER, MODES
+from fencepost.store.sql.texts import decode_failure
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER, MODES
-from fencepost.store.texts import decode_failure
 
 PARENT_COLUMNS = "jobs.seq, jobs.id, jobs.state, jobs.priority, jobs.depth, jobs.failure"
 BY_ID = f"select {PARENT_COLUMNS} from jobs where id in ({{values}})"

@@ -9,8 +9,7 @@ from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     Conflict,
     Duplicate,
     NotFound,
@@ -18,15 +17,16 @@ from fencepost.store.replies import (
     ReplayReply,
     Sealed,
 )
-from fencepost.store.requests import Replay, as_replay
+from fencepost.store.interface.requests import Replay, as_replay
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.sql.codes import ENCODING_NUMBER, ENCRYPTED, NUMBER
+from fencepost.store.sql.texts import readable_tags
 from fencepost.store.sqlite.admission import admit
 from fencepost.store.sqlite.catalog import Env, Tally
 from fencepost.store.sqlite.editing import each, one
 from fencepost.store.sqlite.enqueueing import find_holder, take_key, write_tags
 from fencepost.store.sqlite.parents import judge_parents, link, parents_of
 from fencepost.store.sqlite.submission import INSERT_FRESH, held_up
-from fencepost.store.states import ENCODING_NUMBER, ENCRYPTED, NUMBER
-from fencepost.store.texts import readable_tags
 
 FIND_DEAD = """
 select seq, id, lane, policy, priority, key, key_window, correlation_id, tags, flow, node,

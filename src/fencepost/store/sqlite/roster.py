@@ -6,11 +6,11 @@ import msgspec
 
 from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.store.interface.replies import Term
+from fencepost.store.interface.requests import WorkerInfo
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Term
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.sql.texts import encode_json
 from fencepost.store.sqlite.catalog import Env
-from fencepost.store.texts import encode_json
 
 ANNOUNCE = """
 insert into workers(id, seen_at, info) values (?, ?, ?)

@@ -20,9 +20,9 @@ from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import attempt_id, id_text, previous_attempt_id
 from fencepost.core.values.instants import from_us, from_us_or_none
 from fencepost.store.plan import Row
+from fencepost.store.sql.codes import BY_NUMBER, ENCODING_NUMBER, ENCODINGS, MODES
+from fencepost.store.sql.texts import UNREADABLE, decode_failure, decode_progress, readable_tags
 from fencepost.store.sqlite.catalog import Lane
-from fencepost.store.states import BY_NUMBER, ENCODING_NUMBER, ENCODINGS, MODES
-from fencepost.store.texts import UNREADABLE, decode_failure, decode_progress, readable_tags
 
 _PRIORITIES = {int(priority): priority for priority in Priority}
 

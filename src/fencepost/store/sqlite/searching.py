@@ -14,8 +14,8 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.instants import to_us
 from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.sql.codes import NUMBER
 from fencepost.store.sqlite.chronology import Stretch, stretch
-from fencepost.store.states import NUMBER
 
 WALK = 20_000
 FEW = 5_000

@@ -17,9 +17,8 @@ from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.values.payload import NULL
-from fencepost.store.batches import told_in_order
-from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import (
+from fencepost.store.interface.batches import told_in_order
+from fencepost.store.interface.replies import (
     AlreadySettled,
     Extended,
     HeartbeatReply,
@@ -30,15 +29,16 @@ from fencepost.store.replies import (
     Settled,
     SettleReply,
 )
-from fencepost.store.requests import Beat, Save
+from fencepost.store.interface.requests import Beat, Save
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.sql.codes import BY_NUMBER, NUMBER, RUNNING
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.texts import encode_json
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.dependents import Ended, end_all, follow
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, standing
 from fencepost.store.sqlite.rows import encode_body
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import BY_NUMBER, NUMBER, RUNNING
-from fencepost.store.texts import encode_json
-from fencepost.store.wanted import wanted_ids
 
 Reply = TypeVar("Reply")
 

@@ -12,16 +12,16 @@ from fencepost.core.flows.dependencies import Waits
 from fencepost.core.flows.dependents import Entry, gather
 from fencepost.core.job.outcome import Decision
 from fencepost.errors import DependencyBreadthError
+from fencepost.store.interface.replies import LeaseLost, Moved, Spawned, SpawnReply
+from fencepost.store.interface.requests import Spawn
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.replies import LeaseLost, Moved, Spawned, SpawnReply
-from fencepost.store.requests import Spawn
+from fencepost.store.sql.codes import MODES, PENDING
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.dependents import end_waiting
 from fencepost.store.sqlite.parents import PRIORITIES, Stored, link
 from fencepost.store.sqlite.settling import is_valid, locate, read_token, with_states
 from fencepost.store.sqlite.submission import accept
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import MODES, PENDING
 
 FLOW = "select flow from jobs where seq = ?"
 # Of each that waits for one job and gathers: what it waits for already.

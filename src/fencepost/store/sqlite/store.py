@@ -19,11 +19,8 @@ from fencepost.core.job.why import Situation
 from fencepost.core.limits.rates import Rate
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.chores import Chores
-from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
-from fencepost.store.news import topics_of
-from fencepost.store.plan import Effect, Operation, Plan, operation
-from fencepost.store.protocol import Listener, Store, Topic
-from fencepost.store.replies import (
+from fencepost.store.interface.crons import CronDefinition, CronFire, CronList, FireReply
+from fencepost.store.interface.replies import (
     ActionPage,
     CancelReply,
     Claim,
@@ -50,7 +47,7 @@ from fencepost.store.replies import (
     Term,
     TypeView,
 )
-from fencepost.store.requests import (
+from fencepost.store.interface.requests import (
     Beat,
     ClaimRequest,
     Edit,
@@ -62,6 +59,9 @@ from fencepost.store.requests import (
     Spawn,
     WorkerInfo,
 )
+from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.notify import topics_of
+from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.store.sqlite import (
     access,
     audit,

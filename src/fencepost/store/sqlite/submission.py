@@ -21,8 +21,11 @@ from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
+from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.replies import Duplicate, Enqueued, EnqueueReply
+from fencepost.store.sql.codes import MODE_NUMBER
+from fencepost.store.sql.ids import wanted_ids
+from fencepost.store.sql.texts import encode_failure
 from fencepost.store.sqlite import enqueueing
 from fencepost.store.sqlite.admission import admit, slot_number
 from fencepost.store.sqlite.callbacks import call_back
@@ -32,9 +35,6 @@ from fencepost.store.sqlite.enqueueing import TAG, TAKE_KEY, initial_state, new_
 from fencepost.store.sqlite.holders import Holders, Holding, find_holders
 from fencepost.store.sqlite.parents import Stored, find_parents, link
 from fencepost.store.sqlite.values import values
-from fencepost.store.states import MODE_NUMBER
-from fencepost.store.texts import encode_failure
-from fencepost.store.wanted import wanted_ids
 
 LAST = "select coalesce(max(seq), 0) from jobs"
 WAITING_COLUMNS = """

@@ -19,16 +19,16 @@ from fencepost.core.job.outcome import Decision, decide
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.batches import with_admitted
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import Moved, Pruned
+from fencepost.store.interface.requests import PruneRequest
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.replies import Moved, Pruned
-from fencepost.store.requests import PruneRequest
+from fencepost.store.sql.codes import BY_NUMBER, NUMBER, PENDING
 from fencepost.store.sqlite.admission import admit, admit_noted
 from fencepost.store.sqlite.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.chronology import note_deletion
 from fencepost.store.sqlite.dependents import end_all, moved
 from fencepost.store.sqlite.endings import STANDING_COLUMNS, Ending, Standing, standing
-from fencepost.store.states import BY_NUMBER, NUMBER, PENDING
 
 EXPIRED_LEASES = f"""
 select {STANDING_COLUMNS} from jobs indexed by jobs_lease

@@ -16,8 +16,8 @@ from typing import Any
 
 from fencepost.core.bounds import GROUP_MAX
 from fencepost.errors import StoreUnavailableError
+from fencepost.store.group_commit import Answer, Posted, deliver, drain
 from fencepost.store.plan import Effect, Operation
-from fencepost.store.posting import Answer, Posted, deliver, drain
 from fencepost.store.sqlite.database import Database
 from fencepost.store.sqlite.failures import NotBegunError
 

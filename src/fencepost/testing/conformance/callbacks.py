@@ -15,8 +15,8 @@ from fencepost.core.webhooks.delivery import (
     DELIVERY_TYPE,
     Delivery,
 )
-from fencepost.store.replies import Loaded, Moved, Replayed, Settled
-from fencepost.store.requests import PruneRequest, Replay, Spawn
+from fencepost.store.interface.replies import Loaded, Moved, Replayed, Settled
+from fencepost.store.interface.requests import PruneRequest, Replay, Spawn
 from fencepost.testing.conformance.graphs import after, bring, claim_of
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, TERMINAL, TTL, Harness, job
 from fencepost.testing.conformance.moving import dump, elsewhere, load

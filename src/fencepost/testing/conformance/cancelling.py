@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.core.job.job import AttemptOutcome, Category, Failure
 from fencepost.core.job.lifecycle import State
-from fencepost.store.replies import Conflict, LeaseLost, Moved, NotFound
+from fencepost.store.interface.replies import Conflict, LeaseLost, Moved, NotFound
 from fencepost.testing.conformance.harness import LIVE, NOBODY, TERMINAL, TTL, Harness
 
 __all__ = ["TestCancelling"]

@@ -11,7 +11,7 @@ from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
-from fencepost.store.replies import Settled
+from fencepost.store.interface.replies import Settled
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, TROUBLE, TTL, Harness, ids, job
 
 __all__ = ["TestChores", "TestFans"]

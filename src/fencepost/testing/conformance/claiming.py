@@ -14,8 +14,8 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import attempt_id
 from fencepost.core.values.instants import to_us
-from fencepost.store.replies import Claim, Extended
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.replies import Claim, Extended
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.testing.conformance.harness import INSTANT, REACHABLE, TTL, Harness, ids, job
 
 __all__ = ["TestClaiming", "TestWaiting"]

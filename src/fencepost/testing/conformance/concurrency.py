@@ -15,9 +15,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome, Released, Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
-from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     AlreadySettled,
     Claim,
     Conflict,
@@ -30,7 +28,9 @@ from fencepost.store.replies import (
     Settled,
     SettleReply,
 )
-from fencepost.store.requests import ClaimRequest, RetryRequest, Scope
+from fencepost.store.interface.requests import ClaimRequest, RetryRequest, Scope
+from fencepost.store.interface.store import Store
+from fencepost.store.plan import Operation
 from fencepost.testing.conformance.harness import DONE, TTL, Harness, Run, ids, job
 
 __all__ = ["TestConcurrency"]

@@ -15,8 +15,16 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.why import explain
-from fencepost.store.replies import Claim, Duplicate, Enqueued, Moved, Replayed, Settled, Spawned
-from fencepost.store.requests import Edit, PruneRequest, Scope, Spawn
+from fencepost.store.interface.replies import (
+    Claim,
+    Duplicate,
+    Enqueued,
+    Moved,
+    Replayed,
+    Settled,
+    Spawned,
+)
+from fencepost.store.interface.requests import Edit, PruneRequest, Scope, Spawn
 from fencepost.testing.conformance.graphs import after, any_of, claim_of, ended
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, TTL, Harness, ids, job
 

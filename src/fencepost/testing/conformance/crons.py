@@ -17,7 +17,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.retry import Backoff
-from fencepost.store.crons import (
+from fencepost.store.interface.crons import (
     CronDefinition,
     CronFire,
     CronView,
@@ -25,9 +25,9 @@ from fencepost.store.crons import (
     FireReply,
     NotDue,
 )
+from fencepost.store.interface.replies import Duplicate, Enqueued
+from fencepost.store.interface.store import Store, Topic
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store, Topic
-from fencepost.store.replies import Duplicate, Enqueued
 from fencepost.testing.conformance.harness import Colour, Harness, Run
 
 __all__ = ["TestCrons", "TestFiring"]

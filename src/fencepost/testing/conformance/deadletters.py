@@ -12,8 +12,8 @@ from fencepost.core.job.job import Body, DeadLetter, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.replies import Discarded, Duplicate, NotFound, Replayed
-from fencepost.store.requests import PruneRequest
+from fencepost.store.interface.replies import Discarded, Duplicate, NotFound, Replayed
+from fencepost.store.interface.requests import PruneRequest
 from fencepost.testing.conformance.harness import (
     DEAD,
     NOBODY,

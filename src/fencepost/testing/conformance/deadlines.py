@@ -11,8 +11,8 @@ from fencepost.core.job.job import AttemptOutcome, Body, Category
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import LEASE_EXPIRED
 from fencepost.core.job.policy import Policy
-from fencepost.store.replies import Extended, LeaseLost, Moved, Saved, Settled
-from fencepost.store.requests import Beat
+from fencepost.store.interface.replies import Extended, LeaseLost, Moved, Saved, Settled
+from fencepost.store.interface.requests import Beat
 from fencepost.testing.conformance.harness import INSTANT, TTL, Harness, job
 
 __all__ = ["TestDeadlines", "TestLeaseLengths"]

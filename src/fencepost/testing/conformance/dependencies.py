@@ -12,8 +12,8 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.replies import Conflict, Duplicate, Enqueued, Moved, Settled
-from fencepost.store.requests import Edit, PruneRequest
+from fencepost.store.interface.replies import Conflict, Duplicate, Enqueued, Moved, Settled
+from fencepost.store.interface.requests import Edit, PruneRequest
 from fencepost.testing.conformance.graphs import (
     ENDINGS,
     REJECTED,

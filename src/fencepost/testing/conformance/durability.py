@@ -9,8 +9,15 @@ from fencepost.core.job.job import Body, Encoding, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.replies import AlreadySettled, Duplicate, Enqueued, LeaseLost, Saved, Settled
-from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.store.interface.replies import (
+    AlreadySettled,
+    Duplicate,
+    Enqueued,
+    LeaseLost,
+    Saved,
+    Settled,
+)
+from fencepost.store.interface.requests import Scope, WorkerInfo
 from fencepost.testing.conformance.harness import REACHABLE, TTL, Harness, ids, job
 
 __all__ = ["TestDurability"]

@@ -14,10 +14,10 @@ from fencepost.core.job.job import Body, Encoding
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
+from fencepost.store.interface.replies import Conflict, Edited, Moved, NotFound, TooLate
+from fencepost.store.interface.requests import ClaimRequest, Edit, RetryRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Conflict, Edited, Moved, NotFound, TooLate
-from fencepost.store.requests import ClaimRequest, Edit, RetryRequest
 from fencepost.testing.conformance.harness import INSTANT, NOBODY, REACHABLE, Harness, ids
 
 __all__ = ["TestEditing", "TestRacingEdits"]

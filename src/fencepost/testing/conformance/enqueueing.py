@@ -17,8 +17,8 @@ from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.retry import Backoff
 from fencepost.errors import FencepostError, InvalidJobError
-from fencepost.store.replies import Enqueued
-from fencepost.store.requests import Spawn
+from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.requests import Spawn
 from fencepost.testing.conformance.harness import DONE, INSTANT, Harness, job
 
 __all__ = ["TestEnqueueing", "TestPayloads"]

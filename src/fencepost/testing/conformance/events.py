@@ -14,9 +14,9 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
+from fencepost.store.interface.replies import Duplicate, Enqueued, EventReply
+from fencepost.store.interface.store import Topic
 from fencepost.store.plan import Operation, Plan
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import Duplicate, Enqueued, EventReply
 from fencepost.testing.conformance.harness import INSTANT, NOBODY, Harness, ids, job
 
 __all__ = ["TestEvents"]

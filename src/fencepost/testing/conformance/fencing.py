@@ -12,7 +12,7 @@ import pytest
 from fencepost.core.job.job import Body, ClaimedJob, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.store.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
+from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
 from fencepost.testing.conformance.harness import (
     DONE,
     INSTANT,

@@ -36,9 +36,7 @@ from fencepost.core.job.outcome import (
 )
 from fencepost.core.job.policy import Policy
 from fencepost.core.values.duration import Duration
-from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import (
+from fencepost.store.interface.replies import (
     CancelReply,
     Claim,
     Enqueued,
@@ -47,7 +45,9 @@ from fencepost.store.replies import (
     SaveReply,
     SettleReply,
 )
-from fencepost.store.requests import Beat, ClaimRequest, RetryRequest, Save
+from fencepost.store.interface.requests import Beat, ClaimRequest, RetryRequest, Save
+from fencepost.store.interface.store import Store
+from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from fencepost.core.job.outcome import LEASE_EXPIRED
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import attempt_id
-from fencepost.store.requests import PruneRequest, Scope
+from fencepost.store.interface.requests import PruneRequest, Scope
 from fencepost.testing.conformance.harness import NOBODY, REACHABLE, TROUBLE, TTL, Harness, job
 
 __all__ = ["TestAttempts", "TestHistories"]

@@ -10,9 +10,9 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.crons import Fired
-from fencepost.store.replies import Moved, Settled, Spawned
-from fencepost.store.requests import Spawn
+from fencepost.store.interface.crons import Fired
+from fencepost.store.interface.replies import Moved, Settled, Spawned
+from fencepost.store.interface.requests import Spawn
 from fencepost.testing.conformance.concurrency_keys import entered, keyed, states
 from fencepost.testing.conformance.crons import HOUR, declare, definition, fire, firing
 from fencepost.testing.conformance.graphs import after, claim_of, ended

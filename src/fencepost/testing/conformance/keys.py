@@ -8,7 +8,7 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
-from fencepost.store.replies import Duplicate, Enqueued
+from fencepost.store.interface.replies import Duplicate, Enqueued
 from fencepost.testing.conformance.harness import DEAD, LIVE, REACHABLE, TERMINAL, Harness, job
 
 __all__ = ["TestKeys"]

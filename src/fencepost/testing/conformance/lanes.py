@@ -13,9 +13,9 @@ from fencepost.core.bounds import LANE_IDLE
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.errors import TooManyLanesError
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Enqueued
-from fencepost.store.requests import PruneRequest
+from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.store import Store
 from fencepost.testing.conformance.harness import LIVE, TERMINAL, Harness, Run, job
 
 __all__ = ["TestLanes"]

@@ -8,8 +8,8 @@ import pytest
 
 from fencepost.core.job.job import Ownership
 from fencepost.core.job.lifecycle import State
-from fencepost.store.replies import Extended, LeaseLost, Settled
-from fencepost.store.requests import Beat
+from fencepost.store.interface.replies import Extended, LeaseLost, Settled
+from fencepost.store.interface.requests import Beat
 from fencepost.testing.conformance.harness import INSTANT, NOBODY, REACHABLE, TTL, Harness
 
 __all__ = ["TestLeases"]

@@ -6,8 +6,8 @@ import pytest
 
 from fencepost.core.bounds import RECOVER_BATCH
 from fencepost.errors import ConfigurationError
-from fencepost.store.replies import Extended, QueueView, Settled
-from fencepost.store.requests import Scope
+from fencepost.store.interface.replies import Extended, QueueView, Settled
+from fencepost.store.interface.requests import Scope
 from fencepost.testing.conformance.harness import TTL, Harness, ids
 
 __all__ = ["TestLimits"]

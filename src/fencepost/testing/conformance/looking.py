@@ -11,8 +11,8 @@ from fencepost.core.filter import JobFilter, PageRequest, parse_states
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.core.job.priority import Priority
-from fencepost.store.replies import QueueView, TypeView
-from fencepost.store.requests import Scope, WorkerInfo
+from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.store.interface.requests import Scope, WorkerInfo
 from fencepost.testing.conformance.harness import (
     DONE,
     NOBODY,

@@ -20,9 +20,9 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.errors import DuplicateJobError, StateConflictError
+from fencepost.store.interface.replies import Duplicate, LeaseLost, Loaded, LoadReply, Present
+from fencepost.store.interface.requests import Edit, PruneRequest
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.replies import Duplicate, LeaseLost, Loaded, LoadReply, Present
-from fencepost.store.requests import Edit, PruneRequest
 from fencepost.testing.conformance.harness import (
     INSTANT,
     LIVE,

@@ -10,8 +10,8 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.errors import UnknownDependencyError
-from fencepost.store.replies import Loaded, Spawned
-from fencepost.store.requests import PruneRequest, RetryRequest, Spawn
+from fencepost.store.interface.replies import Loaded, Spawned
+from fencepost.store.interface.requests import PruneRequest, RetryRequest, Spawn
 from fencepost.testing.conformance.graphs import after, any_of, bring, claim_of, culprit
 from fencepost.testing.conformance.harness import TERMINAL, Harness, job
 from fencepost.testing.conformance.moving import dump, elsewhere, load

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
-from fencepost.store.requests import Edit
+from fencepost.store.interface.requests import Edit
 from fencepost.testing.conformance.harness import Harness, ids, job
 
 __all__ = ["TestOrdering"]

@@ -7,8 +7,8 @@ import pytest
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.errors import ConfigurationError
-from fencepost.store.replies import QueueView, Settled, TypeView
-from fencepost.store.requests import Scope
+from fencepost.store.interface.replies import QueueView, Settled, TypeView
+from fencepost.store.interface.requests import Scope
 from fencepost.testing.conformance.harness import TTL, Harness, ids, job
 
 __all__ = ["TestPausing"]

@@ -10,8 +10,8 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.store.replies import Duplicate, LeaseLost, NotFound, Pruned
-from fencepost.store.requests import PruneRequest
+from fencepost.store.interface.replies import Duplicate, LeaseLost, NotFound, Pruned
+from fencepost.store.interface.requests import PruneRequest
 from fencepost.testing.conformance.harness import DEAD, LIVE, TERMINAL, Harness, ids, job
 
 __all__ = ["TestPruning"]

@@ -15,9 +15,9 @@ from fencepost.core.job.outcome import Outcome, Released, Settlement, Snoozed, S
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.retry import Backoff
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Claim, Settled
-from fencepost.store.requests import ClaimRequest, Edit
+from fencepost.store.interface.replies import Claim, Settled
+from fencepost.store.interface.requests import ClaimRequest, Edit
+from fencepost.store.interface.store import Store
 from fencepost.testing.conformance.concurrency_keys import keyed, states
 from fencepost.testing.conformance.harness import DONE, TTL, Harness, Run, ids
 from fencepost.testing.conformance.moving import dump, elsewhere, load

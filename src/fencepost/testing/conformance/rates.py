@@ -12,8 +12,8 @@ from fencepost.core.job.priority import Priority
 from fencepost.core.job.why import Situation, explain
 from fencepost.core.limits.rates import Rate
 from fencepost.errors import InvalidRateError
-from fencepost.store.replies import TypeView
-from fencepost.store.requests import ClaimRequest, Scope
+from fencepost.store.interface.replies import TypeView
+from fencepost.store.interface.requests import ClaimRequest, Scope
 from fencepost.testing.conformance.harness import INSTANT, TTL, Harness, ids
 
 __all__ = ["TestRates", "TestRatesOfMany", "TestRatesRacing"]

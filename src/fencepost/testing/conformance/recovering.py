@@ -12,7 +12,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import LEASE_EXPIRED
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff, Retry
-from fencepost.store.replies import LeaseLost, Moved
+from fencepost.store.interface.replies import LeaseLost, Moved
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, TTL, Harness, ids
 
 __all__ = ["TestRecovering"]

@@ -13,7 +13,7 @@ from fencepost.errors import (
     DuplicateJobError,
     UnknownDependencyError,
 )
-from fencepost.store.replies import Duplicate, Enqueued
+from fencepost.store.interface.replies import Duplicate, Enqueued
 from fencepost.testing.conformance.graphs import after, bring, culprit, depth
 from fencepost.testing.conformance.harness import NOBODY, Harness, ids, job
 

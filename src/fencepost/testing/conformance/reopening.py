@@ -12,8 +12,15 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.replies import Conflict, Duplicate, Enqueued, Moved, NotFound, TooLate
-from fencepost.store.requests import RetryRequest
+from fencepost.store.interface.replies import (
+    Conflict,
+    Duplicate,
+    Enqueued,
+    Moved,
+    NotFound,
+    TooLate,
+)
+from fencepost.store.interface.requests import RetryRequest
 from fencepost.testing.conformance.harness import (
     NOBODY,
     ONE_ATTEMPT,

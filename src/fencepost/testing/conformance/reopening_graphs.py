@@ -12,10 +12,10 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.priority import Priority
+from fencepost.store.interface.replies import Conflict, Moved, Replayed
+from fencepost.store.interface.requests import ClaimRequest, Edit, PruneRequest, RetryRequest
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Conflict, Moved, Replayed
-from fencepost.store.requests import ClaimRequest, Edit, PruneRequest, RetryRequest
 from fencepost.testing.conformance.graphs import after, any_of, bring, claim_of, ended, missing
 from fencepost.testing.conformance.harness import ONE_ATTEMPT, Harness, Run, job
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fencepost.core.job.job import Body, Encoding, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.store.replies import LeaseLost, Saved
-from fencepost.store.requests import Save
+from fencepost.store.interface.replies import LeaseLost, Saved
+from fencepost.store.interface.requests import Save
 from fencepost.testing.conformance.harness import NOBODY, TTL, Harness
 
 __all__ = ["TestSaving"]

@@ -13,7 +13,7 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
-from fencepost.store.replies import Duplicate, Enqueued
+from fencepost.store.interface.replies import Duplicate, Enqueued
 from fencepost.testing.conformance.graphs import after
 from fencepost.testing.conformance.harness import NOBODY, ONE_ATTEMPT, REACHABLE, Harness, job
 

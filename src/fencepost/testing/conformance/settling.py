@@ -20,7 +20,7 @@ from fencepost.core.job.outcome import (
 )
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Retry
-from fencepost.store.replies import AlreadySettled, LeaseLost, Settled
+from fencepost.store.interface.replies import AlreadySettled, LeaseLost, Settled
 from fencepost.testing.conformance.harness import DONE, NOBODY, TROUBLE, TTL, Harness, ids
 
 __all__ = ["TestFailing", "TestRepeating", "TestSettling"]

@@ -13,10 +13,10 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.errors import DependencyBreadthError, DependencyDepthError, UnknownDependencyError
+from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost, Moved, Spawned
+from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import Duplicate, Enqueued, LeaseLost, Moved, Spawned
-from fencepost.store.requests import Spawn
 from fencepost.testing.conformance.graphs import after, bring, claim_of, culprit, missing
 from fencepost.testing.conformance.harness import NOBODY, TTL, Harness, ids, job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.core.job.priority import Priority
-from fencepost.store.requests import Scope
+from fencepost.store.interface.requests import Scope
 from fencepost.testing.conformance.harness import TTL, Harness, ids
 
 __all__ = ["TestTurns"]

@@ -11,7 +11,7 @@ from fencepost.core.job.outcome import Unreadable, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.why import explain
 from fencepost.core.values.skew import with_past
-from fencepost.store.replies import Settled
+from fencepost.store.interface.replies import Settled
 from fencepost.testing.conformance.harness import INSTANT, Harness
 
 __all__ = ["TestUnreadable"]

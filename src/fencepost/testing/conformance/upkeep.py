@@ -11,8 +11,8 @@ from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
-from fencepost.store.replies import LeaseLost, Moved
-from fencepost.store.requests import Scope
+from fencepost.store.interface.replies import LeaseLost, Moved
+from fencepost.store.interface.requests import Scope
 from fencepost.testing.conformance.harness import (
     INSTANT,
     LIFETIME_EXCEEDED,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fencepost.core.job.lifecycle import State
+from fencepost.store.interface.requests import RetryRequest, Scope
+from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Listener, Store, Topic
-from fencepost.store.requests import RetryRequest, Scope
 from fencepost.testing.conformance.harness import Colour, Harness, job
 
 __all__ = ["TestWaking"]

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from fencepost.core.bounds import WORKER_SILENCE
-from fencepost.store.replies import Settled, Term
-from fencepost.store.requests import WorkerInfo
+from fencepost.store.interface.replies import Settled, Term
+from fencepost.store.interface.requests import WorkerInfo
 from fencepost.testing.conformance.harness import TTL, Harness
 
 __all__ = ["TestLeading", "TestWorkers"]

@@ -14,7 +14,7 @@ from fencepost.core.bounds import CLAIM_MAX, WORKER_LEASE_TTL_DEFAULT, WORKER_TI
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.task import Task
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
 from fencepost.testing.attempting import Turns, arguments, conclude, context_of
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.idempotency.effects import Place, Watch

@@ -9,10 +9,10 @@ from fencepost.clock import Clock
 from fencepost.core.display import shown
 from fencepost.core.job.job import NewJob
 from fencepost.core.values.payload import decode
+from fencepost.store.interface.replies import Enqueued, EnqueueReply, EventReply, Spawned
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Effect, Operation
-from fencepost.store.protocol import Store
-from fencepost.store.recording import new_jobs
-from fencepost.store.replies import Enqueued, EnqueueReply, EventReply, Spawned
+from fencepost.store.sql.events import new_jobs
 from fencepost.testing.idempotency.effects import SUBMIT, Watch
 from fencepost.testing.idempotency.trail import Trail
 from fencepost.testing.lending import BorrowedStore

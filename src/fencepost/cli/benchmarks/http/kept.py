@@ -14,7 +14,7 @@ from fencepost.core.job.job import Attempt, AttemptOutcome, Body, Category, Fail
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import id_text
-from fencepost.store.opening import open_store
+from fencepost.store.open import open_store
 
 STEP = 2_000
 """Jobs of one transaction."""

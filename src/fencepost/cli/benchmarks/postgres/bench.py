@@ -25,7 +25,7 @@ from fencepost.cli.benchmarks.postgres.raw import RawTables
 from fencepost.cli.failures import Refusal
 from fencepost.clock import Clock
 from fencepost.core.bounds import BULK_MAX
-from fencepost.store.opening import open_store
+from fencepost.store.open import open_store
 from fencepost.store.postgres.search_path import SEARCH_PATH
 from fencepost.store.postgres.url import parse
 

@@ -18,8 +18,8 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Body, ClaimedJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.store.protocol import Store
-from fencepost.store.requests import ClaimRequest
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.store import Store
 
 QUEUE = "default"
 CLAIMERS = 16

@@ -25,9 +25,8 @@ from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.why import Situation
 from fencepost.core.limits.rates import Rate
 from fencepost.errors import ConfigurationError
-from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
-from fencepost.store.plan import Operation
-from fencepost.store.replies import (
+from fencepost.store.interface.crons import CronDefinition, CronFire, CronList, FireReply
+from fencepost.store.interface.replies import (
     ActionPage,
     CancelReply,
     Claim,
@@ -55,7 +54,7 @@ from fencepost.store.replies import (
     Term,
     TypeView,
 )
-from fencepost.store.requests import (
+from fencepost.store.interface.requests import (
     Beat,
     ClaimRequest,
     Edit,
@@ -68,6 +67,7 @@ from fencepost.store.requests import (
     Spawn,
     WorkerInfo,
 )
+from fencepost.store.plan import Operation
 
 T = TypeVar("T")
 

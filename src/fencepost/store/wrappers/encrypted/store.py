@@ -28,12 +28,8 @@ from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.why import Situation
 from fencepost.core.values.ids import id_text
 from fencepost.errors import EncryptionError
-from fencepost.store.cipher import Cipher
-from fencepost.store.contentless import CONTENTLESS, names_all_of
-from fencepost.store.crons import CronDefinition, CronFire, CronList, FireReply
-from fencepost.store.plan import Effect, Operation, Plan, operation, part_of
-from fencepost.store.protocol import Store
-from fencepost.store.replies import (
+from fencepost.store.interface.crons import CronDefinition, CronFire, CronList, FireReply
+from fencepost.store.interface.replies import (
     Claim,
     DeadLetterPage,
     Dump,
@@ -50,9 +46,13 @@ from fencepost.store.replies import (
     SettleReply,
     SpawnReply,
 )
-from fencepost.store.requests import ClaimRequest, Edit, Replay, Save, Spawn, as_replay
-from fencepost.store.sealing import Holder, Sealer, owner_of
-from fencepost.store.unsealing import Opener
+from fencepost.store.interface.requests import ClaimRequest, Edit, Replay, Save, Spawn, as_replay
+from fencepost.store.interface.store import Store
+from fencepost.store.plan import Effect, Operation, Plan, operation, part_of
+from fencepost.store.wrappers.encrypted.cipher import Cipher
+from fencepost.store.wrappers.encrypted.contentless import CONTENTLESS, names_all_of
+from fencepost.store.wrappers.encrypted.decrypt import Opener
+from fencepost.store.wrappers.encrypted.encrypt import Holder, Sealer, owner_of
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import re
 
 from fencepost.core.job.job import Category, Failure
 from fencepost.core.job.outcome import LEASE_EXPIRED
-from fencepost.store.texts import UNREADABLE
+from fencepost.store.sql.texts import UNREADABLE
 
 _FIXED = (
     LEASE_EXPIRED.failure,

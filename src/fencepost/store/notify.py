@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.core.job.lifecycle import TERMINAL, State
-from fencepost.store.crons import Fired
+from fencepost.store.interface.crons import Fired
+from fencepost.store.interface.replies import Claim, Moved, Settled, Spawned
+from fencepost.store.interface.store import Topic
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Topic
-from fencepost.store.replies import Claim, Moved, Settled, Spawned
 
 _READY_AFTER = frozenset(
     {"enqueue", "spawn", "send", "recover", "promote", "retry", "replay"}

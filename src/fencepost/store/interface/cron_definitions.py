@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from fencepost.core.cron.cron import Cron, Due
-from fencepost.store.crons import CronDefinition, CronFire, CronView
+from fencepost.store.interface.crons import CronDefinition, CronFire, CronView
 
 
 def definition_of(cron: Cron, now: datetime) -> CronDefinition:

@@ -22,12 +22,8 @@ from fencepost.observe import names
 from fencepost.observe.counters import Counters, Key, key_of
 from fencepost.observe.histograms import Lane
 from fencepost.observe.log import log, logger
-from fencepost.store.counting import EVENT_NAMES, SUBMIT, Happening, count, count_moves
-from fencepost.store.crons import Fired
-from fencepost.store.interruption import undisturbed
-from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import (
+from fencepost.store.interface.crons import Fired
+from fencepost.store.interface.replies import (
     AlreadySettled,
     Claim,
     Discarded,
@@ -42,6 +38,10 @@ from fencepost.store.replies import (
     Settled,
     Spawned,
 )
+from fencepost.store.interface.store import Store
+from fencepost.store.interruption import undisturbed
+from fencepost.store.plan import Operation
+from fencepost.store.wrappers.transitions import EVENT_NAMES, SUBMIT, Happening, count, count_moves
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import msgspec
 from fencepost.core.access.tokens import Role, TokenRecord
 from fencepost.core.bounds import TOKENS_MAX
 from fencepost.errors import ConfigurationError, StateConflictError
-from fencepost.store.texts import encode_json
+from fencepost.store.sql.texts import encode_json
 
 _words = msgspec.json.Decoder(tuple[str, ...])
 

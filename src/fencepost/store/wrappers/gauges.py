@@ -19,10 +19,10 @@ from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.observe import families
 from fencepost.observe.exposition import Metric, gauge
 from fencepost.observe.labels import OTHER
+from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.protocol import Store
-from fencepost.store.replies import QueueView, TypeView
-from fencepost.store.requests import WorkerInfo
 
 AWAY = [gauge(families.STORE_UP, {(): 0})]
 

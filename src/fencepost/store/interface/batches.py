@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from fencepost.core.job.lifecycle import State
-from fencepost.store.replies import Moved, Settled, SettleReply
+from fencepost.store.interface.replies import Moved, Settled, SettleReply
 
 Reply = TypeVar("Reply")
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from fencepost.core.crypto.keyring import KeyRing
 from fencepost.core.crypto.plain import REFUSE, Plain
 from fencepost.core.display import shown, shown_url
 from fencepost.errors import ConfigurationError
-from fencepost.store.protocol import Store
+from fencepost.store.interface.store import Store
 
 KNOWN = (
     "memory://, sqlite:///relative/path.db, sqlite:////absolute/path.db "
@@ -40,7 +40,7 @@ def open_store(
 
 def with_keys(store: Store, keys: KeyRing, plain: Plain = REFUSE) -> Store:
     """Return *store* with encryption around it."""
-    from fencepost.store.encrypted import encrypted
+    from fencepost.store.wrappers.encrypted.store import encrypted
 
     return encrypted(store, keys, plain)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from fencepost.core.job.lifecycle import TRANSITIONS, Event, State
 from fencepost.observe.counters import Counters, Key, key_of
-from fencepost.store.replies import Moved
+from fencepost.store.interface.replies import Moved
 
 SUBMIT = "submit"
 """No event of the table: before it there is no job."""

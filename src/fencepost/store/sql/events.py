@@ -10,8 +10,8 @@ import msgspec
 
 from fencepost.core.events import EventJob, NewEvent, SentEvent
 from fencepost.core.job.job import NewJob
+from fencepost.store.interface.replies import Duplicate, EnqueueReply
 from fencepost.store.plan import Operation
-from fencepost.store.replies import Duplicate, EnqueueReply
 
 _jobs = msgspec.json.Decoder(tuple[EventJob, ...])
 

@@ -45,9 +45,9 @@ from fencepost.core.job.job import (
 from fencepost.core.job.lifecycle import State
 from fencepost.core.webhooks.delivery import Delivery
 from fencepost.errors import EncryptionError, MissingKeyError, PlainContentError, TamperedError
-from fencepost.store.cipher import Cipher
-from fencepost.store.own_failures import is_stores_own
-from fencepost.store.sealing import (
+from fencepost.store.failures import is_stores_own
+from fencepost.store.wrappers.encrypted.cipher import Cipher
+from fencepost.store.wrappers.encrypted.encrypt import (
     MARKS,
     Details,
     owner_of,

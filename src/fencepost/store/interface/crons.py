@@ -9,7 +9,7 @@ import msgspec
 from fencepost.core.bounds import CATCH_UP_DEFAULT
 from fencepost.core.job.job import NewJob
 from fencepost.errors import InvalidCronError
-from fencepost.store.replies import EnqueueReply
+from fencepost.store.interface.replies import EnqueueReply
 
 
 class CronDefinition(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""Stores around a store: one counts and logs, one encrypts."""

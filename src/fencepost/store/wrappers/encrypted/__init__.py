@@ -1,0 +1,1 @@
+"""The store that encrypts what goes into another, and decrypts what comes out."""
