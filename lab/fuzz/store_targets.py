@@ -27,8 +27,8 @@ from fencepost.store.memory.store import MemoryStore
 from fencepost.store.open import open_store
 from fencepost.store.postgres import tokens as postgres_tokens
 from fencepost.store.postgres.url import Address, parse
-from fencepost.store.sqlite import settling as sqlite_tokens
-from fencepost.store.sqlite.permissions import GROUP_ID_MAX, find_group
+from fencepost.store.sqlite.engine.permissions import GROUP_ID_MAX, find_group
+from fencepost.store.sqlite.jobs import settle as sqlite_tokens
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 from lab.fuzz.core_targets import uuids

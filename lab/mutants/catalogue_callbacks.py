@@ -117,7 +117,7 @@ MUTANTS = (
         Patch(
             f"{SQLITE}.settling",
             "    followed = yield from end_all(env, list(accepted.values()), now, tally)\n",
-            "    from fencepost.store.sqlite.callbacks import call_back\n"
+            "    from fencepost.store.sqlite.records.webhooks import call_back\n"
             "    both = zip(settlements, replies, strict=True)\n"
             "    again = [one for one, reply in both if isinstance(reply, AlreadySettled)]\n"
             "    yield from call_back(env, [read_token(one.token).seq for one in again], now)\n"

@@ -125,7 +125,7 @@ MUTANTS = (
         "a live job is put off to the end of its lifetime",
         Place.SQLITE,
         Patch(
-            "fencepost.store.sqlite.editing",
+            "fencepost.store.sqlite.jobs.edit",
             "    if due >= job.expires_at:\n",
             "    if due > job.expires_at:\n",
         ),
@@ -147,7 +147,7 @@ MUTANTS = (
         "a job that runs is given another payload",
         Place.SQLITE,
         Patch(
-            "fencepost.store.sqlite.editing",
+            "fencepost.store.sqlite.jobs.edit",
             "    if item.is_for_waiting and job.state not in WAITING:\n",
             "    if item.is_for_waiting and job.state.is_terminal:\n",
         ),
@@ -202,7 +202,7 @@ MUTANTS = (
         "one that has inherited a priority loses its own with it",
         Place.SQLITE,
         Patch(
-            "fencepost.store.sqlite.editing",
+            "fencepost.store.sqlite.jobs.edit",
             "min(own_priority, (\n  select min(parent.priority)",
             "max(0, (\n  select min(parent.priority)",
         ),

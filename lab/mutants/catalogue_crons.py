@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.mutants.mutant import Mutant, Patch, Place
 
-SQLITE = "fencepost.store.sqlite.crontab"
+SQLITE = "fencepost.store.sqlite.records.crons"
 POSTGRES = "fencepost.store.postgres.crontab"
 SHARED = "fencepost.store.interface.crons"
 

@@ -87,7 +87,7 @@ MUTANTS = (
         "the jobs of an event are stored, and not its record",
         Place.SQLITE,
         Patch(
-            "fencepost.store.sqlite.events",
+            "fencepost.store.sqlite.records.events",
             "values(RECORD, [_row(record)])",
             "values(RECORD, [_row(record)][1:])",
         ),
@@ -96,7 +96,7 @@ MUTANTS = (
         "event-outlives-its-retention",
         "`<` for `<=`: a record is kept an instant too long",
         Place.SQLITE,
-        Patch("fencepost.store.sqlite.events", "where sent_at <= ?", "where sent_at < ?"),
+        Patch("fencepost.store.sqlite.records.events", "where sent_at <= ?", "where sent_at < ?"),
     ),
     _mutant(
         "event-is-recorded-apart",

@@ -44,7 +44,7 @@ MUTANTS = (
         "key-held-elsewhere-is-returned",
         LINKED,
         Patch(
-            "fencepost.store.sqlite.enqueueing",
+            "fencepost.store.sqlite.jobs.enqueue",
             "job.key.refuses(holder.queue)",
             "job.key.refuses(job.queue)",
         ),
@@ -54,7 +54,7 @@ MUTANTS = (
         "node-stands-for-a-job-elsewhere",
         LINKED,
         Patch(
-            "fencepost.store.sqlite.submission",
+            "fencepost.store.sqlite.flows.enqueue",
             "key.refuses(holding.queue)",
             "key.refuses(job.queue)",
         ),
@@ -84,7 +84,7 @@ MUTANTS = (
         "dead-letters-of-all-queues",
         LISTED,
         Patch(
-            "fencepost.store.sqlite.looking",
+            "fencepost.store.sqlite.jobs.read",
             "lanes.queue in (select value from json_each(?))",
             "? is not lanes.queue",
         ),
@@ -103,7 +103,7 @@ MUTANTS = (
         Place.SQLITE,
         "replay-forgets-its-submitter",
         UNKNOWN,
-        Patch("fencepost.store.sqlite.replaying", "dead.id, dead.submitter,", "dead.id, None,"),
+        Patch("fencepost.store.sqlite.jobs.replay", "dead.id, dead.submitter,", "dead.id, None,"),
         "TestSubmitters",
     ),
     _stored(

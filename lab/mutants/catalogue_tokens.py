@@ -75,7 +75,9 @@ MUTANTS = (
         Place.SQLITE,
         "revoke-does-not-stick",
         STAYS,
-        Patch("fencepost.store.sqlite.access", "coalesce(revoked_at, ?)", "revoked_at + 0 * ?"),
+        Patch(
+            "fencepost.store.sqlite.records.access", "coalesce(revoked_at, ?)", "revoked_at + 0 * ?"
+        ),
     ),
     _kept(
         Place.POSTGRES,
@@ -101,7 +103,7 @@ MUTANTS = (
         Place.SQLITE,
         "revoked-anew",
         EACH_TIME,
-        Patch("fencepost.store.sqlite.access", "coalesce(revoked_at, ?)", "?"),
+        Patch("fencepost.store.sqlite.records.access", "coalesce(revoked_at, ?)", "?"),
     ),
     _kept(
         Place.POSTGRES,
@@ -124,7 +126,7 @@ MUTANTS = (
         "token-lingers",
         LINGERS,
         Patch(
-            "fencepost.store.sqlite.access",
+            "fencepost.store.sqlite.records.access",
             "revoked_at <= ? or expires_at <= ?",
             "revoked_at < ? or expires_at < ?",
         ),
@@ -154,7 +156,7 @@ MUTANTS = (
         Place.SQLITE,
         "action-outlives-its-retention",
         "`<` for `<=`: an entry of the audit log is kept an instant too long",
-        Patch("fencepost.store.sqlite.audit", "where at <= ?", "where at < ?"),
+        Patch("fencepost.store.sqlite.records.audit", "where at <= ?", "where at < ?"),
         "TestAuditLog",
     ),
     _kept(

@@ -20,7 +20,7 @@ from lab.mutants.mutant import Mutant, Patch
 
 SCHEMAS = {
     "fencepost.store.postgres.migrations": "fencepost.store.postgres.schema",
-    "fencepost.store.sqlite.migrations": "fencepost.store.sqlite.schema",
+    "fencepost.store.sqlite.migrations": "fencepost.store.sqlite.engine.schema",
 }
 """Which module reads the files of which folder, by its function ``migrations``."""
 

@@ -38,8 +38,8 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import Beat, ClaimRequest, RetryRequest, Scope
 from fencepost.store.interface.store import Store
 from fencepost.store.sql.codes import RUNNING
-from fencepost.store.sqlite import settling
-from fencepost.store.sqlite.endings import Standing
+from fencepost.store.sqlite.jobs import settle as settling
+from fencepost.store.sqlite.jobs.finish import Standing
 from fencepost.testing.clock import START
 from lab.model import rules
 from lab.model.acting import Ledger

@@ -359,7 +359,7 @@ def test_a_replay_that_breaks_off_leaves_the_dead_letter(rig: Rig) -> None:
     store = rig.open(NEW_ONLY)
     dead = kill(store)
     with (
-        patch("fencepost.store.sqlite.replaying.RECORD_SUCCESSOR", "select no_such_column"),
+        patch("fencepost.store.sqlite.jobs.replay.RECORD_SUCCESSOR", "select no_such_column"),
         pytest.raises((sqlite3.Error, StoreUnavailableError)),
     ):
         store.run(store.replay([dead]))

@@ -22,7 +22,7 @@ from fencepost.cli.output import echo_json
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import BULK_MAX
 from fencepost.errors import ConfigurationError
-from fencepost.store.sqlite.database import DURABILITIES
+from fencepost.store.sqlite.engine.database import DURABILITIES
 
 if TYPE_CHECKING:
     from fencepost.cli.benchmarks.postgres.bench import ServerSizes

@@ -53,7 +53,7 @@ def pending_migrations(settings: Settings) -> list[tuple[str, str]]:
     import sqlite3
 
     from fencepost.errors import StoreUnavailableError
-    from fencepost.store.sqlite import identity, schema
+    from fencepost.store.sqlite.engine import identity, schema
 
     file = Path(identity.resolve(str(path)))
     identity.refuse_foreign(str(file))

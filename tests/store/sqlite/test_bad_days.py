@@ -73,7 +73,7 @@ def test_a_read_only_database_is_unavailable(store: SqliteStore) -> None:
 def test_another_program_that_locks_the_file_makes_it_unavailable(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.store.sqlite.database.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("fencepost.store.sqlite.engine.database.BUSY_TIMEOUT", 0.05)
     store = SqliteStore(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")

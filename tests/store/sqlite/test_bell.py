@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.core.job.job import NewJob
 from fencepost.store.interface.store import Topic
-from fencepost.store.sqlite.bell import Bell, SocketListener
+from fencepost.store.sqlite.engine.notification import Bell, SocketListener
 from fencepost.store.sqlite.store import SqliteStore
 
 SUBMIT = """

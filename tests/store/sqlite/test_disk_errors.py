@@ -265,7 +265,7 @@ def test_a_log_that_the_disk_confirms_and_did_not_keep_is_not_put_to_the_file(
         if not length:
             os.pwrite(fd, bytes(4096), 8 * 4096)
 
-    monkeypatch.setattr("fencepost.store.sqlite.log.drop_cache", forget)
+    monkeypatch.setattr("fencepost.store.sqlite.engine.log.drop_cache", forget)
     with pytest.raises(StoreUnavailableError, match="lost part of the log"):
         store.run(enqueue(store))
     assert Path(path).read_bytes() == before
@@ -285,7 +285,7 @@ def test_a_file_that_the_disk_confirms_and_did_not_keep_is_written_once_more(
         if len(times) == 2:  # after the checkpoint: what memory had is not what the disk has
             os.pwrite(fd, bytes(4 * 4096), 4096)
 
-    monkeypatch.setattr("fencepost.store.sqlite.data_file.drop_cache", forget)
+    monkeypatch.setattr("fencepost.store.sqlite.engine.data_file.drop_cache", forget)
     store.run(enqueue(store))
     assert len(times) == 3
     assert store._database.pragma("integrity_check") == "ok"
@@ -297,7 +297,7 @@ def test_a_reader_that_stays_keeps_writes_refused_and_is_named(
     store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A whole checkpoint needs the readers of the log to leave."""
-    monkeypatch.setattr("fencepost.store.sqlite.checkpoints.LOG_WAIT", 0.01)
+    monkeypatch.setattr("fencepost.store.sqlite.engine.checkpoints.LOG_WAIT", 0.01)
     store.run(enqueue(store))
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("begin")
@@ -429,7 +429,7 @@ def test_a_checkpoint_that_really_failed_is_made_again_on_the_disk_not_in_memory
 
         assert all(submit() for _ in range(20))
         # From here on the log is used again from its start, in blocks that it has.
-        monkeypatch.setattr("fencepost.store.sqlite.checkpoints.CHECKPOINT_PAGES", 100)
+        monkeypatch.setattr("fencepost.store.sqlite.engine.checkpoints.CHECKPOINT_PAGES", 100)
         assert all(submit() for _ in range(2))
         disk.fail()
         while submit():

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from fencepost.cli.main import cli
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForeignFileError
-from fencepost.store.sqlite import identity
-from fencepost.store.sqlite.identity import APPLICATION_ID
+from fencepost.store.sqlite.engine import identity
+from fencepost.store.sqlite.engine.identity import APPLICATION_ID
 from fencepost.store.sqlite.store import SqliteStore
 
 OPEN = """

@@ -15,7 +15,7 @@ import pytest
 
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
-from fencepost.store.sqlite.lock import SidecarLock
+from fencepost.store.sqlite.engine.lock import SidecarLock
 from fencepost.store.sqlite.store import SqliteStore
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from fencepost.core.job.job import Body, NewJob
 from fencepost.store.interface.replies import Finding
-from fencepost.store.sqlite import checkpoints, database
+from fencepost.store.sqlite.engine import checkpoints, database
 from fencepost.store.sqlite.store import SqliteStore
 
 FRAME = 24 + 4096
@@ -106,7 +106,7 @@ def test_a_reader_that_stays_is_waited_for_now_and_then_and_named(
 ) -> None:
     """Writes go on; `doctor` says how long the log is, and which process keeps it."""
     monkeypatch.setattr(checkpoints, "LOG_WAIT", 0.01)
-    monkeypatch.setattr("fencepost.store.sqlite.examination.LOG_PAGES_MAX", LOG_PAGES_MAX)
+    monkeypatch.setattr("fencepost.store.sqlite.records.doctor.LOG_PAGES_MAX", LOG_PAGES_MAX)
     store = SqliteStore(path)
     submit(store)
     assert finding(store, "log").level == "ok"

@@ -20,7 +20,7 @@ from fencepost.errors import ConfigurationError, StoreUnavailableError
 from fencepost.store.interface.replies import Finding
 from fencepost.store.interface.store import Topic
 from fencepost.store.open import open_store
-from fencepost.store.sqlite.permissions import Access
+from fencepost.store.sqlite.engine.permissions import Access
 from fencepost.store.sqlite.store import SqliteStore
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

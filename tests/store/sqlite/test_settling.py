@@ -14,7 +14,7 @@ from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.store.interface.replies import AlreadySettled, LeaseLost, Settled
 from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Statement
-from fencepost.store.sqlite.settling import LOCATE, make_token, read_token
+from fencepost.store.sqlite.jobs.settle import LOCATE, make_token, read_token
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 

@@ -21,9 +21,9 @@ from typing import Any
 from fencepost.clock import Clock
 from fencepost.core.job.lifecycle import State
 from fencepost.store.sql.codes import NUMBER
-from fencepost.store.sqlite import identity, schema
-from fencepost.store.sqlite.checkpoints import CHECKPOINT_PAGES
-from fencepost.store.sqlite.database import CACHE_KIB
+from fencepost.store.sqlite.engine import identity, schema
+from fencepost.store.sqlite.engine.checkpoints import CHECKPOINT_PAGES
+from fencepost.store.sqlite.engine.database import CACHE_KIB
 
 BATCH = 200
 """Jobs of one claim and of one completion."""

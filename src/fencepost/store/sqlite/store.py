@@ -62,32 +62,28 @@ from fencepost.store.interface.requests import (
 from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.notify import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
-from fencepost.store.sqlite import (
-    access,
-    audit,
-    claiming,
-    control,
-    crontab,
-    dumping,
-    editing,
-    examination,
-    graph,
-    loading,
-    looking,
-    replaying,
-    roster,
-    settling,
-    spawning,
-    submission,
-    upkeep,
-)
-from fencepost.store.sqlite import ended as ended_
-from fencepost.store.sqlite import events as events_
-from fencepost.store.sqlite import rates as rates_
-from fencepost.store.sqlite.bell import Bell
-from fencepost.store.sqlite.catalog import Catalog, Env
-from fencepost.store.sqlite.database import LOCK_TIMEOUT, Database
-from fencepost.store.sqlite.writer import GroupWriter
+from fencepost.store.sqlite.engine.database import LOCK_TIMEOUT, Database
+from fencepost.store.sqlite.engine.group_commit import GroupWriter
+from fencepost.store.sqlite.engine.notification import Bell
+from fencepost.store.sqlite.flows import enqueue as submission
+from fencepost.store.sqlite.flows import read as graph
+from fencepost.store.sqlite.flows import spawn as spawning
+from fencepost.store.sqlite.jobs import claim as claiming
+from fencepost.store.sqlite.jobs import control, upkeep
+from fencepost.store.sqlite.jobs import edit as editing
+from fencepost.store.sqlite.jobs import read as looking
+from fencepost.store.sqlite.jobs import replay as replaying
+from fencepost.store.sqlite.jobs import settle as settling
+from fencepost.store.sqlite.jobs.catalog import Catalog, Env
+from fencepost.store.sqlite.limits import rates as rates_
+from fencepost.store.sqlite.records import access, audit
+from fencepost.store.sqlite.records import cluster as roster
+from fencepost.store.sqlite.records import crons as crontab
+from fencepost.store.sqlite.records import doctor as examination
+from fencepost.store.sqlite.records import dump as dumping
+from fencepost.store.sqlite.records import ended as ended_
+from fencepost.store.sqlite.records import events as events_
+from fencepost.store.sqlite.records import load as loading
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""The engine: the file, its lock, its log, transactions and notification."""

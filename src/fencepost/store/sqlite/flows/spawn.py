@@ -1,0 +1,137 @@
+"""New jobs that a running one brings forth, under its lease; and those who gather them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
+from fencepost.core.flows.dependencies import Waits
+from fencepost.core.flows.dependents import Entry, gather
+from fencepost.core.job.outcome import Decision
+from fencepost.errors import DependencyBreadthError
+from fencepost.store.interface.replies import LeaseLost, Moved, Spawned, SpawnReply
+from fencepost.store.interface.requests import Spawn
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.sql.codes import MODES, PENDING
+from fencepost.store.sqlite.engine.values import values
+from fencepost.store.sqlite.flows.dependents import end_waiting
+from fencepost.store.sqlite.flows.enqueue import accept
+from fencepost.store.sqlite.flows.parents import PRIORITIES, Stored, link
+from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
+from fencepost.store.sqlite.jobs.settle import is_valid, locate, read_token, with_states
+
+FLOW = "select flow from jobs where seq = ?"
+# Of each that waits for one job and gathers: what it waits for already.
+GATHERERS = f"""
+select jobs.seq, jobs.priority, jobs.mode, jobs.missing, jobs.depth, known.place, known.parent
+from jobs join dependencies as known on known.child = jobs.seq
+where jobs.state = {PENDING} and jobs.missing > 0 and jobs.gathers = 1
+  and jobs.seq in (select child from dependencies where parent = ?)
+order by jobs.seq, known.place
+"""
+# Who waits for whom, by however long a way: to wait for those behind oneself would be a cycle.
+WAYS = """
+with recursive way(first, seq) as (
+  select value, value from json_each(?)
+  union
+  select way.first, dependencies.parent
+  from way join dependencies on dependencies.child = way.seq
+)
+select first from way where seq = ?
+"""
+GATHER = """
+with gatherer(seq, priority, missing, depth) as ({values})
+update jobs
+set priority = gatherer.priority, missing = gatherer.missing, depth = gatherer.depth
+from gatherer where jobs.seq = gatherer.seq
+"""
+
+
+def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
+    """Store what running jobs spawn, each under a valid lease, or raise DependencyError."""
+    now = env.clock.now_us()
+    jobs = yield from locate(each.token for each in spawns)
+    replies: list[SpawnReply] = []
+    for each in spawns:
+        seq, _, secret = read_token(each.token)
+        if not is_valid(jobs.get(seq), each.job_id, secret, now):
+            replies.append(LeaseLost(each.job_id))
+            continue
+        reply = yield from _spawn(env, each, seq, now)
+        replies.append(reply)
+    return (yield from with_states(replies))
+
+
+def _spawn(env: Env, spawn: Spawn, seq: int, now: int) -> Plan[Spawned]:
+    ((flow,),) = yield Statement(FLOW, (seq,))
+    new = [replace(each, flow=flow) for each in spawn.jobs]
+    accepted = yield from accept(env, new, atomic=True, now=now)
+    followed = yield from _gather(env, seq, [each.stored for each in accepted])
+    return Spawned(spawn.job_id.lower(), tuple(each.reply for each in accepted), followed)
+
+
+def _gather(env: Env, seq: int, spawned: Sequence[Stored]) -> Plan[tuple[Moved, ...]]:
+    """Have those who gather what row *seq* spawns wait for it too; return who waits no more."""
+    waiting: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in (yield Statement(GATHERERS, (seq,))):
+        waiting[row[0]].append(row)
+    if not waiting:
+        return ()
+    entries: dict[int, Entry] = {}
+    for gatherer, rows in waiting.items():
+        # Linked one by one: of two that were spawned and gather, the second must see the first.
+        behind = yield from _behind(gatherer, spawned)
+        more = _unknown(rows, [each for each in spawned if each.seq not in behind])
+        place = rows[-1][5] + 1
+        yield from link([(gatherer, place + index, each.seq) for index, each in enumerate(more)])
+        if more:
+            entries[gatherer] = _entry(rows[0], more)
+    return (yield from _write(env, entries))
+
+
+def _behind(gatherer: int, spawned: Sequence[Stored]) -> Plan[set[int]]:
+    """Return who of *spawned* waits for row *gatherer* (S1-65)."""
+    asked = [each.seq for each in spawned if each.parent.depth > 1]
+    if not asked:
+        return set()
+    rows = yield Statement(WAYS, (numbers_json(asked), gatherer))
+    return {first for (first,) in rows}
+
+
+def _unknown(rows: Sequence[Row], spawned: Sequence[Stored]) -> list[Stored]:
+    """Return those of *spawned* for which a job does not wait yet, each once."""
+    known = {rows[0][0], *(row[6] for row in rows)}
+    more = {each.seq: each for each in spawned if each.seq not in known}
+    if len(rows) + len(more) > DEPENDENCY_COUNT_MAX:
+        raise DependencyBreadthError(len(rows) + len(more))
+    return list(more.values())
+
+
+def _entry(row: Row, more: Sequence[Stored]) -> Entry:
+    _, priority, mode, missing, depth, *_ = row
+    waits = Waits(MODES[mode], missing, depth, gathers=True)
+    return gather(waits, PRIORITIES[priority], [each.parent for each in more])
+
+
+def _write(env: Env, entries: dict[int, Entry]) -> Plan[tuple[Moved, ...]]:
+    """Have jobs wait on, let them go, or end them: what was spawned may have ended already."""
+    changed = [
+        (seq, int(entry.priority), entry.waits.missing, entry.waits.depth)
+        for seq, entry in entries.items()
+    ]
+    for sql, params in values(GATHER, changed):
+        yield Statement(sql, params)
+    decisions: dict[int, Decision | None] = {
+        seq: entry.decision
+        for seq, entry in entries.items()
+        if entry.decision is not None or not entry.waits.missing
+    }
+    if not decisions:
+        return ()
+    tally = Tally()
+    followed = yield from end_waiting(env, decisions, env.clock.now_us(), tally)
+    yield from tally.write()
+    return followed

@@ -1,0 +1,263 @@
+"""What keeps jobs moving when nobody does: recover, expire, promote, prune.
+
+All are bounded, and all are safe to run twice at once: each runs in one transaction, and looks
+only at rows that still need it. Claims run the first three inline, so that correctness never
+depends on a leader (S2-12).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
+from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.lease import deadline, run_out
+from fencepost.core.job.lifecycle import LIVE, Event, State, advance
+from fencepost.core.job.outcome import Decision, decide
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.values.ids import id_text
+from fencepost.core.values.instants import seconds_to_us
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.replies import Moved, Pruned
+from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.sql.codes import BY_NUMBER, NUMBER, PENDING
+from fencepost.store.sqlite.flows.dependents import end_all, moved
+from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
+from fencepost.store.sqlite.jobs.chronology import note_deletion
+from fencepost.store.sqlite.jobs.finish import STANDING_COLUMNS, Ending, Standing, standing
+from fencepost.store.sqlite.limits.concurrency import admit, admit_noted
+
+EXPIRED_LEASES = f"""
+select {STANDING_COLUMNS} from jobs indexed by jobs_lease
+where state = 3 and lease_expires_at <= ? order by lease_expires_at, seq limit ?
+"""
+OUTLIVED = f"""
+select {STANDING_COLUMNS} from jobs indexed by jobs_lifetime
+where completed_at is null and expires_at <= ? order by expires_at, seq limit ?
+"""
+DUE = """
+select seq, id, lane, state, slot from jobs indexed by jobs_due
+where state in (2, 4) and run_at <= ? order by run_at, seq limit ?
+"""
+PROMOTE = f"""
+update jobs set state = {NUMBER[State.SCHEDULED]}, scheduled_at = ?, updated_at = ?
+where seq in (select value from json_each(?))
+"""
+HOLD = f"""
+update jobs set state = {PENDING}, missing = 0, updated_at = ?
+where seq in (select value from json_each(?))
+"""
+FIRST_AFTER = "select seq, created_at from jobs where seq > ? order by seq limit 1"
+LAST = "select max(seq) from jobs"
+ENDED_BETWEEN = """
+select seq, lane, state, completed_at, key from jobs
+where seq between ? and ? and completed_at is not null order by seq
+"""
+HELD_KEYS = """
+select idempotency.seq from jobs
+join lanes on lanes.lane = jobs.lane
+join idempotency on idempotency.type = lanes.type and idempotency.key = jobs.key
+where jobs.seq in (select value from json_each(?)) and idempotency.seq = jobs.seq
+  and idempotency.window_ends_at > ?
+"""
+# A dependent that has not ended may ask for the result of what it waited for.
+NEEDED = """
+select dependencies.parent from json_each(?) as old
+cross join dependencies indexed by dependencies_parent on dependencies.parent = old.value
+cross join jobs on jobs.seq = dependencies.child
+where exists (select 1 from dependencies) and jobs.completed_at is null
+"""
+PRUNES = (
+    "delete from dependencies where child in (select value from json_each(?))",
+    "delete from dependencies where parent in (select value from json_each(?))",
+    "delete from attempts where seq in (select value from json_each(?))",
+    """
+    delete from tags where (name, value, seq) in (
+      select tag.key, tag.value, jobs.seq from jobs, json_each(jobs.tags) as tag
+      where jobs.seq in (select value from json_each(?)) and json_valid(jobs.tags)
+    )
+    """,
+    # By (type, key), which is indexed; a key that has passed on to another job stays with it.
+    """
+    delete from idempotency where (type, key, seq) in (
+      select lanes.type, jobs.key, jobs.seq from jobs join lanes on lanes.lane = jobs.lane
+      where jobs.seq in (select value from json_each(?)) and jobs.key is not null
+    )
+    """,
+    """
+    with pruned as (select value as seq from json_each(?))
+    delete from slots where slot in (
+      select slot from jobs where seq in (select seq from pruned) and slot is not null
+    ) and not exists (
+      select 1 from jobs as other indexed by jobs_slot where other.slot = slots.slot
+        and other.seq not in (select seq from pruned)
+    )
+    """,
+    "delete from jobs where seq in (select value from json_each(?))",
+)
+
+HAS_JOBS = "exists (select 1 from jobs indexed by jobs_lane where jobs.lane = lanes.lane)"
+IDLE_LANES = f"select lane from lanes where idle_at <= ? and not {HAS_JOBS}"
+PRUNE_LANES = (
+    "delete from counters where lane in (select value from json_each(?))",
+    "delete from lanes where lane in (select value from json_each(?))",
+)
+USED_LANES = f"update lanes set idle_at = null where idle_at is not null and {HAS_JOBS}"
+UNUSED_LANES = f"update lanes set idle_at = ? where idle_at is null and not {HAS_JOBS}"
+
+LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
+
+
+class _Judged(NamedTuple):
+    attempt: int
+    max_attempts: int
+    policy: Policy
+
+
+def recover(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+    """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
+    rows = yield Statement(EXPIRED_LEASES, (now, max(limit, 0)))
+    jobs = [standing(row) for row in rows]
+    policies = yield from env.catalog.policies({job.policy for job in jobs})
+    endings = []
+    for job in jobs:
+        judged = _judged(job, policies)
+        outcome = run_out(judged.policy, is_overdue=_is_overdue(job, judged.policy))
+        endings.append(Ending(job, decide(judged, outcome, env.rng)))
+    return (yield from _end(env, endings, now))
+
+
+def _is_overdue(job: Standing, policy: Policy) -> bool:
+    """Tell whether a lease that ran out lasted until its deadline."""
+    assert job.lease_expires_at is not None and job.started_at is not None
+    return job.lease_expires_at >= deadline(policy, job.started_at, job.timeout_grace or 0)
+
+
+def _judged(job: Standing, policies: dict[int, Policy]) -> _Judged:
+    policy = policies.get(job.policy, DEFAULT_POLICY)
+    return _Judged(job.attempt, job.max_attempts, policy)
+
+
+def expire(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+    """Dead-letter up to *limit* live jobs past their lifetime."""
+    rows = yield Statement(OUTLIVED, (now, max(limit, 0)))
+    endings = []
+    for job in map(standing, rows):
+        state = advance(job.state, Event.EXPIRE)
+        decision = Decision(Event.EXPIRE, state, AttemptOutcome.FAILED, failure=LIFETIME_EXCEEDED)
+        endings.append(Ending(job, decision))
+    return (yield from _end(env, endings, now))
+
+
+def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
+    if not endings:
+        return []
+    tally = Tally()
+    followed = yield from end_all(env, endings, now, tally)
+    yield from tally.write()
+    return (yield from moved(env, endings, followed))
+
+
+def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+    """Make up to *limit* due jobs claimable, as far as their concurrency keys allow."""
+    rows = yield Statement(DUE, (now, max(limit, 0)))
+    tally = Tally()
+    noted = yield from admit_noted(env, now, tally)
+    if not rows:
+        yield from tally.write()
+        return []
+    lanes = yield from env.catalog.lanes({row[2] for row in rows})
+    ready = [row[0] for row in rows if row[4] is None]
+    held = [row[0] for row in rows if row[4] is not None]
+    if ready:
+        yield Statement(PROMOTE, (now, now, numbers_json(ready)))
+    if held:
+        yield Statement(HOLD, (now, numbers_json(held)))
+    moved = []
+    for _, id_, lane, number, slot in rows:
+        was = BY_NUMBER[number]
+        state = advance(was, Event.READY if slot is None else Event.HOLD)
+        tally.move(lane, was, state)
+        moved.append(Moved(id_text(id_), lanes[lane].type, state, was))
+    admitted = yield from admit(env, held, now, tally)
+    yield from tally.write()
+    return with_admitted(moved, (*noted, *admitted))
+
+
+def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
+    """Delete terminal jobs that have been kept long enough.
+
+    A pass begins with the lanes that have had no jobs for long. It goes through jobs in the order
+    of submission, a bounded stretch at a time, and ends at the first that is too young to have been
+    kept long enough: no index is kept for it, and a backlog of young jobs costs nothing.
+    """
+    if request.limit <= 0:
+        return Pruned(0, request.after)
+    now = env.clock.now_us()
+    if request.after == 0:
+        yield from _prune_lanes(env, now)
+    rows = yield Statement(FIRST_AFTER, (request.after,))
+    shortest = request.shortest
+    if not rows or shortest is None or rows[0][1] + seconds_to_us(shortest) > now:
+        return Pruned(0, None)
+    start = rows[0][0]
+    end_ = start + PRUNE_SCAN - 1
+    ended = yield Statement(ENDED_BETWEEN, (start, end_))
+    lanes = yield from env.catalog.lanes({row[1] for row in ended})
+    candidates = [row for row in ended if _is_old(row, lanes[row[1]].type, request, now)]
+    held = yield from _held([row[0] for row in candidates if row[4] is not None], now)
+    needed = {row[0] for row in (yield Statement(NEEDED, (_seqs(candidates),)))}
+    kept = held | needed
+    chosen = [row for row in candidates if row[0] not in kept][: request.limit]
+    ((last,),) = yield Statement(LAST)
+    yield from _delete(chosen)
+    if len(chosen) == request.limit:
+        return Pruned(len(chosen), chosen[-1][0])
+    return Pruned(len(chosen), end_ if end_ < last else None)
+
+
+def _prune_lanes(env: Env, now: int) -> Plan[None]:
+    rows = yield Statement(IDLE_LANES, (now - seconds_to_us(LANE_IDLE),))
+    if rows:
+        numbers = numbers_json([number for (number,) in rows])
+        for sql in PRUNE_LANES:
+            yield Statement(sql, (numbers,))
+        env.catalog.forget()
+    yield Statement(USED_LANES)
+    yield Statement(UNUSED_LANES, (now,))
+
+
+def _is_old(row: Row, type: str, request: PruneRequest, now: int) -> bool:
+    _, _, number, completed_at, _ = row
+    state = BY_NUMBER[number]
+    keep = request.keep_by_type.get(type, request.keep).get(state)
+    if state in LIVE or keep is None or completed_at is None:
+        return False
+    return bool(completed_at + seconds_to_us(keep) <= now)
+
+
+def _seqs(rows: Sequence[Row]) -> str:
+    return numbers_json([row[0] for row in rows])
+
+
+def _held(seqs: list[int], now: int) -> Plan[set[int]]:
+    if not seqs:
+        return set()
+    rows = yield Statement(HELD_KEYS, (numbers_json(seqs), now))
+    return {row[0] for row in rows}
+
+
+def _delete(rows: Sequence[Row]) -> Plan[None]:
+    if not rows:
+        return
+    seqs = _seqs(rows)
+    for sql in PRUNES:
+        yield Statement(sql, (seqs,))
+    yield from note_deletion()
+    tally = Tally()
+    for (lane, number), count in Counter((row[1], row[2]) for row in rows).items():
+        tally.move(lane, BY_NUMBER[number], None, count)
+    yield from tally.write()

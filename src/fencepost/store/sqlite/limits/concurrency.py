@@ -1,0 +1,197 @@
+"""Letting jobs with a concurrency key into line, at the end of every plan that moves any.
+
+A job that has a key never becomes claimable but here: whoever would make it so holds it up instead
+(PENDING, missing nothing), and names its row to ``admit``, as does whoever takes one out of line.
+One transaction of the whole store at a time runs here, so that the count of jobs under way cannot
+be outdated by the time it is acted upon. Nothing is asked of a store that has no keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from fencepost.core.job.job import JobRecord
+from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.limits.concurrency import limit_of
+from fencepost.core.values.ids import id_of_digits
+from fencepost.store.interface.replies import Moved
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.sql.codes import NUMBER, PENDING, RUNNING, SCHEDULED
+from fencepost.store.sql.transfer import held_up
+from fencepost.store.sqlite.engine.values import values
+from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
+
+FIND_SLOT = "select slot from slots where type = ? and key = ?"
+MAKE_SLOT = "insert into slots(type, key) values (?, ?) returning slot"
+ACTIVE = f"""
+select count(*) from slots cross join jobs indexed by jobs_slot
+on jobs.slot = slots.slot and jobs.state in ({SCHEDULED}, {RUNNING})
+where slots.type = ? and slots.key = ?
+"""
+HEADS = 2
+HELD = f"jobs.state = {PENDING} and jobs.missing = 0"
+# Of each key of the rows named for which somebody waits: how many jobs are under way, and the first
+# two who wait, which is enough unless several slots are free. In one row, see settling.LOCATE.
+TOUCHED = """
+select json_group_array(json_array(slot, active, json(heads))) from (
+  select slot, (
+    select count(*) from jobs indexed by jobs_slot
+    where jobs.slot = touched.slot and jobs.state in (1, 3)
+  ) as active, (
+    select json_group_array(json_array(seq, lower(hex(id)), lane, policy)) from (
+      select seq, id, lane, policy from jobs indexed by jobs_slot
+      where jobs.slot = touched.slot and jobs.state = 0 and jobs.missing = 0
+      order by priority, run_at, seq limit 2
+    )
+  ) as heads
+  from ({source}) as touched
+) where heads <> '[]'
+"""
+OF_ROWS = TOUCHED.format(
+    source="""
+    select distinct slot from jobs
+    where exists (select 1 from slots) and seq in (select value from json_each(?))
+      and slot is not null
+"""
+)
+OF_NOTES = TOUCHED.format(source="select slot from touched")
+NOTE = "insert into touched(slot) {values} on conflict do nothing"
+FORGET = "delete from touched"
+HAS_NOTES = "select exists (select 1 from touched)"
+NEXT = f"""
+select seq, lower(hex(id)), lane, policy from jobs indexed by jobs_slot
+where slot = ? and {HELD} order by priority, run_at, seq limit ?
+"""
+LET_IN = f"""
+update jobs
+set state = {NUMBER[State.SCHEDULED]}, run_at = ?, scheduled_at = ?, updated_at = ?
+where seq in (select value from json_each(?))
+"""
+
+
+class _Next(msgspec.Struct, gc=False, array_like=True):
+    """A job that waits for a slot, in its order."""
+
+    seq: int
+    digits: str
+    lane: int
+    policy: int
+
+
+class _Slot(msgspec.Struct, gc=False, array_like=True):
+    """A key for whose slots somebody waits."""
+
+    number: int
+    active: int
+    heads: list[_Next]
+
+
+_slots = msgspec.json.Decoder(list[_Slot])
+
+
+def slot_number(type: str, key: str) -> Plan[int]:
+    """Return the number of a key, making it if it is new."""
+    rows = yield Statement(FIND_SLOT, (type, key))
+    if not rows:
+        rows = yield Statement(MAKE_SLOT, (type, key))
+    return int(rows[0][0])
+
+
+def active(type: str, key: str | None) -> Plan[int]:
+    """Return how many jobs of a key are claimable or running."""
+    if key is None:
+        return 0
+    ((count,),) = yield Statement(ACTIVE, (type, key))
+    return int(count)
+
+
+class Arriving:
+    """The keys of jobs that come from another store, and how many of each are under way."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str], int] = {}
+        self._active: dict[tuple[str, str], int] = {}
+
+    def number(self, type: str, key: str) -> Plan[int]:
+        """Return the number of a key, making it if it is new."""
+        scope = (type, key)
+        if scope not in self.numbers:
+            self.numbers[scope] = yield from slot_number(type, key)
+        return self.numbers[scope]
+
+    def placed(self, record: JobRecord) -> Plan[JobRecord]:
+        """Return *record*, which keeps the slot that it had if there is one for it here."""
+        job = record.job
+        if job.concurrency_key is None or job.state is not State.SCHEDULED:
+            return record
+        scope = (job.type, job.concurrency_key)
+        if scope not in self._active:
+            self._active[scope] = yield from active(*scope)
+        if self._active[scope] >= limit_of(job.policy):
+            return held_up(record)
+        self._active[scope] += 1
+        return record
+
+
+def admit(env: Env, seqs: Iterable[int], now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
+    """Give the free slots of the keys of rows *seqs* to those who wait for them, in their order."""
+    numbers = numbers_json(list(seqs))
+    if numbers == "[]":
+        return ()
+    ((text,),) = yield Statement(OF_ROWS, (numbers,))
+    return (yield from _admit(env, text, now, tally))
+
+
+def admit_noted(env: Env, now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
+    """Do the same for the keys that ``note`` has left."""
+    ((has_notes,),) = yield Statement(HAS_NOTES)
+    if not has_notes:
+        return ()
+    ((text,),) = yield Statement(OF_NOTES)
+    yield Statement(FORGET)
+    return (yield from _admit(env, text, now, tally))
+
+
+def note(slots: Iterable[int]) -> Plan[None]:
+    """Leave it to the next claim to see who may have a slot."""
+    for sql, params in values(NOTE, [(slot,) for slot in sorted(set(slots))]):
+        yield Statement(sql, params)
+
+
+def _admit(env: Env, text: str, now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
+    entering: list[_Next] = []
+    for slot in _slots.decode(text):
+        entering += yield from _entering(env, slot)
+    if not entering:
+        return ()
+    yield Statement(LET_IN, (now, now, now, numbers_json([each.seq for each in entering])))
+    lanes = yield from env.catalog.lanes({each.lane for each in entering})
+    state = advance(State.PENDING, Event.READY)
+    for each in entering:
+        tally.move(each.lane, State.PENDING, state)
+    return tuple(
+        Moved(id_of_digits(each.digits), lanes[each.lane].type, state, State.PENDING)
+        for each in entering
+    )
+
+
+def _entering(env: Env, slot: _Slot) -> Plan[list[_Next]]:
+    """Return who enters: from the first on, each while fewer are under way than it allows."""
+    rows, asked = slot.heads, HEADS
+    while True:
+        policies = yield from env.catalog.policies({row.policy for row in rows})
+        for place, row in enumerate(rows):
+            if slot.active + place >= _limit(policies, row.policy):
+                return rows[:place]
+        if len(rows) < asked:
+            return rows
+        # All of them enter: there may be more. As many as the last allows, for a start.
+        asked = max(_limit(policies, rows[-1].policy) - slot.active, len(rows)) + 1
+        rows = [_Next(*row) for row in (yield Statement(NEXT, (slot.number, asked)))]
+
+
+def _limit(policies: dict[int, Policy], number: int) -> int:
+    return limit_of(policies.get(number, DEFAULT_POLICY))
