@@ -114,7 +114,7 @@ MUTANTS = (
         "a retry takes any live job",
         Place.MEMORY,
         Patch(
-            "fencepost.store.memory.editing",
+            "fencepost.store.memory.jobs.edit",
             "    if record.state not in HASTENED:\n",
             "    if record.state not in WAITING:\n",
         ),
@@ -180,7 +180,7 @@ MUTANTS = (
         "a priority reaches those that wait for a job, and not those behind them",
         Place.MEMORY,
         Patch(
-            "fencepost.store.memory.editing",
+            "fencepost.store.memory.jobs.edit",
             "                changed.append(child)\n",
             "",
         ),
@@ -213,7 +213,7 @@ MUTANTS = (
         "a priority that was set by hand is inherited over",
         Place.MEMORY,
         Patch(
-            "fencepost.store.memory.editing",
+            "fencepost.store.memory.jobs.edit",
             "replace(record.waits, own_priority=None)",
             "record.waits",
         ),

@@ -67,7 +67,7 @@ MUTANTS = (
         "the jobs of an event are stored, and not its record",
         Place.MEMORY,
         Patch(
-            "fencepost.store.memory.events",
+            "fencepost.store.memory.records.events",
             "        self._ledger.add(record)\n        return EventReply",
             "        return EventReply",
         ),
@@ -77,7 +77,7 @@ MUTANTS = (
         "a record is not taken back with the operation that made it",
         Place.MEMORY,
         Patch(
-            "fencepost.store.memory.ledger",
+            "fencepost.store.memory.records.log",
             "        self._journal.note(partial(self._strike, self._last_number, record))\n",
             "",
         ),

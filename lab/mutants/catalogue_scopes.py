@@ -34,7 +34,7 @@ MUTANTS = (
         "key-held-elsewhere-is-returned",
         LINKED,
         Patch(
-            "fencepost.store.memory.submission",
+            "fencepost.store.memory.jobs.enqueue",
             "new.key.refuses(holder.queue)",
             "new.key.refuses(new.queue)",
         ),

@@ -19,7 +19,7 @@ def _unfenced(verb: str, about: str, condition: str) -> Mutant:
     """Return a mutant that the tests of the API are to notice, whatever those of stores do."""
     token = f"(record.token if settlement.decision.event.name {condition} else settlement.token)"
     patch = Patch(
-        "fencepost.store.memory.leases", SETTLE, f"if record.is_leased_by({token} or '', now):"
+        "fencepost.store.memory.jobs.settle", SETTLE, f"if record.is_leased_by({token} or '', now):"
     )
     return Mutant(f"memory-{verb}-ignores-the-token", about, Place.MEMORY, (patch,), (LEASES,))
 

@@ -66,7 +66,7 @@ MUTANTS = (
         "revoke-does-not-stick",
         STAYS,
         Patch(
-            "fencepost.store.memory.access",
+            "fencepost.store.memory.records.access",
             "self._replace({**self._tokens, token_id: revoked})",
             "self._replace({token_id: revoked, **self._tokens})",
         ),
@@ -94,7 +94,7 @@ MUTANTS = (
         "revoked-anew",
         EACH_TIME,
         Patch(
-            "fencepost.store.memory.access",
+            "fencepost.store.memory.records.access",
             "if known is not None and known.revoked_at is None:",
             "if known is not None:",
         ),
@@ -146,7 +146,7 @@ MUTANTS = (
         "token-stays-though-undone",
         "a token stays though the operation that added it was undone",
         Patch(
-            "fencepost.store.memory.access",
+            "fencepost.store.memory.records.access",
             '        self._journal.note(lambda: setattr(self, "_tokens", before))\n',
             "        assert before is not self\n",
         ),

@@ -9,9 +9,9 @@ from fencepost.core.job.outcome import Settlement
 from fencepost.errors import FencepostError
 from fencepost.store.interface.replies import LeaseLost
 from fencepost.store.interface.requests import Scope
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.journal import Journal
-from fencepost.store.memory.record import NOWHERE, Place, Record
+from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.jobs.record import NOWHERE, Place, Record
+from fencepost.store.memory.jobs.table import Jobs
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from lab.simulation.clock import SimulatedClock

@@ -16,11 +16,13 @@ from fencepost.core.flows.dependents import Verdict
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Released
 from fencepost.store.interface.replies import Moved
-from fencepost.store.memory import admission, leases, moves
-from fencepost.store.memory.crons import Crons
-from fencepost.store.memory.events import Events
-from fencepost.store.memory.rates import Rates
-from fencepost.store.memory.record import Record
+from fencepost.store.memory.jobs.record import Record
+from fencepost.store.memory.jobs.table import finish as moves
+from fencepost.store.memory.jobs.table import settle as leases
+from fencepost.store.memory.limits import concurrency as admission
+from fencepost.store.memory.limits.rates import Rates
+from fencepost.store.memory.records.crons import Crons
+from fencepost.store.memory.records.events import Events
 from fencepost.worker.heartbeater import Heartbeater
 from lab.simulation.__main__ import parse_seeds
 from lab.simulation.report import Report

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.store.memory.line import Entry, Line
-from fencepost.store.memory.roll import Roll
+from fencepost.store.memory.engine.line import Entry, Line
+from fencepost.store.memory.engine.numbered import Roll
 
 
 def test_what_has_left_the_line_is_forgotten() -> None:

@@ -64,29 +64,26 @@ from fencepost.store.interface.requests import (
     as_replay,
 )
 from fencepost.store.interface.store import Listener, Store, Topic
-from fencepost.store.memory import (
-    claiming,
-    control,
-    copying,
-    editing,
-    leases,
-    moves,
-    search,
-    spawning,
-    submission,
-)
-from fencepost.store.memory import ended as ended_
-from fencepost.store.memory.access import Actions, Tokens
-from fencepost.store.memory.admission import admit
-from fencepost.store.memory.bells import Bells
-from fencepost.store.memory.crons import Crons
-from fencepost.store.memory.events import Events
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.journal import Journal
-from fencepost.store.memory.presence import Presence
-from fencepost.store.memory.rates import Rates
-from fencepost.store.memory.settings import Settings
-from fencepost.store.memory.views import attempts_of, job_of
+from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.engine.notification import Bells
+from fencepost.store.memory.flows import spawn as spawning
+from fencepost.store.memory.jobs.rows import attempts_of, job_of
+from fencepost.store.memory.jobs.table import Jobs, control
+from fencepost.store.memory.jobs.table import claim as claiming
+from fencepost.store.memory.jobs.table import edit as editing
+from fencepost.store.memory.jobs.table import enqueue as submission
+from fencepost.store.memory.jobs.table import finish as moves
+from fencepost.store.memory.jobs.table import read as search
+from fencepost.store.memory.jobs.table import settle as leases
+from fencepost.store.memory.limits.concurrency import admit
+from fencepost.store.memory.limits.rates import Rates
+from fencepost.store.memory.limits.settings import Settings
+from fencepost.store.memory.records import ended as ended_
+from fencepost.store.memory.records import transfer as copying
+from fencepost.store.memory.records.access import Actions, Tokens
+from fencepost.store.memory.records.cluster import Presence
+from fencepost.store.memory.records.crons import Crons
+from fencepost.store.memory.records.events import Events
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement, operation, run_plan
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from fencepost.errors import FencepostError, StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import log
 from fencepost.store.interface.store import Listener, Topic
-from fencepost.store.memory.bells import Bells
+from fencepost.store.memory.engine.notification import Bells
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.connections import Connections
 from fencepost.store.postgres.wire import Session

@@ -30,12 +30,12 @@ from fencepost.store.interface.replies import (
     TooLate,
 )
 from fencepost.store.interface.requests import Replay, RetryRequest
-from fencepost.store.memory.admission import admit, held, hold
-from fencepost.store.memory.callbacks import call_back
-from fencepost.store.memory.editing import hasten, set_priority
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.moves import depth_of
-from fencepost.store.memory.record import Changes, Record
+from fencepost.store.memory.jobs.edit import hasten, set_priority
+from fencepost.store.memory.jobs.finish import depth_of
+from fencepost.store.memory.jobs.record import Changes, Record
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.limits.concurrency import admit, held, hold
+from fencepost.store.memory.records.webhooks import call_back
 
 
 def enqueue(

@@ -7,8 +7,8 @@ from datetime import datetime
 from fencepost.core.stats.ended import Ended
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
 from fencepost.store.interface.replies import EndedPage
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.record import Record
+from fencepost.store.memory.jobs.record import Record
+from fencepost.store.memory.jobs.table import Jobs
 from fencepost.store.sql.positions import pack
 
 

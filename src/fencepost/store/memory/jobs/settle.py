@@ -15,9 +15,9 @@ from fencepost.store.interface.replies import (
     SettleReply,
 )
 from fencepost.store.interface.requests import Beat, Save
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.moves import apply
-from fencepost.store.memory.record import Changes, Record
+from fencepost.store.memory.jobs.finish import apply
+from fencepost.store.memory.jobs.record import Changes, Record
+from fencepost.store.memory.jobs.table import Jobs
 
 
 def extend(jobs: Jobs, beat: Beat, now: int) -> HeartbeatReply:

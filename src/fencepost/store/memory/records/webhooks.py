@@ -7,8 +7,8 @@ from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.webhooks.delivery import Delivery, delivery_job
 from fencepost.store.interface.replies import Moved
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.record import Record
+from fencepost.store.memory.jobs.record import Record
+from fencepost.store.memory.jobs.table import Jobs
 
 
 def call_back(jobs: Jobs, ended: Record, now: int) -> list[Moved]:

@@ -20,9 +20,9 @@ from fencepost.store.interface.crons import (
     NotDue,
     matching,
 )
-from fencepost.store.memory import submission
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.journal import Journal
+from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import enqueue as submission
 
 
 class Crons:

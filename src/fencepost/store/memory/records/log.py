@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 from fencepost.core.filter import PageRequest
 from fencepost.core.values.instants import seconds_to_us, to_us
-from fencepost.store.memory.journal import Journal
-from fencepost.store.memory.roll import Roll
+from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.engine.numbered import Roll
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ from fencepost.core.job.why import Situation
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
 from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.interface.requests import WorkerInfo
-from fencepost.store.memory.claiming import Running
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.rates import Rates
-from fencepost.store.memory.record import Record
-from fencepost.store.memory.settings import Settings
-from fencepost.store.memory.views import dead_letter_of, job_of
+from fencepost.store.memory.jobs.claim import Running
+from fencepost.store.memory.jobs.record import Record
+from fencepost.store.memory.jobs.rows import dead_letter_of, job_of
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.limits.rates import Rates
+from fencepost.store.memory.limits.settings import Settings
 
 AHEAD_MAX = 1_000
 """How many jobs ahead of one are counted; past that, the exact number helps nobody."""

@@ -12,14 +12,14 @@ from fencepost.core.job.job import Attempt
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.store import Topic
-from fencepost.store.memory.counts import Counts
-from fencepost.store.memory.journal import Journal
-from fencepost.store.memory.lanes import Lanes
-from fencepost.store.memory.line import Entry, Line
-from fencepost.store.memory.pairs import Pairs
-from fencepost.store.memory.record import NOWHERE, Changes, Place, Record, place_of
-from fencepost.store.memory.roll import Roll
-from fencepost.store.memory.slots import Scope, Slots
+from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.engine.line import Entry, Line
+from fencepost.store.memory.engine.numbered import Roll
+from fencepost.store.memory.jobs.catalog import Pairs
+from fencepost.store.memory.jobs.counts import Counts
+from fencepost.store.memory.jobs.lanes import Lanes
+from fencepost.store.memory.jobs.record import NOWHERE, Changes, Place, Record, place_of
+from fencepost.store.memory.limits.slots import Scope, Slots
 
 
 class Jobs:

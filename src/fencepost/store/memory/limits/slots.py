@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fencepost.store.memory.line import Entry, Line
+from fencepost.store.memory.engine.line import Entry, Line
 
 Scope = tuple[str, str]
 """A type and a concurrency key."""

@@ -17,10 +17,10 @@ from fencepost.store.interface.replies import (
     Pruned,
 )
 from fencepost.store.interface.requests import PruneRequest
-from fencepost.store.memory import moves
-from fencepost.store.memory.admission import admit
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.record import Record
+from fencepost.store.memory.jobs.record import Record
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import finish as moves
+from fencepost.store.memory.limits.concurrency import admit
 
 
 def cancel(jobs: Jobs, job_ids: Sequence[str], now: int) -> list[CancelReply]:

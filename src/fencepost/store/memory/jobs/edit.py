@@ -19,10 +19,10 @@ from fencepost.store.interface.replies import (
     TooLate,
 )
 from fencepost.store.interface.requests import Edit, RetryRequest
-from fencepost.store.memory.admission import admit
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.record import Changes, Record
-from fencepost.store.memory.views import job_of
+from fencepost.store.memory.jobs.record import Changes, Record
+from fencepost.store.memory.jobs.rows import job_of
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.limits.concurrency import admit
 
 
 def edit(jobs: Jobs, edit: Edit, now: int) -> EditReply:

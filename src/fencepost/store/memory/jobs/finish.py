@@ -16,12 +16,12 @@ from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.interface.batches import with_admitted
 from fencepost.store.interface.replies import Moved
 from fencepost.store.interface.requests import ClaimRequest
-from fencepost.store.memory.admission import admit, held
-from fencepost.store.memory.callbacks import call_back
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.line import Line
-from fencepost.store.memory.record import Changes, Record
-from fencepost.store.memory.views import attempt_of, claimed_job_of
+from fencepost.store.memory.engine.line import Line
+from fencepost.store.memory.jobs.record import Changes, Record
+from fencepost.store.memory.jobs.rows import attempt_of, claimed_job_of
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.limits.concurrency import admit, held
+from fencepost.store.memory.records.webhooks import call_back
 
 CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")

@@ -18,7 +18,7 @@ from fencepost.core.job.job import (
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.ids import attempt_id
 from fencepost.core.values.instants import from_us, from_us_or_none
-from fencepost.store.memory.record import Record
+from fencepost.store.memory.jobs.record import Record
 
 
 def job_of(record: Record, now: int) -> Job:

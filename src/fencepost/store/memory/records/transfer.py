@@ -9,11 +9,11 @@ from fencepost.core.job.job import JobRecord
 from fencepost.core.values.instants import from_us_or_none, to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.interface.replies import Dump, Loaded, LoadReply, Present
-from fencepost.store.memory.admission import has_room, hold
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.moves import judge_again
-from fencepost.store.memory.record import Record
-from fencepost.store.memory.views import attempts_of, job_of
+from fencepost.store.memory.jobs.finish import judge_again
+from fencepost.store.memory.jobs.record import Record
+from fencepost.store.memory.jobs.rows import attempts_of, job_of
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.limits.concurrency import has_room, hold
 from fencepost.store.sql.transfer import fitting, loadable, needs_key
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from fencepost.core import bounds
 from fencepost.core.values.names import lanes_max
 from fencepost.errors import TooManyLanesError
-from fencepost.store.memory.journal import Journal
+from fencepost.store.memory.engine.journal import Journal
 
 Pair = tuple[str, str]
 

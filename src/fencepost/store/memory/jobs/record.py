@@ -10,7 +10,7 @@ from fencepost.core.job.job import Attempt, Body, Failure, Progress
 from fencepost.core.job.lifecycle import ACTIVE, State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.memory.line import Entry
+from fencepost.store.memory.engine.line import Entry
 
 
 class Place(NamedTuple):

@@ -22,13 +22,13 @@ from fencepost.core.values.names import RESERVED_TYPES
 from fencepost.store.interface.batches import held_among
 from fencepost.store.interface.replies import Claim, Moved
 from fencepost.store.interface.requests import ClaimRequest
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.lanes import merged
-from fencepost.store.memory.line import Line
-from fencepost.store.memory.moves import expire, lease, promote, recover
-from fencepost.store.memory.rates import Rates
-from fencepost.store.memory.record import Record
-from fencepost.store.memory.settings import Settings
+from fencepost.store.memory.engine.line import Line
+from fencepost.store.memory.jobs.finish import expire, lease, promote, recover
+from fencepost.store.memory.jobs.lanes import merged
+from fencepost.store.memory.jobs.record import Record
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.limits.rates import Rates
+from fencepost.store.memory.limits.settings import Settings
 
 
 def claim(

@@ -11,10 +11,10 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us
 from fencepost.store.interface.replies import EventPage, EventReply
-from fencepost.store.memory import submission
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.journal import Journal
-from fencepost.store.memory.ledger import Ledger
+from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import enqueue as submission
+from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.events import record_of
 
 

@@ -12,12 +12,12 @@ from fencepost.core.flows.dependents import gather
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.interface.replies import Moved, Spawned, SpawnReply
 from fencepost.store.interface.requests import Spawn
-from fencepost.store.memory.admission import admit
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.leases import lost
-from fencepost.store.memory.moves import end_with, let_go
-from fencepost.store.memory.record import Record
-from fencepost.store.memory.submission import as_parent, enqueue
+from fencepost.store.memory.jobs.enqueue import as_parent, enqueue
+from fencepost.store.memory.jobs.finish import end_with, let_go
+from fencepost.store.memory.jobs.record import Record
+from fencepost.store.memory.jobs.settle import lost
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.limits.concurrency import admit
 
 
 def spawn(jobs: Jobs, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:

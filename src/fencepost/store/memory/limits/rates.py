@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from fencepost.core.limits.rates import Rate, Uses, check_rates, soonest
-from fencepost.store.memory.journal import Journal
+from fencepost.store.memory.engine.journal import Journal
 
 V = TypeVar("V")
 

@@ -11,8 +11,8 @@ from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.bounds import TOKEN_KEPT
 from fencepost.core.filter import PageRequest
 from fencepost.store.interface.replies import ActionPage
-from fencepost.store.memory.journal import Journal
-from fencepost.store.memory.ledger import Ledger
+from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.access import check_room, check_same
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.interface.replies import Moved
-from fencepost.store.memory.jobs import Jobs
-from fencepost.store.memory.record import Changes, Record
-from fencepost.store.memory.slots import Scope
+from fencepost.store.memory.jobs.record import Changes, Record
+from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.limits.slots import Scope
 
 
 def hold(record: Record) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 
-from fencepost.store.memory.line import Entry, Line
+from fencepost.store.memory.engine.line import Entry, Line
 
 
 class Lanes:

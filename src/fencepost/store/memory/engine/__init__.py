@@ -1,0 +1,1 @@
+"""The engine: undo, notification, and the containers that jobs are kept in."""
