@@ -25,8 +25,8 @@ from fencepost.store.interface.requests import Beat, ClaimRequest, Save
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.open import open_store
-from fencepost.store.postgres import tokens as postgres_tokens
-from fencepost.store.postgres.url import Address, parse
+from fencepost.store.postgres.engine.url import Address, parse
+from fencepost.store.postgres.jobs import tokens as postgres_tokens
 from fencepost.store.sqlite.engine.permissions import GROUP_ID_MAX, find_group
 from fencepost.store.sqlite.jobs import settle as sqlite_tokens
 from fencepost.store.sqlite.store import SqliteStore

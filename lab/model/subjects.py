@@ -22,7 +22,7 @@ from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeEr
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation, Plan, Statement
-from fencepost.store.postgres.catalog import Catalog, Env
+from fencepost.store.postgres.jobs.catalog import Catalog, Env
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock

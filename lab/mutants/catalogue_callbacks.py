@@ -41,7 +41,7 @@ MUTANTS = (
         "of-the-dead-job",
         REPLAYED,
         Patch(
-            "fencepost.store.postgres.control",
+            "fencepost.store.postgres.jobs.control",
             "coalesce(given.callback_url, job.callback_url)",
             "job.callback_url",
         ),
@@ -177,7 +177,7 @@ MUTANTS = (
         "twice-for-a-repeat",
         TWICE,
         Patch(
-            "fencepost.store.postgres.settling",
+            "fencepost.store.postgres.jobs.settle",
             "        replies = yield from _with_repeats(replies, fences)\n",
             "        replies = yield from _with_repeats(replies, fences)\n"
             "        both = zip(fences, replies, strict=True)\n"

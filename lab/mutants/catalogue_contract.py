@@ -70,7 +70,7 @@ MUTANTS = (
         "a job is stored that falls due when its lifetime is over",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.enqueueing",
+            "fencepost.store.postgres.jobs.enqueue",
             "    for job in jobs:\n        check_due(job, now)\n",
             "",
         ),
@@ -81,7 +81,7 @@ MUTANTS = (
         "a job is spawned that falls due when its lifetime is over",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.spawning",
+            "fencepost.store.postgres.flows.spawn",
             "    yield from check_times(env, joined)\n",
             "",
         ),
@@ -136,7 +136,7 @@ MUTANTS = (
         "a live job that is retried has no new budget",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.editing",
+            "fencepost.store.postgres.jobs.edit",
             "        yield Statement(RESET_ATTEMPTS, (job.seq,))\n",
             "",
         ),
@@ -158,7 +158,7 @@ MUTANTS = (
         "nobody gets the slot of a key that an edit has freed",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.editing",
+            "fencepost.store.postgres.jobs.edit",
             "        return with_admitted([moved], (yield from admit(env, touched)))[0]\n",
             "        return moved\n",
         ),
@@ -169,7 +169,7 @@ MUTANTS = (
         "a webhook that an edit adds is not delivered",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.editing",
+            "fencepost.store.postgres.jobs.edit",
             "            yield from _ask_back(env, seq)\n",
             "            yield from ()\n",
         ),
@@ -191,7 +191,7 @@ MUTANTS = (
         "a priority reaches nobody who has inherited it",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.editing",
+            "fencepost.store.postgres.jobs.edit",
             "    yield from pass_on(env, seq)\n",
             "",
         ),
@@ -279,7 +279,7 @@ MUTANTS = (
         "of two parents that are edited at once, a dependent hears only the last",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.inheriting",
+            "fencepost.store.postgres.flows.priorities",
             "        if not (yield Statement(LOCK_JOBS, (changed,))):\n"
             "            return\n"
             "        yield Statement(LOCK_WAITING, (changed,))\n",
@@ -292,7 +292,7 @@ MUTANTS = (
         "a job in line keeps its row when it is edited, so that a claim hands out what it was",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.editing",
+            "fencepost.store.postgres.jobs.edit",
             "if lane != job.lane or state is State.SCHEDULED:",
             "if lane != job.lane:",
         ),

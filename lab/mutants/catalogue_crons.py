@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.mutants.mutant import Mutant, Patch, Place
 
 SQLITE = "fencepost.store.sqlite.records.crons"
-POSTGRES = "fencepost.store.postgres.crontab"
+POSTGRES = "fencepost.store.postgres.records.crons"
 SHARED = "fencepost.store.interface.crons"
 
 

@@ -103,7 +103,7 @@ MUTANTS = (
         "the job of an event is committed before its record is written",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.events",
+            "fencepost.store.postgres.records.events",
             "jobs_for(event_id, event, jobs), atomic=True)",
             "jobs_for(event_id, event, jobs), atomic=False)",
         ),
@@ -113,7 +113,7 @@ MUTANTS = (
         "a page begins with what the page before ended with",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.events",
+            "fencepost.store.postgres.records.events",
             '("seq < %s::bigint", page.after)',
             '("seq <= %s::bigint", page.after)',
         ),

@@ -64,7 +64,7 @@ MUTANTS = (
         "key-held-elsewhere-is-returned",
         LINKED,
         Patch(
-            "fencepost.store.postgres.enqueueing",
+            "fencepost.store.postgres.jobs.enqueue",
             "job.key.refuses(queues.get(holder))",
             "job.key.refuses(job.queue)",
         ),
@@ -74,7 +74,7 @@ MUTANTS = (
         "node-stands-for-a-job-elsewhere",
         LINKED,
         Patch(
-            "fencepost.store.postgres.graphs",
+            "fencepost.store.postgres.flows.enqueue",
             "job.key.refuses(queues.get(job_id))",
             "job.key.refuses(job.queue)",
         ),
@@ -94,7 +94,7 @@ MUTANTS = (
         "dead-letters-of-all-queues",
         LISTED,
         Patch(
-            "fencepost.store.postgres.looking",
+            "fencepost.store.postgres.jobs.read",
             '"l.queue = any (%s::text[])"',
             '"%s::text[] is not null"',
         ),
@@ -111,7 +111,7 @@ MUTANTS = (
         "replay-forgets-its-submitter",
         UNKNOWN,
         Patch(
-            "fencepost.store.postgres.control",
+            "fencepost.store.postgres.jobs.control",
             "'submitter', job.submitter\n",
             "'submitter', nullif(job.submitter, job.submitter)\n",
         ),
@@ -122,7 +122,7 @@ MUTANTS = (
         "submitters-of-a-batch-are-one",
         "jobs of two tokens that are stored by one statement are the first one's",
         Patch(
-            "fencepost.store.postgres.enqueueing",
+            "fencepost.store.postgres.jobs.enqueue",
             "            and job.submitter == first.submitter\n",
             "            and job.tags == first.tags\n",
         ),

@@ -84,7 +84,7 @@ MUTANTS = (
         "revoke-does-not-stick",
         STAYS,
         Patch(
-            "fencepost.store.postgres.access",
+            "fencepost.store.postgres.records.access",
             "coalesce(revoked_at, %s::timestamptz, clock_timestamp())",
             "least(revoked_at, nullif(revoked_at, %s::timestamptz))",
         ),
@@ -109,7 +109,7 @@ MUTANTS = (
         Place.POSTGRES,
         "revoked-anew",
         EACH_TIME,
-        Patch("fencepost.store.postgres.access", "coalesce(revoked_at, %s", "coalesce(%s"),
+        Patch("fencepost.store.postgres.records.access", "coalesce(revoked_at, %s", "coalesce(%s"),
     ),
     _kept(
         Place.SQLITE,
@@ -136,7 +136,7 @@ MUTANTS = (
         "token-lingers",
         LINGERS,
         Patch(
-            "fencepost.store.postgres.access",
+            "fencepost.store.postgres.records.access",
             "revoked_at <= given.at or expires_at <= given.at",
             "revoked_at < given.at or expires_at < given.at",
         ),
@@ -163,7 +163,11 @@ MUTANTS = (
         Place.POSTGRES,
         "action-pages-repeat-their-last",
         "a page of the audit log begins with what the page before ended with",
-        Patch("fencepost.store.postgres.audit", "where seq < coalesce", "where seq <= coalesce"),
+        Patch(
+            "fencepost.store.postgres.records.audit",
+            "where seq < coalesce",
+            "where seq <= coalesce",
+        ),
         "TestAuditLog",
     ),
     # Who is let in.

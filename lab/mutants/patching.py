@@ -19,7 +19,7 @@ from typing import Any
 from lab.mutants.mutant import Mutant, Patch
 
 SCHEMAS = {
-    "fencepost.store.postgres.migrations": "fencepost.store.postgres.schema",
+    "fencepost.store.postgres.migrations": "fencepost.store.postgres.engine.schema",
     "fencepost.store.sqlite.migrations": "fencepost.store.sqlite.engine.schema",
 }
 """Which module reads the files of which folder, by its function ``migrations``."""

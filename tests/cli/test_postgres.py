@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.cli.support import Command, end, wait_until
 
-from fencepost.store.postgres import schema
+from fencepost.store.postgres.engine import schema
 
 ADD = '{"a": 1, "b": 2}'
 SECRET = "open-sesame"

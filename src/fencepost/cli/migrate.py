@@ -73,6 +73,6 @@ def roles_script(settings: Settings) -> str:
     """Return SQL that makes an owner, a runtime and a read-only role; it asks no server."""
     if settings.url.partition(":")[0].lower() not in ("postgresql", "postgres"):
         raise click.UsageError("--roles is for a store in PostgreSQL; name one with --url")
-    from fencepost.store.postgres import schema
+    from fencepost.store.postgres.engine import schema
 
     return schema.roles()

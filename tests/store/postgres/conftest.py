@@ -12,8 +12,8 @@ from tests.servers.fixtures import postgres_sources
 from tests.thoroughness import IS_FULL
 
 from fencepost.clock import Clock, SystemClock
-from fencepost.store.postgres.connections import Connections
-from fencepost.store.postgres.url import parse
+from fencepost.store.postgres.engine.connections import Connections
+from fencepost.store.postgres.engine.url import parse
 
 Connect = Callable[..., Connections]
 Admin = psycopg.Connection[tuple[Any, ...]]

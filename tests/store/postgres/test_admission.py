@@ -18,7 +18,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.requests import ClaimRequest
-from fencepost.store.postgres.admission import slot_number
+from fencepost.store.postgres.limits.concurrency import slot_number
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 

@@ -23,7 +23,7 @@ from fencepost.errors import (
     StoreUnavailableError,
     UnknownOutcomeError,
 )
-from fencepost.store.postgres import schema
+from fencepost.store.postgres.engine import schema
 
 CONNECTIONS_MAX = 40
 

@@ -18,8 +18,8 @@ from fencepost.errors import StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import logger
 from fencepost.store.interface.store import Topic
-from fencepost.store.postgres.bell import Bell
-from fencepost.store.postgres.connections import Connections
+from fencepost.store.postgres.engine.connections import Connections
+from fencepost.store.postgres.engine.notification import Bell
 
 LONG = 60.0
 

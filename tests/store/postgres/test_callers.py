@@ -33,7 +33,7 @@ from fencepost.store.interface.requests import ClaimRequest, Joined
 from fencepost.store.interface.store import Store, Topic
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
-from fencepost.store.postgres.callers import async_connection_of, connection_of
+from fencepost.store.postgres.joins.connections import async_connection_of, connection_of
 from fencepost.store.postgres.store import PostgresStore
 
 

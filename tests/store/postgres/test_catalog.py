@@ -18,7 +18,7 @@ from fencepost.core.job.priority import Priority
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.replies import Enqueued, LeaseLost, Moved, NotFound, Settled
 from fencepost.store.interface.requests import ClaimRequest, Edit
-from fencepost.store.postgres import catalog as module
+from fencepost.store.postgres.jobs import catalog as module
 from fencepost.store.postgres.store import PostgresStore
 
 # What a retry does, which does not get that far without the lane.

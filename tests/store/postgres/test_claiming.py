@@ -7,7 +7,7 @@ import psycopg
 from fencepost.core.job.job import Category, Failure, NewJob
 from fencepost.core.job.outcome import Failed, Settlement, decide
 from fencepost.store.interface.requests import ClaimRequest
-from fencepost.store.postgres.runner import run_in
+from fencepost.store.postgres.engine.group_commit import run_in
 from fencepost.store.postgres.store import PostgresStore
 
 

@@ -15,7 +15,7 @@ from tests.store.postgres.conftest import Admin
 
 from fencepost.core.job.job import NewJob
 from fencepost.errors import SchemaError
-from fencepost.store.postgres import schema
+from fencepost.store.postgres.engine import schema
 from fencepost.store.postgres.store import PostgresStore
 
 CONCURRENT = """-- oldest: 1

@@ -13,9 +13,9 @@ from tests.store.postgres.conftest import Admin, Connect
 
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement
-from fencepost.store.postgres.connections import SETTINGS, Connections
-from fencepost.store.postgres.runner import Runner
-from fencepost.store.postgres.wire import Session
+from fencepost.store.postgres.engine.connections import SETTINGS, Connections
+from fencepost.store.postgres.engine.group_commit import Runner
+from fencepost.store.postgres.engine.session import Session
 
 TERMINATE = "select pg_terminate_backend(%s, 30000)"
 

@@ -14,8 +14,9 @@ from fencepost.core.job.job import NewJob
 from fencepost.store.interface.replies import Finding
 from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
 from fencepost.store.plan import Effect, Operation
-from fencepost.store.postgres import examination, schema
-from fencepost.store.postgres.catalog import Catalog, Env
+from fencepost.store.postgres.engine import schema
+from fencepost.store.postgres.jobs.catalog import Catalog, Env
+from fencepost.store.postgres.records import doctor as examination
 from fencepost.store.postgres.store import PostgresStore
 
 SAFE = {

@@ -15,7 +15,7 @@ from fencepost.errors import (
     StoreUnavailableError,
     UnknownOutcomeError,
 )
-from fencepost.store.postgres.failures import refused, translate
+from fencepost.store.postgres.engine.errors import refused, translate
 
 
 @pytest.mark.parametrize(

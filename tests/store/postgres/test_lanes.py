@@ -17,7 +17,7 @@ from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.store.interface.requests import ClaimRequest, PruneRequest, Scope
-from fencepost.store.postgres import claiming
+from fencepost.store.postgres.jobs import claim as claiming
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 

@@ -34,9 +34,9 @@ from fencepost.store.interface.replies import Enqueued, Settled
 from fencepost.store.interface.requests import Beat, ClaimRequest, Edit, RetryRequest, Spawn
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Effect, Operation, Plan, Statement
-from fencepost.store.postgres.runner import _Crew
+from fencepost.store.postgres.engine.group_commit import _Crew
+from fencepost.store.postgres.jobs.tokens import read_token
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.postgres.tokens import read_token
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
 LEASE = "select 1 from fencepost.lease where (select seq from {job}) = any (seqs) for update"

@@ -21,10 +21,14 @@ from fencepost.core.job.lifecycle import State
 from fencepost.store.chores import Chores
 from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Plan, Row, Statement, run_plan
-from fencepost.store.postgres import claiming, looking, schema, searching, upkeep
-from fencepost.store.postgres.catalog import Catalog, Env
+from fencepost.store.postgres.engine import schema
+from fencepost.store.postgres.engine.session import Session
+from fencepost.store.postgres.jobs import claim as claiming
+from fencepost.store.postgres.jobs import read as looking
+from fencepost.store.postgres.jobs import search as searching
+from fencepost.store.postgres.jobs import upkeep
+from fencepost.store.postgres.jobs.catalog import Catalog, Env
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.postgres.wire import Session
 
 ENV = Env(SystemClock(), Catalog())
 PAGE = PageRequest(50)

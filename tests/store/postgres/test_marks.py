@@ -19,7 +19,7 @@ from fencepost.core.values.payload import NULL
 from fencepost.store.interface.replies import Claim, Enqueued
 from fencepost.store.interface.requests import ClaimRequest, Edit
 from fencepost.store.plan import Operation
-from fencepost.store.postgres.runner import run_in
+from fencepost.store.postgres.engine.group_commit import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 

@@ -35,7 +35,7 @@ from fencepost.store.interface.replies import Claim, Duplicate, Enqueued, Extend
 from fencepost.store.interface.requests import Beat, ClaimRequest, PruneRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.store.postgres import runner
+from fencepost.store.postgres.engine import group_commit as runner
 from fencepost.store.postgres.store import PostgresStore
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))

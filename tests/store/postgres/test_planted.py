@@ -25,10 +25,10 @@ from fencepost import App, Context, Retry
 from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError, JobFailedError
-from fencepost.store.postgres import schema
-from fencepost.store.postgres.connections import Connections
+from fencepost.store.postgres.engine import schema
+from fencepost.store.postgres.engine.connections import Connections
+from fencepost.store.postgres.engine.session import Session
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.postgres.wire import Session
 
 ROLES = ("fencepost_server", "fencepost_runtime")
 

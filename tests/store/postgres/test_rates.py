@@ -16,7 +16,7 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.limits.rates import Rate
 from fencepost.core.values.instants import to_us
 from fencepost.store.interface.requests import ClaimRequest
-from fencepost.store.postgres.runner import run_in
+from fencepost.store.postgres.engine.group_commit import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 

@@ -15,9 +15,9 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError
 from fencepost.store.plan import Statement
-from fencepost.store.postgres.connections import Connections
+from fencepost.store.postgres.engine.connections import Connections
+from fencepost.store.postgres.engine.transaction import RELAX
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.postgres.transaction import RELAX
 from fencepost.testing.clock import FakeClock
 
 JOB = NewJob(type="mail")

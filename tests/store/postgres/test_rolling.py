@@ -13,7 +13,7 @@ from tests.store.postgres.witness import Ledger, Producer, check_nothing_lost, m
 from tests.worker.support import eventually_sync, working_in_thread
 
 from fencepost.errors import SchemaError, StoreUnavailableError
-from fencepost.store.postgres import schema
+from fencepost.store.postgres.engine import schema
 
 # As later versions will: each changes one table, in a way that older programs need not know of.
 LATER = [

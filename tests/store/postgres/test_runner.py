@@ -23,15 +23,15 @@ from fencepost.errors import (
     UnknownOutcomeError,
 )
 from fencepost.store.plan import Effect, Operation, Plan, Statement
-from fencepost.store.postgres.connections import Connections
-from fencepost.store.postgres.runner import (
+from fencepost.store.postgres.engine.connections import Connections
+from fencepost.store.postgres.engine.group_commit import (
     CONFLICTS_MAX,
     GroupRunner,
     Runner,
     run_in,
     run_in_async,
 )
-from fencepost.store.postgres.wire import Session
+from fencepost.store.postgres.engine.session import Session
 from fencepost.testing.clock import FakeClock
 
 NOTE = "insert into public.note values (%s) returning text"
@@ -346,7 +346,7 @@ def test_a_server_that_is_silent_is_given_up(
 ) -> None:
     with connections.lend():
         pass
-    monkeypatch.setattr("fencepost.store.postgres.wire.ANSWER_TIMEOUT", 0.05)
+    monkeypatch.setattr("fencepost.store.postgres.engine.session.ANSWER_TIMEOUT", 0.05)
     with pytest.raises(UnknownOutcomeError, match="no answer"):
         Runner(connections).run(operation(Statement("select pg_sleep(20)", alone=True)))
 

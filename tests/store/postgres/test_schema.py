@@ -29,7 +29,7 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
 from fencepost.store.plan import Operation
-from fencepost.store.postgres import schema
+from fencepost.store.postgres.engine import schema
 from fencepost.store.postgres.store import PostgresStore
 
 Admin = psycopg.Connection[tuple[Any, ...]]

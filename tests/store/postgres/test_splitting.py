@@ -29,9 +29,9 @@ from fencepost.core.job.job import Body, ClaimedJob, NewJob
 from fencepost.store.interface.replies import Extended, Saved, Settled, Spawned
 from fencepost.store.interface.requests import Beat, ClaimRequest, Save, Spawn
 from fencepost.store.plan import Operation
-from fencepost.store.postgres.settling import HEARTBEAT
+from fencepost.store.postgres.jobs.settle import HEARTBEAT
+from fencepost.store.postgres.jobs.tokens import read_token
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.postgres.tokens import read_token
 from fencepost.store.sql.texts import encode_json
 
 CLAIMED = 6

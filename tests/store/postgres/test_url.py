@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from fencepost.errors import ConfigurationError
-from fencepost.store.postgres.url import POOL_SIZE_DEFAULT, parse
+from fencepost.store.postgres.engine.url import POOL_SIZE_DEFAULT, parse
 
 SECRET = "hunter2"
 

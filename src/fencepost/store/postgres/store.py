@@ -70,38 +70,34 @@ from fencepost.store.interface.requests import (
 from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.notify import topics_of
 from fencepost.store.plan import Effect, Operation, Plan, operation
-from fencepost.store.postgres import (
-    access,
-    audit,
-    callers,
-    claiming,
-    control,
-    crontab,
-    dumping,
-    editing,
-    enqueueing,
-    examination,
-    graphs,
-    joining,
-    loading,
-    looking,
-    roster,
-    schema,
-    settling,
-    spawning,
-    upkeep,
-)
-from fencepost.store.postgres import ended as ended_
-from fencepost.store.postgres import events as events_
-from fencepost.store.postgres import rates as rates_
-from fencepost.store.postgres.bell import Bell
-from fencepost.store.postgres.catalog import Catalog, Env, Numbers
-from fencepost.store.postgres.connections import Connections
-from fencepost.store.postgres.failures import STALE_NUMBERS, translate
-from fencepost.store.postgres.ringer import Ringer
-from fencepost.store.postgres.runner import GroupRunner, Runner, run_in, run_in_async
-from fencepost.store.postgres.url import parse
-from fencepost.store.postgres.wire import Session
+from fencepost.store.postgres.engine import schema
+from fencepost.store.postgres.engine.connections import Connections
+from fencepost.store.postgres.engine.errors import STALE_NUMBERS, translate
+from fencepost.store.postgres.engine.group_commit import GroupRunner, Runner, run_in, run_in_async
+from fencepost.store.postgres.engine.notification import Bell
+from fencepost.store.postgres.engine.notifier import Ringer
+from fencepost.store.postgres.engine.session import Session
+from fencepost.store.postgres.engine.url import parse
+from fencepost.store.postgres.flows import enqueue as graphs
+from fencepost.store.postgres.flows import spawn as spawning
+from fencepost.store.postgres.jobs import claim as claiming
+from fencepost.store.postgres.jobs import control, upkeep
+from fencepost.store.postgres.jobs import edit as editing
+from fencepost.store.postgres.jobs import enqueue as enqueueing
+from fencepost.store.postgres.jobs import read as looking
+from fencepost.store.postgres.jobs import settle as settling
+from fencepost.store.postgres.jobs.catalog import Catalog, Env, Numbers
+from fencepost.store.postgres.joins import connections as callers
+from fencepost.store.postgres.joins import operations as joining
+from fencepost.store.postgres.limits import rates as rates_
+from fencepost.store.postgres.records import access, audit
+from fencepost.store.postgres.records import cluster as roster
+from fencepost.store.postgres.records import crons as crontab
+from fencepost.store.postgres.records import doctor as examination
+from fencepost.store.postgres.records import dump as dumping
+from fencepost.store.postgres.records import ended as ended_
+from fencepost.store.postgres.records import events as events_
+from fencepost.store.postgres.records import load as loading
 from fencepost.store.sql.events import new_jobs
 
 T = TypeVar("T")

@@ -26,8 +26,8 @@ from fencepost.cli.failures import Refusal
 from fencepost.clock import Clock
 from fencepost.core.bounds import BULK_MAX
 from fencepost.store.open import open_store
-from fencepost.store.postgres.search_path import SEARCH_PATH
-from fencepost.store.postgres.url import parse
+from fencepost.store.postgres.engine.search_path import SEARCH_PATH
+from fencepost.store.postgres.engine.url import parse
 
 SCHEMA = "fencepost"
 MARK = "made by fencepost bench, which removes it when it ends"

@@ -1,0 +1,1 @@
+"""The engine: connections, transactions, group commit, notification and the schema."""

@@ -1,0 +1,1 @@
+"""Flows: jobs that wait for others, and jobs that a running job spawns."""

@@ -1,0 +1,352 @@
+"""Leasing jobs: chores first, then as many as the shares and the limits allow, in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fencepost.core.bounds import (
+    CLAIM_BYTES_MAX,
+    CLAIM_MAX,
+    EXPIRE_BATCH,
+    LEFT_PAUSE,
+    PROMOTE_BATCH,
+    RECOVER_BATCH,
+)
+from fencepost.core.job.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
+from fencepost.core.job.lease import deadline, ttl_of
+from fencepost.core.job.lifecycle import Event, State
+from fencepost.core.job.outcome import Decision
+from fencepost.core.job.policy import Policy
+from fencepost.core.job.priority import Priority
+from fencepost.core.limits.weights import turns_from
+from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.core.values.names import RESERVED_TYPES
+from fencepost.store.chores import Chores
+from fencepost.store.interface.replies import Claim, Moved
+from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.engine.savepoint import sheltered
+from fencepost.store.postgres.flows.dependents import end
+from fencepost.store.postgres.flows.resolve import resolve
+from fencepost.store.postgres.jobs.catalog import Env
+from fencepost.store.postgres.jobs.finish import LIFT_LEASED, Ending, lifted
+from fencepost.store.postgres.jobs.lanes import Lane
+from fencepost.store.postgres.jobs.tokens import make_token, token_mark
+from fencepost.store.postgres.jobs.upkeep import expire, recover
+from fencepost.store.sql.codes import ENCODINGS
+
+CLAIM = f"select fencepost.claim({', '.join(['%s'] * 18)})"
+LOOKS_MAX = 3
+"""How often one claim learns of new lanes, should others make some all the time."""
+EXPIRE, RECOVER, RESOLVE = 1, 2, 4
+PRIORITIES = tuple(Priority)
+CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
+
+
+class _Particulars(msgspec.Struct, gc=False):
+    """What few jobs have."""
+
+    encoding: int
+    bytes: str | None
+    key: str | None
+    tags: dict[str, str] | None
+    correlation_id: str | None
+    last: int
+    """The version of the lease before, 0 if there was none."""
+    checkpoint_encoding: int | None
+    checkpoint: str | None
+    checkpoint_bytes: str | None
+
+
+class _Leased(msgspec.Struct, gc=False, array_like=True):
+    """A job as the server hands it out."""
+
+    seq: int
+    id: str
+    policy: int
+    max_attempts: int
+    attempt: int
+    version: int
+    waited: int
+    """Since it became claimable, in microseconds."""
+    payload: msgspec.Raw
+    particulars: _Particulars | None = None
+    flow: str | None = None
+    has_dependencies: bool = False
+
+
+class _Answer(msgspec.Struct):
+    todo: str | None = None
+    now: int = 0
+    promoted: int = 0
+    held: int = 0
+    jobs: list[tuple[int, list[_Leased]]] = []
+    order: list[int] | None = None
+    wait: float | None = None
+    failed: str | None = None
+    """Why due jobs could not be promoted, or slots not be given away."""
+
+
+_answers = msgspec.json.Decoder(_Answer)
+
+
+def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
+    """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs.
+
+    What of the former fails is left for later.
+    """
+    secret = env.clock.new_id().hex()
+    recovered: list[Moved] = []
+    expired: list[Moved] = []
+    followed: list[Moved] = []
+    todo = (RECOVER if chores.may("recover") else 0) | (EXPIRE if chores.may("expire") else 0)
+    todo |= RESOLVE if chores.may("resolve") else 0
+    promote = PROMOTE_BATCH if chores.may("promote") else 0
+    looks = LOOKS_MAX
+    while True:
+        params = _params(env, request, secret, todo, promote, asks=looks > 0)
+        ((text,),) = yield Statement(CLAIM, params, alone=True)
+        answer = _answers.decode(text)
+        match answer.todo:
+            case "lanes":
+                yield from env.catalog.learn_lanes(request.queues, request.types)
+                looks -= 1
+            case "recover":
+                chore = recover(env, RECOVER_BATCH)
+                recovered = yield from _moved(chores, "recover", chore)
+                todo &= ~RECOVER
+            case "resolve":
+                looked = yield from sheltered(chores, "resolve", resolve(env), ([], False))
+                followed, has_left = looked
+                if has_left:
+                    chores.postpone("resolve", LEFT_PAUSE)
+                todo &= ~RESOLVE
+            case "expire":
+                chore = expire(env, EXPIRE_BATCH)
+                expired = yield from _moved(chores, "expire", chore)
+                todo &= ~EXPIRE
+            case _:
+                break
+    if answer.failed is not None:
+        chores.failed("promote", answer.failed)
+    elif promote:
+        chores.done("promote")
+    jobs, corrupt, waits = yield from _read(env, request, secret, answer)
+    if answer.wait is not None:
+        waits.append(answer.wait)
+    return Claim(
+        jobs=jobs,
+        recovered=recovered,
+        expired=expired,
+        promoted=answer.promoted,
+        held=answer.held,
+        corrupt=corrupt,
+        followed=followed,
+        wait=chores.wait(max(min(waits), 0.0) if waits else None),
+    )
+
+
+def _moved(chores: Chores, name: str, chore: Plan[list[Moved]]) -> Plan[list[Moved]]:
+    """Do a chore; one that could move nothing of what there is to move is left alone for a moment.
+
+    Somebody has it in hand, a caller's transaction perhaps, and nobody knows for how long.
+    """
+    moved = yield from sheltered(chores, name, chore, None)
+    if moved == []:
+        chores.postpone(name, LEFT_PAUSE)
+    return moved or []
+
+
+def _params(
+    env: Env, request: ClaimRequest, secret: str, todo: int, promote: int, *, asks: bool
+) -> tuple[Any, ...]:
+    known = env.catalog.known_lanes(request.queues, request.types)
+    lanes = known
+    if not request.own_types:
+        lanes = [lane for lane in known if not lane.type.startswith(RESERVED_TYPES)]
+    limit = max(min(request.limit, CLAIM_MAX), 0)
+    if request.queues is None:
+        row = tuple(sorted({lane.queue for lane in lanes}))
+    else:
+        row = turns_from(request.queues, request.turn) if request.queues else ()
+    places = {queue: place for place, queue in enumerate(dict.fromkeys(row), 1)}
+    lanes.sort(key=lambda lane: (places[lane.queue], lane.priority, lane.number))
+    # Which of several queues have something to give, and so a turn, only the server knows.
+    is_open = request.queues is None and len(places) > 1
+    return (
+        env.now,
+        request.worker,
+        secret,
+        seconds_to_us(request.lease_ttl),
+        seconds_to_us(request.timeout_grace),
+        CLAIM_BYTES_MAX,
+        sum(lane.number for lane in known) if asks else None,
+        todo,
+        promote,
+        _array(lane.number for lane in lanes),
+        _array(lane.priority for lane in lanes),
+        _array(places[lane.queue] for lane in lanes),
+        list(places),
+        None if is_open else _array(places[queue] for queue in row[:limit]),
+        request.turn,
+        limit,
+        None if request.types is None else _names(request.types),
+        request.queues is None,
+    )
+
+
+def _array(numbers: Any) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+@lru_cache(maxsize=100)
+def _names(names: frozenset[str]) -> str:
+    """Return names as an array; a worker names the same with every claim."""
+    escaped = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
+    return "{" + ",".join(f'"{name}"' for name in escaped) + "}"
+
+
+def _read(
+    env: Env, request: ClaimRequest, secret: str, answer: _Answer
+) -> Plan[tuple[list[ClaimedJob], list[Moved], list[float]]]:
+    """Return the jobs of a claim in the order of the line, and how long their leases last.
+
+    Those that cannot be read are failed, and returned apart.
+    """
+    if not answer.jobs:
+        return [], [], []
+    lanes = yield from env.catalog.lanes([lane for lane, _ in answer.jobs])
+    numbers = {job.policy for _, leased in answer.jobs for job in leased}
+    policies = yield from env.catalog.policies(numbers)
+    reader = _Reader(policies, secret, request, answer.now)
+    jobs: list[ClaimedJob] = []
+    broken: list[_Leased] = []
+    by_seq: dict[int, ClaimedJob] = {}
+    for number, leased in answer.jobs:
+        for row, job in zip(leased, reader.read_all(leased, lanes[number]), strict=True):
+            if job is None:
+                broken.append(row)
+            elif answer.order is None:
+                jobs.append(job)
+            else:
+                by_seq[row.seq] = job
+    if answer.order is not None:
+        jobs = [by_seq[seq] for seq in answer.order if seq in by_seq]
+    corrupt = yield from _fail(env, secret, broken)
+    return jobs, corrupt, reader.lengths()
+
+
+class _Terms(NamedTuple):
+    """What the leases of a claim have in common if their jobs have one policy."""
+
+    policy: Policy
+    lease_ttl: float
+    lasts: int
+    """In microseconds."""
+    expires_at: datetime
+
+
+class _Reader:
+    """Turns the rows of one claim into jobs."""
+
+    def __init__(
+        self, policies: dict[int, Policy], secret: str, request: ClaimRequest, now: int
+    ) -> None:
+        self._secret = secret
+        self._terms = {number: _terms(policies[number], request, now) for number in policies}
+
+    def read_all(self, rows: Sequence[_Leased], lane: Lane) -> list[ClaimedJob | None]:
+        """Return the claimed jobs of a lane, and None for each that cannot be read."""
+        mark = token_mark(lane.number, self._secret)
+        priority = PRIORITIES[lane.priority]
+        return [self._read(row, lane, priority, mark) for row in rows]
+
+    def _read(self, row: _Leased, lane: Lane, priority: Priority, mark: str) -> ClaimedJob | None:
+        terms = self._terms.get(row.policy)
+        if terms is None:
+            return None
+        job_id = row.id
+        lease = Lease(make_token(row.seq, mark, job_id), row.version, terms.expires_at)
+        special = row.particulars
+        if special is None:
+            return ClaimedJob(
+                id=job_id,
+                type=lane.type,
+                queue=lane.queue,
+                priority=priority,
+                attempt=row.attempt,
+                max_attempts=row.max_attempts,
+                lease=lease,
+                lease_ttl=terms.lease_ttl,
+                payload=Body(bytes(row.payload)),
+                policy=terms.policy,
+                flow=row.flow,
+                has_dependencies=row.has_dependencies,
+                waited=row.waited / 1e6,
+            )
+        payload = bytes(row.payload)
+        return ClaimedJob(
+            id=job_id,
+            type=lane.type,
+            queue=lane.queue,
+            priority=priority,
+            attempt=row.attempt,
+            max_attempts=row.max_attempts,
+            lease=lease,
+            lease_ttl=terms.lease_ttl,
+            payload=_body(
+                special.encoding,
+                payload.decode() if special.bytes is None else None,
+                special.bytes,
+            ),
+            policy=terms.policy,
+            key=special.key,
+            tags=special.tags or {},
+            correlation_id=special.correlation_id,
+            checkpoint=None
+            if special.checkpoint_encoding is None
+            else _body(special.checkpoint_encoding, special.checkpoint, special.checkpoint_bytes),
+            flow=row.flow,
+            has_dependencies=row.has_dependencies,
+            waited=row.waited / 1e6,
+            last_version=special.last,
+        )
+
+    def lengths(self) -> list[float]:
+        """Return how many seconds the leases of the claim last."""
+        return [terms.lasts / 1e6 for terms in self._terms.values()]
+
+
+def _terms(policy: Policy, request: ClaimRequest, now: int) -> _Terms:
+    """Return when a lease runs out, by the same rule as ``fencepost.pop``."""
+    lease_ttl = ttl_of(policy, request.lease_ttl)
+    latest = deadline(policy, now, seconds_to_us(request.timeout_grace))
+    end_ = min(now + seconds_to_us(lease_ttl), latest)
+    return _Terms(policy, lease_ttl, end_ - now, from_us(end_))
+
+
+def _body(encoding: int, text: str | None, digits: str | None) -> Body:
+    data = bytes.fromhex(digits or "") if text is None else text.encode()
+    return Body(data, ENCODINGS[encoding])
+
+
+def _fail(env: Env, secret: str, rows: Sequence[_Leased]) -> Plan[list[Moved]]:
+    """Fail jobs that cannot be read: those are lost to us, the worker is not."""
+    if not rows:
+        return []
+    group = f'[["{secret}","{_array(row.seq for row in rows)}"]]'
+    jobs = lifted((yield Statement(LIFT_LEASED, (env.now, group))))
+    decision = Decision(Event.REJECT, State.FAILED, AttemptOutcome.FAILED, failure=CORRUPT)
+    followed = yield from end(env, [Ending(job, decision) for job in jobs])
+    lanes = yield from env.catalog.lanes({job.lane for job in jobs})
+    moved = []
+    for job in jobs:
+        type_ = lanes[job.lane].type
+        moved.append(Moved(job.job_id, type_, State.FAILED, State.SCHEDULED, followed))
+        followed = ()
+    return moved

@@ -1,0 +1,196 @@
+"""Storing new jobs: those that differ in payload only by the thousand, those with a key singly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from fencepost.core.job.job import NewJob
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.lifetime import check_due
+from fencepost.core.values.ids import id_of_digits, id_text
+from fencepost.core.values.instants import seconds_to_us
+from fencepost.errors import DuplicateJobError
+from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.engine.clock import now_us
+from fencepost.store.postgres.flows import enqueue as graphs
+from fencepost.store.postgres.jobs.catalog import Env, Numbers
+from fencepost.store.postgres.jobs.keys import holder_queues
+from fencepost.store.postgres.jobs.rows import plain_json
+from fencepost.store.postgres.limits.concurrency import Touched, admit
+from fencepost.store.sql.codes import BY_NUMBER
+
+ENQUEUE = "select fencepost.enqueue(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+ENQUEUE_EACH = "select fencepost.enqueue_each(%s, %s, %s)::text"
+CHUNK = 5_000
+"""Jobs in one statement."""
+
+_encoder = msgspec.json.Encoder()
+_replies = msgspec.json.Decoder(list[tuple[int, str | None]])
+
+
+class _Batch:
+    """Jobs that share a statement, their ids, and payloads if they are as plain as most."""
+
+    def __init__(self, first: NewJob, lane: int, policy: int, *, is_plain: bool) -> None:
+        self.first = first
+        self.lane = lane
+        self.policy = policy
+        self.is_plain = is_plain
+        self.jobs: list[NewJob] = []
+        self.ids: list[bytes] = []
+        self.payloads: list[str] = []
+
+    def takes(self, job: NewJob, *, is_plain: bool) -> bool:
+        """Tell whether *job* can share the statement. Jobs of one call share most objects."""
+        if is_plain is not self.is_plain or len(self.jobs) == CHUNK:
+            return False
+        if not is_plain:
+            return True  # each says all of itself
+        first = self.first
+        return (
+            (job.policy is first.policy or job.policy == first.policy)
+            and job.type == first.type
+            and job.queue == first.queue
+            and job.priority is first.priority
+            and job.delay == first.delay
+            and job.run_at == first.run_at
+            and job.submitter == first.submitter
+        )
+
+
+def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
+    """Store *jobs* in their order, each unless its key is held."""
+    if graphs.is_graph(jobs):
+        urgent = graphs.inherited(jobs)
+        numbers = yield from env.catalog.number(graphs.with_delivery(urgent))
+        yield from check_times(env, jobs)
+        return (yield from graphs.enqueue(env, jobs, numbers, atomic=atomic))
+    numbers = yield from env.catalog.number(jobs)
+    yield from check_times(env, jobs)
+    batches: list[_Batch] = []
+    for job, id_ in zip(jobs, env.clock.new_ids(len(jobs)), strict=True):
+        payload = None
+        if _is_plain(job):
+            payload = plain_json(job.payload)
+        is_plain = payload is not None
+        if not batches or not batches[-1].takes(job, is_plain=is_plain):
+            batches.append(_Batch(job, *numbers.of(job), is_plain=is_plain))
+        batch = batches[-1]
+        batch.jobs.append(job)
+        batch.ids.append(job.id or id_)
+        if payload is not None:
+            batch.payloads.append(payload)
+    replies: list[EnqueueReply] = []
+    # A statement that is all there is to do needs no transaction around it.
+    alone = len(batches) == 1 and not atomic and not any(_is_confined(job) for job in jobs)
+    for batch in batches:
+        if batch.is_plain:
+            replies += yield from _enqueue_alike(env, batch, alone=alone)
+        else:
+            replies += yield from _enqueue_each(env, batch, numbers, atomic=atomic, alone=alone)
+    return (yield from _admitted(env, jobs, replies, alone=alone))
+
+
+def check_times(env: Env, jobs: Sequence[NewJob]) -> Plan[None]:
+    """Raise InvalidJobError if one of *jobs* falls due when its lifetime is over (C48).
+
+    The server is asked for its time only if a job says when it is to run. It is read before they
+    are stored: what is not too late by it is not too late then. Not before they have their numbers,
+    though: what gives those is a transaction of its own if it comes first.
+    """
+    now = 0
+    if any(job.run_at is not None for job in jobs):
+        now = yield from now_us(env)
+    for job in jobs:
+        check_due(job, now)
+
+
+def _is_plain(job: NewJob) -> bool:
+    return (
+        job.key is None
+        and not job.tags
+        and job.correlation_id is None
+        and job.concurrency_key is None
+    )
+
+
+def _is_confined(job: NewJob) -> bool:
+    """Tell whether the queue of the job that holds its key has to be looked up."""
+    return job.key is not None and job.key.within is not None
+
+
+def _admitted(
+    env: Env, jobs: Sequence[NewJob], replies: list[EnqueueReply], *, alone: bool
+) -> Plan[list[EnqueueReply]]:
+    """Let in those that were held up by their keys, unless the one statement has done so."""
+    if alone and not env.is_joined:
+        return replies
+    touched = Touched()
+    held = zip(jobs, replies, strict=True)
+    touched.add_held(job for job, reply in held if _is_held(reply))
+    entered = {moved.job_id: moved.state for moved in (yield from admit(env, touched))}
+    return [
+        replace(each, state=entered[each.job_id]) if each.job_id in entered else each
+        for each in replies
+    ]
+
+
+def _is_held(reply: EnqueueReply) -> bool:
+    return isinstance(reply, Enqueued) and reply.state is State.PENDING
+
+
+def _enqueue_alike(env: Env, batch: _Batch, *, alone: bool) -> Plan[list[EnqueueReply]]:
+    job = batch.first
+    digits = [id_.hex() for id_ in batch.ids]
+    params = (
+        env.now,
+        batch.lane,
+        batch.policy,
+        job.policy.max_attempts,
+        seconds_to_us(job.delay),
+        job.run_at,
+        seconds_to_us(job.policy.lifetime),
+        "{" + ",".join(digits) + "}",
+        "[" + ",".join(batch.payloads) + "]",
+        job.submitter,
+    )
+    ((number,),) = yield Statement(ENQUEUE, params, alone=alone)
+    type_, state = job.type, BY_NUMBER[number]
+    return [Enqueued(id_of_digits(each), type_, state) for each in digits]
+
+
+def _enqueue_each(
+    env: Env, batch: _Batch, numbers: Numbers, *, atomic: bool, alone: bool
+) -> Plan[list[EnqueueReply]]:
+    given = list(zip(batch.jobs, batch.ids, strict=True))
+    fields = [_fields(job, id_, *numbers.of(job)) for job, id_ in given]
+    params = (env.now, _encoder.encode(fields).decode(), alone and not env.is_joined)
+    keys = [(job.type, job.key.value) for job in batch.jobs if job.key is not None]
+    ((text,),) = yield Statement(ENQUEUE_EACH, params, alone=alone, keys=keys)
+    stored = _replies.decode(text)
+    queues = yield from holder_queues(
+        (job.key, holder)
+        for job, (_, holder) in zip(batch.jobs, stored, strict=True)
+        if job.key is not None and holder is not None
+    )
+    replies: list[EnqueueReply] = []
+    for (job, id_), (number, holder) in zip(given, stored, strict=True):
+        if holder is None:
+            replies.append(Enqueued(id_text(id_), job.type, BY_NUMBER[number]))
+            continue
+        assert job.key is not None
+        is_rejected = job.key.refuses(queues.get(holder))
+        if atomic and is_rejected:
+            raise DuplicateJobError(type=job.type, key=job.key.value, existing_id=holder)
+        replies.append(Duplicate(holder, job.type, job.key.value, BY_NUMBER[number], is_rejected))
+    return replies
+
+
+def _fields(job: NewJob, id_: bytes, lane: int, policy: int) -> dict[str, Any]:
+    own = graphs.job_fields(job, lane, policy, job.priority)
+    return {"id": id_.hex(), "type": job.type, **own}

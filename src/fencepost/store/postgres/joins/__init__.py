@@ -1,0 +1,1 @@
+"""Operations inside a caller's own transaction."""

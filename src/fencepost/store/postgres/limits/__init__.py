@@ -1,0 +1,1 @@
+"""Limits: concurrency keys and rates."""
