@@ -28,7 +28,7 @@ from fencepost.store.interface.replies import LeaseLost
 from fencepost.store.interface.requests import Beat, ClaimRequest
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.heartbeater import BEATS_PER_TTL
+from fencepost.worker.run.heartbeater import BEATS_PER_TTL
 
 # What a reader has to find there: each of these, in any order, whatever else is said.
 WORDS: dict[str, tuple[str, ...]] = {

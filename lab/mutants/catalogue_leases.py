@@ -244,7 +244,7 @@ SIZES = (
         Place.WORKER,
         "settles-any-size",
         "a group of settlements has results of any size",
-        "fencepost.worker.settler",
+        "fencepost.worker.run.settler",
         ("if room < 0 and batch:", "if room is None:"),
         "tests/worker/test_settler.py",
     ),

@@ -18,7 +18,7 @@ STOPPING = (
     _mutant(
         "leaves-threads-alone",
         "a handler in a thread goes on past its timeout, and keeps its slot",
-        "worker.executor",
+        "worker.run.executor",
         "        if not attempt.thread.stop():\n",
         "        if False:\n",
         THREADS,
@@ -42,7 +42,7 @@ STOPPING = (
     _mutant(
         "keeps-a-stuck-process",
         "a process in which a thread does not stop is never replaced",
-        "worker.executor",
+        "worker.run.executor",
         "                self._on_stuck(attempt)\n",
         "                pass\n",
         THREADS,
@@ -102,7 +102,7 @@ STOPPING = (
     _mutant(
         "forgets-since-when",
         "a job that nobody can read goes round for ever: its past is not looked at",
-        "worker.concluder",
+        "worker.run.conclusion",
         "decide(job, with_past(outcome, attempts), self._store.clock.rng)",
         "decide(job, with_past(outcome, None), self._store.clock.rng)",
         UNREADABLE,
@@ -114,7 +114,7 @@ MUTANTS = (
     _mutant(
         "beats-for-what-it-has-settled",
         "a job is heartbeated although its attempt has ended, by a timeout for one",
-        "worker.settler",
+        "worker.run.settler",
         "        # Settled, settled before, or lost: in each case the job is no longer ours.\n"
         "        self._hand.drop_all(batch)\n",
         "",
@@ -123,7 +123,7 @@ MUTANTS = (
     _mutant(
         "beats-for-what-it-has-lost",
         "a job is heartbeated although its lease was lost, or it was cancelled",
-        "worker.heartbeater",
+        "worker.run.heartbeater",
         "        if self._hand.drop(held.job.id, held.job.lease.token) is not None:\n",
         "        if held.attempt is None or held.attempt.context.cancel_reason is None:\n",
         "tests/worker/test_heartbeats_end.py",
@@ -139,7 +139,7 @@ MUTANTS = (
     _mutant(
         "asks-for-the-same-lease-again",
         "a heartbeat asks for no more than what is left of a lease",
-        "worker.heartbeater",
+        "worker.run.heartbeater",
         "        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]\n"
         "        replies = yield",
         "        beats = [Beat(h.job.id, h.job.lease.token, 0.0) for h in batch]\n"
@@ -149,7 +149,7 @@ MUTANTS = (
     _mutant(
         "beats-add-up",
         "a heartbeat extends a lease by its TTL from its end, not from now",
-        "worker.heartbeater",
+        "worker.run.heartbeater",
         "        beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]\n"
         "        replies = yield",
         "        beats = [Beat(h.job.id, h.job.lease.token, 2 * h.job.lease_ttl) for h in batch]\n"
@@ -175,7 +175,7 @@ MUTANTS = (
     _mutant(
         "settles-once-only",
         "a settlement whose outcome is unknown is not repeated",
-        "worker.settler",
+        "worker.run.settler",
         "        except StoreError as error:\n"
         "            self._pending.extendleft(reversed(batch))\n",
         "        except StoreError as error:\n            self._hand.drop_all(batch)\n",
@@ -184,7 +184,7 @@ MUTANTS = (
     _mutant(
         "lets-go-before-the-answer",
         "a job is not heartbeated while its settlement waits for the store",
-        "worker.settler",
+        "worker.run.settler",
         "        self._in_flight = len(batch)\n",
         "        self._in_flight = len(batch)\n        self._hand.drop_all(batch)\n",
         "tests/worker/test_settler.py",
@@ -192,7 +192,7 @@ MUTANTS = (
     _mutant(
         "claims-ahead",
         "a worker claims twice as many jobs as it has free slots",
-        "worker.fetcher",
+        "worker.run.fetcher",
         "return min(max(self._concurrency - occupied, 0), CLAIM_MAX)",
         "return min(max(2 * self._concurrency - occupied, 0), CLAIM_MAX)",
         "tests/worker/test_fetcher.py",
@@ -201,7 +201,7 @@ MUTANTS = (
     _mutant(
         "begins-late",
         "a job whose handler could not begin in time begins all the same",
-        "worker.executor",
+        "worker.run.executor",
         "if started_at > held.start_by:",
         "if False:",
         "tests/worker/test_starts.py",
@@ -209,7 +209,7 @@ MUTANTS = (
     _mutant(
         "is-late-from-when-it-looked",
         "how long a job has waited is counted from when the loop saw it, not from the answer",
-        "worker.fetcher",
+        "worker.run.fetcher",
         "answered_at=self._answered_at",
         "answered_at=self._store.clock.monotonic()",
         "tests/worker/test_starts.py",
@@ -225,7 +225,7 @@ MUTANTS = (
     _mutant(
         "begins-what-it-lost",
         "a job that was lost before its handler began is begun",
-        "worker.executor",
+        "worker.run.executor",
         "        if held.is_dropped:\n",
         "        if False:\n",
         "tests/worker/test_starts.py",
@@ -233,7 +233,7 @@ MUTANTS = (
     _mutant(
         "forgets-what-waits",
         "jobs that wait for a slot are not heartbeated",
-        "worker.heartbeater",
+        "worker.run.heartbeater",
         "        held = self._hand.everything()\n        due =",
         "        held = [each for each in self._hand.everything() if each.attempt is not None]\n"
         "        due =",
@@ -252,7 +252,7 @@ MUTANTS = (
     _mutant(
         "settles-after-losing-a-lease",
         "what a handler returns after its lease was lost is sent to the store",
-        "worker.executor",
+        "worker.run.executor",
         'return outcome if reason in (None, "shutdown") else attempt.outcome_of_interruption()',
         "return outcome",
         "tests/worker/test_interruption.py",
@@ -261,7 +261,7 @@ MUTANTS = (
     _mutant(
         "trusts-a-dead-lease",
         "a handler goes on when the store cannot be reached for longer than its lease",
-        "worker.heartbeater",
+        "worker.run.heartbeater",
         "if now >= each.confirmed_at + each.job.lease_ttl:",
         "if now >= each.confirmed_at + 10 * each.job.lease_ttl:",
         "tests/worker/test_heartbeater.py",
@@ -269,7 +269,7 @@ MUTANTS = (
     _mutant(
         "counts-a-lease-from-the-answer",
         "a lease is believed to last from when the store's answer came, not from the question",
-        "worker.heartbeater",
+        "worker.run.heartbeater",
         "                held.confirmed_at = sent_at\n                if held.attempt",
         "                held.confirmed_at = self._store.clock.monotonic()\n"
         "                if held.attempt",
@@ -278,7 +278,7 @@ MUTANTS = (
     _mutant(
         "drops-a-newer-lease",
         "a late answer about an old lease makes the worker let go of the new one",
-        "worker.hand",
+        "worker.run.inflight",
         "            if held is None or held.job.lease.token != token:\n",
         "            if held is None:\n",
         "tests/worker/test_hand.py",
@@ -295,7 +295,7 @@ MUTANTS = (
     _mutant(
         "release-is-a-failure",
         "a job that is interrupted by a shutdown has failed",
-        "worker.attempt",
+        "worker.run.attempt",
         '            case "shutdown":\n                return Released()\n',
         '            case "shutdown":\n                return timed_out(self.job.policy.timeout)\n',
         "tests/worker/test_stopping.py",
@@ -303,7 +303,7 @@ MUTANTS = (
     _mutant(
         "claims-without-bound",
         "jobs that have ended but are not recorded pile up while more are claimed",
-        "worker.fetcher",
+        "worker.run.fetcher",
         "        if self.is_held_up:\n            return 0\n",
         "",
         "tests/worker/test_fetcher.py",
@@ -311,7 +311,7 @@ MUTANTS = (
     _mutant(
         "completes-what-was-rolled-back",
         "a handler that completed its job in a transaction it took back has succeeded",
-        "worker.concluder",
+        "worker.run.conclusion",
         "ended = not_committed() if isinstance(outcome, Succeeded) else outcome",
         "ended = outcome",
         "tests/worker/test_complete_in.py",

@@ -22,7 +22,7 @@ class Patch(msgspec.Struct, frozen=True):
     """Some text of a module, or of a file of SQL, and what stands there instead."""
 
     target: str
-    """A module (``fencepost.store.sqlite.engine.group_commit``), or a folder of SQL and a file in it
+    """A module (``fencepost.store.sqlite.engine.lock``), or a folder of SQL and a file in it
     (``fencepost.store.postgres.migrations/0001_initial.sql``)."""
     old: str
     new: str

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.heartbeater import Heartbeater
+from fencepost.worker.run.heartbeater import Heartbeater
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import cast
 
-from fencepost.worker.heartbeater import STOP_WAIT, Heartbeater
+from fencepost.worker.run.heartbeater import STOP_WAIT, Heartbeater
 from fencepost.worker.worker import Worker
 from lab.simulation.loop import SimulatedLoop
 

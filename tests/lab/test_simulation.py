@@ -23,7 +23,7 @@ from fencepost.store.memory.limits import concurrency as admission
 from fencepost.store.memory.limits.rates import Rates
 from fencepost.store.memory.records.crons import Crons
 from fencepost.store.memory.records.events import Events
-from fencepost.worker.heartbeater import Heartbeater
+from fencepost.worker.run.heartbeater import Heartbeater
 from lab.simulation.__main__ import parse_seeds
 from lab.simulation.report import Report
 from lab.simulation.running import live, run

@@ -19,9 +19,9 @@ from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.fetcher import Fetcher
-from fencepost.worker.hand import Hand
-from fencepost.worker.patience import Patience
+from fencepost.worker.run.fetcher import Fetcher
+from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.store_backoff import Patience
 
 
 class Rig:

@@ -15,8 +15,8 @@ from fencepost import Priority
 from fencepost.core.bounds import START_WITHIN
 from fencepost.core.job.job import Body, ClaimedJob, Lease
 from fencepost.core.job.policy import DEFAULT_POLICY
-from fencepost.worker.hand import Hand
-from fencepost.worker.threads import Threads
+from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.threads import Threads
 
 
 def claimed(job_id: str, token: str) -> ClaimedJob:

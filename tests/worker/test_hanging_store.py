@@ -16,9 +16,10 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
-from fencepost.worker import heartbeater, worker
-from fencepost.worker.hand import Hand
-from fencepost.worker.heartbeater import Heartbeater
+from fencepost.worker import worker
+from fencepost.worker.run import heartbeater
+from fencepost.worker.run.heartbeater import Heartbeater
+from fencepost.worker.run.inflight import Hand
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ from fencepost.observe.pulse import Pulse
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.health import WorkerHealth
-from fencepost.worker.monitor import Monitor, pages
+from fencepost.worker.monitor.health import WorkerHealth
+from fencepost.worker.monitor.server import Monitor, pages
 
 
 def codes(found: Verdict) -> list[str]:
@@ -246,7 +246,7 @@ def test_clients_that_say_nothing_cannot_use_it_up(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S2-38: beyond a few, they are hung up on; and those few are, after a while."""
-    monkeypatch.setattr("fencepost.worker.monitor._Handler.timeout", 0.2)
+    monkeypatch.setattr("fencepost.worker.monitor.server._Handler.timeout", 0.2)
     with watched(app) as seen:
         idle = [
             socket.create_connection(("127.0.0.1", seen.port))

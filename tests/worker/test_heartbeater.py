@@ -20,8 +20,8 @@ from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.hand import Hand, Held
-from fencepost.worker.heartbeater import Heartbeater
+from fencepost.worker.run.heartbeater import Heartbeater
+from fencepost.worker.run.inflight import Hand, Held
 
 TTL = 30.0
 

@@ -96,7 +96,7 @@ async def test_a_coroutine_that_never_heeds_is_given_up(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S1-42: its slot is leaked, like a thread's, and its attempt is over all the same."""
-    monkeypatch.setattr("fencepost.worker.executor.INTERRUPT_GRACE", 0.1)
+    monkeypatch.setattr("fencepost.worker.run.executor.INTERRUPT_GRACE", 0.1)
     go_on = asyncio.Event()
 
     @app.task(timeout=0.05)

@@ -33,8 +33,8 @@ from fencepost import (
     Timeouts,
 )
 from fencepost.store.interface.requests import ClaimRequest
-from fencepost.worker.attempt import Attempt
-from fencepost.worker.children import Children
+from fencepost.worker.process.children import Children
+from fencepost.worker.run.attempt import Attempt
 
 ONCE = Retry.none()
 

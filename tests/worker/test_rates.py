@@ -18,8 +18,8 @@ from fencepost.observe.counters import Counters
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.fetcher import Fetcher
-from fencepost.worker.hand import Hand
+from fencepost.worker.run.fetcher import Fetcher
+from fencepost.worker.run.inflight import Hand
 from fencepost.worker.worker import Worker
 
 

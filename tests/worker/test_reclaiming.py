@@ -8,7 +8,7 @@ import pytest
 from tests.worker.support import LONG, ended, eventually, working
 
 from fencepost import App, Context, State
-from fencepost.worker.heartbeater import Heartbeater
+from fencepost.worker.run.heartbeater import Heartbeater
 
 
 async def test_the_attempt_under_the_old_lease_is_interrupted(

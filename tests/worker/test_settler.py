@@ -21,8 +21,8 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.hand import Hand
-from fencepost.worker.settler import Settler
+from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.settler import Settler
 
 
 class Rig:

@@ -21,8 +21,8 @@ from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.worker.executor import Executor
-from fencepost.worker.hand import Hand
+from fencepost.worker.run.executor import Executor
+from fencepost.worker.run.inflight import Hand
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from tests.worker.support import LONG, ended, eventually, take_leases_away, work
 from fencepost import App, Category, Context, HandlerStopped, Retry, State
 from fencepost.core.job.job import AttemptOutcome
 
-GRACE = "fencepost.worker.executor.INTERRUPT_GRACE"
+GRACE = "fencepost.worker.run.executor.INTERRUPT_GRACE"
 
 
 async def test_a_thread_past_its_timeout_is_stopped(app: App) -> None:

@@ -18,7 +18,7 @@ from tests.worker.support import (
 )
 
 from fencepost import App, Category, Context, Retry, State, Timeouts
-from fencepost.worker.heartbeater import Heartbeater
+from fencepost.worker.run.heartbeater import Heartbeater
 
 
 async def test_an_attempt_past_its_timeout_is_tried_again(app: App) -> None:

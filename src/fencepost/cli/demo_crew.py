@@ -17,7 +17,7 @@ import msgspec
 from fencepost.clock import Clock
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.open import open_store
-from fencepost.worker.lifeline import Lifeline
+from fencepost.worker.process.lifeline import Lifeline
 
 STOP_PATIENCE = 3.0
 FREEZES_MAX = 20

@@ -25,7 +25,7 @@ from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.clock import Clock
-    from fencepost.worker.lifeline import Lifeline
+    from fencepost.worker.process.lifeline import Lifeline
 
 HOST = "127.0.0.1"
 LOOK_INTERVAL = 0.5
@@ -74,7 +74,7 @@ def dev(
     APP is `module:attribute` (environment: FENCEPOST_APP); an `app` in app.py need not be named.
     """
     from fencepost.clock import SystemClock
-    from fencepost.worker.lifeline import Lifeline
+    from fencepost.worker.process.lifeline import Lifeline
 
     command = child_command(settings, app_name, concurrency=concurrency, grace=grace)
     lifeline = Lifeline()
@@ -139,7 +139,7 @@ class Reloader:
 
     def step(self) -> None:
         """Look at the files when it is time, and restart the worker if one has changed."""
-        from fencepost.worker.supervisor import REPLACE_CODE
+        from fencepost.worker.process.supervisor import REPLACE_CODE
 
         if self._child is not None and self._child.poll() == REPLACE_CODE:
             echo("a thread of the worker did not stop; restarting", err=True)

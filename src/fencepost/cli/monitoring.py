@@ -75,8 +75,8 @@ def monitored(app: App, address: Address | None) -> Iterator[None]:
     from fencepost.observe import families, names
     from fencepost.observe.exposition import gauge
     from fencepost.observe.log import log
-    from fencepost.worker.health import WorkerHealth
-    from fencepost.worker.monitor import Monitor, pages
+    from fencepost.worker.monitor.health import WorkerHealth
+    from fencepost.worker.monitor.server import Monitor, pages
 
     session = app.session
     health = WorkerHealth(session.counters.pulse, session.clock)

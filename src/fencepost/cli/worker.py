@@ -143,7 +143,7 @@ def _run(
 def _replace(*, is_supervised: bool) -> None:
     """Have another process in the place of this one, in which a thread did not stop."""
     if is_supervised:
-        from fencepost.worker.supervisor import REPLACE_CODE
+        from fencepost.worker.process.supervisor import REPLACE_CODE
 
         sys.exit(REPLACE_CODE)
     # The same process by its number, so that nobody who watches it need know; no thread survives.
@@ -183,7 +183,7 @@ def longest_stop(grace: float) -> float:
 
 def _end_with_parent(made: Worker, app: App, lifeline: int, grace: float) -> None:
     """Stop when the parent is gone; a worker that nobody supervises would run on unseen."""
-    from fencepost.worker.lifeline import watch
+    from fencepost.worker.process.lifeline import watch
 
     watch(lifeline, stop=made.stop, clock=app.session.clock, patience=longest_stop(grace))
 
@@ -191,7 +191,7 @@ def _end_with_parent(made: Worker, app: App, lifeline: int, grace: float) -> Non
 def _supervise(
     settings: Settings, app: App, app_name: str | None, processes: int, **options: Any
 ) -> None:
-    from fencepost.worker.supervisor import Supervisor
+    from fencepost.worker.process.supervisor import Supervisor
 
     if app.url.startswith("memory:"):
         raise ConfigurationError("memory:// lives in one process; use --processes 1, or SQLite")

@@ -17,7 +17,7 @@ from fencepost.http.problems import HttpError
 from fencepost.http.route import OneOrMany, Route
 from fencepost.http.whole_numbers import is_about_whole_numbers, with_whole_numbers
 from fencepost.wire.shape import PIECE, check_shape
-from fencepost.worker.stepping import rest_of
+from fencepost.worker.run.first_step import rest_of
 
 Scope = Any
 Receive = Any

@@ -23,7 +23,7 @@ from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.lending import BorrowedStore
 from fencepost.worker import Context
-from fencepost.worker.context import CancelReason
+from fencepost.worker.run.context import CancelReason
 
 
 class FakeContext(Context):

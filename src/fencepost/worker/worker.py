@@ -50,21 +50,21 @@ from fencepost.observe.counters import Counters
 from fencepost.observe.log import log, logger
 from fencepost.store.interface.requests import WorkerInfo
 from fencepost.store.interface.store import Store, Topic
-from fencepost.worker.attempt import Attempt
-from fencepost.worker.backoffs import Backoffs
-from fencepost.worker.concluder import Concluder
-from fencepost.worker.context import CancelReason
-from fencepost.worker.executor import Executor
-from fencepost.worker.fetcher import Fetcher
-from fencepost.worker.hand import Hand, Held
-from fencepost.worker.heartbeater import Heartbeater
-from fencepost.worker.lag import measure_lag
-from fencepost.worker.loader import Loader
-from fencepost.worker.presence import announce
-from fencepost.worker.rates import declare_rates
-from fencepost.worker.reach import Reach
-from fencepost.worker.settler import Settler
-from fencepost.worker.switching import short_turns
+from fencepost.worker.monitor.lag import measure_lag
+from fencepost.worker.monitor.presence import announce
+from fencepost.worker.run.attempt import Attempt
+from fencepost.worker.run.backoff import Backoffs
+from fencepost.worker.run.conclusion import Concluder
+from fencepost.worker.run.context import CancelReason
+from fencepost.worker.run.executor import Executor
+from fencepost.worker.run.fetcher import Fetcher
+from fencepost.worker.run.heartbeater import Heartbeater
+from fencepost.worker.run.inflight import Hand, Held
+from fencepost.worker.run.rates import declare_rates
+from fencepost.worker.run.reach import Reach
+from fencepost.worker.run.results import Loader
+from fencepost.worker.run.settler import Settler
+from fencepost.worker.run.switch_interval import short_turns
 
 if TYPE_CHECKING:
     from fencepost.core.cron.cron import Cron

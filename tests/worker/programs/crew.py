@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from fencepost import App, Context, Retry, Timeouts
-from fencepost.worker.heartbeater import Heartbeater
-from fencepost.worker.settler import Settler
+from fencepost.worker.run.heartbeater import Heartbeater
+from fencepost.worker.run.settler import Settler
 
 LEASE_TTL = 1.5
 _, ROLE, URL, LEDGER = sys.argv if len(sys.argv) == 4 else ("", "", "sqlite:///unused.db", "")

@@ -17,8 +17,8 @@ from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.worker.hand import Held
-from fencepost.worker.patience import Patience
+from fencepost.worker.run.inflight import Held
+from fencepost.worker.run.store_backoff import Patience
 
 OnLoaded = Callable[[Sequence[Held]], None]
 OnRefused = Callable[[Held, Exception], None]

@@ -24,10 +24,10 @@ from fencepost.store.interface.replies import Claim
 from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation, Plan
-from fencepost.worker.context import CancelReason
-from fencepost.worker.hand import Hand, Held
-from fencepost.worker.patience import Patience
-from fencepost.worker.shielding import shielded
+from fencepost.worker.run.context import CancelReason
+from fencepost.worker.run.inflight import Hand, Held
+from fencepost.worker.run.shield import shielded
+from fencepost.worker.run.store_backoff import Patience
 
 UNBEGUN = 0.1
 """How long a claim is waited for that no thread of the store has taken up."""

@@ -28,8 +28,8 @@ from fencepost.core.values.signature import Signature
 from fencepost.core.values.skew import read_arguments
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
-from fencepost.worker.children import ChildRequest, Marked
-from fencepost.worker.context import NO_TASKS, Context
+from fencepost.worker.process.children import ChildRequest, Marked
+from fencepost.worker.run.context import NO_TASKS, Context
 
 _requests = msgspec.msgpack.Decoder(ChildRequest)
 _answers = msgspec.msgpack.Encoder()

@@ -23,8 +23,8 @@ from fencepost.core.job.outcome import Failed, Outcome, Snoozed, Succeeded, Unre
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.worker.attempt import Attempt
-from fencepost.worker.context import CancelReason
+from fencepost.worker.run.attempt import Attempt
+from fencepost.worker.run.context import CancelReason
 
 ReturnedOutcome = Succeeded | Failed | Snoozed | Unreadable
 
@@ -107,7 +107,7 @@ class Children:
             if child.process.is_alive():
                 return child
             child.pipe.close()
-        from fencepost.worker.child import main
+        from fencepost.worker.process.child import main
 
         ours, theirs = self._context.Pipe()
         process = self._context.Process(

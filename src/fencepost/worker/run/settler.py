@@ -19,9 +19,9 @@ from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.interface.replies import Settled
 from fencepost.store.interface.store import Store
-from fencepost.worker.hand import Hand
-from fencepost.worker.patience import Patience
-from fencepost.worker.shielding import shielded
+from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.shield import shielded
+from fencepost.worker.run.store_backoff import Patience
 
 
 class Settler:

@@ -11,7 +11,7 @@ from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.outcome import Outcome, Released
 from fencepost.core.job.task import Task
 from fencepost.store.interruption import Interruptible
-from fencepost.worker.context import CancelReason, Context
+from fencepost.worker.run.context import CancelReason, Context
 
 OnEnd = Callable[["Attempt", "Outcome | None"], None]
 Stop = Callable[["Attempt", CancelReason], bool]

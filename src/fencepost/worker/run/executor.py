@@ -23,12 +23,12 @@ from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.interface.store import Store
 from fencepost.store.interruption import Interruptible
-from fencepost.worker.attempt import Attempt, OnEnd, Stop
-from fencepost.worker.children import Children
-from fencepost.worker.context import CancelReason, Context
-from fencepost.worker.hand import Held
-from fencepost.worker.stepping import rest_of
-from fencepost.worker.threads import Threads
+from fencepost.worker.process.children import Children
+from fencepost.worker.run.attempt import Attempt, OnEnd, Stop
+from fencepost.worker.run.context import CancelReason, Context
+from fencepost.worker.run.first_step import rest_of
+from fencepost.worker.run.inflight import Held
+from fencepost.worker.run.threads import Threads
 
 if TYPE_CHECKING:
     from fencepost.observe.tracing import Tracing

@@ -22,9 +22,9 @@ from fencepost.store.interface.replies import Extended, Fate, HeartbeatReply
 from fencepost.store.interface.requests import Beat, Joined
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.worker.context import CancelReason
-from fencepost.worker.hand import Hand, Held
-from fencepost.worker.patience import Patience
+from fencepost.worker.run.context import CancelReason
+from fencepost.worker.run.inflight import Hand, Held
+from fencepost.worker.run.store_backoff import Patience
 
 BEATS_PER_TTL = 3
 WATCH_INTERVAL = 0.25

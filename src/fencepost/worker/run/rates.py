@@ -13,7 +13,7 @@ from fencepost.core.job.task import Task
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.interface.store import Store
-from fencepost.worker.patience import Patience
+from fencepost.worker.run.store_backoff import Patience
 
 
 async def declare_rates(

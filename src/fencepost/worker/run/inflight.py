@@ -16,7 +16,7 @@ from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.outcome import Settlement
 
 if TYPE_CHECKING:
-    from fencepost.worker.attempt import Attempt
+    from fencepost.worker.run.attempt import Attempt
 
 
 @dataclass(slots=True, eq=False)

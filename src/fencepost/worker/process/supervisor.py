@@ -17,7 +17,7 @@ from types import FrameType
 from fencepost.clock import Clock
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.worker.lifeline import Lifeline
+from fencepost.worker.process.lifeline import Lifeline
 
 REPLACE_CODE = 75
 """With this a process ends that wants another in its place: a thread in it could not be stopped."""

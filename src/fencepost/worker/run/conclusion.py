@@ -40,10 +40,10 @@ from fencepost.observe.log import log
 from fencepost.store.interface.replies import Fate
 from fencepost.store.interface.store import Store
 from fencepost.store.wrappers.transitions import EVENT_NAMES, count
-from fencepost.worker.attempt import Attempt
-from fencepost.worker.hand import Hand
-from fencepost.worker.patience import Patience
-from fencepost.worker.settler import Settler
+from fencepost.worker.run.attempt import Attempt
+from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.settler import Settler
+from fencepost.worker.run.store_backoff import Patience
 
 PAUSE_MIN = 0.005
 PAUSE_MAX = 0.5
