@@ -22,7 +22,7 @@ from tests.http.sockets import serving
 from fencepost import App
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.http.operations import claims, jobs
-from fencepost.http.patience import Patience
+from fencepost.http.server.connection_limits import Patience
 
 WAIT_MAX = 0.05
 """A fuzzer that asks to wait for a job is not to be waited for."""

@@ -17,10 +17,10 @@ from tests.http.hostile import CHUNKED, DISGUISED, DISGUISES, HIDDEN, HOST, JSON
 from uvicorn.server import ServerState
 
 from fencepost.clock import SystemClock
-from fencepost.http.framing import is_plain
-from fencepost.http.patience import Patience
-from fencepost.http.plain_connection import PlainConnection
-from fencepost.http.quick_connection import QuickConnection
+from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.framing import is_plain
+from fencepost.http.server.h11_connection import PlainConnection
+from fencepost.http.server.httptools_connection import QuickConnection
 from lab.fuzz.inputs import bent_bytes
 from lab.fuzz.target import Target
 

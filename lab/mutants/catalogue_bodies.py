@@ -154,7 +154,7 @@ MUTANTS = (
         Place.SERVER,
         (
             Patch(
-                "fencepost.http.reading",
+                "fencepost.http.request.read",
                 "            if self._is_batch:\n                check_count(items)\n",
                 "",
             ),

@@ -268,7 +268,7 @@ MUTANTS = (
         "webhooks wait for a worker that has the app, where there is none",
         Place.SERVER,
         Patch(
-            "fencepost.http.server",
+            "fencepost.http.server.server",
             "            self._deliveries.start()\n",
             "            pass\n",
         ),

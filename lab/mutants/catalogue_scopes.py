@@ -132,7 +132,7 @@ MUTANTS = (
     _mutant(
         "waits-for-a-job-out-of-reach",
         "a job may wait for one of a queue that its token is not for",
-        "http.scope",
+        "http.auth.scope",
         "    hidden = await outside(call, named)\n",
         "    hidden = set[str]()\n    assert isinstance(named, list)\n",
         BY_ID,
@@ -140,7 +140,7 @@ MUTANTS = (
     _mutant(
         "refusal-names-the-alias",
         "an id out of reach in `after` is refused by another name than the one that was given",
-        "http.scope",
+        "http.auth.scope",
         "return UnknownDependencyError(self._given[error.job_id])",
         "return UnknownDependencyError(error.job_id)",
         BY_ID,
@@ -156,7 +156,7 @@ MUTANTS = (
     _mutant(
         "refused-key-names-its-holder",
         "a key that is held out of reach is refused with the id of its holder",
-        "http.scope",
+        "http.auth.scope",
         "return bare if await beyond(call, [named]) else error",
         "return error if await beyond(call, [named]) else error",
         KEYS,
@@ -164,7 +164,7 @@ MUTANTS = (
     _mutant(
         "batch-names-the-holder",
         "a job of a batch whose key is held out of reach is refused with the id of the holder",
-        "http.operations.submitting",
+        "http.operations.submit",
         "existing = None if reply.job_id in hidden else reply.job_id",
         "existing = reply.job_id if reply.job_id in hidden else reply.job_id",
         KEYS,
@@ -172,7 +172,7 @@ MUTANTS = (
     _mutant(
         "key-returns-any-job",
         "a key returns a job of a queue that the token is not for",
-        "http.scope",
+        "http.auth.scope",
         "key = replace(key, within=principal.queues)",
         "key = replace(key, within=None)",
         KEYS,
@@ -180,7 +180,7 @@ MUTANTS = (
     _mutant(
         "culprit-out-of-reach-is-named",
         "the failure of a job names the one out of reach for which it waited",
-        "http.scope",
+        "http.auth.scope",
         "if failure is None or failure.culprit not in hidden:",
         "if failure is None or failure.culprit in hidden:",
         BLAME,
@@ -188,7 +188,7 @@ MUTANTS = (
     _mutant(
         "claim-gives-results-out-of-reach",
         "a claim gives the results of jobs of queues that the token is not for",
-        "http.scope",
+        "http.auth.scope",
         "[each for each in some if each.job_id not in hidden]",
         "[each for each in some if each.job_id]",
         FLOWS,
@@ -221,7 +221,7 @@ MUTANTS = (
     _mutant(
         "submitter-sees-the-jobs-of-others",
         "a token that may submit sees the payloads of all jobs that any token submitted",
-        "http.scope",
+        "http.auth.scope",
         "return job.submitter == principal.token_id",
         "return job.submitter is not None",
         SUBMITTERS,
@@ -262,7 +262,7 @@ MUTANTS = (
     _mutant(
         "looking-again-uses-up-the-rate",
         "a token with a rate cannot wait: each look at it counts as a request",
-        "http.authentication",
+        "http.auth.authentication",
         "        if not is_repeated:\n            self._count(known.record)\n",
         "        self._count(known.record)\n",
         REVOKING,
@@ -270,7 +270,7 @@ MUTANTS = (
     _mutant(
         "late-body-of-a-revoked-token",
         "a body that arrives long after its head is taken though the token was revoked meanwhile",
-        "http.endpoint",
+        "http.request.endpoint",
         "                await call.check_again()",
         "                call.is_off()",
         REVOKING,

@@ -100,7 +100,7 @@ MUTANTS = (
     _mutant(
         "atomic-batch-stores-some",
         "of an atomic batch, all is stored but what is refused by the store",
-        "http.operations.submitting",
+        "http.operations.submit",
         "store.enqueue(carrying, atomic=atomic)",
         "store.enqueue(carrying, atomic=False)",
         SUBMITTING,
@@ -108,7 +108,7 @@ MUTANTS = (
     _mutant(
         "atomic-batch-leaves-out-what-is-invalid",
         "of an atomic batch, all is stored but what makes no sense",
-        "http.operations.submitting",
+        "http.operations.submit",
         "        if call.body.atomic:\n",
         "        if call.body.atomic is None:\n",
         SUBMITTING,
@@ -116,7 +116,7 @@ MUTANTS = (
     _mutant(
         "batch-fails-with-one",
         "a batch that is not atomic is refused for one job that makes no sense",
-        "http.operations.submitting",
+        "http.operations.submit",
         "        if call.body.atomic:\n",
         "        if call.body.jobs:\n",
         SUBMITTING,
@@ -124,7 +124,7 @@ MUTANTS = (
     _mutant(
         "duplicate-is-201",
         "a job that was there already is answered as if it were new",
-        "http.operations.submitting",
+        "http.operations.submit",
         "return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)))",
         "return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)), 201)",
         SUBMITTING,
@@ -133,7 +133,7 @@ MUTANTS = (
     _mutant(
         "announced-body-is-read",
         "a body that says that it is too large is read all the same",
-        "http.reading",
+        "http.request.read",
         "int(length) > limit:",
         "int(length) > limit * limit:",
         BAD_INPUT,
@@ -141,7 +141,7 @@ MUTANTS = (
     _mutant(
         "chunked-body-has-no-limit",
         "a body that comes in parts may be of any size",
-        "http.reading",
+        "http.request.read",
         "            if size > limit:\n",
         "            if len(data) > limit:\n",
         BAD_INPUT,
@@ -149,7 +149,7 @@ MUTANTS = (
     _mutant(
         "whole-body-has-no-limit",
         "a body that comes in one piece, and announces nothing, may be of any size",
-        "http.reading",
+        "http.request.read",
         "    if len(data) > limit:\n        raise",
         "    if limit < 0:\n        raise",
         BAD_INPUT,
@@ -157,7 +157,7 @@ MUTANTS = (
     _mutant(
         "any-media-type-is-json",
         "a form on any page of the web can submit a job",
-        "http.reading",
+        "http.request.read",
         '.strip().lower() != "application/json":',
         '.strip().lower() == "application/xml":',
         BAD_INPUT,
@@ -165,7 +165,7 @@ MUTANTS = (
     _mutant(
         "any-site-is-local",
         "a page of another site may ask while there is no token",
-        "http.access",
+        "http.auth.anonymous",
         "        if not _is_same(origin, host):\n",
         "        if not origin:\n",
         "tests/http/test_access.py",
@@ -173,7 +173,7 @@ MUTANTS = (
     _mutant(
         "action-is-not-recorded",
         "what an operator does is not in the audit log",
-        "http.endpoint",
+        "http.request.endpoint",
         "            elif call is not None and action is not None:\n",
         "            elif call is None and action is not None:\n",
         "tests/http/test_jobs.py",

@@ -31,7 +31,7 @@ MUTANTS = (
     _mutant(
         "refused-tries-leave-no-trace",
         "an operator's action that was refused is not in the audit log",
-        "http.endpoint",
+        "http.request.endpoint",
         "return self.route.action is not None and not is_other",
         "return False",
         AUDIT,
@@ -206,7 +206,7 @@ MUTANTS = (
     _mutant(
         "revoked-token-stays-cached",
         "a server that has read the tokens once reads them no more",
-        "http.authentication",
+        "http.auth.authentication",
         "self._tokens.read(max_age)",
         'self._tokens.read(float("inf"))',
         AUTHENTICATION,
@@ -214,7 +214,7 @@ MUTANTS = (
     _mutant(
         "last-revocation-opens-the-door",
         "when the last token is revoked, everybody on this machine is let in",
-        "http.authentication",
+        "http.auth.authentication",
         "if self._is_local and not tokens:",
         "if self._is_local and all(each.revoked_at for each in tokens.values()):",
         AUTHENTICATION,
@@ -222,7 +222,7 @@ MUTANTS = (
     _mutant(
         "refused-use-up-the-rate",
         "whoever knows the id of a token can use up its requests",
-        "http.authentication",
+        "http.auth.authentication",
         "        if not verify(presented, record, self._clock.now()):\n",
         "        if record is not None:\n"
         "            self._count(record)\n"
@@ -233,7 +233,7 @@ MUTANTS = (
     _mutant(
         "roles-are-not-checked",
         "any token may do everything",
-        "http.endpoint",
+        "http.request.endpoint",
         "if principal.roles.isdisjoint(self._roles):",
         "if not principal.roles:",
         ROLES,
@@ -241,7 +241,7 @@ MUTANTS = (
     _mutant(
         "scoped-token-asks-of-the-store",
         "a token for one queue may ask about all of them",
-        "http.endpoint",
+        "http.request.endpoint",
         "if route.is_store_wide and principal.queues is not None:",
         "if route.is_store_wide and principal.queues == frozenset():",
         ROLES,
@@ -249,7 +249,7 @@ MUTANTS = (
     _mutant(
         "scope-is-not-checked-by-name",
         "a token for one queue may name any other",
-        "http.scope",
+        "http.auth.scope",
         "if not principal.may_use(queue):",
         "if not principal.roles:",
         ROLES,

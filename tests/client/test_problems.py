@@ -14,7 +14,7 @@ from fencepost import errors
 from fencepost.client.exchange import Reply, Request
 from fencepost.client.problems import error_of, is_surely_undone, kinds
 from fencepost.errors import ConfigurationError, FencepostError, ServerError, UnknownOutcomeError
-from fencepost.http.problems import problem_of
+from fencepost.http.request.problems import problem_of
 
 PROMISED: dict[type, tuple[str, ...]] = {
     errors.PayloadTooLargeError: ("size", "limit"),

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from tests.cli.support import wait_until
 
 from fencepost import App
-from fencepost.http.listening import listen
-from fencepost.http.patience import Patience
-from fencepost.http.server import Server, ServerOptions, loop_factory
+from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.server import Server, ServerOptions, loop_factory
+from fencepost.http.server.socket import listen
 
 SECONDS = 20.0
 SWEPT = Patience(sweep_interval=0.05)

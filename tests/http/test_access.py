@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.errors import ConfigurationError, ForbiddenError
-from fencepost.http.access import check_exposure, check_local, is_loopback
+from fencepost.http.auth.anonymous import check_exposure, check_local, is_loopback
 
 HOME = ["localhost", "LOCALHOST", "app.localhost", "127.0.0.1", "127.8.8.8", "[::1]", "::1"]
 ABROAD = [

@@ -23,7 +23,7 @@ from fencepost.errors import (
     UnauthenticatedError,
     UnknownOutcomeError,
 )
-from fencepost.http.authentication import Authenticator
+from fencepost.http.auth.authentication import Authenticator
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock

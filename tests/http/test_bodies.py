@@ -24,12 +24,13 @@ from fencepost.core.bounds import (
     HTTP_BODY_STEP,
     JSON_VALUES_MAX,
 )
-from fencepost.http import reading
-from fencepost.http.bodies import Bodies
-from fencepost.http.endpoint import Endpoint
-from fencepost.http.operations import flows, submitting
-from fencepost.http.problems import HttpError
-from fencepost.http.reading import BodyReader
+from fencepost.http.operations import flows
+from fencepost.http.operations import submit as submitting
+from fencepost.http.request import read as reading
+from fencepost.http.request.endpoint import Endpoint
+from fencepost.http.request.problems import HttpError
+from fencepost.http.request.read import BodyReader
+from fencepost.http.server.bodies import Bodies
 from fencepost.testing import FakeClock
 
 HEAD = (
@@ -358,7 +359,7 @@ async def test_nobody_is_cut_for_what_is_only_announced_nor_when_its_time_is_up(
 def test_a_body_that_has_stopped_coming_is_told_so(
     narrow: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.http.bodies.HTTP_BODY_STALL", 0.0)
+    monkeypatch.setattr("fencepost.http.server.bodies.HTTP_BODY_STALL", 0.0)
     clients = [unfinished(narrow, LARGE) for _ in range(ROOM // LARGE)]
     with narrow.connect() as client:
         assert client.ask("POST", "/v1/jobs", {"type": "x", "payload": "y" * 200_000}).status == 201

@@ -14,9 +14,9 @@ from tests.http.sockets import HASTY, SWEPT, Serving, request, serving
 
 from fencepost import App
 from fencepost.core.bounds import HTTP_WRITE_STEP, HTTP_WRITE_TIMEOUT
-from fencepost.http import reading
-from fencepost.http.connection import Connection
-from fencepost.http.patience import Patience
+from fencepost.http.request import read as reading
+from fencepost.http.server.connection import Connection
+from fencepost.http.server.connection_limits import Patience
 from fencepost.testing import FakeClock
 
 LIVE = request("GET", "/health/live")

@@ -13,7 +13,7 @@ from tests.http.sockets import serving
 
 from fencepost import App
 from fencepost.core import bounds
-from fencepost.http.codes import OWN, codes_of
+from fencepost.http.request.codes import OWN, codes_of
 from fencepost.http.routes import ROUTES
 
 PAGE = (DOCS / "http.md").read_text()

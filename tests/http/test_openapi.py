@@ -15,9 +15,9 @@ from tests.thoroughness import IS_FULL
 
 from fencepost import __version__
 from fencepost.core.access.tokens import Role
-from fencepost.http import problems
-from fencepost.http.codes import OWN, codes_of
-from fencepost.http.openapi import document
+from fencepost.http.openapi.document import document
+from fencepost.http.request import problems
+from fencepost.http.request.codes import OWN, codes_of
 from fencepost.http.routes import ROUTES
 from lab.fuzz.http_fuzz import fuzz, fuzzed_server
 

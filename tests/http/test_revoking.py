@@ -41,8 +41,8 @@ def test_what_a_server_goes_by_ends_in_time() -> None:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let in by what was read before, for ever; look again at once."""
-    monkeypatch.setattr("fencepost.http.authentication.TOKEN_CACHE_SECONDS", NEVER)
-    monkeypatch.setattr("fencepost.http.authentication.TOKEN_RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr("fencepost.http.auth.authentication.TOKEN_CACHE_SECONDS", NEVER)
+    monkeypatch.setattr("fencepost.http.auth.authentication.TOKEN_RECHECK_SECONDS", 0.0)
     for place in ("watch", "operations.stream"):
         monkeypatch.setattr(f"fencepost.http.{place}.TOKEN_RECHECK_SECONDS", SOON)
 
@@ -102,7 +102,7 @@ async def test_a_job_is_not_handed_out_to_a_token_that_is_no_longer_good(
     app: App, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
     """It was claimed before anybody looked again: it is given back, and the attempt not counted."""
-    monkeypatch.setattr("fencepost.http.watch.TOKEN_RECHECK_SECONDS", NEVER)
+    monkeypatch.setattr("fencepost.http.auth.watch.TOKEN_RECHECK_SECONDS", NEVER)
     asked = Asked(app)
     await asked.known()
     app.tokens.revoke(asked.token.record.id)
@@ -146,7 +146,7 @@ def test_a_stream_ends_with_its_token(app: App) -> None:
 async def test_a_body_that_arrives_late_finds_its_token_revoked(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.http.endpoint.TOKEN_RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr("fencepost.http.request.endpoint.TOKEN_RECHECK_SECONDS", 0.0)
     asked = Asked(app)
     served = asgi(app)
     sent: list[Any] = []

@@ -13,8 +13,8 @@ from tests.http.conftest import Caller
 from fencepost import App
 from fencepost.core.access.tokens import Role
 from fencepost.http import asgi
-from fencepost.http.route import Route
 from fencepost.http.routes import ROUTES
+from fencepost.http.routes.route import Route
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
 NO_LEASE = "5f0d5b1f2a77.0e3b7f9c6a014d2e9c556f0d5b1f2a77"

@@ -9,9 +9,9 @@ from fencepost import App
 from fencepost.core.values.ids import is_id
 from fencepost.http import asgi
 from fencepost.http.api import REQUEST_IDS
-from fencepost.http.gate import Gate
-from fencepost.http.route import Route
 from fencepost.http.routes import ROUTES
+from fencepost.http.routes.route import Route
+from fencepost.http.server.gate import Gate
 from fencepost.testing import FakeClock
 
 FIXED = [route for route in ROUTES if "{" not in route.path and "stream" not in route.media_type]

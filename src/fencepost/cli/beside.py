@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fencepost.app import App
-    from fencepost.http.server import Server
+    from fencepost.http.server.server import Server
     from fencepost.worker import Worker
 
 
 def work_and_serve(worker: Worker, app: App, fd: int, *, grace: float) -> None:
     """Run until the worker is stopped; the API is on the listening socket *fd*, our parent's."""
-    from fencepost.http.listening import inherited
-    from fencepost.http.server import Server, ServerOptions
+    from fencepost.http.server.server import Server, ServerOptions
+    from fencepost.http.server.socket import inherited
 
     # The worker does the chores, and only this machine reaches a socket of `fencepost dev`.
     options = ServerOptions(grace=grace, has_maintenance=False, is_local=True)

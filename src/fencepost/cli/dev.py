@@ -89,7 +89,7 @@ def dev(
 
 def _listen(port: int) -> socket.socket:
     """Return a socket at *port* of this machine, or at any that is free; say where."""
-    from fencepost.http.listening import listen, url_of
+    from fencepost.http.server.socket import listen, url_of
 
     try:
         listening = listen(HOST, port)

@@ -84,9 +84,9 @@ def server(
     default policy. SIGTERM or Ctrl-C lets requests finish within --grace; a second one stops at
     once.
     """
-    from fencepost.http.access import is_loopback
-    from fencepost.http.listening import listen
-    from fencepost.http.server import Server, ServerOptions, check_tls
+    from fencepost.http.auth.anonymous import is_loopback
+    from fencepost.http.server.server import Server, ServerOptions, check_tls
+    from fencepost.http.server.socket import listen
 
     settings.configure_logging()
     check_tls(tls_cert, tls_key)
@@ -118,7 +118,7 @@ def app_for(settings: Settings, app_name: str | None) -> App:
 
 
 def _check_exposure(app: App, host: str) -> None:
-    from fencepost.http.access import check_exposure, is_loopback
+    from fencepost.http.auth.anonymous import check_exposure, is_loopback
 
     # Not asked on loopback: a server may start while its store is away.
     check_exposure(host, is_loopback(host) or bool(app.tokens.list()))

@@ -25,16 +25,16 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.stats.overview import QueueView
 from fencepost.core.values.ids import id_text
-from fencepost.http.aside import Aside
-from fencepost.http.authentication import Authenticator
-from fencepost.http.bodies import Bodies
-from fencepost.http.call import Reply
-from fencepost.http.endpoint import NOTHING_HERE, Endpoint, refusal, respond
-from fencepost.http.framing import is_plain
+from fencepost.http.auth.authentication import Authenticator
 from fencepost.http.operations.claims import Roll
-from fencepost.http.problems import HttpError
-from fencepost.http.reading import headers_of, request_id_of
-from fencepost.http.route import Route
+from fencepost.http.request.call import Reply
+from fencepost.http.request.endpoint import NOTHING_HERE, Endpoint, refusal, respond
+from fencepost.http.request.offload import Aside
+from fencepost.http.request.problems import HttpError
+from fencepost.http.request.read import headers_of, request_id_of
+from fencepost.http.routes.route import Route
+from fencepost.http.server.bodies import Bodies
+from fencepost.http.server.framing import is_plain
 
 if TYPE_CHECKING:
     from fencepost.app import App

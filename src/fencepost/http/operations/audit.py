@@ -7,7 +7,7 @@ import msgspec
 from fencepost.app.audit import list_page
 from fencepost.core.access.audit import Action
 from fencepost.core.bounds import PAGE_DEFAULT
-from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.wire.terms import Cursor, PageLimit
 
 

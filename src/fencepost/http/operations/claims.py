@@ -28,10 +28,10 @@ from fencepost.core.limits.weights import parse_weights
 from fencepost.core.values.duration import parse_duration
 from fencepost.core.values.names import RESERVED_TYPES, check_name, check_own_type
 from fencepost.errors import FencepostError, StoreError
-from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.problems import HttpError
-from fencepost.http.scope import check_queue_allowed, known_dependencies
-from fencepost.http.watch import TokenWatch
+from fencepost.http.auth.scope import check_queue_allowed, known_dependencies
+from fencepost.http.auth.watch import TokenWatch
+from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.problems import HttpError
 from fencepost.store.interface.replies import Claim
 from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
 from fencepost.store.interface.store import Topic

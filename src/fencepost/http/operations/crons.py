@@ -8,7 +8,7 @@ import msgspec
 
 from fencepost.app import crons as scripts
 from fencepost.core.bounds import CRON_NEXT_DEFAULT
-from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.store.interface.crons import CronView as StoredCron
 from fencepost.store.interface.replies import Duplicate
 from fencepost.wire.crons import CronView

@@ -13,9 +13,9 @@ from fencepost.core.access.audit import conditions_of
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.crypto.readable import readable
 from fencepost.core.job.job import DeadLetter
-from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.auth.scope import shown
 from fencepost.http.operations.jobs import look
-from fencepost.http.scope import shown
+from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.wire.jobs import Accepted
 from fencepost.wire.terms import Cursor, PageLimit, TypeName
 

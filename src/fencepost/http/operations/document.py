@@ -6,7 +6,7 @@ from functools import cache
 
 import msgspec
 
-from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.request.call import Call, Nothing, Reply
 
 
 async def get_document(_: Call[Nothing, Nothing]) -> Reply:
@@ -17,7 +17,7 @@ async def get_document(_: Call[Nothing, Nothing]) -> Reply:
 @cache
 def _document() -> bytes:
     # Nobody pays for it before it is asked for; nor does the route table know itself.
-    from fencepost.http.openapi import document
+    from fencepost.http.openapi.document import document
     from fencepost.http.routes import ROUTES
 
     return msgspec.json.encode(document(ROUTES))

@@ -13,8 +13,8 @@ from fencepost.app.job import naming_existing_async
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.events import SentEvent
 from fencepost.core.job.idempotency import OnDuplicate, check_key
-from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.scope import submitted_by
+from fencepost.http.auth.scope import submitted_by
+from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.store.interface.replies import Duplicate
 from fencepost.wire.bodies import Base64, Json, show
 from fencepost.wire.jobs import Accepted

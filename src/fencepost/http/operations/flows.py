@@ -14,10 +14,10 @@ from fencepost.app.session import accepted
 from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.job.job import Job, NewJob
 from fencepost.errors import InvalidJobError
-from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.problems import HttpError
-from fencepost.http.scope import disguised, may_see_all, shown
-from fencepost.http.submission import prepare as prepare_job
+from fencepost.http.auth.scope import disguised, may_see_all, shown
+from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.problems import HttpError
+from fencepost.http.request.submission import prepare as prepare_job
 from fencepost.store.interface.replies import Duplicate
 from fencepost.wire.jobs import Accepted, JobSummary, Submission, summary_of
 from fencepost.wire.terms import NodeName

@@ -28,11 +28,11 @@ from fencepost.core.job.lifecycle import COARSE, State
 from fencepost.core.job.why import Reason
 from fencepost.core.values.duration import parse_duration
 from fencepost.errors import ForbiddenError, JobNotFoundError
-from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.operations.afterwards import afterwards
-from fencepost.http.problems import HttpError
-from fencepost.http.scope import may_see_all, queue_for, reasons, shown
-from fencepost.http.watch import TokenWatch
+from fencepost.http.auth.scope import may_see_all, queue_for, reasons, shown
+from fencepost.http.auth.watch import TokenWatch
+from fencepost.http.operations.after_write import afterwards
+from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.problems import HttpError
 from fencepost.wire.bodies import Base64, Json, body_of, check_json, show
 from fencepost.wire.jobs import JobPage, JobView, summary_of, view_of
 from fencepost.wire.terms import (

@@ -39,9 +39,9 @@ from fencepost.core.values.duration import parse_duration
 from fencepost.core.values.payload import NULL, check_size
 from fencepost.core.values.skew import with_past
 from fencepost.errors import FencepostError, InvalidJobError, StaleLeaseError
-from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.problems import HttpError, status_of
-from fencepost.http.scope import outside
+from fencepost.http.auth.scope import outside
+from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.problems import HttpError, status_of
 from fencepost.observe.log import logger
 from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Settled
 from fencepost.store.interface.requests import Beat as StoreBeat

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from fencepost.app.metrics import metrics_text
-from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.problems import HttpError
+from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.problems import HttpError
 from fencepost.observe import families
 from fencepost.observe.exposition import CONTENT_TYPE, gauge
 

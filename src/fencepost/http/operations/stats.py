@@ -13,9 +13,9 @@ from fencepost.core.bounds import CONCURRENCY_DEFAULT, SCALE_TARGET_DEFAULT, STA
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import format_duration
 from fencepost.core.values.names import check_queue
-from fencepost.http.call import Call, Nothing, Reply
+from fencepost.http.auth.scope import check_queue_allowed
 from fencepost.http.operations.jobs import duration_of
-from fencepost.http.scope import check_queue_allowed
+from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.wire.terms import QueryDuration
 
 

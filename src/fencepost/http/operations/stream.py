@@ -26,10 +26,10 @@ from fencepost.core.filter import ENDS, decode_cursor, encode_cursor, parse_stat
 from fencepost.core.stats.ended import FIRST, Ended, Follower
 from fencepost.core.values.instants import check_instant
 from fencepost.errors import FencepostError, StoreError
-from fencepost.http.call import Call, Nothing, Streamed
+from fencepost.http.auth.scope import queue_for
 from fencepost.http.operations.lanes import Queues
-from fencepost.http.problems import HttpError
-from fencepost.http.scope import queue_for
+from fencepost.http.request.call import Call, Nothing, Streamed
+from fencepost.http.request.problems import HttpError
 from fencepost.store.interface.store import Listener, Topic
 
 MEDIA_TYPE = "text/event-stream"

@@ -20,8 +20,8 @@ from starlette.routing import Route
 
 from fencepost.cli.benchmarks.child import READ, STDIN, cpu_seconds, say
 from fencepost.cli.benchmarks.noop import BenchApp
-from fencepost.http.listening import listen
-from fencepost.http.server import Server, ServerOptions
+from fencepost.http.server.server import Server, ServerOptions
+from fencepost.http.server.socket import listen
 
 ECHO = "/echo"
 HOST = "127.0.0.1"

@@ -23,12 +23,12 @@ from msgspec.structs import replace
 from fencepost.core.bounds import GRACE_DEFAULT, HTTP_BACKLOG
 from fencepost.errors import ConfigurationError
 from fencepost.http.api import asgi
-from fencepost.http.connection import connection_class
-from fencepost.http.deliveries import Deliveries, deliveries_of
-from fencepost.http.gate import Gate
-from fencepost.http.listening import room_for_connections, url_of
-from fencepost.http.patience import Patience
-from fencepost.http.sweeper import Sweeper
+from fencepost.http.server.connection import connection_class
+from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.deliveries import Deliveries, deliveries_of
+from fencepost.http.server.gate import Gate
+from fencepost.http.server.socket import room_for_connections, url_of
+from fencepost.http.server.sweeper import Sweeper
 from fencepost.maintenance import Caretaker
 from fencepost.observe import names
 from fencepost.observe.log import log

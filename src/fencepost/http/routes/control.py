@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fencepost.http.operations import crons, dead_letters, flows, jobs, lanes
-from fencepost.http.route import Route
 from fencepost.http.routes.roles import OPERATE
+from fencepost.http.routes.route import Route
 from fencepost.store.interface.replies import QueueView, TypeView
 from fencepost.wire.jobs import Accepted, JobSummary
 

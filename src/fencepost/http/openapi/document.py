@@ -15,11 +15,11 @@ from fencepost.core.bounds import (
     REQUEST_ID_LENGTH_MAX,
     TYPE_LENGTH_MAX,
 )
-from fencepost.http.codes import Code, codes_of
-from fencepost.http.examples import example_of, path_example, problem_example
-from fencepost.http.problems import MEDIA_TYPE, TITLES, Problem
-from fencepost.http.route import OneOrMany, Route
-from fencepost.http.schemas import Schema, Schemas
+from fencepost.http.openapi.examples import example_of, path_example, problem_example
+from fencepost.http.openapi.schemas import Schema, Schemas
+from fencepost.http.request.codes import Code, codes_of
+from fencepost.http.request.problems import MEDIA_TYPE, TITLES, Problem
+from fencepost.http.routes.route import OneOrMany, Route
 from fencepost.wire.terms import REF, event_rules, name_rules
 
 _JSON = "application/json"

@@ -19,7 +19,7 @@ from fencepost.core.bounds import (
     HTTP_BODY_STALL,
     HTTP_BODY_STEP,
 )
-from fencepost.http.problems import HttpError
+from fencepost.http.request.problems import HttpError
 
 
 class Bodies:

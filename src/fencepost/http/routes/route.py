@@ -8,7 +8,7 @@ import msgspec
 
 from fencepost.core.access.tokens import Role
 from fencepost.core.bounds import HTTP_BODY_MAX
-from fencepost.http.call import Nothing, Operation
+from fencepost.http.request.call import Nothing, Operation
 
 
 class OneOrMany(msgspec.Struct, frozen=True):

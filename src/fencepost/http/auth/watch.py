@@ -8,7 +8,7 @@ from typing import Any
 
 from fencepost.core.bounds import TOKEN_RECHECK_SECONDS
 from fencepost.errors import FencepostError
-from fencepost.http.call import Call
+from fencepost.http.request.call import Call
 
 
 class TokenWatch:

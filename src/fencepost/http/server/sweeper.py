@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from fencepost.clock import Clock
-from fencepost.http.connection import Connection
+from fencepost.http.server.connection import Connection
 from fencepost.observe import names
 from fencepost.observe.log import log
 

@@ -21,11 +21,11 @@ from fencepost.errors import (
     TooManyRequestsError,
     UnauthenticatedError,
 )
-from fencepost.http import problems
-from fencepost.http.call import Call, Nothing, Reply, Streamed
-from fencepost.http.framing import is_plain
-from fencepost.http.problems import HttpError, problem_of, retry_after_of
-from fencepost.http.reading import (
+from fencepost.http.auth.scope import withheld
+from fencepost.http.request import problems
+from fencepost.http.request.call import Call, Nothing, Reply, Streamed
+from fencepost.http.request.problems import HttpError, problem_of, retry_after_of
+from fencepost.http.request.read import (
     Headers,
     Inbox,
     announced,
@@ -35,8 +35,8 @@ from fencepost.http.reading import (
     request_id_of,
     text_of,
 )
-from fencepost.http.route import Route
-from fencepost.http.scope import withheld
+from fencepost.http.routes.route import Route
+from fencepost.http.server.framing import is_plain
 from fencepost.observe import names
 from fencepost.observe.counters import Key, key_of
 from fencepost.observe.log import log, logger

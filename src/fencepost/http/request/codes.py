@@ -10,8 +10,8 @@ from functools import cache
 from typing import NamedTuple
 
 from fencepost.errors import ConfigurationError, FencepostError
-from fencepost.http.problems import HttpError, status_of_class
-from fencepost.http.route import Route
+from fencepost.http.request.problems import HttpError, status_of_class
+from fencepost.http.routes.route import Route
 
 
 class Code(NamedTuple):

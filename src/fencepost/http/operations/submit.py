@@ -14,11 +14,11 @@ from fencepost.errors import (
     InvalidJobError,
     JobNotFoundError,
 )
-from fencepost.http.call import Call, Nothing, Reply
-from fencepost.http.operations.afterwards import afterwards
-from fencepost.http.problems import HttpError
-from fencepost.http.scope import Disguised, beyond, disguised, may_see_all, shown
-from fencepost.http.submission import prepare
+from fencepost.http.auth.scope import Disguised, beyond, disguised, may_see_all, shown
+from fencepost.http.operations.after_write import afterwards
+from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.problems import HttpError
+from fencepost.http.request.submission import prepare
 from fencepost.store.interface.replies import Duplicate, EnqueueReply
 from fencepost.wire.jobs import (
     Accepted,

@@ -15,7 +15,7 @@ from fencepost.core.job.task import ForeignTask, Task
 from fencepost.core.values.names import RESERVED_TYPES, check_own_type
 from fencepost.core.values.payload import check_size
 from fencepost.errors import DependencyBreadthError
-from fencepost.http.scope import submitted_by
+from fencepost.http.auth.scope import submitted_by
 from fencepost.wire.bodies import body_of, check_json
 from fencepost.wire.jobs import RetryOptions, Submission
 

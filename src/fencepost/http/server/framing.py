@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from fencepost.http.problems import HttpError
+from fencepost.http.request.problems import HttpError
 
 VERSIONS = frozenset([b"1.0", b"1.1"])
 _LENGTHS = re.compile(rb"\ncontent-length[ \t]*:([^\n]*)", re.IGNORECASE)

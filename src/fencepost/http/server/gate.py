@@ -11,9 +11,9 @@ from typing import Any
 from fencepost.clock import Clock
 from fencepost.core.values.ids import id_text
 from fencepost.errors import FencepostError, UnknownOutcomeError
-from fencepost.http.connection import head_too_large
-from fencepost.http.endpoint import refusal, respond
-from fencepost.http.reading import headers_of, request_id_of
+from fencepost.http.request.endpoint import refusal, respond
+from fencepost.http.request.read import headers_of, request_id_of
+from fencepost.http.server.connection import head_too_large
 from fencepost.observe import names
 from fencepost.observe.log import log
 

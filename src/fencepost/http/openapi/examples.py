@@ -27,7 +27,6 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.job.why import Reason
 from fencepost.core.stats.recent import Figures, Percentiles, Statistics
-from fencepost.http.codes import Code
 from fencepost.http.operations import (
     audit,
     crons,
@@ -39,7 +38,8 @@ from fencepost.http.operations import (
     probes,
     stats,
 )
-from fencepost.http.problems import TITLES, Problem
+from fencepost.http.request.codes import Code
+from fencepost.http.request.problems import TITLES, Problem
 from fencepost.store.interface.replies import QueueView, TypeView
 from fencepost.store.interface.requests import WorkerInfo
 from fencepost.wire import jobs as job_wire

@@ -8,9 +8,9 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fencepost.http.connection import Connection
-from fencepost.http.framing import check_head, check_lines
-from fencepost.http.problems import HttpError
+from fencepost.http.request.problems import HttpError
+from fencepost.http.server.connection import Connection
+from fencepost.http.server.framing import check_head, check_lines
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 

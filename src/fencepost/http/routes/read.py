@@ -14,8 +14,8 @@ from fencepost.http.operations import (
     stats,
     stream,
 )
-from fencepost.http.route import Route
 from fencepost.http.routes.roles import ADMIN, FOLLOW, READ
+from fencepost.http.routes.route import Route
 from fencepost.wire.jobs import JobPage, JobView
 
 ROUTES = [

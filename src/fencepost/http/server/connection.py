@@ -17,9 +17,9 @@ import msgspec
 
 from fencepost.clock import Clock
 from fencepost.core.values.ids import id_text
-from fencepost.http.endpoint import refusal
-from fencepost.http.patience import Patience
-from fencepost.http.problems import HttpError
+from fencepost.http.request.endpoint import refusal
+from fencepost.http.request.problems import HttpError
+from fencepost.http.server.connection_limits import Patience
 
 if TYPE_CHECKING:
 
@@ -270,9 +270,9 @@ def connection_class(clock: Clock, patience: Patience) -> type[asyncio.Protocol]
     """Return the class that uvicorn makes connections of; with the quicker parser if there is."""
     bounds = {"clock": clock, "patience": patience}
     try:
-        from fencepost.http.quick_connection import QuickConnection
+        from fencepost.http.server.httptools_connection import QuickConnection
     except ImportError:
-        from fencepost.http.plain_connection import PlainConnection
+        from fencepost.http.server.h11_connection import PlainConnection
 
         return type("BoundedConnection", (PlainConnection,), bounds)
     return type("BoundedConnection", (QuickConnection,), bounds)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fencepost.http.operations import document, probes
-from fencepost.http.route import Route
 from fencepost.http.routes.roles import ANYBODY, READ
+from fencepost.http.routes.route import Route
 from fencepost.observe.exposition import CONTENT_TYPE
 
 ROUTES = [

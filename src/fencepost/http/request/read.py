@@ -12,10 +12,10 @@ import msgspec
 
 from fencepost.core.bounds import HTTP_BATCH_MAX, HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
 from fencepost.core.display import shortened, shown
-from fencepost.http.bodies import Held
-from fencepost.http.problems import HttpError
-from fencepost.http.route import OneOrMany, Route
-from fencepost.http.whole_numbers import is_about_whole_numbers, with_whole_numbers
+from fencepost.http.request.problems import HttpError
+from fencepost.http.request.whole_numbers import is_about_whole_numbers, with_whole_numbers
+from fencepost.http.routes.route import OneOrMany, Route
+from fencepost.http.server.bodies import Held
 from fencepost.wire.shape import PIECE, check_shape
 from fencepost.worker.run.first_step import rest_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fencepost.http.connection import Connection
-from fencepost.http.framing import check_head
+from fencepost.http.server.connection import Connection
+from fencepost.http.server.framing import check_head
 
 
 class QuickConnection(Connection, HttpToolsProtocol):

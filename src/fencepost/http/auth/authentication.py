@@ -16,8 +16,8 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.limits.bucket import Bucket
 from fencepost.errors import ForbiddenError, TooManyRequestsError, UnauthenticatedError
-from fencepost.http.access import MAKE, Headers, check_local, values
-from fencepost.http.token_cache import TokenCache
+from fencepost.http.auth.anonymous import MAKE, Headers, check_local, values
+from fencepost.http.auth.token_cache import TokenCache
 from fencepost.observe import names
 
 MISSING = f"send a token: `Authorization: Bearer fp_…`; to make one: {MAKE}"

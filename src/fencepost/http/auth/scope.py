@@ -33,7 +33,7 @@ from fencepost.errors import (
 )
 
 if TYPE_CHECKING:
-    from fencepost.http.call import Call
+    from fencepost.http.request.call import Call
 
 S = TypeVar("S", Job, DeadLetter)
 

@@ -1,0 +1,1 @@
+"""One request: read, authorised, answered, or refused with a problem document."""

@@ -1,0 +1,1 @@
+"""The server: its socket, its connections and their bounds."""
