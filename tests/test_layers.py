@@ -142,7 +142,7 @@ def test_imports_point_up_only() -> None:
         ("fencepost.store.plan", "from fencepost import App"),
         ("fencepost.app.app", "from fencepost.cli import main"),
         ("fencepost.app.app", "from fencepost.http.api import Api"),
-        ("fencepost.app.job", "from fencepost.http import asgi"),
+        ("fencepost.handles.job", "from fencepost.http import asgi"),
         ("fencepost.app.app", "from fencepost.testing import clock"),
         ("fencepost.worker.run.executor", "from fencepost.app.tasks import TaskHandle"),
         ("fencepost.errors", "from fencepost.core.job.job.lifecycle import State"),

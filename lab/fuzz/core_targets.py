@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from fencepost.app.options import Options, UsingOptions, merge
+from fencepost.actions.options import Options, UsingOptions, merge
 from fencepost.core.bounds import DURATION_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, WEIGHT_TOTAL_MAX
 from fencepost.core.cron.cron import check_catch_up, check_cron_name, parse_missed
 from fencepost.core.cron.schedule import SHORTHANDS, Schedule, parse_schedule, parse_zone

@@ -15,7 +15,7 @@ MUTANTS = (
         "an event is sent though the key of one of its handlers is held",
         Place.WORKER,
         Patch(
-            "fencepost.app.event",
+            "fencepost.handles.event",
             "key, data, on_duplicate=OnDuplicate.REJECT",
             "key, data, on_duplicate=OnDuplicate.RETURN",
         ),
@@ -92,7 +92,7 @@ MUTANTS = (
         "a job that falls due too late refuses those that share its group",
         Place.WORKER,
         Patch(
-            "fencepost.app.session",
+            "fencepost.actions.session",
             "if job.after is not None or job.run_at is not None:",
             "if job.after is not None:",
         ),

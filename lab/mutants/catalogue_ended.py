@@ -205,7 +205,7 @@ MUTANTS = (
     _mutant(
         "scale-asks-nobody-whether-a-queue-is-paused",
         "the pause of a queue is not looked at when it is asked how many slots it could use",
-        "app.stats",
+        "actions.stats",
         "is_paused=queue.is_paused,",
         "is_paused=False,",
         "tests/app/test_stats.py",

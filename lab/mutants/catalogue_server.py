@@ -31,7 +31,7 @@ MUTANTS = (
     _mutant(
         "blocking-submission-has-no-timeout",
         "a blocking submission waits for as long as the store has patience",
-        "app.session",
+        "actions.session",
         "patience = min(self.timeouts.submission, 10.0)",
         "patience = 10.0",
         SUBMISSION,
@@ -39,7 +39,7 @@ MUTANTS = (
     _mutant(
         "awaited-submission-has-no-timeout-of-its-own",
         "an awaited submission is told after half a minute, whatever the app says",
-        "app.session",
+        "actions.session",
         "Submitter(store, self.timeouts.submission)",
         "Submitter(store)",
         SUBMISSION,
@@ -47,7 +47,7 @@ MUTANTS = (
     _mutant(
         "submission-is-never-given-up",
         "whoever awaits a submission is never told that it took too long",
-        "app.submitter",
+        "actions.group_commit",
         "            _fail(future, _too_slow(self._timeout))\n",
         "            pass\n",
         SUBMISSION,

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from fencepost import Context, PermanentError, Retry, Snooze, State, TemporaryError
-from fencepost.app.job import AsyncJobHandle
 from fencepost.core.job.job import Body, Category, ClaimedJob, Failure
 from fencepost.core.job.outcome import Failed, Outcome, Released, Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
 from fencepost.errors import JobNotFoundError
+from fencepost.handles.job import AsyncJobHandle
 from fencepost.store.interface.replies import Claim, LeaseLost
 from fencepost.store.interface.requests import Beat, ClaimRequest, Save, Scope
 from lab.nth.completing import completed_in_a_transaction

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from fencepost import App, Context, Job, Retry, State, StateConflictError
-from fencepost.app.job import AsyncJobHandle
 from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.handles.job import AsyncJobHandle
 from fencepost.store.interface.store import Store
 from lab.nth.faults import FaultyStore, insist
 from lab.nth.graphs import started_too_early

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from fencepost import App
-from fencepost.app.job import AsyncJobHandle
-from fencepost.app.options import Options, UsingOptions
-from fencepost.app.task import TaskHandle
+from fencepost.actions.options import Options, UsingOptions
 from fencepost.core.flows.dependencies import Dependencies, Mode
 from fencepost.core.job.job import NewJob
 from fencepost.errors import FencepostError, StoreError
+from fencepost.handles.job import AsyncJobHandle
+from fencepost.handles.task import TaskHandle
 from lab.simulation.handlers import QUEUES
 from lab.simulation.history import Acknowledged, History
 from lab.simulation.process import Process

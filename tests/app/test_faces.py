@@ -21,14 +21,14 @@ from fencepost.app import (
     JobHandle,
     TaskHandle,
 )
-from fencepost.app.audit import AsyncAudit, Audit
-from fencepost.app.crons import AsyncCrons, Crons
-from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
-from fencepost.app.events import AsyncEvents, Events
-from fencepost.app.flows import AsyncFlows, Flows
-from fencepost.app.jobs import AsyncJobs, Jobs
-from fencepost.app.lanes import AsyncQueues, AsyncTypes, AsyncWorkers, Queues, Types, Workers
-from fencepost.app.tokens import AsyncTokens, Tokens
+from fencepost.handles.audit import AsyncAudit, Audit
+from fencepost.handles.crons import AsyncCrons, Crons
+from fencepost.handles.dead_letters import AsyncDeadLetterList, DeadLetterList
+from fencepost.handles.events import AsyncEvents, Events
+from fencepost.handles.flows import AsyncFlows, Flows
+from fencepost.handles.jobs import AsyncJobs, Jobs
+from fencepost.handles.queues import AsyncQueues, AsyncTypes, AsyncWorkers, Queues, Types, Workers
+from fencepost.handles.tokens import AsyncTokens, Tokens
 from fencepost.worker import AsyncContext
 from fencepost.worker.worker import AsyncWorker, Worker
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost import App, State
-from fencepost.app import stats as module
-from fencepost.app.task import TaskHandle
+from fencepost.actions import stats as module
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.stats.recent import Percentiles
 from fencepost.core.values.payload import NULL
 from fencepost.errors import FencepostError
+from fencepost.handles.task import TaskHandle
 from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
 from fencepost.testing import FakeClock
 

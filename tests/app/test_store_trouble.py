@@ -22,7 +22,7 @@ from fencepost import (
     SubmissionTimeoutError,
     Timeouts,
 )
-from fencepost.app.submitter import Submitter
+from fencepost.actions.group_commit import Submitter
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForkedStoreError
 from fencepost.store.open import open_store

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from fencepost import App, StoreUnavailableError, SubmissionTimeoutError, Timeouts
-from fencepost.app.submitter import Submitter
+from fencepost.actions.group_commit import Submitter
 from fencepost.core.bounds import SUBMISSION_TIMEOUT_DEFAULT
 from fencepost.core.job.job import NewJob
 from fencepost.store.memory.store import MemoryStore

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost import App
-from fencepost.app.auditing import Auditor
+from fencepost.actions.audit import Auditor
 from fencepost.core.access.tokens import Principal, Role, verify
 from fencepost.errors import ConfigurationError, StoreUnavailableError, TokenNotFoundError
 from fencepost.observe.log import FIELDS

@@ -8,14 +8,6 @@ import pytest
 from tests.app.test_faces import parameters, public
 
 from fencepost import App, Client, app, client
-from fencepost.app.crons import Crons as AppCrons
-from fencepost.app.dead_letters import DeadLetterList as AppDeadLetterList
-from fencepost.app.events import Events as AppEvents
-from fencepost.app.flows import Flows as AppFlows
-from fencepost.app.jobs import Jobs as AppJobs
-from fencepost.app.lanes import Queues as AppQueues
-from fencepost.app.lanes import Types as AppTypes
-from fencepost.app.lanes import Workers as AppWorkers
 from fencepost.client.crons import AsyncCrons, Crons
 from fencepost.client.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.client.events import AsyncEvents, Events
@@ -29,6 +21,14 @@ from fencepost.client.lanes import (
     Types,
     Workers,
 )
+from fencepost.handles.crons import Crons as AppCrons
+from fencepost.handles.dead_letters import DeadLetterList as AppDeadLetterList
+from fencepost.handles.events import Events as AppEvents
+from fencepost.handles.flows import Flows as AppFlows
+from fencepost.handles.jobs import Jobs as AppJobs
+from fencepost.handles.queues import Queues as AppQueues
+from fencepost.handles.queues import Types as AppTypes
+from fencepost.handles.queues import Workers as AppWorkers
 
 PAIRS: list[tuple[type, type]] = [
     (Client, client.AsyncClient),

@@ -133,8 +133,8 @@ class TaskOf:
         self._app, self._type = app, type
 
     def submit(self, a: int) -> str:
+        from fencepost.actions.options import Options
         from fencepost.app import TaskHandle
-        from fencepost.app.options import Options
 
         session = self._app.session
         task: TaskHandle[..., Any] = TaskHandle(session, session.task(self._type), Options())

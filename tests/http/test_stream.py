@@ -101,8 +101,8 @@ def run(app: App, type: str, *numbers: int) -> list[str]:
     ids = []
     for number in numbers:
         job = app.session.tasks[type]
+        from fencepost.actions.options import Options
         from fencepost.app import TaskHandle
-        from fencepost.app.options import Options
 
         handle: TaskHandle[..., Any] = TaskHandle(app.session, job, Options())
         ids.append(handle.submit(number).id)

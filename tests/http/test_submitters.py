@@ -137,8 +137,8 @@ async def test_events_have_a_submitter_too(app: App, tokens: Tokens) -> None:
 
 async def test_a_job_submitted_without_a_token_is_nobodys(app: App, tokens: Tokens) -> None:
     """The app's own jobs, and those of crons, are no token's: readers see them."""
+    from fencepost.actions.options import Options
     from fencepost.app import TaskHandle
-    from fencepost.app.options import Options
 
     task: TaskHandle[..., Any] = TaskHandle(app.session, app.session.task("add"), Options())
     job_id = task.submit(7).id

@@ -13,7 +13,7 @@ from prometheus_client import Metric as Parsed
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost import App, NewJob
-from fencepost.app.metrics import metrics_text, read_metrics
+from fencepost.actions.metrics import metrics_text, read_metrics
 from fencepost.core.bounds import METRIC_LABELS_MAX
 from fencepost.errors import StoreUnavailableError
 from fencepost.observe import families, names

@@ -304,6 +304,6 @@ def test_a_wrong_word_and_a_missing_library_are_told_with_what_to_do(
     with pytest.raises(ConfigurationError, match="'link' or 'parent'"):
         App("memory://", tracing="maybe")  # type: ignore[arg-type]  # that is the point
     monkeypatch.setitem(sys.modules, "fencepost.observe.tracing", None)
-    monkeypatch.delitem(sys.modules, "fencepost.app.traced_session", raising=False)
+    monkeypatch.delitem(sys.modules, "fencepost.actions.traced_session", raising=False)
     with pytest.raises(ConfigurationError, match=r"fencepost\[otel\]"):
         App("memory://", tracing=True)

@@ -9,7 +9,7 @@ import pytest
 from tests.worker.flaky import FlakyStore, nothing
 
 from fencepost import NewJob, Retry, State
-from fencepost.app.options import retry_fields
+from fencepost.actions.options import retry_fields
 from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.policy import Policy

@@ -1,11 +1,11 @@
 """The way in: apps, tasks and job handles, in a sync and an async face over the same scripts."""
 
 from fencepost.app.app import App, AsyncApp
-from fencepost.app.event import AsyncEventHandle, EventHandle, Sent
-from fencepost.app.flows import AsyncFlow, AsyncFlowHandle, Flow, FlowHandle
-from fencepost.app.job import AsyncJobHandle, JobHandle
-from fencepost.app.jobs import Page
-from fencepost.app.task import AsyncTaskHandle, TaskHandle
+from fencepost.handles.event import AsyncEventHandle, EventHandle, Sent
+from fencepost.handles.flows import AsyncFlow, AsyncFlowHandle, Flow, FlowHandle
+from fencepost.handles.job import AsyncJobHandle, JobHandle
+from fencepost.handles.jobs import Page
+from fencepost.handles.task import AsyncTaskHandle, TaskHandle
 
 __all__ = [
     "App",

@@ -6,34 +6,11 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
-from fencepost.app.audit import AsyncAudit, Audit
-from fencepost.app.crons import AsyncCrons, CronOptions, Crons, declare
-from fencepost.app.dead_letters import AsyncDeadLetterList, DeadLetterList
-from fencepost.app.decorating import CronDecorator, TaskDecorator, Unannotated
-from fencepost.app.event import EventHandle
-from fencepost.app.events import AsyncEvents, Events
-from fencepost.app.flows import AsyncFlow, AsyncFlows, Flow, Flows, prepare
-from fencepost.app.job import (
-    AsyncJobHandle,
-    JobHandle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.app.jobs import AsyncJobs, Jobs
-from fencepost.app.lanes import (
-    AsyncQueues,
-    AsyncTypes,
-    AsyncWorkers,
-    Queues,
-    Types,
-    Workers,
-)
-from fencepost.app.options import Options, retry_fields
-from fencepost.app.session import accepted
-from fencepost.app.stats import stats
-from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
-from fencepost.app.tokens import AsyncTokens, Tokens
-from fencepost.app.tracing import TracingMode, open_session
+from fencepost.actions.options import Options, retry_fields
+from fencepost.actions.session import accepted
+from fencepost.actions.stats import stats
+from fencepost.actions.tracing import TracingMode, open_session
+from fencepost.app.decorators import CronDecorator, TaskDecorator, Unannotated
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
@@ -63,6 +40,29 @@ from fencepost.core.values.signature import Signature
 from fencepost.core.webhooks.settings import VARIABLE, Webhooks, parse_variable
 from fencepost.delivery import delivery_task
 from fencepost.errors import ConfigurationError
+from fencepost.handles.audit import AsyncAudit, Audit
+from fencepost.handles.crons import AsyncCrons, CronOptions, Crons, declare
+from fencepost.handles.dead_letters import AsyncDeadLetterList, DeadLetterList
+from fencepost.handles.event import EventHandle
+from fencepost.handles.events import AsyncEvents, Events
+from fencepost.handles.flows import AsyncFlow, AsyncFlows, Flow, Flows, prepare
+from fencepost.handles.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
+from fencepost.handles.jobs import AsyncJobs, Jobs
+from fencepost.handles.queues import (
+    AsyncQueues,
+    AsyncTypes,
+    AsyncWorkers,
+    Queues,
+    Types,
+    Workers,
+)
+from fencepost.handles.task import TaskHandle, async_handle, check_bulk, handle
+from fencepost.handles.tokens import AsyncTokens, Tokens
 from fencepost.store.environment import url_from_environment
 from fencepost.store.interface.requests import Scope
 from fencepost.store.interface.store import Store

@@ -71,7 +71,7 @@ def monitored(app: App, address: Address | None) -> Iterator[None]:
     if address is None:
         yield
         return
-    from fencepost.app.metrics import read_metrics
+    from fencepost.actions.metrics import read_metrics
     from fencepost.observe import families, names
     from fencepost.observe.exposition import gauge
     from fencepost.observe.log import log

@@ -107,8 +107,8 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _submit_checked(app: App, type: str, value: Any, options: dict[str, Any]) -> JobHandle[Any]:
+    from fencepost.actions.options import Options
     from fencepost.app import TaskHandle
-    from fencepost.app.options import Options
 
     task: TaskHandle[..., Any] = TaskHandle(app.session, app.session.task(type), Options())
     return task.using(**_given(options)).submit(**value)
@@ -116,7 +116,7 @@ def _submit_checked(app: App, type: str, value: Any, options: dict[str, Any]) ->
 
 def _submit_raw(app: App, type: str, value: Any, options: dict[str, Any]) -> JobHandle[Any]:
     """Store a job of a type that only its worker knows."""
-    from fencepost.app.options import Options, merge
+    from fencepost.actions.options import Options, merge
     from fencepost.core.job.idempotency import Key
     from fencepost.core.job.job import NewJob
     from fencepost.core.job.priority import Priority

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
-from fencepost.app.auditing import Auditor
-from fencepost.app.readiness import Readiness
+from fencepost.actions.audit import Auditor
+from fencepost.actions.readiness import Readiness
 from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import (
     HTTP_BATCH_BYTES_MAX,

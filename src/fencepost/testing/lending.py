@@ -16,8 +16,8 @@ from fencepost.store.plan import Effect, Operation, Plan, operation
 from fencepost.testing.clock import FakeClock
 
 if TYPE_CHECKING:
+    from fencepost.actions.session import Session
     from fencepost.app import App
-    from fencepost.app.session import Session
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import NamedTuple
 
-from fencepost.app.session import Session
+from fencepost.actions.session import Session
 from fencepost.clock import Clock
 from fencepost.core.access.tokens import Principal, TokenRecord, id_in, verify
 from fencepost.core.bounds import (

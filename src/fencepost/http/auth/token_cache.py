@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from fencepost.app.session import Session
+from fencepost.actions.session import Session
 from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.bounds import TOKEN_LOOK_SECONDS, TOKEN_STALE_SECONDS
 from fencepost.errors import StoreError, StoreUnavailableError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from fencepost.app.audit import list_page
 from fencepost.core.access.audit import Action
 from fencepost.core.bounds import PAGE_DEFAULT
+from fencepost.handles.audit import list_page
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.wire.terms import Cursor, PageLimit
 

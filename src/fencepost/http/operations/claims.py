@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from fencepost.app.script import Pause, Script
-from fencepost.app.session import Session
+from fencepost.actions.script import Pause, Script
+from fencepost.actions.session import Session
 from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import (
     ANNOUNCE_INTERVAL,

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from fencepost.app import crons as scripts
 from fencepost.core.bounds import CRON_NEXT_DEFAULT
+from fencepost.handles import crons as scripts
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.store.interface.crons import CronView as StoredCron
 from fencepost.store.interface.replies import Duplicate

@@ -7,12 +7,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from fencepost.app import dead_letters as scripts
-from fencepost.app.job import naming_existing_async
 from fencepost.core.access.audit import conditions_of
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.crypto.readable import readable
 from fencepost.core.job.job import DeadLetter
+from fencepost.handles import dead_letters as scripts
+from fencepost.handles.job import naming_existing_async
 from fencepost.http.auth.scope import shown
 from fencepost.http.operations.jobs import look
 from fencepost.http.request.call import Call, Nothing, Reply

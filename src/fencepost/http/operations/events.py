@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from fencepost.app import events as scripts
-from fencepost.app.event import note_unhandled, prepare_event
-from fencepost.app.job import naming_existing_async
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.events import SentEvent
 from fencepost.core.job.idempotency import OnDuplicate, check_key
+from fencepost.handles import events as scripts
+from fencepost.handles.event import note_unhandled, prepare_event
+from fencepost.handles.job import naming_existing_async
 from fencepost.http.auth.scope import submitted_by
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.store.interface.replies import Duplicate

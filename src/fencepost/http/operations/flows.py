@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from fencepost.app import flow_scripts as scripts
-from fencepost.app.flows import new_flow, prepare
-from fencepost.app.job import naming_existing_async
-from fencepost.app.session import accepted
+from fencepost.actions import flows as scripts
+from fencepost.actions.session import accepted
 from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.job.job import Job, NewJob
 from fencepost.errors import InvalidJobError
+from fencepost.handles.flows import new_flow, prepare
+from fencepost.handles.job import naming_existing_async
 from fencepost.http.auth.scope import disguised, may_see_all, shown
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError

@@ -10,11 +10,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Meta
 
-from fencepost.app import job_scripts as scripts
-from fencepost.app.job import naming_existing_async
-from fencepost.app.jobs import cancel as cancel_script
-from fencepost.app.jobs import count as count_script
-from fencepost.app.jobs import find as find_script
+from fencepost.actions import jobs as scripts
 from fencepost.core.access.audit import conditions_of
 from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
@@ -28,6 +24,10 @@ from fencepost.core.job.lifecycle import COARSE, State
 from fencepost.core.job.why import Reason
 from fencepost.core.values.duration import parse_duration
 from fencepost.errors import ForbiddenError, JobNotFoundError
+from fencepost.handles.job import naming_existing_async
+from fencepost.handles.jobs import cancel as cancel_script
+from fencepost.handles.jobs import count as count_script
+from fencepost.handles.jobs import find as find_script
 from fencepost.http.auth.scope import may_see_all, queue_for, reasons, shown
 from fencepost.http.auth.watch import TokenWatch
 from fencepost.http.operations.after_write import afterwards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fencepost.app.metrics import metrics_text
+from fencepost.actions.metrics import metrics_text
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError
 from fencepost.observe import families

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from fencepost.app.stats import scale, stats
+from fencepost.actions.stats import scale, stats
 from fencepost.core.bounds import CONCURRENCY_DEFAULT, SCALE_TARGET_DEFAULT, STATS_WINDOW_DEFAULT
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import format_duration

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from fencepost.app.task import check_bulk
 from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
@@ -14,6 +13,7 @@ from fencepost.errors import (
     InvalidJobError,
     JobNotFoundError,
 )
+from fencepost.handles.task import check_bulk
 from fencepost.http.auth.scope import Disguised, beyond, disguised, may_see_all, shown
 from fencepost.http.operations.after_write import afterwards
 from fencepost.http.request.call import Call, Nothing, Reply

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from fencepost.app.session import Session
+    from fencepost.actions.session import Session
     from fencepost.core.access.tokens import Principal
     from fencepost.http.api import Api
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, cast
 
-from fencepost.app.options import Options, UsingOptions, merge, new_job
-from fencepost.app.session import Session
+from fencepost.actions.options import Options, UsingOptions, merge, new_job
+from fencepost.actions.session import Session
 from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
 from fencepost.core.job.job import Body, NewJob

@@ -26,7 +26,7 @@ from fencepost.testing.lending import lend
 from fencepost.worker import Context
 
 if TYPE_CHECKING:
-    from fencepost.app.session import Session
+    from fencepost.actions.session import Session
 
 ATTEMPTS_MAX = 50
 """Attempts of one life; a handler that snoozes for longer is not looked at further."""

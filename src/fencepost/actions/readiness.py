@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fencepost.app.session import Session
+from fencepost.actions.session import Session
 from fencepost.core.bounds import READY_INTERVAL, READY_TIMEOUT
 from fencepost.errors import FencepostError
 from fencepost.observe.health import STOPPING, Verdict, store_away, verdict

@@ -7,21 +7,21 @@ from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from fencepost.app import flow_scripts as scripts
-from fencepost.app.job import (
-    AsyncJobHandle,
-    JobHandle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.app.session import Session, accepted
-from fencepost.app.task import async_handle, check_bulk, handle
+from fencepost.actions import flows as scripts
+from fencepost.actions.session import Session, accepted
 from fencepost.core.flows.graph import Graph, Nodes, named
 from fencepost.core.flows.order import arrange, names_for
 from fencepost.core.job.job import Job, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.ids import id_text
+from fencepost.handles.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
+from fencepost.handles.task import async_handle, check_bulk, handle
 
 H = TypeVar("H", bound="JobHandle[Any] | AsyncJobHandle[Any]")
 

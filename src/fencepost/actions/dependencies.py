@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fencepost.app.job import AsyncJobHandle, JobHandle
 from fencepost.core.bounds import CORRELATION_ID_LENGTH_MAX
 from fencepost.core.display import shown
 from fencepost.core.flows.dependencies import Dependencies, Mode, check_dependencies
 from fencepost.core.values.names import check_name
 from fencepost.errors import InvalidJobError
+from fencepost.handles.job import AsyncJobHandle, JobHandle
 
 AwaitedJob = JobHandle[Any] | AsyncJobHandle[Any] | str
 Awaited = AwaitedJob | Iterable[AwaitedJob]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fencepost.app.job import AsyncJobHandle, JobHandle
-from fencepost.app.script import Script
-from fencepost.app.session import Session
-from fencepost.app.task import TaskHandle, async_handle, handle
+from fencepost.actions.script import Script
+from fencepost.actions.session import Session
 from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
 from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError, CronNotFoundError
+from fencepost.handles.job import AsyncJobHandle, JobHandle
+from fencepost.handles.task import TaskHandle, async_handle, handle
 from fencepost.store.interface.crons import CronList, CronView
 from fencepost.store.interface.replies import EnqueueReply
 

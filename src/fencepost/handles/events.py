@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fencepost.app.script import Script
-from fencepost.app.session import Session
+from fencepost.actions.script import Script
+from fencepost.actions.session import Session
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.events import SentEvent, check_event_name
 from fencepost.core.filter import EVENTS, encode_cursor, make_page

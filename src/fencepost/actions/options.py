@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from fencepost.app.awaited import Awaited, dependencies_of
+from fencepost.actions.dependencies import Awaited, dependencies_of
 from fencepost.core.bounds import KEY_WINDOW_DEFAULT
 from fencepost.core.display import shown
 from fencepost.core.flows.dependencies import Dependencies

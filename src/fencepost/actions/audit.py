@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.app.script import Script
-from fencepost.app.session import Session
+from fencepost.actions.script import Script
+from fencepost.actions.session import Session
 from fencepost.core.access.audit import Action, make_action
 from fencepost.core.access.refusals import RefusedTries
 from fencepost.core.access.tokens import Principal

@@ -6,7 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fencepost.app.script import Script, drive, drive_async
+from fencepost.actions.script import Script, drive, drive_async
 from fencepost.clock import Clock
 from fencepost.core.crypto.keyring import KeyRing
 from fencepost.core.crypto.plain import REFUSE, Plain
@@ -28,7 +28,7 @@ from fencepost.store.plan import Operation
 from fencepost.store.wrappers.observed import observed
 
 if TYPE_CHECKING:
-    from fencepost.app.submitter import Submitter
+    from fencepost.actions.group_commit import Submitter
     from fencepost.core.cron.cron import Cron
     from fencepost.observe.tracing import Tracing
     from fencepost.store.wrappers.gauges import Gauges
@@ -162,7 +162,7 @@ class Session:
         store = self.store
         if self._submitter is None or self._submitter.store is not store:
             # Callers that never await must not pay for loading asyncio: half of our import time.
-            from fencepost.app.submitter import Submitter
+            from fencepost.actions.group_commit import Submitter
 
             self._submitter = Submitter(store, self.timeouts.submission)
         return accepted(await self._submitter.submit(job))

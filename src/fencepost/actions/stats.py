@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from fencepost.app.script import Script
-from fencepost.app.session import Session
+from fencepost.actions.script import Script
+from fencepost.actions.session import Session
 from fencepost.core.bounds import (
     STATS_SAMPLE_MAX,
     STATS_WINDOW_DEFAULT,

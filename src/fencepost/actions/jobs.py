@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from fencepost.app.script import Pause, Script
-from fencepost.app.session import Session
+from fencepost.actions.script import Pause, Script
+from fencepost.actions.session import Session
 from fencepost.core.bounds import PAGE_MAX, POLL_INTERVAL
 from fencepost.core.crypto.envelope import shown_text, unreadable
 from fencepost.core.filter import JobFilter, PageRequest

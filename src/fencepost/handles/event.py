@@ -9,16 +9,9 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overl
 
 import msgspec
 
-from fencepost.app.decorating import TaskDecorator, Unannotated
-from fencepost.app.job import (
-    AsyncJobHandle,
-    JobHandle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.app.options import Options, new_job
-from fencepost.app.session import Session
-from fencepost.app.task import TaskHandle, async_handle, check_bulk, handle
+from fencepost.actions.options import Options, new_job
+from fencepost.actions.session import Session
+from fencepost.app.decorators import TaskDecorator, Unannotated
 from fencepost.core.events import NewEvent, check_event_name, matches
 from fencepost.core.job.idempotency import OnDuplicate, check_key
 from fencepost.core.job.job import NewJob
@@ -30,6 +23,13 @@ from fencepost.core.values.duration import Duration
 from fencepost.core.values.names import DEFAULT_QUEUE
 from fencepost.core.values.payload import check_size, encode_json
 from fencepost.errors import InvalidPayloadError
+from fencepost.handles.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
+from fencepost.handles.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.observe import names
 from fencepost.observe.log import log
 from fencepost.store.interface.replies import EventReply

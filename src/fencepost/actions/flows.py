@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fencepost.app.job_scripts import cancel_all, result_of
-from fencepost.app.script import Pause, Script
-from fencepost.app.session import Session
+from fencepost.actions.jobs import cancel_all, result_of
+from fencepost.actions.script import Pause, Script
+from fencepost.actions.session import Session
 from fencepost.core.bounds import CANCEL_ROUNDS, PAGE_MAX, POLL_INTERVAL
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.flows.order import in_order, unique_names

@@ -7,15 +7,9 @@ from typing import Any
 
 import msgspec
 
-from fencepost.app.job import (
-    AsyncJobHandle,
-    JobHandle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.app.job_scripts import held_up
-from fencepost.app.script import Script
-from fencepost.app.session import Session
+from fencepost.actions.jobs import held_up
+from fencepost.actions.script import Script
+from fencepost.actions.session import Session
 from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 from fencepost.core.crypto.envelope import unreadable
 from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make_page
@@ -25,6 +19,12 @@ from fencepost.errors import (
     DuplicateJobError,
     FencepostError,
     JobNotFoundError,
+)
+from fencepost.handles.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
 )
 from fencepost.store.interface.replies import (
     Conflict,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Generic, TypeVar, cast
 
-from fencepost.app import job_scripts as scripts
-from fencepost.app.session import Session
+from fencepost.actions import jobs as scripts
+from fencepost.actions.session import Session
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, Job
 from fencepost.core.job.lifecycle import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.app.session import Session
+from fencepost.actions.session import Session
 from fencepost.core.job.job import NewJob
 from fencepost.observe.tracing import Tracing
 from fencepost.store.interface.replies import EnqueueReply

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Literal
 
-from fencepost.app.session import Session
+from fencepost.actions.session import Session
 from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ def open_session(given: bool | TracingMode | None, url: str, **settings: Any) ->
             f"got {shown(text)}"
         )
     try:
-        from fencepost.app.traced_session import TracedSession
+        from fencepost.actions.traced_session import TracedSession
         from fencepost.observe.tracing import Tracing
     except ImportError as error:
         raise ConfigurationError(

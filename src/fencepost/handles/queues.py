@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.app.session import Session
-from fencepost.app.stats import scale
+from fencepost.actions.session import Session
+from fencepost.actions.stats import scale
 from fencepost.core.bounds import SCALE_TARGET_DEFAULT
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import Duration

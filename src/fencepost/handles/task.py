@@ -7,14 +7,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 import msgspec
 
-from fencepost.app.job import (
-    AsyncJobHandle,
-    JobHandle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.app.options import Options, UsingOptions, merge, new_job
-from fencepost.app.session import Session, accepted
+from fencepost.actions.options import Options, UsingOptions, merge, new_job
+from fencepost.actions.session import Session, accepted
 from fencepost.core.bounds import BULK_MAX
 from fencepost.core.job.idempotency import OnDuplicate, check_key
 from fencepost.core.job.job import NewJob
@@ -22,6 +16,12 @@ from fencepost.core.job.task import Task
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.payload import check_size
 from fencepost.errors import ConfigurationError, InvalidJobError
+from fencepost.handles.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
 from fencepost.store.interface.replies import Duplicate, EnqueueReply
 from fencepost.store.interface.requests import Scope
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fencepost.app.auditing import begin, end
-from fencepost.app.script import Script
-from fencepost.app.session import Session
+from fencepost.actions.audit import begin, end
+from fencepost.actions.script import Script
+from fencepost.actions.session import Session
 from fencepost.core.access.tokens import (
     NewToken,
     Principal,

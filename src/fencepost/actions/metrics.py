@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.app.session import Session
+from fencepost.actions.session import Session
 from fencepost.observe.exposition import Metric, exposition, of_counters
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from fencepost.app.task import TaskHandle
+from fencepost.handles.task import TaskHandle
 from fencepost.worker import Context
 
 P = ParamSpec("P")

@@ -7,15 +7,9 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fencepost.app import job_scripts as scripts
-from fencepost.app.job import (
-    AsyncJobHandle,
-    JobHandle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.app.script import Script
-from fencepost.app.session import Session
+from fencepost.actions import jobs as scripts
+from fencepost.actions.script import Script
+from fencepost.actions.session import Session
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.filter import (
     Conditions,
@@ -31,6 +25,12 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.why import Reason
 from fencepost.core.values.duration import Duration
+from fencepost.handles.job import (
+    AsyncJobHandle,
+    JobHandle,
+    naming_existing,
+    naming_existing_async,
+)
 
 
 class Page(msgspec.Struct, frozen=True):

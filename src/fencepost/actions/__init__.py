@@ -1,0 +1,1 @@
+"""What a caller can ask for, written once for blocking and awaited callers."""
