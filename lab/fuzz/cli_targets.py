@@ -10,17 +10,17 @@ from click.testing import CliRunner, Result
 from hypothesis import strategies as st
 
 from fencepost.cli.apps import find_app
+from fencepost.cli.commands.migrate import roles_script
+from fencepost.cli.commands.submit import parse_payload
 from fencepost.cli.lines import clean, clean_lines
 from fencepost.cli.main import cli
-from fencepost.cli.migrate import roles_script
-from fencepost.cli.move import _check as _check_move
-from fencepost.cli.mover import MOVED, MOVING, mark_of
+from fencepost.cli.move.command import _check as _check_move
+from fencepost.cli.move.mover import MOVED, MOVING, mark_of
 from fencepost.cli.options import DURATION, TAG, parse_priority_text
 from fencepost.cli.output import plain_lines
 from fencepost.cli.settings import Settings
-from fencepost.cli.submit import parse_payload
 from fencepost.cli.views import body_view
-from fencepost.cli.worker import parse_queues
+from fencepost.cli.worker.command import parse_queues
 from fencepost.core.display import printable_json
 from fencepost.core.job.job import Body, Encoding
 from fencepost.core.job.priority import parse_priority

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fencepost import App, State
-from fencepost.cli.bench import NAMES, bench
 from fencepost.cli.benchmarks import suite
 from fencepost.cli.benchmarks.bench import Bench
 from fencepost.cli.benchmarks.figures import Figure, Target, pair, percentile
 from fencepost.cli.benchmarks.machine import file_system
 from fencepost.cli.benchmarks.raw import RawDatabase
+from fencepost.cli.commands.bench import NAMES, bench
 from fencepost.clock import SystemClock
 
 TINY = ["--quick", "--jobs", "60", "--backlog", "120"]

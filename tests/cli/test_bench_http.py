@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fencepost import App, State
-from fencepost.cli.bench import QUICK, bench
 from fencepost.cli.benchmarks.http import NAMES, kept, suite
 from fencepost.cli.benchmarks.http.caller import Line, Volley, fire
 from fencepost.cli.benchmarks.http.paging import searches
 from fencepost.cli.benchmarks.progress import StatusLine
 from fencepost.cli.benchmarks.sqlite_bench import SqliteBench
+from fencepost.cli.commands.bench import QUICK, bench
 from fencepost.clock import SystemClock
 
 TINY = ["--http", "--quick", "--jobs", "40", "--repeat", "1"]

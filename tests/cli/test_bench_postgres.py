@@ -12,7 +12,6 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from fencepost.cli.bench import bench
 from fencepost.cli.benchmarks.child import Mark, tenths
 from fencepost.cli.benchmarks.figures import Figure, Target
 from fencepost.cli.benchmarks.postgres import NAMES, suite
@@ -21,7 +20,8 @@ from fencepost.cli.benchmarks.postgres.limiting import Gauge, with_connections
 from fencepost.cli.benchmarks.postgres.meter import Meter
 from fencepost.cli.benchmarks.postgres.raw import RawTables
 from fencepost.cli.benchmarks.progress import StatusLine
-from fencepost.cli.failures import Refusal
+from fencepost.cli.commands.bench import bench
+from fencepost.cli.errors import Refusal
 from fencepost.clock import SystemClock
 
 TINY = ["--quick", "--jobs", "60", "--backlog", "120"]

@@ -45,7 +45,7 @@ def test_the_help_lists_every_command_without_importing_any() -> None:
     loaded = done.stdout.splitlines()[-1]
     assert "rich" not in loaded
     assert "sqlite3" not in loaded
-    assert "fencepost.cli.jobs" not in loaded
+    assert "fencepost.cli.jobs.command" not in loaded
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
@@ -131,7 +131,7 @@ def test_an_unexpected_error_shows_no_traceback(
     def explode(*_: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr("fencepost.cli.doctor.examine", explode)
+    monkeypatch.setattr("fencepost.cli.commands.doctor.examine", explode)
     result = command("doctor")
     assert result.exit_code == 1
     assert "error: unexpected ZeroDivisionError: by zero (internal)" in result.stderr

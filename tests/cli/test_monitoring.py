@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.support import Command, end, wait_until
 from tests.servers.child import free_port
 
-from fencepost.cli.monitoring import ADDRESS, Address
+from fencepost.cli.worker.monitor import ADDRESS, Address
 
 
 def fetch(address: str, path: str) -> tuple[int, str]:

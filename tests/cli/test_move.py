@@ -20,7 +20,7 @@ from tests.cli.support import ROOT, Command, end, wait_until
 from tests.servers.fixtures import postgres_sources
 
 from fencepost import App, Priority
-from fencepost.cli.mover import EVENTS_MAX, MOVED, MOVING, Mover
+from fencepost.cli.move.mover import EVENTS_MAX, MOVED, MOVING, Mover
 from fencepost.clock import SystemClock
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter
@@ -255,7 +255,7 @@ def test_a_move_that_broke_off_keeps_the_pauses_there_were(
         raise OSError("out of luck")
 
     with monkeypatch.context() as broken:
-        broken.setattr("fencepost.cli.mover.Mover.copy", explode)
+        broken.setattr("fencepost.cli.move.mover.Mover.copy", explode)
         assert command("move", filled, elsewhere("new")).exit_code == 1
     assert "default" in pauses(filled)
     command.ok("move", filled, elsewhere("new"))
@@ -268,7 +268,7 @@ def test_a_move_can_be_given_up(
     def explode(*_: object) -> None:
         raise OSError("out of luck")
 
-    monkeypatch.setattr("fencepost.cli.mover.Mover.copy", explode)
+    monkeypatch.setattr("fencepost.cli.move.mover.Mover.copy", explode)
     assert command("move", filled, elsewhere("new")).exit_code == 1
     assert "default" in command.ok("move", filled, elsewhere("new"), "--abandon")
     assert pauses(filled) == {"other"}
@@ -340,7 +340,7 @@ def test_a_store_that_goes_away_is_no_reason_to_begin_anew(
     def lose(*_: object) -> None:
         raise UnknownOutcomeError("the connection was lost at commit")
 
-    monkeypatch.setattr("fencepost.cli.mover.Mover.compare", lose)
+    monkeypatch.setattr("fencepost.cli.move.mover.Mover.compare", lose)
     result = command("move", command.url, sqlite_url)
     assert result.exit_code == 1
     assert "goes on where it broke off" in result.stderr
@@ -368,7 +368,7 @@ def test_a_person_sees_a_bar(command: Command, sqlite_url: str) -> None:
 def test_jobs_that_come_during_a_move_are_missed(
     command: Command, elsewhere: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fencepost.cli.mover import Mover
+    from fencepost.cli.move.mover import Mover
 
     new = elsewhere("new")
     submit(command.url)
@@ -390,7 +390,7 @@ def test_jobs_that_come_during_a_move_are_missed(
 def test_a_job_that_changed_during_a_move_is_noticed(
     command: Command, elsewhere: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fencepost.cli.mover import Mover
+    from fencepost.cli.move.mover import Mover
 
     submit(command.url, 2)
     copy = Mover.copy

@@ -9,7 +9,7 @@ import signal
 import pytest
 from tests.cli.support import Command, end, is_running, wait_until
 
-from fencepost.cli.worker import parse_queues
+from fencepost.cli.worker.command import parse_queues
 
 ADD = '{"a": 1, "b": 2}'
 

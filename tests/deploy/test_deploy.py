@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from fencepost.cli.main import cli
-from fencepost.cli.worker import longest_stop
+from fencepost.cli.worker.command import longest_stop
 from fencepost.core.values.duration import parse_duration
 from fencepost.observe.families import FAMILIES, Kind
 

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from fencepost import __version__
-from fencepost.cli.failures import refusal
+from fencepost.cli.errors import refusal
 from fencepost.cli.lazy import LazyGroup
 from fencepost.cli.lines import clean
 from fencepost.cli.options import LEVELS, option
@@ -25,30 +25,36 @@ from fencepost.store.environment import (
 )
 
 COMMANDS = {
-    "demo": ("fencepost.cli.demo:demo", "Watch jobs run, crash, recover and finish."),
-    "dev": ("fencepost.cli.dev:dev", "Run a worker and the API, anew when code changes."),
-    "worker": ("fencepost.cli.worker:worker", "Run jobs."),
-    "server": ("fencepost.cli.server:server", "Serve the HTTP API."),
-    "submit": ("fencepost.cli.submit:submit", "Submit a job."),
-    "events": ("fencepost.cli.events:events", "Events: send one, list those that were sent."),
-    "jobs": ("fencepost.cli.jobs:jobs", "Find jobs, look at them, steer them."),
-    "dlq": ("fencepost.cli.dlq:dlq", "Dead letters: list, replay, discard."),
-    "queues": ("fencepost.cli.queues:queues", "Queues: list, pause, resume, limit."),
-    "types": ("fencepost.cli.types:types", "Types: list, pause, resume."),
-    "cron": ("fencepost.cli.cron:cron", "Crons: list, run, pause, resume, next times."),
-    "workers": ("fencepost.cli.workers:workers", "Workers: who is there."),
-    "webhooks": ("fencepost.cli.webhooks:webhooks", "Webhooks: make a secret to sign them."),
-    "top": ("fencepost.cli.top:top", "Everything at a glance, live."),
-    "recover": ("fencepost.cli.upkeep:recover", "Take jobs back from expired leases now."),
-    "prune": ("fencepost.cli.upkeep:prune", "Delete old terminal jobs now."),
-    "migrate": ("fencepost.cli.migrate:migrate", "Bring the store's schema up to date."),
-    "move": ("fencepost.cli.move:move", "Move all jobs to another store."),
-    "keys": ("fencepost.cli.keys:keys", "Encryption keys: make a new one."),
-    "tokens": ("fencepost.cli.tokens:tokens", "Bearer tokens: create, list, revoke."),
-    "audit": ("fencepost.cli.audit:audit", "The audit log: who did what."),
-    "doctor": ("fencepost.cli.doctor:doctor", "Say what an operator should know."),
-    "bench": ("fencepost.cli.bench:bench", "Measure speed beside the raw limit."),
-    "version": ("fencepost.cli.version:version", "Show versions."),
+    "demo": ("fencepost.cli.demo.command:demo", "Watch jobs run, crash, recover and finish."),
+    "dev": ("fencepost.cli.commands.dev:dev", "Run a worker and the API, anew when code changes."),
+    "worker": ("fencepost.cli.worker.command:worker", "Run jobs."),
+    "server": ("fencepost.cli.commands.server:server", "Serve the HTTP API."),
+    "submit": ("fencepost.cli.commands.submit:submit", "Submit a job."),
+    "events": (
+        "fencepost.cli.commands.events:events",
+        "Events: send one, list those that were sent.",
+    ),
+    "jobs": ("fencepost.cli.jobs.command:jobs", "Find jobs, look at them, steer them."),
+    "dlq": ("fencepost.cli.commands.dlq:dlq", "Dead letters: list, replay, discard."),
+    "queues": ("fencepost.cli.commands.queues:queues", "Queues: list, pause, resume, limit."),
+    "types": ("fencepost.cli.commands.types:types", "Types: list, pause, resume."),
+    "cron": ("fencepost.cli.commands.cron:cron", "Crons: list, run, pause, resume, next times."),
+    "workers": ("fencepost.cli.commands.workers:workers", "Workers: who is there."),
+    "webhooks": (
+        "fencepost.cli.commands.webhooks:webhooks",
+        "Webhooks: make a secret to sign them.",
+    ),
+    "top": ("fencepost.cli.top.command:top", "Everything at a glance, live."),
+    "recover": ("fencepost.cli.commands.upkeep:recover", "Take jobs back from expired leases now."),
+    "prune": ("fencepost.cli.commands.upkeep:prune", "Delete old terminal jobs now."),
+    "migrate": ("fencepost.cli.commands.migrate:migrate", "Bring the store's schema up to date."),
+    "move": ("fencepost.cli.move.command:move", "Move all jobs to another store."),
+    "keys": ("fencepost.cli.commands.keys:keys", "Encryption keys: make a new one."),
+    "tokens": ("fencepost.cli.commands.tokens:tokens", "Bearer tokens: create, list, revoke."),
+    "audit": ("fencepost.cli.commands.audit:audit", "The audit log: who did what."),
+    "doctor": ("fencepost.cli.commands.doctor:doctor", "Say what an operator should know."),
+    "bench": ("fencepost.cli.commands.bench:bench", "Measure speed beside the raw limit."),
+    "version": ("fencepost.cli.commands.version:version", "Show versions."),
 }
 
 

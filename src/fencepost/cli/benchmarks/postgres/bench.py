@@ -22,7 +22,7 @@ from fencepost.cli.benchmarks.noop import BenchApp
 from fencepost.cli.benchmarks.postgres.meter import Meter
 from fencepost.cli.benchmarks.postgres.raw import SCHEMA as RAW_SCHEMA
 from fencepost.cli.benchmarks.postgres.raw import RawTables
-from fencepost.cli.failures import Refusal
+from fencepost.cli.errors import Refusal
 from fencepost.clock import Clock
 from fencepost.core.bounds import BULK_MAX
 from fencepost.store.open import open_store

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fencepost.cli.jobs import each_job
+from fencepost.cli.jobs.command import each_job
 from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.failures import Refusal
+from fencepost.cli.errors import Refusal
 from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings

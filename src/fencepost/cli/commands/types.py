@@ -20,7 +20,7 @@ def types() -> None:
 @pass_settings
 def ls(settings: Settings, as_json: bool) -> None:
     """List every type with its counts."""
-    from fencepost.cli.lanes import lane_columns, lane_rows
+    from fencepost.cli.commands.queue_table import lane_columns, lane_rows
     from fencepost.cli.output import echo_json, echo_table
 
     with settings.opened() as app:

@@ -10,9 +10,9 @@ import click
 
 from fencepost.cli.apps import find_app
 from fencepost.cli.lines import echo
-from fencepost.cli.monitoring import ADDRESS, Address, check_ports, monitored
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
+from fencepost.cli.worker.monitor import ADDRESS, Address, check_ports, monitored
 from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
@@ -132,7 +132,7 @@ def _run(
         if http_fd is None:
             made.run(until_idle=burst)
         else:
-            from fencepost.cli.beside import work_and_serve
+            from fencepost.cli.commands.dev_process import work_and_serve
 
             work_and_serve(made, app, http_fd, grace=grace)
     app.close()

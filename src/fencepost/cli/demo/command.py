@@ -18,7 +18,7 @@ from fencepost.cli.settings import Settings
 
 if TYPE_CHECKING:
     from fencepost.app import App
-    from fencepost.cli.demo_crew import Crew
+    from fencepost.cli.demo.crew import Crew
 
 DATABASE = "jobs.db"
 TRICKLE_INTERVAL = 0.5
@@ -40,8 +40,8 @@ def demo(settings: Settings, ends: bool, path: Path | None, lease_ttl: float) ->
     Exits with 0 only if everything that it claims was seen to be true.
     """
     from fencepost.cli.apps import point
-    from fencepost.cli.demo_app import app
-    from fencepost.cli.demo_crew import Crew
+    from fencepost.cli.demo.crew import Crew
+    from fencepost.cli.demo.tasks import app
 
     signal.signal(signal.SIGTERM, _leave)
     with _folder(path) as folder:
@@ -83,8 +83,8 @@ def _folder(path: Path | None) -> Iterator[Path]:
 
 def _tell(settings: Settings, app: App, crew: Crew, lease_ttl: float) -> tuple[bool, str]:
     """Play the story and print its summary; return whether all was proven, and a job's id."""
-    from fencepost.cli.demo_story import Story, StoryError
-    from fencepost.cli.demo_view import print_summary, shown
+    from fencepost.cli.demo.story import Story, StoryError
+    from fencepost.cli.demo.view import print_summary, shown
 
     click.echo(f"fencepost demo: durable jobs on SQLite, no service installed ({settings.url})")
     findings = app.store.run(app.store.inspect())
@@ -123,9 +123,9 @@ def _print_next(settings: Settings, example: str, *, ends: bool, is_kept: bool) 
 
 def _stay(app: App, crew: Crew) -> None:
     """Keep the workers busy with a trickle of jobs until Ctrl-C."""
-    from fencepost.cli.demo_app import resize_image, send_mail
-    from fencepost.cli.snapshot import Snapshot, take
-    from fencepost.cli.top import live
+    from fencepost.cli.demo.tasks import resize_image, send_mail
+    from fencepost.cli.top.command import live
+    from fencepost.cli.top.snapshot import Snapshot, take
 
     click.echo("\nThe workers go on, with a trickle of jobs. Ctrl-C ends the demo.")
     count = 0

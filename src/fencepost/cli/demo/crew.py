@@ -70,7 +70,7 @@ class Crew:
         log = self._folder / f"{name.replace(' ', '-')}.log"
         command = [
             *(sys.executable, "-m", "fencepost", "--url", self._url, "--log-json", "worker"),
-            *("fencepost.cli.demo_app:app", "--concurrency", "4", "--grace", "1s"),
+            *("fencepost.cli.demo.tasks:app", "--concurrency", "4", "--grace", "1s"),
             *("--lease-ttl", f"{self._lease_ttl:g}s", "--processes", "1"),
         ]
         with log.open("wb") as file:

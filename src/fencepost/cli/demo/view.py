@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.demo_story import Part, Story, View
+from fencepost.cli.demo.story import Part, Story, View
 from fencepost.cli.lines import clean, echo
 from fencepost.cli.output import STATE_STYLES, console, is_terminal
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fencepost.cli.commands.server import PORT_DEFAULT, PORT_MAX
 from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
-from fencepost.cli.server import PORT_DEFAULT, PORT_MAX
 from fencepost.cli.settings import Settings
-from fencepost.cli.worker import child_command, longest_stop
+from fencepost.cli.worker.command import child_command, longest_stop
 from fencepost.core.bounds import CONCURRENCY_MAX
 from fencepost.errors import ConfigurationError
 

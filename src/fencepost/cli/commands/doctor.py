@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from fencepost import __version__
+from fencepost.cli.commands.webhooks import undelivered
 from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.cli.webhooks import undelivered
 from fencepost.core.bounds import UNREADABLE_SHOWN
 from fencepost.core.display import shown_url
 from fencepost.core.job.lifecycle import State
@@ -93,7 +93,7 @@ def _unreadable(jobs: Iterable[Job]) -> list[Finding]:
 
 def _moved(queues: list[QueueView]) -> list[Finding]:
     """Warn of a store that is only kept: whoever works on it runs jobs twice."""
-    from fencepost.cli.mover import mark_of
+    from fencepost.cli.move.mover import mark_of
     from fencepost.store.interface.replies import Finding
 
     mark = mark_of(queues)

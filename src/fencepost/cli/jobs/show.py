@@ -29,7 +29,7 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
     """Show everything about job ID: payload, result, attempts, flow, and why it is there."""
     import msgspec
 
-    from fencepost.cli.job_graph import around, draw
+    from fencepost.cli.jobs.graph import around, draw
     from fencepost.cli.output import echo_json
     from fencepost.cli.views import attempt_view, job_view
     from fencepost.core.crypto.readable import readable

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from fencepost.cli.apps import find_app
-from fencepost.cli.job_show import show
-from fencepost.cli.job_watch import watch
+from fencepost.cli.commands.submit import parse_payload
+from fencepost.cli.jobs.show import show
+from fencepost.cli.jobs.watch import watch
 from fencepost.cli.lines import echo
 from fencepost.cli.options import (
     DURATION,
@@ -25,7 +26,6 @@ from fencepost.cli.options import (
     url_option,
 )
 from fencepost.cli.settings import Settings
-from fencepost.cli.submit import parse_payload
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 from fencepost.errors import FencepostError
@@ -230,7 +230,7 @@ def each_job(
     act: Callable[[str], object],
 ) -> None:
     """Do something to each job and say what became of it; exit with 1 if any was refused."""
-    from fencepost.cli.failures import refusal
+    from fencepost.cli.errors import refusal
     from fencepost.cli.output import echo_json
 
     answers: list[dict[str, Any]] = []

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.apps import find_app
+from fencepost.cli.commands.submit import parse_payload
 from fencepost.cli.lines import echo
 from fencepost.cli.options import app_option, json_option, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.cli.submit import parse_payload
 from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from fencepost.cli.settings import Settings
 
 if TYPE_CHECKING:
     from fencepost.app import App
-    from fencepost.cli.snapshot import Snapshot
+    from fencepost.cli.top.snapshot import Snapshot
 
 INTERVAL_MIN = 0.1
 RUNNING_COLUMNS = ("JOB", "TYPE", "QUEUE", "ATTEMPT", "FOR", "PROGRESS", "WORKER")
@@ -30,7 +30,7 @@ WORKER_COLUMNS = ("WORKER", "PID", "RUNNING", "QUEUES", "SEEN")
 def top(settings: Settings, interval: float, once: bool, as_json: bool) -> None:
     """Show queues, workers and running jobs; live on a terminal, until Ctrl-C."""
     from fencepost.cli.output import echo_json, is_terminal
-    from fencepost.cli.snapshot import take
+    from fencepost.cli.top.snapshot import take
     from fencepost.cli.views import job_view
 
     with settings.opened() as app:
@@ -47,7 +47,7 @@ def top(settings: Settings, interval: float, once: bool, as_json: bool) -> None:
 
 
 def _tables(now: Snapshot) -> list[tuple[tuple[str, ...], list[tuple[object, ...]]]]:
-    from fencepost.cli.lanes import lane_columns, lane_rows
+    from fencepost.cli.commands.queue_table import lane_columns, lane_rows
 
     workers = [
         (w.id, w.pid, f"{w.running}/{w.concurrency}", _queues(w.queues), _ago(now, w.seen_at))
@@ -91,7 +91,7 @@ def _print_once(now: Snapshot) -> None:
 
 
 def _live(app: App, interval: float) -> None:
-    from fencepost.cli.snapshot import take
+    from fencepost.cli.top.snapshot import take
 
     before: Snapshot | None = None
     with live(screen=True) as show:
@@ -124,7 +124,7 @@ def _render(now: Snapshot, before: Snapshot | None) -> Any:
     from rich.text import Text
 
     from fencepost.cli.output import STATE_STYLES, rich_table
-    from fencepost.cli.snapshot import rate
+    from fencepost.cli.top.snapshot import rate
 
     head = Text(f"fencepost top  {clean(now.url)}  {now.at:%H:%M:%S} UTC", style="bold")
     per_second = rate(before, now)

@@ -14,7 +14,7 @@ from fencepost.cli.settings import Settings, sqlite_path
 from fencepost.core.bounds import DUMP_BATCH, DUMP_MAX
 
 if TYPE_CHECKING:
-    from fencepost.cli.mover import Mover
+    from fencepost.cli.move.mover import Mover
     from fencepost.store.interface.store import Store
 
 
@@ -47,7 +47,7 @@ def move(
     start workers on TO when all is done. A move that broke off is simply repeated, and so is one
     after which jobs have still come to FROM.
     """
-    from fencepost.cli.mover import Mover
+    from fencepost.cli.move.mover import Mover
 
     _check(source, target)
     settings.url = source  # what an error says to type next is about FROM
@@ -79,7 +79,7 @@ def _opened(url: str, *, must_exist: bool = True) -> Iterator[Store]:
 
 
 def _see_to_schema(store: Store, settings: Settings, *, is_wanted: bool) -> None:
-    from fencepost.cli.failures import Refusal
+    from fencepost.cli.errors import Refusal
     from fencepost.core.display import shown_url
 
     if is_wanted:
@@ -132,7 +132,7 @@ def _move(mover: Mover, *, as_json: bool) -> None:
 @contextmanager
 def _resumable() -> Iterator[None]:
     """Say, when a store is gone, that the way goes on from there."""
-    from fencepost.cli.failures import Refusal
+    from fencepost.cli.errors import Refusal
     from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 
     try:
