@@ -9,7 +9,7 @@ from tests.cli.support import Command
 
 from fencepost import App, FlowHandle, PermanentError, State, chain, fan_in, fan_out
 from fencepost.cli.commands.queue_table import STATES
-from fencepost.cli.jobs.command import graph as job_graph
+from fencepost.cli.jobs import graph as job_graph
 from fencepost.cli.jobs.graph import ARROWS, PLAIN_ARROWS, around, arrows_for, draw, graph_rows
 from fencepost.testing import drain
 

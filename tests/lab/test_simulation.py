@@ -16,9 +16,9 @@ from fencepost.core.flows.dependents import Verdict
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Released
 from fencepost.store.interface.replies import Moved
+from fencepost.store.memory.jobs import finish as moves
+from fencepost.store.memory.jobs import settle as leases
 from fencepost.store.memory.jobs.record import Record
-from fencepost.store.memory.jobs.table import finish as moves
-from fencepost.store.memory.jobs.table import settle as leases
 from fencepost.store.memory.limits import concurrency as admission
 from fencepost.store.memory.limits.rates import Rates
 from fencepost.store.memory.records.crons import Crons

@@ -25,7 +25,7 @@ from fencepost.store.interface.requests import Beat, ClaimRequest, PruneRequest,
 from fencepost.store.interface.store import Topic
 from fencepost.store.memory.engine import line as line_module
 from fencepost.store.memory.engine.line import Line
-from fencepost.store.memory.jobs.table import lanes as lanes_module
+from fencepost.store.memory.jobs import lanes as lanes_module
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.open import open_store
 from fencepost.store.plan import Effect, Operation, Plan, Statement

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.cli.demo.command import tasks as demo_app
+from fencepost.cli.demo import tasks as demo_app
 from fencepost.cli.demo.crew import Crew, Hand
 from fencepost.core.job.job import Attempt, Job
 from fencepost.core.job.lifecycle import State

@@ -67,14 +67,15 @@ from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.engine.notification import Bells
 from fencepost.store.memory.flows import spawn as spawning
+from fencepost.store.memory.jobs import claim as claiming
+from fencepost.store.memory.jobs import control
+from fencepost.store.memory.jobs import edit as editing
+from fencepost.store.memory.jobs import enqueue as submission
+from fencepost.store.memory.jobs import finish as moves
+from fencepost.store.memory.jobs import read as search
+from fencepost.store.memory.jobs import settle as leases
 from fencepost.store.memory.jobs.rows import attempts_of, job_of
-from fencepost.store.memory.jobs.table import Jobs, control
-from fencepost.store.memory.jobs.table import claim as claiming
-from fencepost.store.memory.jobs.table import edit as editing
-from fencepost.store.memory.jobs.table import enqueue as submission
-from fencepost.store.memory.jobs.table import finish as moves
-from fencepost.store.memory.jobs.table import read as search
-from fencepost.store.memory.jobs.table import settle as leases
+from fencepost.store.memory.jobs.table import Jobs
 from fencepost.store.memory.limits.concurrency import admit
 from fencepost.store.memory.limits.rates import Rates
 from fencepost.store.memory.limits.settings import Settings

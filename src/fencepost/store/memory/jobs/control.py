@@ -17,9 +17,9 @@ from fencepost.store.interface.replies import (
     Pruned,
 )
 from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.memory.jobs import finish as moves
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.jobs.table import Jobs
-from fencepost.store.memory.jobs.table import finish as moves
 from fencepost.store.memory.limits.concurrency import admit
 
 

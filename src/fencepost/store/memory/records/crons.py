@@ -21,8 +21,8 @@ from fencepost.store.interface.crons import (
     matching,
 )
 from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.jobs import enqueue as submission
 from fencepost.store.memory.jobs.table import Jobs
-from fencepost.store.memory.jobs.table import enqueue as submission
 
 
 class Crons:

@@ -12,8 +12,8 @@ from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us
 from fencepost.store.interface.replies import EventPage, EventReply
 from fencepost.store.memory.engine.journal import Journal
+from fencepost.store.memory.jobs import enqueue as submission
 from fencepost.store.memory.jobs.table import Jobs
-from fencepost.store.memory.jobs.table import enqueue as submission
 from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.events import record_of
 
