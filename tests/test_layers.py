@@ -20,9 +20,8 @@ EVERYWHERE = {"errors"}
 EVERYWHERE_BUT_CORE = EVERYWHERE | {"clock", "observe"}
 PIPELINE = {"app", "worker", "maintenance", "delivery"}
 VIEWS = {"http", "dashboard", "cli", "testing"}
-ALL = (
-    EVERYWHERE_BUT_CORE | PIPELINE | VIEWS | {"core", "store", "webhooks", "wire", "client", FACADE}
-)
+STORED = EVERYWHERE_BUT_CORE | {"core", "store"}
+ALL = STORED | PIPELINE | VIEWS | {"actions", "handles", "webhooks", "wire", "client", FACADE}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -30,7 +29,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": EVERYWHERE,
     "observe": EVERYWHERE | {"clock", "core"},
     "store": EVERYWHERE_BUT_CORE | {"core"},
-    **dict.fromkeys(PIPELINE, EVERYWHERE_BUT_CORE | {"core", "store"} | PIPELINE),
+    "actions": STORED,
+    "handles": STORED | {"actions", "worker"},
+    **dict.fromkeys(PIPELINE, STORED | PIPELINE | {"actions", "handles"}),
     "webhooks": EVERYWHERE_BUT_CORE | {"core"},
     "wire": EVERYWHERE | {"core"},
     "client": EVERYWHERE_BUT_CORE | {"core", "wire"},
@@ -132,8 +133,8 @@ def test_imports_point_up_only() -> None:
     ("module", "source"),
     [
         ("fencepost.core.job.retry", "from fencepost.store import Store"),
-        ("fencepost.core.job.retry", "from ..store import Store"),
-        ("fencepost.core.job.retry", "from .. import store"),
+        ("fencepost.core.job.retry", "from ...store import Store"),
+        ("fencepost.core.job.retry", "from ... import store"),
         ("fencepost.core.job.retry", "def f():\n    import fencepost.clock"),
         ("fencepost.core.job.retry", "from fencepost.observe import names"),
         ("fencepost.core.job.retry", "import logging"),

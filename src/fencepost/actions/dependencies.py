@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from fencepost.core.bounds import CORRELATION_ID_LENGTH_MAX
 from fencepost.core.display import shown
 from fencepost.core.flows.dependencies import Dependencies, Mode, check_dependencies
 from fencepost.core.values.names import check_name
 from fencepost.errors import InvalidJobError
-from fencepost.handles.job import AsyncJobHandle, JobHandle
 
-AwaitedJob = JobHandle[Any] | AsyncJobHandle[Any] | str
+
+class JobReference:
+    """Stands for one job by its id; handles do."""
+
+    id: str
+
+
+AwaitedJob = JobReference | str
 Awaited = AwaitedJob | Iterable[AwaitedJob]
 
 
@@ -46,7 +51,7 @@ def dependencies_of(
 
 def _ids(awaited: Awaited) -> list[str]:
     """Return the ids or names that *awaited* stands for."""
-    if isinstance(awaited, (str, JobHandle, AsyncJobHandle)):
+    if isinstance(awaited, (str, JobReference)):
         return [_id(awaited)]
     if not isinstance(awaited, Iterable):
         raise _no_job(awaited)
@@ -54,7 +59,7 @@ def _ids(awaited: Awaited) -> list[str]:
 
 
 def _id(each: object) -> str:
-    if isinstance(each, (JobHandle, AsyncJobHandle)):
+    if isinstance(each, JobReference):
         return each.id
     if not isinstance(each, str):
         raise _no_job(each)

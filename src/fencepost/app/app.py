@@ -10,7 +10,6 @@ from fencepost.actions.options import Options, retry_fields
 from fencepost.actions.session import accepted
 from fencepost.actions.stats import stats
 from fencepost.actions.tracing import TracingMode, open_session
-from fencepost.app.decorators import CronDecorator, TaskDecorator, Unannotated
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
@@ -43,6 +42,7 @@ from fencepost.errors import ConfigurationError
 from fencepost.handles.audit import AsyncAudit, Audit
 from fencepost.handles.crons import AsyncCrons, CronOptions, Crons, declare
 from fencepost.handles.dead_letters import AsyncDeadLetterList, DeadLetterList
+from fencepost.handles.decorators import CronDecorator, TaskDecorator, Unannotated
 from fencepost.handles.event import EventHandle
 from fencepost.handles.events import AsyncEvents, Events
 from fencepost.handles.flows import AsyncFlow, AsyncFlows, Flow, Flows, prepare

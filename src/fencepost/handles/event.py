@@ -11,7 +11,6 @@ import msgspec
 
 from fencepost.actions.options import Options, new_job
 from fencepost.actions.session import Session
-from fencepost.app.decorators import TaskDecorator, Unannotated
 from fencepost.core.events import NewEvent, check_event_name, matches
 from fencepost.core.job.idempotency import OnDuplicate, check_key
 from fencepost.core.job.job import NewJob
@@ -23,6 +22,7 @@ from fencepost.core.values.duration import Duration
 from fencepost.core.values.names import DEFAULT_QUEUE
 from fencepost.core.values.payload import check_size, encode_json
 from fencepost.errors import InvalidPayloadError
+from fencepost.handles.decorators import TaskDecorator, Unannotated
 from fencepost.handles.job import (
     AsyncJobHandle,
     JobHandle,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from fencepost.actions import jobs as scripts
+from fencepost.actions.dependencies import JobReference
 from fencepost.actions.session import Session
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, Job
@@ -19,7 +20,7 @@ from fencepost.errors import DuplicateJobError
 R = TypeVar("R")
 
 
-class _Handle:
+class _Handle(JobReference):
     """What both faces of a handle hold."""
 
     def __init__(

@@ -21,7 +21,7 @@ from fencepost.core.bounds import (
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of one connection, of how many there are, and of what they send together.
 
-    See core/limits.py.
+    See core/bounds.py.
     """
 
     head_max: int = HTTP_HEAD_MAX

@@ -351,7 +351,7 @@ create table fencepost.max_running(
   primary key (scope, name)
 );
 
--- How often jobs of a type may start; see core/rate.py.
+-- How often jobs of a type may start; see core/limits/rates.py.
 create table fencepost.rate(
   type text primary key,
   count integer not null,
@@ -1707,7 +1707,7 @@ begin
 end $$;
 
 -- The clock was set back: move the uses of each type back by as much as its newest lies ahead of its
--- moment, see core/rate.py. Whoever calls it holds the locks of the types.
+-- moment, see core/limits/rates.py. Whoever calls it holds the locks of the types.
 create function fencepost.set_uses_back(p_types text[], p_moments bigint[]) returns void
 language plpgsql as $$
 declare
