@@ -101,7 +101,7 @@ coverage: setup ## Run the suite and say which lines and branches it missed
 
 .PHONY: bench
 bench: $(VENV)/.stamp-package ## Measure speed beside the raw limit (ARGS="--help" for more)
-	@$(VENV)/bin/fencepost bench $(ARGS)
+	@$(PY) -m bench $(ARGS)
 
 # --- the reliability lab --------------------------------------------------------------------------
 

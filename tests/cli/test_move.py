@@ -19,6 +19,8 @@ import pytest
 from tests.cli.support import ROOT, Command, end, wait_until
 from tests.servers.fixtures import postgres_sources
 
+from conformance.harness import Colour, Harness, job
+from conformance.moving import dump, fill
 from fencepost import App, Priority
 from fencepost.cli.move.mover import EVENTS_MAX, MOVED, MOVING, Mover
 from fencepost.clock import SystemClock
@@ -35,8 +37,6 @@ from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
-from fencepost.testing.conformance.harness import Colour, Harness, job
-from fencepost.testing.conformance.moving import dump, fill
 
 
 @contextmanager

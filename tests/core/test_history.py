@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conformance.harness import Colour, Harness
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.history import history
 from fencepost.core.job.job import Category, Failure
@@ -14,7 +15,6 @@ from fencepost.core.job.lifecycle import TRANSITIONS, State
 from fencepost.core.job.outcome import Failed
 from fencepost.core.job.policy import Policy
 from fencepost.store.memory.store import MemoryStore
-from fencepost.testing.conformance.harness import Colour, Harness
 
 
 @pytest.fixture

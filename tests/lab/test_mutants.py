@@ -32,7 +32,7 @@ def test_there_are_enough_mutants_of_everything() -> None:
 
 
 def test_every_test_that_a_mutant_names_is_there() -> None:
-    from fencepost.testing import conformance
+    import conformance
 
     for each in MUTANTS:
         for test in each.tests:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from conformance import *  # noqa: F403 - this is how a store author does it
+from conformance.harness import MakeStore
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
-from fencepost.testing.conformance import *  # noqa: F403 - this is how a store author does it
-from fencepost.testing.conformance.harness import MakeStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from tests.thoroughness import IS_FULL
 
+from conformance import *  # noqa: F403 - this is how a store author does it
+from conformance.harness import Colour, MakeStore
 from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.store.wrappers.encrypted.store import encrypted
 from fencepost.testing.clock import FakeClock
-from fencepost.testing.conformance import *  # noqa: F403 - this is how a store author does it
-from fencepost.testing.conformance.harness import Colour, MakeStore
 
 KEYS = KeyRing((EncryptionKey("k2", b"2" * 32), EncryptionKey("k1", b"1" * 32)))
 

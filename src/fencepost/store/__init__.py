@@ -1,1 +1,1 @@
-"""Stores: one small seam, one package an engine. See ``protocol`` for the contract."""
+"""Stores: one small seam, one package an engine. See ``interface`` for the contract."""

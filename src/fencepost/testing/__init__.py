@@ -6,7 +6,7 @@
 - ``check_idempotent(task, …)`` crashes a handler wherever it can crash, runs it again, and tells
   which effects happened twice, or not at all.
 - ``FakeClock`` and ``FakeContext`` are for tests of single functions.
-- ``fencepost.testing.conformance`` is the exam of a store.
+- ``conformance`` is the exam of a store.
 
 pytest finds the fixtures of ``fencepost.testing.plugin`` by itself; nothing else here needs it.
 """

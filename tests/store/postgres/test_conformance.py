@@ -8,11 +8,11 @@ import pytest
 from tests.servers.fixtures import FreshPostgres, postgres_sources
 from tests.thoroughness import IS_FULL
 
+from conformance import *  # noqa: F403 - this is how a store author does it
+from conformance.harness import Colour, MakeStore
 from fencepost.store.interface.store import Store
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
-from fencepost.testing.conformance import *  # noqa: F403 - this is how a store author does it
-from fencepost.testing.conformance.harness import Colour, MakeStore
 
 
 def settings() -> list[tuple[str, Colour]]:

@@ -24,17 +24,7 @@ from tests.store.test_encrypted import (
     submit,
 )
 
-from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job.job import Body, Encoding, NewJob
-from fencepost.core.job.outcome import Failed, Succeeded, decide, settlement_of
-from fencepost.core.values.ids import id_bytes
-from fencepost.store.interface.replies import Replayed, Sealed
-from fencepost.store.interface.requests import ClaimRequest, Replay, RetryRequest
-from fencepost.store.interface.store import Store
-from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.wrappers.encrypted.store import encrypted
-from fencepost.testing.clock import FakeClock
-from fencepost.testing.conformance import (  # noqa: F401 - tests and fixtures, run from here
+from conformance import (  # noqa: F401 - tests and fixtures, run from here
     TestAttempts,
     TestDeadLetters,
     TestEnqueueing,
@@ -49,7 +39,17 @@ from fencepost.testing.conformance import (  # noqa: F401 - tests and fixtures, 
     h,
     is_durable,
 )
-from fencepost.testing.conformance.harness import MakeStore
+from conformance.harness import MakeStore
+from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job.job import Body, Encoding, NewJob
+from fencepost.core.job.outcome import Failed, Succeeded, decide, settlement_of
+from fencepost.core.values.ids import id_bytes
+from fencepost.store.interface.replies import Replayed, Sealed
+from fencepost.store.interface.requests import ClaimRequest, Replay, RetryRequest
+from fencepost.store.interface.store import Store
+from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.wrappers.encrypted.store import encrypted
+from fencepost.testing.clock import FakeClock
 
 
 @pytest.fixture

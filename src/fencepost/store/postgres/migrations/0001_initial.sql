@@ -2936,7 +2936,7 @@ begin
     and u.at > case when p_is_thorough or m.at < 'epoch' then 0 else -2 * r.window_us - 60000000
       + (extract(epoch from m.at) * 1000000)::bigint end;
   if p_is_thorough then
-    -- Of these the latest count, see `first_since` and searching.py.
+    -- Of these the latest count, see `first_since` and search.py.
     if (select count(*) from fencepost.disorder) > 1 then
       with gone as (delete from fencepost.disorder returning seq, created_at)
       insert into fencepost.disorder(seq, created_at)

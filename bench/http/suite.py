@@ -1,0 +1,12 @@
+"""The figures of the HTTP API, by the name that ``--only`` takes; the same on every ground."""
+
+from __future__ import annotations
+
+from bench.bench import Bench
+from bench.http import paging, submitting
+from bench.suite import Group
+
+GROUPS: tuple[Group[Bench], ...] = (
+    Group(("http-submit", "http-batch"), submitting.measure),
+    Group(("http-page",), paging.measure),
+)
