@@ -17,6 +17,8 @@ from bench.bench import Bench
 from bench.child import Order, Report
 from fencepost.clock import Clock
 
+ROOT = Path(__file__).parent.parent
+"""Where Python finds ``bench``, which no package installs."""
 WORKER = "bench.child"
 START_TIMEOUT = 60.0
 WORK_TIMEOUT = 600.0
@@ -48,6 +50,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 bufsize=0,
+                cwd=ROOT,
             )
 
     def wait_until_ready(self) -> None:

@@ -142,6 +142,7 @@ def test_a_store_that_is_closed_leaves_nothing_to_do_at_the_end(
     kept: list[object] = []
     monkeypatch.setattr("atexit.register", kept.append)
     monkeypatch.setattr("atexit.unregister", kept.remove)
+    before = set(threading.enumerate())  # those of other tests may still be about to end
     for _ in range(3):
         opened = PostgresStore(postgres_url)
         [reply] = opened.run(opened.enqueue([JOB]))
@@ -149,4 +150,4 @@ def test_a_store_that_is_closed_leaves_nothing_to_do_at_the_end(
         assert len(kept) == 1
         opened.close()
     assert kept == []
-    assert [each.name for each in threading.enumerate() if each.name == THREAD] == []
+    assert [each for each in set(threading.enumerate()) - before if each.name == THREAD] == []

@@ -13,11 +13,11 @@ lanes it asks for it knows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from random import Random
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core import bounds
@@ -29,6 +29,8 @@ from fencepost.errors import StoreError
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.jobs.lanes import Lane as Lane
 from fencepost.store.postgres.jobs.lanes import LaneKey, Lanes
+
+T = TypeVar("T")
 
 ALL_LANES = "select lane, queue, type, priority from fencepost.lane"
 OF_QUEUES = "queue = any (%s::text[])"
@@ -103,6 +105,11 @@ class Catalog:
         """Return the lanes of these queues and types that are remembered; None means all."""
         with self._mutex:
             return self._lanes.of(queues, types)
+
+    def view(self, key: Hashable, make: Callable[[Lanes], T]) -> T:
+        """Return what *make* makes of the lanes that are remembered; it is kept under *key*."""
+        with self._mutex:
+            return self._lanes.view(key, make)
 
     def learn_lanes(
         self, queues: Collection[str] | None = None, types: Collection[str] | None = None

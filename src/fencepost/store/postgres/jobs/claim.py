@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from fencepost.store.postgres.flows.dependents import end
 from fencepost.store.postgres.flows.resolve import resolve
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.finish import LIFT_LEASED, Ending, lifted
-from fencepost.store.postgres.jobs.lanes import Lane
+from fencepost.store.postgres.jobs.lanes import Lane, Lanes
 from fencepost.store.postgres.jobs.tokens import make_token, token_mark
 from fencepost.store.postgres.jobs.upkeep import expire, recover
 from fencepost.store.sql.codes import ENCODINGS
@@ -162,22 +162,29 @@ def _moved(chores: Chores, name: str, chore: Plan[list[Moved]]) -> Plan[list[Mov
     return moved or []
 
 
+class _View(NamedTuple):
+    """What a claim says of lanes, as the server reads it: the same with every claim of a worker."""
+
+    known: int
+    lanes: str
+    priorities: str
+    places: str
+    names: str
+    turns: str | None
+
+
 def _params(
     env: Env, request: ClaimRequest, secret: str, todo: int, promote: int, *, asks: bool
 ) -> tuple[Any, ...]:
-    known = env.catalog.known_lanes(request.queues, request.types)
-    lanes = known
-    if not request.own_types:
-        lanes = [lane for lane in known if not lane.type.startswith(RESERVED_TYPES)]
     limit = max(min(request.limit, CLAIM_MAX), 0)
-    if request.queues is None:
-        row = tuple(sorted({lane.queue for lane in lanes}))
+    queues, types = request.queues, request.types
+    if queues is None:
+        row, turns = None, min(limit, 1)
     else:
-        row = turns_from(request.queues, request.turn) if request.queues else ()
-    places = {queue: place for place, queue in enumerate(dict.fromkeys(row), 1)}
-    lanes.sort(key=lambda lane: (places[lane.queue], lane.priority, lane.number))
-    # Which of several queues have something to give, and so a turn, only the server knows.
-    is_open = request.queues is None and len(places) > 1
+        row = turns_from(queues, request.turn) if queues else ()
+        turns = min(limit, len(row))
+    key = (row, types, request.own_types, turns)
+    view = env.catalog.view(key, lambda lanes: _view(lanes, request, row, limit))
     return (
         env.now,
         request.worker,
@@ -185,27 +192,48 @@ def _params(
         seconds_to_us(request.lease_ttl),
         seconds_to_us(request.timeout_grace),
         CLAIM_BYTES_MAX,
-        sum(lane.number for lane in known) if asks else None,
+        view.known if asks else None,
         todo,
         promote,
-        _array(lane.number for lane in lanes),
-        _array(lane.priority for lane in lanes),
-        _array(places[lane.queue] for lane in lanes),
-        list(places),
-        None if is_open else _array(places[queue] for queue in row[:limit]),
+        view.lanes,
+        view.priorities,
+        view.places,
+        view.names,
+        view.turns,
         request.turn,
         limit,
-        None if request.types is None else _names(request.types),
-        request.queues is None,
+        None if types is None else _names(types),
+        queues is None,
     )
 
 
-def _array(numbers: Any) -> str:
+def _view(
+    remembered: Lanes, request: ClaimRequest, row: tuple[str, ...] | None, limit: int
+) -> _View:
+    known = lanes = remembered.of(request.queues, request.types)
+    if not request.own_types:
+        lanes = [lane for lane in known if not lane.type.startswith(RESERVED_TYPES)]
+    turns = row or tuple(sorted({lane.queue for lane in lanes}))
+    places = {queue: place for place, queue in enumerate(dict.fromkeys(turns), 1)}
+    lanes = sorted(lanes, key=lambda lane: (places[lane.queue], lane.priority, lane.number))
+    # Which of several queues have something to give, and so a turn, only the server knows.
+    is_open = row is None and len(places) > 1
+    return _View(
+        known=sum(lane.number for lane in known),
+        lanes=_array(lane.number for lane in lanes),
+        priorities=_array(lane.priority for lane in lanes),
+        places=_array(places[lane.queue] for lane in lanes),
+        names=_names(tuple(places)),
+        turns=None if is_open else _array(places[queue] for queue in turns[:limit]),
+    )
+
+
+def _array(numbers: Iterable[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 @lru_cache(maxsize=100)
-def _names(names: frozenset[str]) -> str:
+def _names(names: Iterable[str]) -> str:
     """Return names as an array; a worker names the same with every claim."""
     escaped = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
     return "{" + ",".join(f'"{name}"' for name in escaped) + "}"

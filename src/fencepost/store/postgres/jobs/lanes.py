@@ -5,8 +5,12 @@ A claim finds those that it asks for without a look at the others, however many 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+VIEWS_MAX = 1_000
 
 
 class Lane(NamedTuple):
@@ -31,6 +35,7 @@ class Lanes:
         self._by_key: dict[LaneKey, Lane] = {}
         self._by_queue: dict[str, dict[str, _Family]] = {}
         self._by_type: dict[str, dict[str, _Family]] = {}
+        self._views: dict[Hashable, Any] = {}
         for lane in lanes:
             self.add(lane)
 
@@ -52,6 +57,9 @@ class Lanes:
 
     def add(self, lane: Lane) -> None:
         """Remember *lane*, in the place of what had its names."""
+        if self._by_number.get(lane.number) == lane:
+            return
+        self._views.clear()
         self._by_number[lane.number] = lane
         self._by_key[lane[1:]] = lane
         types = self._by_queue.setdefault(lane.queue, {})
@@ -66,6 +74,7 @@ class Lanes:
         family = self._by_queue.get(lane.queue, {}).get(lane.type, {})
         if family.pop(lane.number, None) is None:
             return
+        self._views.clear()
         del self._by_number[lane.number]
         if self.number(lane[1:]) == lane.number:
             del self._by_key[lane[1:]]
@@ -82,6 +91,15 @@ class Lanes:
         else:
             return list(self)
         return [lane for family in families for lane in family.values()]
+
+    def view(self, key: Hashable, make: Callable[[Lanes], T]) -> T:
+        """Return what *make* makes of these lanes, again and again until they change."""
+        view: T | None = self._views.get(key)
+        if view is None:
+            if len(self._views) >= VIEWS_MAX:
+                self._views.clear()
+            view = self._views[key] = make(self)
+        return view
 
 
 def _pick(
