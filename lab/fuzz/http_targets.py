@@ -12,12 +12,12 @@ from fencepost.core.access.tokens import Principal
 from fencepost.core.filter import encode_cursor
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.http.openapi.examples import example_of
-from fencepost.http.operations.jobs import Search
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.read import BodyReader, QueryReader, request_id_of
 from fencepost.http.request.submission import prepare
 from fencepost.http.routes import ROUTES
 from fencepost.wire.jobs import Submission
+from fencepost.wire.search import Search
 from lab.fuzz.inputs import bent, bent_bytes, raw_bytes
 from lab.fuzz.target import Target
 

@@ -76,7 +76,7 @@ def test_a_bulk_with_one_bad_member_stores_nothing(app: App, work: TaskHandle[..
 def test_a_bulk_is_bounded(
     app: App, work: TaskHandle[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.handles.task.BULK_MAX", 3)
+    monkeypatch.setattr("fencepost.actions.options.BULK_MAX", 3)
     with pytest.raises(Exception, match="at most 3 jobs"):
         work.submit_many(range(4))
     with pytest.raises(Exception, match="split them"):

@@ -8,20 +8,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from fencepost.actions.pages import AuditLog
 from fencepost.actions.script import Script
-from fencepost.actions.session import Session
+from fencepost.actions.steps import StoreActions
 from fencepost.core.access.audit import Action, make_action
 from fencepost.core.access.refusals import RefusedTries
 from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import AUDIT_REFUSED_WINDOW
+from fencepost.core.filter import ACTIONS, encode_cursor, make_page
 from fencepost.core.values.ids import id_text
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.log import log
+from fencepost.store.interface.replies import ActionPage
+
+if TYPE_CHECKING:
+    from fencepost.actions.session import Session
 
 REFUSED_MORE = "refused.more"
 """What the record of tries is called that were refused and only counted."""
@@ -54,6 +60,17 @@ def end(session: Session, action: Action, status: int | None = None) -> Script[N
     ended = replace(action, status=status)
     log(names.AUDIT_ACTION, phase="end", **_fields(ended))
     yield session.store.record_action(ended)
+
+
+class LocalAudit(StoreActions):
+    """The log of what operators did."""
+
+    def find(self, after: str | None, limit: int) -> Script[AuditLog]:
+        """Return a page of the log."""
+        asked = make_page(limit=limit, after=after, of=ACTIONS)
+        page: ActionPage = yield self._store.actions(asked)
+        following = None if page.next is None else encode_cursor(page.next, ACTIONS)
+        return AuditLog(page.actions, following)
 
 
 class Auditor:

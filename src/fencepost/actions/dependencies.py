@@ -36,10 +36,10 @@ def dependencies_of(
     if after is not None and after_any is not None:
         raise InvalidJobError("give after or after_any, not both; put a job in between")
     if after_any is not None:
-        return check_dependencies(_ids(after_any), mode=Mode.ANY)
+        return check_dependencies(ids_of(after_any), mode=Mode.ANY)
     mode = Mode.ENDED if accept_failures else Mode.ALL
     if after is not None:
-        return check_dependencies(_ids(after), mode=mode)
+        return check_dependencies(ids_of(after), mode=mode)
     if before is None:
         if accept_failures:
             raise InvalidJobError("accept_failures says how to wait; say with after= for what")
@@ -49,7 +49,7 @@ def dependencies_of(
     return check_dependencies(before.on, mode=mode)
 
 
-def _ids(awaited: Awaited) -> list[str]:
+def ids_of(awaited: Awaited) -> list[str]:
     """Return the ids or names that *awaited* stands for."""
     if isinstance(awaited, (str, JobReference)):
         return [_id(awaited)]

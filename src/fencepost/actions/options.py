@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from fencepost.actions.dependencies import Awaited, dependencies_of
-from fencepost.core.bounds import KEY_WINDOW_DEFAULT
+from fencepost.core.bounds import BULK_MAX, KEY_WINDOW_DEFAULT
 from fencepost.core.display import shown
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
@@ -32,8 +32,8 @@ from fencepost.core.webhooks.settings import Webhooks, check_callback
 from fencepost.errors import ConfigurationError, InvalidJobError
 
 
-class UsingOptions(TypedDict, total=False):
-    """The keyword arguments of ``TaskHandle.using``."""
+class SubmitOptions(TypedDict, total=False):
+    """The options of a submission, to an app or to a server."""
 
     delay: Duration
     run_at: datetime
@@ -56,6 +56,11 @@ class UsingOptions(TypedDict, total=False):
     """Run when any one of these has ended, however it did."""
     accept_failures: bool
     """With ``after``: run when all have ended, however they did."""
+
+
+class UsingOptions(SubmitOptions, total=False):
+    """The keyword arguments of ``TaskHandle.using`` of an app."""
+
     conn: Any
 
 
@@ -187,6 +192,18 @@ def new_job(task: Task | ForeignTask, payload: Body, options: Options) -> NewJob
         after=options.after,
         concurrency_key=concurrency_key,
     )
+
+
+def check_bulk(jobs: list[NewJob]) -> list[NewJob]:
+    """Return *jobs* if they are not too many for one transaction, and none chose its id (S1-2)."""
+    if len(jobs) > BULK_MAX:
+        raise InvalidJobError(
+            f"submit at most {BULK_MAX:,} jobs in one call (all or none are stored), "
+            f"got {len(jobs):,}; split them"
+        )
+    if any(job.id is not None for job in jobs):
+        raise InvalidJobError("a job is given its id when it is stored; leave NewJob.id alone")
+    return jobs
 
 
 def _with_key(

@@ -1,4 +1,4 @@
-"""What an app's parts share: the store, opened when it is first needed, and the settings."""
+"""The backend of an app: the store, opened when it is first needed, and the settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fencepost.actions.backend import StoredJob
+from fencepost.actions.local import LocalActions
+from fencepost.actions.replies import accepted
 from fencepost.actions.script import Script, drive, drive_async
+from fencepost.actions.steps import Join, StoreSteps
 from fencepost.clock import Clock
 from fencepost.core.crypto.keyring import KeyRing
 from fencepost.core.crypto.plain import REFUSE, Plain
@@ -15,13 +19,9 @@ from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.job.task import Task
 from fencepost.core.job.timeouts import Timeouts
 from fencepost.core.webhooks.settings import Webhooks
-from fencepost.errors import (
-    ConfigurationError,
-    DuplicateJobError,
-    UnknownTypeError,
-)
+from fencepost.errors import ConfigurationError, UnknownTypeError
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.replies import Duplicate, EnqueueReply
+from fencepost.store.interface.replies import EnqueueReply
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store, with_keys
 from fencepost.store.plan import Operation
@@ -71,6 +71,8 @@ class Session:
         self._pid = os.getpid()
         self._is_closed = False
         self._submitter: Submitter | None = None
+        self.actions = LocalActions(self)
+        """What can be asked of the store."""
 
     @property
     def store(self) -> Store:
@@ -123,33 +125,31 @@ class Session:
     # Running scripts.
 
     def run(self, script: Script[T]) -> T:
-        return drive(script, self.store)
+        with StoreSteps(self.store) as steps:
+            return drive(script, steps.perform)
 
     async def run_async(self, script: Script[T]) -> T:
-        return await drive_async(script, self.store)
+        with StoreSteps(self.store) as steps:
+            return await drive_async(script, steps.perform_async)
 
     # Submitting.
 
-    def submit(self, job: NewJob, conn: Any = None) -> EnqueueReply:
+    def submit(self, job: NewJob, conn: Any = None) -> StoredJob:
         """Store one job, and return when it is safe, or when it is part of *conn*'s transaction."""
         if conn is not None:
             return accepted(self.store.run_in(conn, lambda store: store.enqueue([job]))[0])
         return accepted(self.store.run(self.in_time(self.store.enqueue([job])))[0])
 
-    def submit_all(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
-        """Store all of *jobs* or none."""
-        if conn is not None:
-            return self.store.run_in(conn, lambda store: store.enqueue(jobs, atomic=True))
-        return self.store.run(self.in_time(self.store.enqueue(jobs, atomic=True)))
+    def submit_all(self, jobs: list[NewJob], conn: Any = None) -> Script[list[StoredJob]]:
+        """Store all of *jobs* or none, in one transaction, or in *conn*'s."""
+        if conn is None:
+            step: Any = self.in_time(self.store.enqueue(jobs, atomic=True))
+        else:
+            step = Join(conn, lambda store: store.enqueue(jobs, atomic=True))
+        replies: list[EnqueueReply] = yield step
+        return [accepted(reply) for reply in replies]
 
-    async def submit_all_async(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
-        """As ``submit_all``, for the async face."""
-        store = self.store
-        if conn is not None:
-            return await store.run_in_async(conn, lambda view: view.enqueue(jobs, atomic=True))
-        return await store.run_async(self.in_time(store.enqueue(jobs, atomic=True)))
-
-    async def submit_async(self, job: NewJob, conn: Any = None) -> EnqueueReply:
+    async def submit_async(self, job: NewJob, conn: Any = None) -> StoredJob:
         """Store one job together with others submitted at the same time, or as *conn*'s alone."""
         if conn is not None:
             replies = await self.store.run_in_async(conn, lambda store: store.enqueue([job]))
@@ -187,10 +187,3 @@ class Session:
             raise UnknownTypeError(
                 f"no task is called {type!r} in this app; there are: {known}"
             ) from None
-
-
-def accepted(reply: EnqueueReply) -> EnqueueReply:
-    """Return *reply*, or raise if it is a duplicate that asked to be rejected."""
-    if isinstance(reply, Duplicate) and reply.is_rejected:
-        raise DuplicateJobError(type=reply.type, key=reply.key, existing_id=reply.job_id)
-    return reply

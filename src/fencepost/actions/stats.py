@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from fencepost.actions.script import Script
-from fencepost.actions.session import Session
 from fencepost.core.bounds import (
     STATS_SAMPLE_MAX,
     STATS_WINDOW_DEFAULT,
@@ -24,6 +24,9 @@ from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.names import check_queue
 from fencepost.store.interface.replies import QueueView
 from fencepost.store.interface.requests import WorkerInfo
+
+if TYPE_CHECKING:
+    from fencepost.actions.session import Session
 
 GROWTH = 8
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.actions.backend import StoredJob
+from fencepost.actions.script import Script
 from fencepost.actions.session import Session
 from fencepost.core.job.job import NewJob
 from fencepost.observe.tracing import Tracing
-from fencepost.store.interface.replies import EnqueueReply
 
 
 class TracedSession(Session):
@@ -17,25 +18,19 @@ class TracedSession(Session):
         super().__init__(url, **settings)
         self.tracing = self._traces = tracing
 
-    def submit(self, job: NewJob, conn: Any = None) -> EnqueueReply:
+    def submit(self, job: NewJob, conn: Any = None) -> StoredJob:
         with self._traces.submitting([job]) as sending:
             return sending.note_one(super().submit(sending.jobs[0], conn))
 
-    async def submit_async(self, job: NewJob, conn: Any = None) -> EnqueueReply:
+    async def submit_async(self, job: NewJob, conn: Any = None) -> StoredJob:
         with self._traces.submitting([job]) as sending:
             return sending.note_one(await super().submit_async(sending.jobs[0], conn))
 
-    def submit_all(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
+    def submit_all(self, jobs: list[NewJob], conn: Any = None) -> Script[list[StoredJob]]:
         if not jobs:
-            return super().submit_all(jobs, conn)
+            return (yield from super().submit_all(jobs, conn))
         with self._traces.submitting(jobs) as sending:
-            return super().submit_all(sending.jobs, conn)
-
-    async def submit_all_async(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
-        if not jobs:
-            return await super().submit_all_async(jobs, conn)
-        with self._traces.submitting(jobs) as sending:
-            return await super().submit_all_async(sending.jobs, conn)
+            return (yield from super().submit_all(sending.jobs, conn))
 
     def carrying(self, jobs: list[NewJob]) -> list[NewJob]:
         return self._traces.carrying(jobs)

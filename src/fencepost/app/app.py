@@ -6,23 +6,22 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
-from fencepost.actions.options import Options, retry_fields
-from fencepost.actions.session import accepted
-from fencepost.actions.stats import stats
+from fencepost.actions.crons import CronOptions, declare
+from fencepost.actions.flows import prepare
+from fencepost.actions.options import Options, check_bulk, retry_fields
 from fencepost.actions.tracing import TracingMode, open_session
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
     GRACE_DEFAULT,
     PAYLOAD_BYTES_DEFAULT,
-    STATS_WINDOW_DEFAULT,
 )
 from fencepost.core.crypto.keyring import KeyRing, Keys, parse_keys
 from fencepost.core.crypto.plain import REFUSE, Plain, parse_plain
 from fencepost.core.display import shown_url
 from fencepost.core.events import check_pattern
 from fencepost.core.flows.graph import Graph, Nodes
-from fencepost.core.job.job import NewJob
+from fencepost.core.job.job import Job, NewJob
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority, parse_priority
 from fencepost.core.job.retry import Retry
@@ -31,7 +30,6 @@ from fencepost.core.job.timeouts import Timeouts, parse_lease_ttl, parse_lifetim
 from fencepost.core.limits.concurrency import KeyRule, check_rule, parse_max_running_per_key
 from fencepost.core.limits.rates import parse_rate
 from fencepost.core.retention import Retention, check_retention
-from fencepost.core.stats.recent import Statistics
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.names import DEFAULT_QUEUE, check_own_type, check_queue
 from fencepost.core.values.payload import parse_max_payload
@@ -40,31 +38,22 @@ from fencepost.core.webhooks.settings import VARIABLE, Webhooks, parse_variable
 from fencepost.delivery import delivery_task
 from fencepost.errors import ConfigurationError
 from fencepost.handles.audit import AsyncAudit, Audit
-from fencepost.handles.crons import AsyncCrons, CronOptions, Crons, declare
-from fencepost.handles.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.handles.decorators import CronDecorator, TaskDecorator, Unannotated
 from fencepost.handles.event import EventHandle
-from fencepost.handles.events import AsyncEvents, Events
-from fencepost.handles.flows import AsyncFlow, AsyncFlows, Flow, Flows, prepare
+from fencepost.handles.flows import AsyncFlow, Flow
 from fencepost.handles.job import (
     AsyncJobHandle,
     JobHandle,
+    async_handle,
+    handle,
     naming_existing,
     naming_existing_async,
 )
-from fencepost.handles.jobs import AsyncJobs, Jobs
-from fencepost.handles.queues import (
-    AsyncQueues,
-    AsyncTypes,
-    AsyncWorkers,
-    Queues,
-    Types,
-    Workers,
-)
-from fencepost.handles.task import TaskHandle, async_handle, check_bulk, handle
+from fencepost.handles.root import AsyncRoot, Root
+from fencepost.handles.task import TaskHandle
 from fencepost.handles.tokens import AsyncTokens, Tokens
 from fencepost.store.environment import url_from_environment
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.crons import CronView
 from fencepost.store.interface.store import Store
 from fencepost.worker import Context
 
@@ -79,7 +68,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class App:
+class App(Root[Job, CronView]):
     """A store, the tasks that run on it, and the ways to look and to steer.
 
     Without a URL: ``FENCEPOST_URL``, else a PostgreSQL ``DATABASE_URL``, else
@@ -131,14 +120,7 @@ class App:
         )
         if self.session.webhooks is not None:
             self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
-        self.jobs = Jobs(self.session)
-        self.flows = Flows(self.session)
-        self.dead_letters = DeadLetterList(self.session)
-        self.events = Events(self.session)
-        self.queues = Queues(self.session)
-        self.types = Types(self.session)
-        self.workers = Workers(self.session)
-        self.crons = Crons(self.session)
+        super().__init__(self.session)
         self.tokens = Tokens(self.session)
         self.audit = Audit(self.session)
 
@@ -300,7 +282,7 @@ class App:
 
         def decorate(decorated: Any) -> TaskHandle[..., Any]:
             task = decorated if isinstance(decorated, TaskHandle) else self.task(decorated)
-            declare(self.session, options, task)
+            declare(self.session, options, task.type, task.prepare)
             return task
 
         return cast("CronDecorator", decorate)
@@ -311,8 +293,8 @@ class App:
         """Store prepared jobs of any tasks, all or none, in one transaction, or in *conn*'s."""
         checked = check_bulk(list(jobs))
         with naming_existing(self.session):
-            replies = self.session.submit_all(checked, conn)
-        return [handle(self.session, accepted(reply)) for reply in replies]
+            stored = self.session.run(self.session.submit_all(checked, conn))
+        return [handle(self.session, job) for job in stored]
 
     def flow(self, nodes: Nodes | Graph) -> Flow:
         """Return jobs that wait for each other, ready to be submitted together.
@@ -370,14 +352,6 @@ class App:
 
     # Operating.
 
-    def limit(self, *, max_running: int | None) -> None:
-        """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
-        self.store.run(self.store.limit(Scope.APP, "", max_running))
-
-    def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
-        """Return counts, and rates and times of wait and run of the last *window*."""
-        return self.session.run(stats(self.session, window))
-
     def migrate(self) -> list[str]:
         """Bring the store's schema up to date; return what was applied."""
         return self.store.migrate()
@@ -396,19 +370,12 @@ class App:
         return f"<App {self.name} {shown_url(self.url)}>"
 
 
-class AsyncApp:
+class AsyncApp(AsyncRoot[Job, CronView]):
     """The awaited face of App."""
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self.jobs = AsyncJobs(app.session)
-        self.flows = AsyncFlows(app.session)
-        self.dead_letters = AsyncDeadLetterList(app.session)
-        self.events = AsyncEvents(app.session)
-        self.queues = AsyncQueues(app.session)
-        self.types = AsyncTypes(app.session)
-        self.workers = AsyncWorkers(app.session)
-        self.crons = AsyncCrons(app.session)
+        super().__init__(app.session)
         self.tokens = AsyncTokens(app.session)
         self.audit = AsyncAudit(app.session)
 
@@ -419,8 +386,8 @@ class AsyncApp:
         checked = check_bulk(list(jobs))
         session = self._app.session
         async with naming_existing_async(session):
-            replies = await session.submit_all_async(checked, conn)
-        return [async_handle(session, accepted(reply)) for reply in replies]
+            stored = await session.run_async(session.submit_all(checked, conn))
+        return [async_handle(session, job) for job in stored]
 
     def flow(self, nodes: Nodes | Graph) -> AsyncFlow:
         """Return jobs that wait for each other, ready to be submitted together.
@@ -429,15 +396,6 @@ class AsyncApp:
         DependencyError for what could never run.
         """
         return AsyncFlow(self._app.session, prepare(nodes))
-
-    async def limit(self, *, max_running: int | None) -> None:
-        """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
-        store = self._app.store
-        await store.run_async(store.limit(Scope.APP, "", max_running))
-
-    async def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
-        """Return counts, and rates and times of wait and run of the last *window*."""
-        return await self._app.session.run_async(stats(self._app.session, window))
 
     async def migrate(self) -> list[str]:
         """Bring the store's schema up to date; return what was applied."""

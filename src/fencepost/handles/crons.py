@@ -1,233 +1,77 @@
-"""``app.cron`` and ``app.crons``: jobs that are submitted by the clock.
-
-What knows about calendars is imported when it is needed: most apps declare no cron.
-"""
+"""``app.crons`` and ``client.crons``: jobs that are submitted by the clock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
-import msgspec
+from fencepost.actions.backend import Backend, CronActions
+from fencepost.core.bounds import CRON_NEXT_DEFAULT
+from fencepost.handles.job import AsyncJobHandle, JobHandle, async_handle, handle
 
-from fencepost.actions.script import Script
-from fencepost.actions.session import Session
-from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
-from fencepost.core.display import shown
-from fencepost.errors import ConfigurationError, CronNotFoundError
-from fencepost.handles.job import AsyncJobHandle, JobHandle
-from fencepost.handles.task import TaskHandle, async_handle, handle
-from fencepost.store.interface.crons import CronList, CronView
-from fencepost.store.interface.replies import EnqueueReply
-
-if TYPE_CHECKING:
-    from fencepost.core.cron.cron import Cron
-    from fencepost.core.cron.schedule import Schedule
-
+C = TypeVar("C")
 Ticks = list[datetime]
 
 
-class CronOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``app.cron`` was given, as it was given."""
+class _Crons(Generic[C]):
+    """What both faces hold."""
 
-    expression: str
-    tz: Any
-    missed: str
-    catch_up: int | None
-    name: str | None
-    arguments: Mapping[str, Any] | None
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._actions: CronActions[C] = backend.actions.crons
 
 
-def declare(session: Session, options: CronOptions, task: TaskHandle[..., Any]) -> None:
-    """Add a cron to the app, or raise ConfigurationError or InvalidPayloadError."""
-    from fencepost.core.cron.cron import Cron, Missed, check_catch_up, check_cron_name, parse_missed
-    from fencepost.core.cron.schedule import parse_schedule
+class Crons(_Crons[C]):
+    """The crons; ``aio.crons`` has the same methods, awaited. *C* is what is shown of one."""
 
-    missed = parse_missed(options.missed)
-    if options.catch_up is not None and missed is not Missed.CATCH_UP:
-        raise ConfigurationError('catch_up= says how many; add missed="catch_up"')
-    template = task.prepare(**_keywords(options.arguments))
-    if template.run_at is not None:
-        raise ConfigurationError("a cron says when its jobs run; leave run_at out of using()")
-    cron = Cron(
-        name=check_cron_name(task.type if options.name is None else options.name),
-        schedule=parse_schedule(options.expression, options.tz),
-        # The key of a job says which tick made it.
-        template=msgspec.structs.replace(template, key=None),
-        missed=missed,
-        catch_up=check_catch_up(CATCH_UP_DEFAULT if options.catch_up is None else options.catch_up),
-    )
-    _add(session, cron)
-
-
-def _keywords(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, Mapping):
-        raise ConfigurationError(f"arguments must map names to values, got {shown(arguments)}")
-    return dict(arguments)
-
-
-def _add(session: Session, cron: Cron) -> None:
-    known = session.crons.get(cron.name)
-    if known is None and len(session.crons) >= CRONS_MAX:
-        raise ConfigurationError(f"an app may declare {CRONS_MAX} crons, and this has them")
-    # Equal ones come from a module that was loaded twice.
-    if known is not None and known != cron:
-        raise ConfigurationError(
-            f"two crons are called {cron.name!r}: {known.schedule.expression!r} and "
-            f"{cron.schedule.expression!r}; give one of them a name: @app.cron(…, name=…)"
-        )
-    session.crons[cron.name] = cron
-
-
-def list_all(session: Session) -> Script[list[CronView]]:
-    """Return the crons of the store, and those of this app which no worker has declared yet."""
-    from fencepost.store.interface.cron_definitions import view_of
-
-    seen: CronList = yield session.store.crons()
-    views = {name: view_of(cron, seen.now) for name, cron in session.crons.items()}
-    views |= {row.name: row for row in seen.crons}
-    return [view for _, view in sorted(views.items())]
-
-
-def pause(session: Session, name: str) -> Script[None]:
-    """Fire no more ticks of a cron, or raise CronNotFoundError."""
-    from fencepost.core.cron.cron import check_cron_name
-    from fencepost.store.interface.cron_definitions import definition_of
-
-    if (yield session.store.pause_cron(check_cron_name(name))):
-        return
-    own = session.crons.get(name)
-    if own is None:
-        raise CronNotFoundError(name)
-    seen: CronList = yield session.store.crons()
-    yield session.store.declare_crons([definition_of(own, seen.now)])
-    yield session.store.pause_cron(name)
-
-
-def resume(session: Session, name: str) -> Script[None]:
-    """Go on with the first tick from now, or raise CronNotFoundError."""
-    view, now = yield from _find(session, name)
-    tick = schedule_of(view).next_after(now)
-    is_found = yield session.store.resume_cron(name, tick)
-    if not is_found and name not in session.crons:
-        raise CronNotFoundError(name)
-
-
-def run(session: Session, name: str) -> Script[EnqueueReply]:
-    """Submit a job of a cron now, whatever its schedule says."""
-    view, _ = yield from _find(session, name)
-    own = session.crons.get(name)
-    template = view.template if own is None else own.template
-    if template is None:
-        raise ConfigurationError(
-            f"the stored job of cron {name!r} cannot be read; start a worker, which declares it"
-        )
-    job = msgspec.structs.replace(template, delay=0.0)
-    replies: list[EnqueueReply] = yield session.in_time(session.store.enqueue([job]))
-    return replies[0]
-
-
-def next_ticks(session: Session, name: str, count: int) -> Script[list[datetime]]:
-    """Return the next *count* ticks from now."""
-    is_count = isinstance(count, int) and not isinstance(count, bool)
-    if not is_count or not 1 <= count <= CRON_NEXT_MAX:
-        raise ConfigurationError(f"count must lie between 1 and {CRON_NEXT_MAX}, got {count!r}")
-    view, now = yield from _find(session, name)
-    return list(islice(schedule_of(view).after(now), count))
-
-
-def forget(session: Session, name: str) -> Script[None]:
-    """Delete a cron from the store, or raise CronNotFoundError."""
-    from fencepost.core.cron.cron import check_cron_name
-
-    if not (yield session.store.forget_cron(check_cron_name(name))):
-        raise CronNotFoundError(name)
-
-
-def _find(session: Session, name: str) -> Script[tuple[CronView, datetime]]:
-    """Return the cron as the store has it, or else as this app does; and the store's time."""
-    from fencepost.core.cron.cron import check_cron_name
-    from fencepost.store.interface.cron_definitions import view_of
-
-    check_cron_name(name)
-    seen: CronList = yield session.store.crons()
-    for row in seen.crons:
-        if row.name == name:
-            return row, seen.now
-    if name in session.crons:
-        return view_of(session.crons[name], seen.now), seen.now
-    raise CronNotFoundError(name)
-
-
-def schedule_of(view: CronView) -> Schedule:
-    """Return when a cron ticks, or raise InvalidCronError if this machine knows no such zone."""
-    from fencepost.core.cron.schedule import parse_schedule
-
-    return parse_schedule(view.expression, view.tz)
-
-
-class Crons:
-    """The crons of a store; ``app.aio.crons`` has the same methods, awaited."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def list(self) -> list[CronView]:
+    def list(self) -> list[C]:
         """Return every cron by name: its times, its pause, its last tick and its next."""
-        return self._session.run(list_all(self._session))
+        return self._backend.run(self._actions.all())
 
     def pause(self, name: str) -> None:
         """Fire no more ticks of a cron; jobs that it has made go on."""
-        self._session.run(pause(self._session, name))
+        self._backend.run(self._actions.pause(name))
 
     def resume(self, name: str) -> None:
         """Fire the ticks of a cron again; those that passed meanwhile are not made up for."""
-        self._session.run(resume(self._session, name))
+        self._backend.run(self._actions.resume(name))
 
     def run(self, name: str) -> JobHandle[Any]:
         """Submit a job of a cron now; its schedule goes on as it was."""
-        return handle(self._session, self._session.run(run(self._session, name)))
+        return handle(self._backend, self._backend.run(self._actions.run(name)))
 
     def next(self, name: str, count: int = CRON_NEXT_DEFAULT) -> Ticks:
         """Return the next times at which a cron ticks, in UTC, paused or not."""
-        return self._session.run(next_ticks(self._session, name, count))
+        return self._backend.run(self._actions.next(name, count))
 
     def forget(self, name: str) -> None:
         """Delete a cron from the store; a worker whose app declares it brings it back."""
-        self._session.run(forget(self._session, name))
+        self._backend.run(self._actions.forget(name))
 
 
-class AsyncCrons:
+class AsyncCrons(_Crons[C]):
     """The awaited face of Crons."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def list(self) -> list[CronView]:
+    async def list(self) -> list[C]:
         """Return every cron by name: its times, its pause, its last tick and its next."""
-        return await self._session.run_async(list_all(self._session))
+        return await self._backend.run_async(self._actions.all())
 
     async def pause(self, name: str) -> None:
         """Fire no more ticks of a cron; jobs that it has made go on."""
-        await self._session.run_async(pause(self._session, name))
+        await self._backend.run_async(self._actions.pause(name))
 
     async def resume(self, name: str) -> None:
         """Fire the ticks of a cron again; those that passed meanwhile are not made up for."""
-        await self._session.run_async(resume(self._session, name))
+        await self._backend.run_async(self._actions.resume(name))
 
     async def run(self, name: str) -> AsyncJobHandle[Any]:
         """Submit a job of a cron now; its schedule goes on as it was."""
-        reply = await self._session.run_async(run(self._session, name))
-        return async_handle(self._session, reply)
+        return async_handle(self._backend, await self._backend.run_async(self._actions.run(name)))
 
     async def next(self, name: str, count: int = CRON_NEXT_DEFAULT) -> Ticks:
         """Return the next times at which a cron ticks, in UTC, paused or not."""
-        return await self._session.run_async(next_ticks(self._session, name, count))
+        return await self._backend.run_async(self._actions.next(name, count))
 
     async def forget(self, name: str) -> None:
         """Delete a cron from the store; a worker whose app declares it brings it back."""
-        await self._session.run_async(forget(self._session, name))
+        await self._backend.run_async(self._actions.forget(name))

@@ -1,62 +1,123 @@
-"""``app.events``: the record of what was sent, and of the jobs it came to."""
+"""Events of an app or a server: send them, and look at the record of what was sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from fencepost.actions.script import Script
-from fencepost.actions.session import Session
+from fencepost.actions.backend import Backend
+from fencepost.actions.pages import SentEvents
 from fencepost.core.bounds import PAGE_DEFAULT
-from fencepost.core.events import SentEvent, check_event_name
-from fencepost.core.filter import EVENTS, encode_cursor, make_page
-from fencepost.store.interface.replies import EventPage
+from fencepost.core.job.idempotency import check_key
+from fencepost.handles.job import (
+    AsyncJobHandle,
+    JobHandle,
+    async_handle,
+    handle,
+    naming_existing,
+    naming_existing_async,
+)
+
+H = TypeVar("H", JobHandle[Any], AsyncJobHandle[Any])
 
 
-class SentEvents(msgspec.Struct, frozen=True):
-    """Some events, newest first, and the cursor of the page after; iterates over its events."""
+class Sent(msgspec.Struct, Generic[H], frozen=True):
+    """An event that is on record, and the jobs that it came to: one a handler that matched."""
 
-    events: list[SentEvent]
-    next: str | None = None
-
-    def __iter__(self) -> Iterator[SentEvent]:
-        return iter(self.events)
-
-    def __len__(self) -> int:
-        return len(self.events)
+    id: str
+    name: str
+    sent_at: datetime
+    jobs: list[H]
+    """None when no handler of the app matches."""
 
 
-def find(session: Session, name: str | None, after: str | None, limit: int) -> Script[SentEvents]:
-    """Return a page of events."""
-    wanted = None if name is None else check_event_name(name)
-    asked = make_page(limit=limit, after=after, of=EVENTS)
-    page: EventPage = yield session.store.events(wanted, asked)
-    following = None if page.next is None else encode_cursor(page.next, EVENTS)
-    return SentEvents(page.events, following)
+class _Sender:
+    """What both faces hold."""
+
+    def __init__(self, backend: Backend, name: str, conn: Any = None) -> None:
+        self._backend = backend
+        self._name = name
+        self._conn = conn
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name}>"
+
+
+class EventSender(_Sender):
+    """What the handle on an event of an app and that of a server have in common."""
+
+    def send(self, /, **data: Any) -> Sent[JobHandle[Any]]:
+        """Record the event and a job for each handler that matches, all or none.
+
+        The data are the handlers' keyword arguments, checked against each signature before
+        anything is stored. When this returns, none of it can be lost.
+        """
+        return self._send(None, data)
+
+    def send_idempotent(self, key: str, /, **data: Any) -> Sent[JobHandle[Any]]:
+        """Send with *key* on every handler's job, unless one of them is live under it.
+
+        Then raise DuplicateJobError with that job as ``existing``, and store nothing (C15).
+        """
+        return self._send(check_key(key), data)
+
+    def _send(self, key: str | None, data: dict[str, Any]) -> Sent[JobHandle[Any]]:
+        backend = self._backend
+        with naming_existing(backend):
+            sent = backend.run(backend.actions.events.send(self._name, key, data, self._conn))
+        return Sent(sent.id, sent.name, sent.sent_at, [handle(backend, job) for job in sent.jobs])
+
+
+class AsyncEventSender(_Sender):
+    """The awaited face of EventSender."""
+
+    async def send(self, /, **data: Any) -> Sent[AsyncJobHandle[Any]]:
+        """Record the event and a job for each handler that matches, all or none.
+
+        The data are the handlers' keyword arguments, checked against each signature before
+        anything is stored. When this returns, none of it can be lost.
+        """
+        return await self._send(None, data)
+
+    async def send_idempotent(self, key: str, /, **data: Any) -> Sent[AsyncJobHandle[Any]]:
+        """Send with *key* on every handler's job, unless one of them is live under it.
+
+        Then raise DuplicateJobError with that job as ``existing``, and store nothing (C15).
+        """
+        return await self._send(check_key(key), data)
+
+    async def _send(self, key: str | None, data: dict[str, Any]) -> Sent[AsyncJobHandle[Any]]:
+        backend = self._backend
+        script = backend.actions.events.send(self._name, key, data, self._conn)
+        async with naming_existing_async(backend):
+            sent = await backend.run_async(script)
+        jobs = [async_handle(backend, job) for job in sent.jobs]
+        return Sent(sent.id, sent.name, sent.sent_at, jobs)
 
 
 class Events:
-    """The events sent by an app; ``app.aio.events`` has the same methods, awaited."""
+    """The events that were sent; ``aio.events`` has the same methods, awaited."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     def find(
         self, *, name: str | None = None, after: str | None = None, limit: int = PAGE_DEFAULT
     ) -> SentEvents:
         """Return a page of the events that were sent (of one full name), newest first."""
-        return self._session.run(find(self._session, name, after, limit))
+        return self._backend.run(self._backend.actions.events.find(name, after, limit))
 
 
 class AsyncEvents:
     """The awaited face of Events."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     async def find(
         self, *, name: str | None = None, after: str | None = None, limit: int = PAGE_DEFAULT
     ) -> SentEvents:
         """Return a page of the events that were sent (of one full name), newest first."""
-        return await self._session.run_async(find(self._session, name, after, limit))
+        return await self._backend.run_async(self._backend.actions.events.find(name, after, limit))

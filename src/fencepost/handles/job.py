@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Generic, TypeVar, cast
 
-from fencepost.actions import jobs as scripts
+from fencepost.actions.backend import Backend, JobActions, KnownJob
 from fencepost.actions.dependencies import JobReference
-from fencepost.actions.session import Session
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, Job
 from fencepost.core.job.lifecycle import State
@@ -20,13 +19,13 @@ from fencepost.errors import DuplicateJobError
 R = TypeVar("R")
 
 
-class _Handle(JobReference):
+class _JobHandle(JobReference):
     """What both faces of a handle hold."""
 
     def __init__(
-        self, session: Session, job_id: str, type: str, state: State, *, duplicate: bool = False
+        self, backend: Backend, job_id: str, type: str, state: State, *, duplicate: bool = False
     ) -> None:
-        self._session = session
+        self._backend = backend
         self.id = job_id
         self.type = type
         self.state = state
@@ -34,12 +33,16 @@ class _Handle(JobReference):
         self.duplicate = duplicate
         """True when the submission's key returned this existing job."""
 
+    @property
+    def _actions(self) -> JobActions[Any]:
+        return self._backend.actions.jobs
+
     def _seen(self, job: Job) -> Job:
         self.state = job.state
         return job
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Handle) and other.id == self.id
+        return isinstance(other, _JobHandle) and other.id == self.id
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -48,28 +51,28 @@ class _Handle(JobReference):
         return f"<{type(self).__name__} {self.id} {self.type} {self.state}>"
 
 
-class JobHandle(_Handle, Generic[R]):
+class JobHandle(_JobHandle, Generic[R]):
     """One job; ``aio`` has the same methods, awaited."""
 
     @property
     def aio(self) -> AsyncJobHandle[R]:
         return AsyncJobHandle(
-            self._session, self.id, self.type, self.state, duplicate=self.duplicate
+            self._backend, self.id, self.type, self.state, duplicate=self.duplicate
         )
 
     def refresh(self) -> Job:
         """Look at the job again and return all there is to see."""
-        return self._seen(self._session.run(scripts.get(self._session, self.id)))
+        return self._seen(self._backend.run(self._actions.get(self.id)))
 
     def result(self, timeout: Duration | None = None) -> R:
         """Wait for the result; raise JobFailedError, JobCancelledError or WaitTimeoutError."""
-        value, job = self._session.run(scripts.result(self._session, self.id, timeout))
+        value, job = self._backend.run(self._actions.result(self.id, timeout))
         self._seen(job)
         return cast(R, value)
 
     def cancel(self) -> None:
         """Cancel the job in whatever live state it is; raise StateConflictError if it has ended."""
-        self.state = self._session.run(scripts.cancel(self._session, self.id))
+        self.state = self._backend.run(self._actions.cancel(self.id))
 
     def retry(
         self,
@@ -82,40 +85,40 @@ class JobHandle(_Handle, Generic[R]):
 
         One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
         """
-        with naming_existing(self._session):
-            self.state = self._session.run(
-                scripts.retry(self._session, self.id, reset_attempts, delay, priority)
+        with naming_existing(self._backend):
+            self.state = self._backend.run(
+                self._actions.retry(self.id, reset_attempts, delay, priority)
             )
 
     def why(self) -> list[Reason]:
         """Say in words why the job is where it is."""
-        return self._session.run(scripts.why(self._session, self.id))
+        return self._backend.run(self._actions.why(self.id))
 
     def attempts(self) -> list[Attempt]:
         """Return every attempt, oldest first."""
-        return self._session.run(scripts.attempts(self._session, self.id))
+        return self._backend.run(self._actions.attempts(self.id))
 
     def history(self) -> list[Change]:
         """Return the states that the job has been in, oldest first."""
-        return self._session.run(scripts.history(self._session, self.id))
+        return self._backend.run(self._actions.history(self.id))
 
 
-class AsyncJobHandle(_Handle, Generic[R]):
+class AsyncJobHandle(_JobHandle, Generic[R]):
     """The awaited face of JobHandle."""
 
     async def refresh(self) -> Job:
         """Look at the job again and return all there is to see."""
-        return self._seen(await self._session.run_async(scripts.get(self._session, self.id)))
+        return self._seen(await self._backend.run_async(self._actions.get(self.id)))
 
     async def result(self, timeout: Duration | None = None) -> R:
         """Wait for the result; raise JobFailedError, JobCancelledError or WaitTimeoutError."""
-        value, job = await self._session.run_async(scripts.result(self._session, self.id, timeout))
+        value, job = await self._backend.run_async(self._actions.result(self.id, timeout))
         self._seen(job)
         return cast(R, value)
 
     async def cancel(self) -> None:
         """Cancel the job in whatever live state it is; raise StateConflictError if it has ended."""
-        self.state = await self._session.run_async(scripts.cancel(self._session, self.id))
+        self.state = await self._backend.run_async(self._actions.cancel(self.id))
 
     async def retry(
         self,
@@ -128,51 +131,63 @@ class AsyncJobHandle(_Handle, Generic[R]):
 
         One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
         """
-        async with naming_existing_async(self._session):
-            self.state = await self._session.run_async(
-                scripts.retry(self._session, self.id, reset_attempts, delay, priority)
+        async with naming_existing_async(self._backend):
+            self.state = await self._backend.run_async(
+                self._actions.retry(self.id, reset_attempts, delay, priority)
             )
 
     async def why(self) -> list[Reason]:
         """Say in words why the job is where it is."""
-        return await self._session.run_async(scripts.why(self._session, self.id))
+        return await self._backend.run_async(self._actions.why(self.id))
 
     async def attempts(self) -> list[Attempt]:
         """Return every attempt, oldest first."""
-        return await self._session.run_async(scripts.attempts(self._session, self.id))
+        return await self._backend.run_async(self._actions.attempts(self.id))
 
     async def history(self) -> list[Change]:
         """Return the states that the job has been in, oldest first."""
-        return await self._session.run_async(scripts.history(self._session, self.id))
+        return await self._backend.run_async(self._actions.history(self.id))
 
     def __await__(self) -> Any:
         """``await handle`` waits for the result."""
         return self.result().__await__()
 
 
+def handle(backend: Backend, job: KnownJob) -> JobHandle[Any]:
+    """Return the handle of a job that the backend knows."""
+    is_duplicate = getattr(job, "duplicate", False)
+    return JobHandle(backend, job.id, job.type, job.state, duplicate=is_duplicate)
+
+
+def async_handle(backend: Backend, job: KnownJob) -> AsyncJobHandle[Any]:
+    """As ``handle``, for the async face."""
+    is_duplicate = getattr(job, "duplicate", False)
+    return AsyncJobHandle(backend, job.id, job.type, job.state, duplicate=is_duplicate)
+
+
 @contextmanager
-def naming_existing(session: Session) -> Iterator[None]:
+def naming_existing(backend: Backend) -> Iterator[None]:
     """Give a DuplicateJobError that passes a handle on the job that holds the key (C15)."""
     try:
         yield
     except DuplicateJobError as error:
-        if error.existing_id is None:
-            raise
-        (job,) = session.store.run(session.store.get([error.existing_id]))
-        if job is not None:
-            error.existing = JobHandle(session, job.id, job.type, job.state, duplicate=True)
+        if error.existing_id is not None:
+            job = backend.run(backend.actions.jobs.existing(error))
+            if job is not None:
+                error.existing = handle(backend, job)
+                error.existing.duplicate = True
         raise
 
 
 @asynccontextmanager
-async def naming_existing_async(session: Session) -> AsyncIterator[None]:
+async def naming_existing_async(backend: Backend) -> AsyncIterator[None]:
     """As ``naming_existing``, for the async face."""
     try:
         yield
     except DuplicateJobError as error:
-        if error.existing_id is None:
-            raise
-        (job,) = await session.store.run_async(session.store.get([error.existing_id]))
-        if job is not None:
-            error.existing = AsyncJobHandle(session, job.id, job.type, job.state, duplicate=True)
+        if error.existing_id is not None:
+            job = await backend.run_async(backend.actions.jobs.existing(error))
+            if job is not None:
+                error.existing = async_handle(backend, job)
+                error.existing.duplicate = True
         raise

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 import msgspec
 
-from fencepost.actions.options import Options, UsingOptions, merge, new_job
-from fencepost.actions.session import Session, accepted
-from fencepost.core.bounds import BULK_MAX
+from fencepost.actions.backend import Backend
+from fencepost.actions.options import Options, UsingOptions, check_bulk, merge, new_job
 from fencepost.core.job.idempotency import OnDuplicate, check_key
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.task import Task
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.payload import check_size
-from fencepost.errors import ConfigurationError, InvalidJobError
+from fencepost.errors import ConfigurationError
 from fencepost.handles.job import (
     AsyncJobHandle,
     JobHandle,
+    async_handle,
+    handle,
     naming_existing,
     naming_existing_async,
 )
-from fencepost.store.interface.replies import Duplicate, EnqueueReply
-from fencepost.store.interface.requests import Scope
+
+if TYPE_CHECKING:
+    from fencepost.actions.session import Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,18 +40,72 @@ WAITING = (
 PREPARED = "a prepared job joins no transaction; give conn to app.submit_many(jobs, conn=…)"
 
 
-class _Handle:
-    """What both faces of a task handle hold."""
+class _Submitter:
+    """What both faces hold, of an app and of a server."""
 
-    def __init__(self, session: Session, task: Task, options: Options) -> None:
-        self._session = session
-        self._task = task
-        self._options = options
+    def __init__(self, backend: Backend, type: str) -> None:
+        self._backend = backend
+        self._type = type
 
     @property
     def type(self) -> str:
         """The name under which the store knows the task."""
-        return self._task.type
+        return self._type
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.type}>"
+
+
+class TaskSubmitter(_Submitter):
+    """What the handle on a task of an app and that of a server have in common."""
+
+    def _submit(self, job: Any, conn: Any = None) -> JobHandle[Any]:
+        with naming_existing(self._backend):
+            return handle(self._backend, self._backend.submit(job, conn))
+
+    def _submit_all(self, jobs: list[Any], conn: Any = None) -> list[JobHandle[Any]]:
+        with naming_existing(self._backend):
+            stored = self._backend.run(self._backend.submit_all(jobs, conn))
+        return [handle(self._backend, job) for job in stored]
+
+    def pause(self) -> None:
+        """Hand out no more jobs of this type; those running go on."""
+        self._backend.run(self._backend.actions.types.pause(self.type))
+
+    def resume(self) -> None:
+        """Hand out the jobs of this type again, in their old order."""
+        self._backend.run(self._backend.actions.types.resume(self.type))
+
+
+class AsyncTaskSubmitter(_Submitter):
+    """The awaited face of TaskSubmitter."""
+
+    async def _submit(self, job: Any, conn: Any = None) -> AsyncJobHandle[Any]:
+        async with naming_existing_async(self._backend):
+            return async_handle(self._backend, await self._backend.submit_async(job, conn))
+
+    async def _submit_all(self, jobs: list[Any], conn: Any = None) -> list[AsyncJobHandle[Any]]:
+        async with naming_existing_async(self._backend):
+            stored = await self._backend.run_async(self._backend.submit_all(jobs, conn))
+        return [async_handle(self._backend, job) for job in stored]
+
+    async def pause(self) -> None:
+        """Hand out no more jobs of this type; those running go on."""
+        await self._backend.run_async(self._backend.actions.types.pause(self.type))
+
+    async def resume(self) -> None:
+        """Hand out the jobs of this type again, in their old order."""
+        await self._backend.run_async(self._backend.actions.types.resume(self.type))
+
+
+class _AppTask(_Submitter):
+    """What both faces of an app's task handle hold: the function and its options."""
+
+    def __init__(self, session: Session, task: Task, options: Options) -> None:
+        super().__init__(session, task.type)
+        self._session = session
+        self._task = task
+        self._options = options
 
     def _merge(self, options: UsingOptions) -> Options:
         session = self._session
@@ -87,35 +143,8 @@ class _Handle:
         if self._options.conn is not None:
             raise ConfigurationError(why)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.type}>"
 
-
-def check_bulk(jobs: list[NewJob]) -> list[NewJob]:
-    """Return *jobs* if they are not too many for one transaction, and none chose its id (S1-2)."""
-    if len(jobs) > BULK_MAX:
-        raise InvalidJobError(
-            f"submit at most {BULK_MAX:,} jobs in one call (all or none are stored), "
-            f"got {len(jobs):,}; split them"
-        )
-    if any(job.id is not None for job in jobs):
-        raise InvalidJobError("a job is given its id when it is stored; leave NewJob.id alone")
-    return jobs
-
-
-def handle(session: Session, reply: EnqueueReply) -> JobHandle[Any]:
-    """Return the handle of a job that was stored, or that a key returned."""
-    is_duplicate = isinstance(reply, Duplicate)
-    return JobHandle(session, reply.job_id, reply.type, reply.state, duplicate=is_duplicate)
-
-
-def async_handle(session: Session, reply: EnqueueReply) -> AsyncJobHandle[Any]:
-    """As ``handle``, for the async face."""
-    is_duplicate = isinstance(reply, Duplicate)
-    return AsyncJobHandle(session, reply.job_id, reply.type, reply.state, duplicate=is_duplicate)
-
-
-class TaskHandle(_Handle, Generic[P, R]):
+class TaskHandle(_AppTask, TaskSubmitter, Generic[P, R]):
     """A task of an app; ``aio`` has the same methods, awaited."""
 
     @property
@@ -143,9 +172,7 @@ class TaskHandle(_Handle, Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Store a job and return its handle; when this returns, the job cannot be lost."""
-        with naming_existing(self._session):
-            reply = self._session.submit(self._prepare(args, kwargs), self._options.conn)
-        return cast("JobHandle[R]", handle(self._session, reply))
+        return self._submit(self._prepare(args, kwargs), self._options.conn)
 
     def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
         """Submit a job and return its result."""
@@ -155,10 +182,7 @@ class TaskHandle(_Handle, Generic[P, R]):
 
     def submit_idempotent(self, key: str, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Store a job unless one with this key is live; then raise DuplicateJobError."""
-        with naming_existing(self._session):
-            job = self._prepare_idempotent(key, args, kwargs)
-            reply = self._session.submit(job, self._options.conn)
-        return cast("JobHandle[R]", handle(self._session, reply))
+        return self._submit(self._prepare_idempotent(key, args, kwargs), self._options.conn)
 
     def wait_idempotent(
         self, key: str, *args: Any, timeout: Duration | None = None, **kwargs: Any
@@ -170,21 +194,10 @@ class TaskHandle(_Handle, Generic[P, R]):
 
     def submit_many(self, arguments: Iterable[Arguments]) -> list[JobHandle[R]]:
         """Store many jobs, all or none, in one transaction."""
-        jobs = self._prepare_many(arguments)
-        with naming_existing(self._session):
-            replies = self._session.submit_all(jobs, self._options.conn)
-        return cast("list[JobHandle[R]]", [handle(self._session, accepted(r)) for r in replies])
-
-    def pause(self) -> None:
-        """Hand out no more jobs of this type; those running go on."""
-        self._session.store.run(self._session.store.pause(Scope.TYPE, self.type))
-
-    def resume(self) -> None:
-        """Hand out the jobs of this type again, in their old order."""
-        self._session.store.run(self._session.store.resume(Scope.TYPE, self.type))
+        return self._submit_all(self._prepare_many(arguments), self._options.conn)
 
 
-class AsyncTaskHandle(_Handle, Generic[P, R]):
+class AsyncTaskHandle(_AppTask, AsyncTaskSubmitter, Generic[P, R]):
     """The awaited face of TaskHandle."""
 
     def using(self, **options: Unpack[UsingOptions]) -> AsyncTaskHandle[P, R]:
@@ -199,10 +212,7 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
         """Store a job and return its handle; when this returns, the job cannot be lost."""
-        async with naming_existing_async(self._session):
-            job = self._prepare(args, kwargs)
-            reply = await self._session.submit_async(job, self._options.conn)
-        return cast("AsyncJobHandle[R]", async_handle(self._session, reply))
+        return await self._submit(self._prepare(args, kwargs), self._options.conn)
 
     async def wait(self, *args: Any, timeout: Duration | None = None, **kwargs: Any) -> R:
         """Submit a job and return its result."""
@@ -214,10 +224,8 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
         self, key: str, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncJobHandle[R]:
         """Store a job unless one with this key is live; then raise DuplicateJobError."""
-        async with naming_existing_async(self._session):
-            job = self._prepare_idempotent(key, args, kwargs)
-            reply = await self._session.submit_async(job, self._options.conn)
-        return cast("AsyncJobHandle[R]", async_handle(self._session, reply))
+        job = self._prepare_idempotent(key, args, kwargs)
+        return await self._submit(job, self._options.conn)
 
     async def wait_idempotent(
         self, key: str, *args: Any, timeout: Duration | None = None, **kwargs: Any
@@ -229,17 +237,4 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
 
     async def submit_many(self, arguments: Iterable[Arguments]) -> list[AsyncJobHandle[R]]:
         """Store many jobs, all or none, in one transaction."""
-        jobs = self._prepare_many(arguments)
-        async with naming_existing_async(self._session):
-            replies = await self._session.submit_all_async(jobs, self._options.conn)
-        return [
-            cast("AsyncJobHandle[R]", async_handle(self._session, accepted(r))) for r in replies
-        ]
-
-    async def pause(self) -> None:
-        """Hand out no more jobs of this type; those running go on."""
-        await self._session.store.run_async(self._session.store.pause(Scope.TYPE, self.type))
-
-    async def resume(self) -> None:
-        """Hand out the jobs of this type again, in their old order."""
-        await self._session.store.run_async(self._session.store.resume(Scope.TYPE, self.type))
+        return await self._submit_all(self._prepare_many(arguments), self._options.conn)

@@ -33,14 +33,14 @@ _propagator = TraceContextTextMapPropagator()
 _FIELDS = ("traceparent", "tracestate")
 
 
-class Reply(Protocol):
-    """What a store says of a submitted job."""
+class Submitted(Protocol):
+    """A job that was submitted."""
 
     @property
-    def job_id(self) -> str: ...
+    def id(self) -> str: ...
 
 
-R = TypeVar("R", bound=Reply)
+R = TypeVar("R", bound=Submitted)
 
 
 class Sending:
@@ -52,7 +52,7 @@ class Sending:
 
     def note_one(self, reply: R) -> R:
         """Say which job it was, and return *reply*."""
-        self._span.set_attribute("messaging.message.id", reply.job_id)
+        self._span.set_attribute("messaging.message.id", reply.id)
         return reply
 
 

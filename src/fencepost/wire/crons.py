@@ -6,6 +6,9 @@ from datetime import datetime
 
 import msgspec
 
+from fencepost.core.bounds import CRON_NEXT_DEFAULT
+from fencepost.wire.terms import TickCount
+
 
 class CronView(msgspec.Struct, frozen=True, kw_only=True):
     """A cron: its times, its pause, its last tick and its next."""
@@ -25,3 +28,21 @@ class CronView(msgspec.Struct, frozen=True, kw_only=True):
     next_tick: datetime | None
     declared_at: datetime | None
     changed_at: datetime | None
+
+
+class Crons(msgspec.Struct, frozen=True):
+    """Every cron, by name."""
+
+    crons: list[CronView]
+
+
+class TicksQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How many."""
+
+    count: TickCount = CRON_NEXT_DEFAULT
+
+
+class Ticks(msgspec.Struct, frozen=True):
+    """The next times at which a cron ticks, in UTC."""
+
+    ticks: list[datetime]

@@ -28,15 +28,7 @@ from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.job.why import Reason
 from fencepost.core.stats.recent import Figures, Percentiles, Statistics
 from fencepost.http.operations import (
-    audit,
-    crons,
-    dead_letters,
-    events,
-    flows,
-    jobs,
-    lanes,
     probes,
-    stats,
 )
 from fencepost.http.request.codes import Code
 from fencepost.http.request.problems import TITLES, Problem
@@ -44,7 +36,15 @@ from fencepost.store.interface.replies import QueueView, TypeView
 from fencepost.store.interface.requests import WorkerInfo
 from fencepost.wire import jobs as job_wire
 from fencepost.wire import leases as lease_wire
-from fencepost.wire.crons import CronView
+from fencepost.wire.audit import ActionPage
+from fencepost.wire.control import Cancelled, EditBody, RetryBody, Selection
+from fencepost.wire.crons import Crons, CronView, Ticks
+from fencepost.wire.dead_letters import DeadLetterPage, ReplayAll, Replayed
+from fencepost.wire.events import EventBody, EventJob, EventPage, EventView, Sent
+from fencepost.wire.flows import Count, FlowBody, FlowView, SubmittedFlow
+from fencepost.wire.queues import AppLimit, LimitBody, Queues, Types, Workers
+from fencepost.wire.search import Attempts, History, JobCount, Reasons, Result
+from fencepost.wire.stats import ScaleReply
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=30)
@@ -118,13 +118,13 @@ def _bodies() -> list[Any]:
     return [
         submission,
         job_wire.Batch(jobs=[submission, job_wire.Submission(type="clean_up")], atomic=True),
-        jobs.Selection(type="send_mail", state=["delayed"], dry_run=True),
-        jobs.RetryBody(delay="1m"),
-        jobs.EditBody(priority="high", tags={"tenant": "7"}),
-        lanes.LimitBody(max_running=10),
-        dead_letters.ReplayAll(type="send_mail", limit=100),
-        events.EventBody(payload={"user_id": 42}, key="signup:42"),
-        flows.FlowBody(
+        Selection(type="send_mail", state=["delayed"], dry_run=True),
+        RetryBody(delay="1m"),
+        EditBody(priority="high", tags={"tenant": "7"}),
+        LimitBody(max_running=10),
+        ReplayAll(type="send_mail", limit=100),
+        EventBody(payload={"user_id": 42}, key="signup:42"),
+        FlowBody(
             nodes={
                 "fetch": job_wire.Submission(type="fetch"),
                 "report": job_wire.Submission(type="report", after=["fetch"]),
@@ -192,28 +192,28 @@ def _replies() -> list[Any]:
         job_wire.ExistingJob(**_summary()),
         job_wire.JobView(**_summary(), policy=policy, payload=MAIL, result=Raw(b"null")),
         job_wire.JobPage(jobs=[summary], next=CURSOR),
-        jobs.Attempts([_attempt(failure)]),
-        jobs.History([Change(State.PENDING, NOW, "submitted")]),
-        jobs.Result(id=JOB_ID, state=State.COMPLETED, result=Raw(b'{"sent":true}')),
-        jobs.Reasons([Reason("next", "claimable; it is next in line for its type")]),
-        jobs.Cancelled(12, dry_run=True),
-        jobs.JobCount(42),
+        Attempts([_attempt(failure)]),
+        History([Change(State.PENDING, NOW, "submitted")]),
+        Result(id=JOB_ID, state=State.COMPLETED, result=Raw(b'{"sent":true}')),
+        Reasons([Reason("next", "claimable; it is next in line for its type")]),
+        Cancelled(12, dry_run=True),
+        JobCount(42),
         QueueView(name="mail", max_running=10, counts=counts),
         TypeView(name="send_mail", is_paused=True, counts=counts),
-        lanes.Queues([QueueView(name="mail", counts=counts)]),
-        lanes.Types([TypeView(name="send_mail", counts=counts)]),
-        lanes.AppLimit(max_running=100),
-        lanes.Workers([_worker()]),
-        dead_letters.DeadLetterPage(dead_letters=[_letter(failure)], next=None),
-        dead_letters.Replayed(12),
-        events.Sent(id=OTHER_ID, name="user.created", sent_at=NOW, jobs=[accepted]),
-        events.EventPage(events=[_event()], next=None),
-        audit.ActionPage(actions=[_action()], next=None),
-        crons.Crons([_cron()]),
-        crons.Ticks([NOW, NOW + timedelta(days=1)]),
-        flows.SubmittedFlow(id=OTHER_ID, jobs={"fetch": accepted}),
-        flows.FlowView(id=OTHER_ID, jobs={"fetch": summary}),
-        flows.Count(2),
+        Queues([QueueView(name="mail", counts=counts)]),
+        Types([TypeView(name="send_mail", counts=counts)]),
+        AppLimit(max_running=100),
+        Workers([_worker()]),
+        DeadLetterPage(dead_letters=[_letter(failure)], next=None),
+        Replayed(12),
+        Sent(id=OTHER_ID, name="user.created", sent_at=NOW, jobs=[accepted]),
+        EventPage(events=[_event()], next=None),
+        ActionPage(actions=[_action()], next=None),
+        Crons([_cron()]),
+        Ticks([NOW, NOW + timedelta(days=1)]),
+        SubmittedFlow(id=OTHER_ID, jobs={"fetch": accepted}),
+        FlowView(id=OTHER_ID, jobs={"fetch": summary}),
+        Count(2),
         _statistics(),
         _scale(),
         probes.Health("live"),
@@ -261,9 +261,9 @@ def _worker() -> WorkerInfo:
     )
 
 
-def _event() -> events.EventView:
-    job = events.EventJob(id=JOB_ID, type="greet", duplicate=False)
-    return events.EventView(
+def _event() -> EventView:
+    job = EventJob(id=JOB_ID, type="greet", duplicate=False)
+    return EventView(
         id=OTHER_ID,
         name="user.created",
         sent_at=NOW,
@@ -299,8 +299,8 @@ def _statistics() -> Statistics:
     )
 
 
-def _scale() -> stats.ScaleReply:
-    return stats.ScaleReply(
+def _scale() -> ScaleReply:
+    return ScaleReply(
         queue="mail",
         depth=1_200,
         running=20,

@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-import msgspec
-
-from fencepost.core.bounds import CRON_NEXT_DEFAULT
-from fencepost.handles import crons as scripts
+from fencepost.http.operations.accepted import created
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.store.interface.crons import CronView as StoredCron
-from fencepost.store.interface.replies import Duplicate
-from fencepost.wire.crons import CronView
-from fencepost.wire.jobs import Accepted
-from fencepost.wire.terms import TickCount
-
-
-class Crons(msgspec.Struct, frozen=True):
-    """Every cron, by name."""
-
-    crons: list[CronView]
-
-
-class TicksQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How many."""
-
-    count: TickCount = CRON_NEXT_DEFAULT
-
-
-class Ticks(msgspec.Struct, frozen=True):
-    """The next times at which a cron ticks, in UTC."""
-
-    ticks: list[datetime]
+from fencepost.wire.crons import Crons, CronView, Ticks, TicksQuery
 
 
 def cron_of(cron: StoredCron) -> CronView:
@@ -56,39 +30,34 @@ def cron_of(cron: StoredCron) -> CronView:
 
 async def list_crons(call: Call[Nothing, Nothing]) -> Reply:
     """Return every cron, by name."""
-    views = await call.session.run_async(scripts.list_all(call.session))
+    views = await call.run(call.actions.crons.all())
     return Reply(Crons([cron_of(view) for view in views]))
 
 
 async def next_ticks(call: Call[Nothing, TicksQuery]) -> Reply:
     """Return the next times at which a cron ticks, paused or not."""
-    ticks = await call.session.run_async(
-        scripts.next_ticks(call.session, call.path["name"], call.query.count)
-    )
-    return Reply(Ticks(ticks))
+    ticks = call.actions.crons.next(call.path["name"], call.query.count)
+    return Reply(Ticks(await call.run(ticks)))
 
 
 async def pause_cron(call: Call[Nothing, Nothing]) -> Reply:
     """Fire no more ticks of a cron; jobs that it has made go on."""
-    await call.session.run_async(scripts.pause(call.session, call.path["name"]))
+    await call.run(call.actions.crons.pause(call.path["name"]))
     return Reply(None, 204)
 
 
 async def resume_cron(call: Call[Nothing, Nothing]) -> Reply:
     """Fire the ticks of a cron again; those that passed meanwhile are not made up for."""
-    await call.session.run_async(scripts.resume(call.session, call.path["name"]))
+    await call.run(call.actions.crons.resume(call.path["name"]))
     return Reply(None, 204)
 
 
 async def run_cron(call: Call[Nothing, Nothing]) -> Reply:
     """Submit a job of a cron now; its schedule goes on as it was."""
-    reply = await call.session.run_async(scripts.run(call.session, call.path["name"]))
-    is_duplicate = isinstance(reply, Duplicate)
-    accepted = Accepted(id=reply.job_id, type=reply.type, state=reply.state, duplicate=is_duplicate)
-    return Reply(accepted, 201, {"location": f"/v1/jobs/{reply.job_id}"})
+    return created(await call.run(call.actions.crons.run(call.path["name"])))
 
 
 async def forget_cron(call: Call[Nothing, Nothing]) -> Reply:
     """Delete a cron; a worker whose app declares it brings it back."""
-    await call.session.run_async(scripts.forget(call.session, call.path["name"]))
+    await call.run(call.actions.crons.forget(call.path["name"]))
     return Reply(None, 204)

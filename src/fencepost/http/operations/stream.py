@@ -27,10 +27,10 @@ from fencepost.core.stats.ended import FIRST, Ended, Follower
 from fencepost.core.values.instants import check_instant
 from fencepost.errors import FencepostError, StoreError
 from fencepost.http.auth.scope import queue_for
-from fencepost.http.operations.lanes import Queues
 from fencepost.http.request.call import Call, Nothing, Streamed
 from fencepost.http.request.problems import HttpError
 from fencepost.store.interface.store import Listener, Topic
+from fencepost.wire.queues import Queues
 
 MEDIA_TYPE = "text/event-stream"
 LAST_EVENT_ID = "last-event-id"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from fencepost.actions.options import check_bulk
+from fencepost.actions.replies import stored as stored_job
 from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
@@ -13,8 +16,8 @@ from fencepost.errors import (
     InvalidJobError,
     JobNotFoundError,
 )
-from fencepost.handles.task import check_bulk
 from fencepost.http.auth.scope import Disguised, beyond, disguised, may_see_all, shown
+from fencepost.http.operations.accepted import accepted, created
 from fencepost.http.operations.after_write import afterwards
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError
@@ -39,26 +42,18 @@ async def submit_job(call: Call[Submission, Nothing]) -> Reply:
         reply = await session.submit_async(*known.jobs)
     except InvalidJobError as error:
         raise known.named(error) from None
-    if isinstance(reply, Duplicate):
-        (existing,) = await session.store.run_async(session.store.get([reply.job_id]))
+    if reply.duplicate:
+        (existing,) = await session.store.run_async(session.store.get([reply.id]))
         if existing is None:
-            raise JobNotFoundError(reply.job_id)
+            raise JobNotFoundError(reply.id)
         (seen,) = await shown(call, [existing])
         return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)))
-    accepted = _accepted(reply)
+    answer = created(reply)
     if reply.state is State.DELAYED:
-        reading = session.store.run_async(session.store.get([reply.job_id]))
-        (stored,) = await afterwards(reading)
-        if stored is not None:
-            accepted = Accepted(
-                id=reply.job_id, type=reply.type, state=reply.state, run_at=stored.run_at
-            )
-    return Reply(accepted, 201, {"location": f"/v1/jobs/{reply.job_id}"})
-
-
-def _accepted(reply: EnqueueReply) -> Accepted:
-    is_duplicate = isinstance(reply, Duplicate)
-    return Accepted(id=reply.job_id, type=reply.type, state=reply.state, duplicate=is_duplicate)
+        (delayed,) = await afterwards(session.store.run_async(session.store.get([reply.id])))
+        if delayed is not None:
+            answer = replace(answer, body=replace(answer.body, run_at=delayed.run_at))
+    return answer
 
 
 async def submit_batch(call: Call[Batch, Nothing]) -> Reply:
@@ -132,7 +127,7 @@ def _prepared(call: Call[Batch, Nothing], number: int, each: Submission) -> NewJ
 
 def _answer(reply: EnqueueReply, hidden: set[str]) -> Accepted | Refused:
     if not isinstance(reply, Duplicate) or not reply.is_rejected:
-        return _accepted(reply)
+        return accepted(stored_job(reply))
     existing = None if reply.job_id in hidden else reply.job_id
     error = DuplicateJobError(type=reply.type, key=reply.key, existing_id=existing)
     return Refused(code=error.code, detail=str(error), existing=existing or UNSET)

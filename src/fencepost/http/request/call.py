@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
+    from fencepost.actions.local import LocalActions
+    from fencepost.actions.script import Script
     from fencepost.actions.session import Session
     from fencepost.core.access.tokens import Principal
     from fencepost.http.api import Api
@@ -57,6 +59,14 @@ class Call(msgspec.Struct, Generic[B, Q], kw_only=True):
     @property
     def session(self) -> Session:
         return self.api.app.session
+
+    @property
+    def actions(self) -> LocalActions:
+        """What can be asked of the app's store, as scripts to be run."""
+        return self.session.actions
+
+    async def run(self, script: Script[T]) -> T:
+        return await self.session.run_async(script)
 
 
 class Reply(msgspec.Struct, frozen=True):

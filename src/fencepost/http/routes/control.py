@@ -6,7 +6,11 @@ from fencepost.http.operations import crons, dead_letters, flows, jobs, lanes
 from fencepost.http.routes.roles import OPERATE
 from fencepost.http.routes.route import Route
 from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.wire.control import Cancelled, EditBody, RetryBody, Selection
+from fencepost.wire.dead_letters import ReplayAll, Replayed
+from fencepost.wire.flows import Count
 from fencepost.wire.jobs import Accepted, JobSummary
+from fencepost.wire.queues import AppLimit, LimitBody
 
 ROUTES = [
     Route(
@@ -17,8 +21,8 @@ ROUTES = [
         tag="jobs",
         roles=OPERATE,
         action="jobs.cancel",
-        body=jobs.Selection,
-        replies={200: jobs.Cancelled},
+        body=Selection,
+        replies={200: Cancelled},
         errors=("invalid_job",),
     ),
     Route(
@@ -40,7 +44,7 @@ ROUTES = [
         tag="jobs",
         roles=OPERATE,
         action="job.retry",
-        body=jobs.RetryBody,
+        body=RetryBody,
         is_body_optional=True,
         replies={200: JobSummary},
         errors=(
@@ -59,7 +63,7 @@ ROUTES = [
         tag="jobs",
         roles=OPERATE,
         action="job.edit",
-        body=jobs.EditBody,
+        body=EditBody,
         replies={200: JobSummary},
         errors=("job_not_found", "state_conflict", "invalid_job"),
     ),
@@ -93,7 +97,7 @@ ROUTES = [
         tag="queues",
         roles=OPERATE,
         action="queue.limit",
-        body=lanes.LimitBody,
+        body=LimitBody,
         replies={200: QueueView},
         errors=("invalid_job",),
     ),
@@ -106,8 +110,8 @@ ROUTES = [
         roles=OPERATE,
         is_store_wide=True,
         action="app.limit",
-        body=lanes.LimitBody,
-        replies={200: lanes.AppLimit},
+        body=LimitBody,
+        replies={200: AppLimit},
     ),
     Route(
         method="POST",
@@ -142,9 +146,9 @@ ROUTES = [
         roles=OPERATE,
         is_store_wide=True,
         action="dead_letters.replay",
-        body=dead_letters.ReplayAll,
+        body=ReplayAll,
         is_body_optional=True,
-        replies={200: dead_letters.Replayed},
+        replies={200: Replayed},
         errors=("invalid_job",),
     ),
     Route(
@@ -225,7 +229,7 @@ ROUTES = [
         tag="flows",
         roles=OPERATE,
         action="flow.cancel",
-        replies={200: flows.Count},
+        replies={200: Count},
         errors=("flow_not_found", "invalid_job"),
     ),
     Route(
@@ -236,7 +240,7 @@ ROUTES = [
         tag="flows",
         roles=OPERATE,
         action="flow.retry",
-        replies={200: flows.Count},
+        replies={200: Count},
         errors=("flow_not_found", "invalid_job"),
     ),
 ]

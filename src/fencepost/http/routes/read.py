@@ -16,7 +16,24 @@ from fencepost.http.operations import (
 )
 from fencepost.http.routes.roles import ADMIN, FOLLOW, READ
 from fencepost.http.routes.route import Route
+from fencepost.wire.audit import ActionPage, ActionQuery
+from fencepost.wire.crons import Crons, Ticks, TicksQuery
+from fencepost.wire.dead_letters import DeadLetterPage, DeadLetterQuery
+from fencepost.wire.events import EventPage, EventQuery
+from fencepost.wire.flows import FlowView
 from fencepost.wire.jobs import JobPage, JobView
+from fencepost.wire.queues import AppLimit, Queues, Types, Workers
+from fencepost.wire.search import (
+    Attempts,
+    CountQuery,
+    History,
+    JobCount,
+    Reasons,
+    Result,
+    Search,
+    Wait,
+)
+from fencepost.wire.stats import ScaleQuery, ScaleReply, StatsQuery
 
 ROUTES = [
     Route(
@@ -26,7 +43,7 @@ ROUTES = [
         summary="Find jobs",
         tag="jobs",
         roles=READ,
-        query=jobs.Search,
+        query=Search,
         replies={200: JobPage},
         errors=("invalid_job",),
     ),
@@ -37,8 +54,8 @@ ROUTES = [
         summary="Count jobs",
         tag="jobs",
         roles=READ,
-        query=jobs.CountQuery,
-        replies={200: jobs.JobCount},
+        query=CountQuery,
+        replies={200: JobCount},
         errors=("invalid_job",),
     ),
     Route(
@@ -58,7 +75,7 @@ ROUTES = [
         summary="Look at a job's attempts",
         tag="jobs",
         roles=READ,
-        replies={200: jobs.Attempts},
+        replies={200: Attempts},
         errors=("job_not_found",),
     ),
     Route(
@@ -68,7 +85,7 @@ ROUTES = [
         summary="See what states a job has been in",
         tag="jobs",
         roles=READ,
-        replies={200: jobs.History},
+        replies={200: History},
         errors=("job_not_found",),
     ),
     Route(
@@ -78,7 +95,7 @@ ROUTES = [
         summary="Get the result of a completed job",
         tag="jobs",
         roles=FOLLOW,
-        replies={200: jobs.Result},
+        replies={200: Result},
         errors=("job_not_found", "state_conflict"),
     ),
     Route(
@@ -88,7 +105,7 @@ ROUTES = [
         summary="Ask why a job is where it is",
         tag="jobs",
         roles=READ,
-        replies={200: jobs.Reasons},
+        replies={200: Reasons},
         errors=("job_not_found",),
     ),
     Route(
@@ -98,7 +115,7 @@ ROUTES = [
         summary="Wait until a job has ended",
         tag="jobs",
         roles=FOLLOW,
-        query=jobs.Wait,
+        query=Wait,
         replies={200: JobView},
         errors=("job_not_found", "invalid_duration"),
     ),
@@ -109,7 +126,7 @@ ROUTES = [
         summary="List the queues",
         tag="queues",
         roles=READ,
-        replies={200: lanes.Queues},
+        replies={200: Queues},
     ),
     Route(
         method="GET",
@@ -119,7 +136,7 @@ ROUTES = [
         tag="types",
         roles=READ,
         is_store_wide=True,
-        replies={200: lanes.Types},
+        replies={200: Types},
     ),
     Route(
         method="GET",
@@ -129,7 +146,7 @@ ROUTES = [
         tag="queues",
         roles=READ,
         is_store_wide=True,
-        replies={200: lanes.AppLimit},
+        replies={200: AppLimit},
     ),
     Route(
         method="GET",
@@ -139,7 +156,7 @@ ROUTES = [
         tag="workers",
         roles=READ,
         is_store_wide=True,
-        replies={200: lanes.Workers},
+        replies={200: Workers},
     ),
     Route(
         method="GET",
@@ -148,8 +165,8 @@ ROUTES = [
         summary="List dead letters",
         tag="dead letters",
         roles=READ,
-        query=dead_letters.DeadLetterQuery,
-        replies={200: dead_letters.DeadLetterPage},
+        query=DeadLetterQuery,
+        replies={200: DeadLetterPage},
         errors=("invalid_job",),
     ),
     Route(
@@ -160,8 +177,8 @@ ROUTES = [
         tag="events",
         roles=READ,
         is_store_wide=True,
-        query=events.EventQuery,
-        replies={200: events.EventPage},
+        query=EventQuery,
+        replies={200: EventPage},
         errors=("invalid_event",),
     ),
     Route(
@@ -172,7 +189,7 @@ ROUTES = [
         tag="crons",
         roles=READ,
         is_store_wide=True,
-        replies={200: crons.Crons},
+        replies={200: Crons},
     ),
     Route(
         method="GET",
@@ -182,8 +199,8 @@ ROUTES = [
         tag="crons",
         roles=READ,
         is_store_wide=True,
-        query=crons.TicksQuery,
-        replies={200: crons.Ticks},
+        query=TicksQuery,
+        replies={200: Ticks},
         errors=("cron_not_found", "invalid_cron"),
     ),
     Route(
@@ -194,7 +211,7 @@ ROUTES = [
         tag="stats",
         roles=READ,
         is_store_wide=True,
-        query=stats.StatsQuery,
+        query=StatsQuery,
         replies={200: Statistics},
         errors=("invalid_duration",),
     ),
@@ -205,8 +222,8 @@ ROUTES = [
         summary="See how many workers a queue could use",
         tag="stats",
         roles=READ,
-        query=stats.ScaleQuery,
-        replies={200: stats.ScaleReply},
+        query=ScaleQuery,
+        replies={200: ScaleReply},
         errors=("invalid_duration", "invalid_job"),
     ),
     Route(
@@ -230,8 +247,8 @@ ROUTES = [
         tag="audit",
         roles=ADMIN,
         is_store_wide=True,
-        query=audit.ActionQuery,
-        replies={200: audit.ActionPage},
+        query=ActionQuery,
+        replies={200: ActionPage},
     ),
     Route(
         method="GET",
@@ -240,7 +257,7 @@ ROUTES = [
         summary="Look at a flow",
         tag="flows",
         roles=FOLLOW,
-        replies={200: flows.FlowView},
+        replies={200: FlowView},
         errors=("flow_not_found", "invalid_job"),
     ),
 ]

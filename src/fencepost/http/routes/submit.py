@@ -8,6 +8,8 @@ from fencepost.http.operations import submit as submitting
 from fencepost.http.routes.roles import SUBMIT
 from fencepost.http.routes.route import Route
 from fencepost.wire import jobs as job_wire
+from fencepost.wire.events import EventBody, Sent
+from fencepost.wire.flows import FlowBody, SubmittedFlow
 from fencepost.wire.jobs import Accepted
 
 REFUSALS = (
@@ -55,10 +57,10 @@ ROUTES = [
         summary="Send an event",
         tag="events",
         roles=SUBMIT,
-        body=events.EventBody,
+        body=EventBody,
         is_body_optional=True,
         body_max=HTTP_BATCH_BYTES_MAX,
-        replies={202: events.Sent},
+        replies={202: Sent},
         errors=(
             "invalid_event",
             "invalid_payload",
@@ -74,10 +76,10 @@ ROUTES = [
         summary="Submit jobs that wait for each other",
         tag="flows",
         roles=SUBMIT,
-        body=flows.FlowBody,
+        body=FlowBody,
         body_max=HTTP_BATCH_BYTES_MAX,
         is_batch=True,
-        replies={201: flows.SubmittedFlow},
+        replies={201: SubmittedFlow},
         errors=REFUSALS,
     ),
 ]

@@ -1,0 +1,169 @@
+"""Crons of an app's store: jobs that are submitted by the clock.
+
+What knows about calendars is imported when it is needed: most apps declare no cron.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fencepost.actions.backend import StoredJob
+from fencepost.actions.replies import stored
+from fencepost.actions.script import Script
+from fencepost.actions.steps import StoreActions
+from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
+from fencepost.core.display import shown
+from fencepost.core.job.job import NewJob
+from fencepost.errors import ConfigurationError, CronNotFoundError
+from fencepost.store.interface.crons import CronList, CronView
+from fencepost.store.interface.replies import EnqueueReply
+
+if TYPE_CHECKING:
+    from fencepost.actions.session import Session
+    from fencepost.core.cron.cron import Cron
+    from fencepost.core.cron.schedule import Schedule
+
+
+class LocalCrons(StoreActions):
+    """The crons of an app's store."""
+
+    def all(self) -> Script[list[CronView]]:
+        """Return the crons of the store, and those of this app which no worker has declared yet."""
+        from fencepost.store.interface.cron_definitions import view_of
+
+        seen: CronList = yield self._store.crons()
+        views = {name: view_of(cron, seen.now) for name, cron in self._session.crons.items()}
+        views |= {row.name: row for row in seen.crons}
+        return [view for _, view in sorted(views.items())]
+
+    def pause(self, name: str) -> Script[None]:
+        """Fire no more ticks of a cron, or raise CronNotFoundError."""
+        from fencepost.core.cron.cron import check_cron_name
+        from fencepost.store.interface.cron_definitions import definition_of
+
+        if (yield self._store.pause_cron(check_cron_name(name))):
+            return
+        own = self._session.crons.get(name)
+        if own is None:
+            raise CronNotFoundError(name)
+        seen: CronList = yield self._store.crons()
+        yield self._store.declare_crons([definition_of(own, seen.now)])
+        yield self._store.pause_cron(name)
+
+    def resume(self, name: str) -> Script[None]:
+        """Go on with the first tick from now, or raise CronNotFoundError."""
+        view, now = yield from self._find(name)
+        tick = schedule_of(view).next_after(now)
+        is_found = yield self._store.resume_cron(name, tick)
+        if not is_found and name not in self._session.crons:
+            raise CronNotFoundError(name)
+
+    def run(self, name: str) -> Script[StoredJob]:
+        """Submit a job of a cron now, whatever its schedule says."""
+        view, _ = yield from self._find(name)
+        own = self._session.crons.get(name)
+        template = view.template if own is None else own.template
+        if template is None:
+            raise ConfigurationError(
+                f"the stored job of cron {name!r} cannot be read; start a worker, which declares it"
+            )
+        job = msgspec.structs.replace(template, delay=0.0)
+        replies: list[EnqueueReply] = yield self._session.in_time(self._store.enqueue([job]))
+        return stored(replies[0])
+
+    def next(self, name: str, count: int) -> Script[list[datetime]]:
+        """Return the next *count* ticks from now."""
+        is_count = isinstance(count, int) and not isinstance(count, bool)
+        if not is_count or not 1 <= count <= CRON_NEXT_MAX:
+            raise ConfigurationError(f"count must lie between 1 and {CRON_NEXT_MAX}, got {count!r}")
+        view, now = yield from self._find(name)
+        return list(islice(schedule_of(view).after(now), count))
+
+    def forget(self, name: str) -> Script[None]:
+        """Delete a cron from the store, or raise CronNotFoundError."""
+        from fencepost.core.cron.cron import check_cron_name
+
+        if not (yield self._store.forget_cron(check_cron_name(name))):
+            raise CronNotFoundError(name)
+
+    def _find(self, name: str) -> Script[tuple[CronView, datetime]]:
+        """Return the cron as the store has it, or else as this app does; and the store's time."""
+        from fencepost.core.cron.cron import check_cron_name
+        from fencepost.store.interface.cron_definitions import view_of
+
+        check_cron_name(name)
+        seen: CronList = yield self._store.crons()
+        for row in seen.crons:
+            if row.name == name:
+                return row, seen.now
+        if name in self._session.crons:
+            return view_of(self._session.crons[name], seen.now), seen.now
+        raise CronNotFoundError(name)
+
+
+class CronOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``app.cron`` was given, as it was given."""
+
+    expression: str
+    tz: Any
+    missed: str
+    catch_up: int | None
+    name: str | None
+    arguments: Mapping[str, Any] | None
+
+
+def declare(
+    session: Session, options: CronOptions, type: str, prepare: Callable[..., NewJob]
+) -> None:
+    """Add a cron to the app, or raise ConfigurationError or InvalidPayloadError."""
+    from fencepost.core.cron.cron import Cron, Missed, check_catch_up, check_cron_name, parse_missed
+    from fencepost.core.cron.schedule import parse_schedule
+
+    missed = parse_missed(options.missed)
+    if options.catch_up is not None and missed is not Missed.CATCH_UP:
+        raise ConfigurationError('catch_up= says how many; add missed="catch_up"')
+    template = prepare(**_keywords(options.arguments))
+    if template.run_at is not None:
+        raise ConfigurationError("a cron says when its jobs run; leave run_at out of using()")
+    cron = Cron(
+        name=check_cron_name(type if options.name is None else options.name),
+        schedule=parse_schedule(options.expression, options.tz),
+        # The key of a job says which tick made it.
+        template=msgspec.structs.replace(template, key=None),
+        missed=missed,
+        catch_up=check_catch_up(CATCH_UP_DEFAULT if options.catch_up is None else options.catch_up),
+    )
+    _add(session, cron)
+
+
+def _keywords(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        raise ConfigurationError(f"arguments must map names to values, got {shown(arguments)}")
+    return dict(arguments)
+
+
+def _add(session: Session, cron: Cron) -> None:
+    known = session.crons.get(cron.name)
+    if known is None and len(session.crons) >= CRONS_MAX:
+        raise ConfigurationError(f"an app may declare {CRONS_MAX} crons, and this has them")
+    # Equal ones come from a module that was loaded twice.
+    if known is not None and known != cron:
+        raise ConfigurationError(
+            f"two crons are called {cron.name!r}: {known.schedule.expression!r} and "
+            f"{cron.schedule.expression!r}; give one of them a name: @app.cron(…, name=…)"
+        )
+    session.crons[cron.name] = cron
+
+
+def schedule_of(view: CronView) -> Schedule:
+    """Return when a cron ticks, or raise InvalidCronError if this machine knows no such zone."""
+    from fencepost.core.cron.schedule import parse_schedule
+
+    return parse_schedule(view.expression, view.tz)

@@ -1,0 +1,99 @@
+"""Dead letters of an app's store: jobs that failed, until somebody has dealt with them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fencepost.actions.backend import StoredJob
+from fencepost.actions.jobs import held_up
+from fencepost.actions.pages import DeadLetters
+from fencepost.actions.script import Script
+from fencepost.actions.steps import StoreActions
+from fencepost.core.bounds import PAGE_MAX
+from fencepost.core.crypto.envelope import unreadable
+from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make_page
+from fencepost.core.values.names import check_type
+from fencepost.errors import (
+    DuplicateJobError,
+    FencepostError,
+    JobNotFoundError,
+)
+from fencepost.store.interface.replies import (
+    Conflict,
+    DeadLetterPage,
+    Duplicate,
+    NotFound,
+    Replayed,
+    ReplayReply,
+    Sealed,
+)
+
+
+class LocalDeadLetters(StoreActions):
+    """The dead letters of an app's store."""
+
+    def find(
+        self,
+        type: str | None,
+        after: str | None,
+        limit: int,
+        *,
+        queues: Collection[str] | None = None,
+    ) -> Script[DeadLetters]:
+        """Return a page of dead letters (in *queues*)."""
+        wanted = None if type is None else check_type(type)
+        asked = make_page(limit=limit, after=after, of=DEAD_LETTERS)
+        among = None if queues is None else sorted(queues)
+        page: DeadLetterPage = yield self._store.dead_letters(wanted, asked, among)
+        following = None if page.next is None else encode_cursor(page.next, DEAD_LETTERS)
+        return DeadLetters(page.letters, following)
+
+    def replay(self, job_id: str) -> Script[StoredJob]:
+        """Replace a dead letter by a fresh job, or raise; the record stays unless it is stored."""
+        replies: list[ReplayReply] = yield self._store.replay([job_id])
+        match replies[0]:
+            case Sealed():
+                raise (yield from self._why_sealed(job_id))
+            case Replayed() as replayed:
+                return StoredJob(replayed.job_id, replayed.type, replayed.state)
+            case Duplicate(existing_id, type_, key):
+                raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
+            case Conflict() as conflict:
+                (job,) = yield self._store.get([job_id])
+                raise held_up(job_id, conflict, None if job is None else job.flow)
+            case NotFound():
+                raise JobNotFoundError(job_id)
+
+    def _why_sealed(self, job_id: str) -> Script[FencepostError]:
+        (job,) = yield self._store.get([job_id])
+        return (
+            JobNotFoundError(job_id) if job is None else unreadable(job.payload, self._store.keys)
+        )
+
+    def replay_all(self, type: str | None, limit: int | None) -> Script[int]:
+        """Replay every dead letter (of a type), at most *limit*; return how many were.
+
+        One whose key is held by another job, that waits for a dead one, or that cannot be decrypted
+        stays on the list.
+        """
+        wanted = None if type is None else check_type(type)
+        total = 0
+        position: int | None = None
+        while limit is None or total < limit:
+            size = PAGE_MAX if limit is None else min(PAGE_MAX, limit - total)
+            page: DeadLetterPage = yield self._store.dead_letters(
+                wanted, PageRequest(size, position)
+            )
+            if page.letters:
+                replies = yield self._store.replay([letter.job_id for letter in page.letters])
+                total += sum(isinstance(reply, Replayed) for reply in replies)
+            position = page.next
+            if position is None:
+                break
+        return total
+
+    def discard(self, job_id: str) -> Script[None]:
+        """Take a dead letter off the list, or raise JobNotFoundError."""
+        (reply,) = yield self._store.discard([job_id])
+        if isinstance(reply, NotFound):
+            raise JobNotFoundError(job_id)
