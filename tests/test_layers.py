@@ -30,11 +30,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": EVERYWHERE | {"clock", "core"},
     "store": EVERYWHERE_BUT_CORE | {"core"},
     "actions": STORED,
-    "handles": STORED | {"actions", "worker"},
+    "handles": EVERYWHERE_BUT_CORE | {"core", "actions", "worker"},
     **dict.fromkeys(PIPELINE, STORED | PIPELINE | {"actions", "handles"}),
     "webhooks": EVERYWHERE_BUT_CORE | {"core"},
     "wire": EVERYWHERE | {"core"},
-    "client": EVERYWHERE_BUT_CORE | {"core", "wire"},
+    "client": EVERYWHERE_BUT_CORE | {"core", "wire", "actions", "handles"},
     **dict.fromkeys(VIEWS, ALL),
     FACADE: ALL - VIEWS,
     "__main__": ALL,
@@ -42,6 +42,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # `app.asgi()` hands out the app as a server sees it; nothing of the app depends on that.
 ALLOWED = {("fencepost.app.app", "fencepost.http")}
+
+# Of `actions`, what a client shares with an app: nothing in it knows of a store.
+SHARED_ACTIONS = {
+    f"fencepost.actions.{name}"
+    for name in ("backend", "dependencies", "options", "pages", "results", "script")
+}
 
 # What `core` may use besides itself: values and arithmetic. No I/O, clock, threads or logging.
 IMPURE = {
@@ -100,6 +106,8 @@ def complaint(module: str, imported: str) -> str | None:
         return None
     if other not in MAY_IMPORT[own] and (module, imported) not in ALLOWED:
         return f"{module} imports {imported}: {own} may not import {other}"
+    if own == "client" and other == "actions" and imported not in SHARED_ACTIONS:
+        return f"{module} imports {imported}: a client has no store"
     if own in PIPELINE and other in PIPELINE and imported.count(".") > 1:
         return f"{module} imports {imported}: import it from fencepost.{other} itself"
     return None
@@ -144,6 +152,8 @@ def test_imports_point_up_only() -> None:
         ("fencepost.app.app", "from fencepost.cli import main"),
         ("fencepost.app.app", "from fencepost.http.api import Api"),
         ("fencepost.handles.job", "from fencepost.http import asgi"),
+        ("fencepost.handles.job", "from fencepost.store.interface.store import Store"),
+        ("fencepost.client.jobs", "from fencepost.actions.local.jobs import LocalJobs"),
         ("fencepost.app.app", "from fencepost.testing import clock"),
         ("fencepost.worker.run.executor", "from fencepost.app.tasks import TaskHandle"),
         ("fencepost.errors", "from fencepost.core.job.job.lifecycle import State"),

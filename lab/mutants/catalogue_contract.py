@@ -15,7 +15,7 @@ MUTANTS = (
         "an event is sent though the key of one of its handlers is held",
         Place.WORKER,
         Patch(
-            "fencepost.actions.events",
+            "fencepost.actions.local.events",
             "key, data, on_duplicate=OnDuplicate.REJECT",
             "key, data, on_duplicate=OnDuplicate.RETURN",
         ),

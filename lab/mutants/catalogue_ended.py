@@ -209,7 +209,7 @@ MUTANTS = (
     _mutant(
         "scale-asks-nobody-whether-a-queue-is-paused",
         "the pause of a queue is not looked at when it is asked how many slots it could use",
-        "actions.stats",
+        "actions.local.stats",
         "is_paused=queue.is_paused,",
         "is_paused=False,",
         "tests/app/test_stats.py",

@@ -17,7 +17,7 @@ MUTANTS = (
         "the key of an event is on record, and on no handler's job",
         Place.WORKER,
         Patch(
-            "fencepost.actions.events",
+            "fencepost.actions.local.events",
             "options = Options(key=key, key_window=None, on_duplicate=on_duplicate)",
             "options = Options(key_window=None, on_duplicate=on_duplicate)",
         ),
@@ -28,7 +28,7 @@ MUTANTS = (
         "the key of an event is held for a day, though its job has ended",
         Place.WORKER,
         Patch(
-            "fencepost.actions.events",
+            "fencepost.actions.local.events",
             "options = Options(key=key, key_window=None, on_duplicate=on_duplicate)",
             "options = Options(key=key, on_duplicate=on_duplicate)",
         ),

@@ -196,7 +196,7 @@ MUTANTS = (
     _mutant(
         "cancelled-out-of-reach-is-counted",
         "the count of a cancellation tells how many waited in other queues",
-        "actions.jobs",
+        "actions.local.jobs",
         "count += sum(queue in queues for queue in located)",
         "count += len(located)",
         CANCEL,

@@ -142,7 +142,7 @@ def test_cancelling_by_filter(app: App, work: TaskHandle[[int], int]) -> None:
 def test_cancelling_by_filter_goes_through_all_pages(
     app: App, work: TaskHandle[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.actions.jobs.PAGE_MAX", 3)
+    monkeypatch.setattr("fencepost.actions.local.jobs.PAGE_MAX", 3)
     work.submit_many(range(10))
     assert app.jobs.cancel(type="work") == 10
 

@@ -294,6 +294,7 @@ def test_an_id_with_a_slash_is_nobody_s(client: Client) -> None:
 
 
 def test_what_is_refused_is_refused_as_an_app_does_it(client: Client) -> None:
+    node = client.task("add").prepare(a=1, b=2)
     bad: list[tuple[type[Exception], Any]] = [
         (InvalidPayloadError, lambda: client.task("add").submit(a="x", b=1)),
         (InvalidPayloadError, lambda: client.task("add").submit(a=math.nan, b=1)),
@@ -301,12 +302,15 @@ def test_what_is_refused_is_refused_as_an_app_does_it(client: Client) -> None:
         (InvalidPayloadError, lambda: client.task("add").submit(1, 2)),  # type: ignore[arg-type]
         (InvalidJobError, lambda: client.task("").submit()),
         (InvalidJobError, lambda: client.submit("add", delay=1, run_at=datetime.now(UTC))),
-        (InvalidJobError, lambda: client.task("add", after=7).submit()),
+        (InvalidJobError, lambda: client.task("add", after=7).submit()),  # type: ignore[arg-type]
         (InvalidJobError, lambda: client.task("add", delay="soon").submit()),
         (ConfigurationError, lambda: client.task("add", id="x")),  # type: ignore[call-arg]
         (ConfigurationError, lambda: client.task("add", run_at=datetime.now())),  # noqa: DTZ005
         (ConfigurationError, lambda: client.task("add", retry=Retry(backoff=lambda *_: 1))),
         (ConfigurationError, lambda: client.jobs.find(after="nonsense")),
+        (ConfigurationError, lambda: client.jobs.find(state="nonsense")),
+        (ConfigurationError, lambda: client.jobs.count(tags={"a": "b"})),
+        (ConfigurationError, lambda: client.flow({"a": node}).submit(conn=object())),
         (ConfigurationError, lambda: client.jobs.cancel()),
         (JobNotFoundError, lambda: client.jobs.get("../queues")),
         (JobNotFoundError, lambda: client.jobs.get("00000000-0000-4000-8000-000000000000")),

@@ -110,11 +110,11 @@ async def test_a_job_is_not_handed_out_to_a_token_that_is_no_longer_good(
     from fencepost.core.job.job import NewJob
 
     new = NewJob(type="work", queue="a")
-    job_id = (await submit(new)).job_id if is_there else None
+    job_id = (await submit(new)).id if is_there else None
     claiming = asyncio.create_task(asked.refused("POST", "/v1/claims", CLAIM))
     if job_id is None:
         await asyncio.sleep(SOON)
-        job_id = (await submit(new)).job_id
+        job_id = (await submit(new)).id
     assert await claiming == (401, "unauthenticated")
     job = app.jobs.get(job_id).refresh()
     assert (job.state, job.attempt) == ("scheduled", 0)
@@ -199,7 +199,7 @@ async def test_what_waits_is_answered_by_what_its_token_is_good_for_now(
         await app.aio.jobs.cancel(job_id)
         from fencepost.core.job.job import NewJob
 
-        job_id = (await app.session.submit_async(NewJob(type="work", queue="a"))).job_id
+        job_id = (await app.session.submit_async(NewJob(type="work", queue="a"))).id
     method, path, body = ask(job_id)
     assert (await asked.refused(method, path, body))[1] == refusal
     assert app.jobs.get(job_id).refresh().attempt == 0

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from fencepost.actions.local.steps import StoreActions
 from fencepost.actions.pages import AuditLog
 from fencepost.actions.script import Script
-from fencepost.actions.steps import StoreActions
 from fencepost.core.access.audit import Action, make_action
 from fencepost.core.access.refusals import RefusedTries
 from fencepost.core.access.tokens import Principal

@@ -7,10 +7,10 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.actions.backend import StoredJob
-from fencepost.actions.local import LocalActions
-from fencepost.actions.replies import accepted
+from fencepost.actions.local.actions import LocalActions
+from fencepost.actions.local.replies import accepted
+from fencepost.actions.local.steps import Join, StoreSteps
 from fencepost.actions.script import Script, drive, drive_async
-from fencepost.actions.steps import Join, StoreSteps
 from fencepost.clock import Clock
 from fencepost.core.crypto.keyring import KeyRing
 from fencepost.core.crypto.plain import REFUSE, Plain

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
-from fencepost.actions.crons import CronOptions, declare
-from fencepost.actions.flows import prepare
+from fencepost.actions.local.crons import CronOptions, declare
+from fencepost.actions.local.flows import prepare
 from fencepost.actions.options import Options, check_bulk, retry_fields
 from fencepost.actions.tracing import TracingMode, open_session
 from fencepost.clock import Clock, SystemClock

@@ -1,10 +1,12 @@
 """The way in from afar: the jobs of a server, over HTTP, with the names of ``App``."""
 
 from fencepost.client.client import AsyncClient, Client
-from fencepost.client.events import AsyncEventHandle, EventHandle
-from fencepost.client.flows import AsyncFlow, AsyncFlowHandle, Flow, FlowHandle
-from fencepost.client.job import AsyncJobHandle, JobHandle
-from fencepost.client.task import AsyncTaskHandle, TaskHandle
+from fencepost.client.handles import AsyncRemoteEventHandle as AsyncEventHandle
+from fencepost.client.handles import AsyncRemoteTaskHandle as AsyncTaskHandle
+from fencepost.client.handles import RemoteEventHandle as EventHandle
+from fencepost.client.handles import RemoteTaskHandle as TaskHandle
+from fencepost.handles.flows import AsyncFlow, AsyncFlowHandle, Flow, FlowHandle
+from fencepost.handles.job import AsyncJobHandle, JobHandle
 
 __all__ = [
     "AsyncClient",

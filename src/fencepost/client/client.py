@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Unpack
+from typing import Any, Unpack
 
-from fencepost.client import submitting as scripts
-from fencepost.client.crons import AsyncCrons, Crons
-from fencepost.client.dead_letters import AsyncDeadLetterList, DeadLetterList
-from fencepost.client.events import AsyncEventHandle, AsyncEvents, EventHandle, Events
-from fencepost.client.flows import AsyncFlow, AsyncFlows, Flow, Flows, Nodes
-from fencepost.client.job import (
+from fencepost.actions.options import SubmitOptions
+from fencepost.client.flows import Nodes, check_nodes
+from fencepost.client.handles import (
+    AsyncRemoteEventHandle,
+    AsyncRemoteTaskHandle,
+    RemoteEventHandle,
+    RemoteTaskHandle,
+)
+from fencepost.client.line import HttpLine
+from fencepost.client.options import Payload, merge, submission
+from fencepost.client.session import RemoteSession, check_token, check_url
+from fencepost.client.submissions import check_batch
+from fencepost.clock import Clock, SystemClock
+from fencepost.core.bounds import CLIENT_RETRIES_DEFAULT, CLIENT_TIMEOUT_DEFAULT
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.handles.flows import AsyncFlow, Flow
+from fencepost.handles.job import (
     AsyncJobHandle,
     JobHandle,
     async_handle,
@@ -18,33 +29,12 @@ from fencepost.client.job import (
     naming_existing,
     naming_existing_async,
 )
-from fencepost.client.jobs import AsyncJobs, Jobs
-from fencepost.client.lanes import (
-    AsyncQueues,
-    AsyncTypes,
-    AsyncWorkers,
-    Queues,
-    Types,
-    Workers,
-    limit_all,
-    stats,
-)
-from fencepost.client.line import HttpLine
-from fencepost.client.options import Payload, SubmitOptions, merge, submission
-from fencepost.client.session import Session, check_token, check_url
-from fencepost.client.task import AsyncTaskHandle, TaskHandle
-from fencepost.clock import Clock, SystemClock
-from fencepost.core.bounds import (
-    CLIENT_RETRIES_DEFAULT,
-    CLIENT_TIMEOUT_DEFAULT,
-    STATS_WINDOW_DEFAULT,
-)
-from fencepost.core.stats.recent import Statistics
-from fencepost.core.values.duration import Duration, parse_duration
-from fencepost.wire.jobs import Submission
+from fencepost.handles.root import AsyncRoot, Root
+from fencepost.wire.crons import CronView
+from fencepost.wire.jobs import JobSummary, Submission
 
 
-class Client:
+class Client(Root[JobSummary, CronView]):
     """A server's jobs, with the names of ``App``; what runs them is elsewhere.
 
     *timeout* is how long the server may say nothing, *retries* how often a request is sent again
@@ -63,47 +53,40 @@ class Client:
         self.url = check_url(url)
         seconds = parse_duration(timeout, name="timeout", minimum=0.001)
         self._line = HttpLine(self.url, check_token(token), timeout=seconds)
-        self._session = Session(
+        self._session = RemoteSession(
             self._line, timeout=seconds, retries=retries, clock=clock or SystemClock()
         )
-        self.jobs = Jobs(self._session)
-        self.flows = Flows(self._session)
-        self.dead_letters = DeadLetterList(self._session)
-        self.events = Events(self._session)
-        self.queues = Queues(self._session)
-        self.types = Types(self._session)
-        self.workers = Workers(self._session)
-        self.crons = Crons(self._session)
+        super().__init__(self._session)
 
     @property
     def aio(self) -> AsyncClient:
         """The same names, awaited."""
         return AsyncClient(self)
 
-    def task(self, type: str, **options: Unpack[SubmitOptions]) -> TaskHandle:
+    def task(self, type: str, **options: Unpack[SubmitOptions]) -> RemoteTaskHandle:
         """Return a handle on the task of this name, which the server's workers know."""
-        return TaskHandle(self._session, type, merge({}, options))
+        return RemoteTaskHandle(self._session, type, merge({}, options))
 
-    def event(self, name: str) -> EventHandle:
+    def event(self, name: str) -> RemoteEventHandle:
         """Return a handle on the event of this full name, to be sent."""
-        return EventHandle(self._session, name)
+        return RemoteEventHandle(self._session, name)
 
     def submit(
         self, type: str, payload: Payload = None, **options: Unpack[SubmitOptions]
-    ) -> JobHandle:
+    ) -> JobHandle[Any]:
         """Store a job and return its handle; when this returns, the job cannot be lost.
 
         A mapping is the handler's keyword arguments; bytes are sent as they are.
         """
         job = submission(type, payload, merge({}, options))
         with naming_existing(self._session):
-            return handle(self._session, self._session.run(scripts.submit(self._session, job)))
+            return handle(self._session, self._session.submit(job))
 
-    def submit_many(self, jobs: Iterable[Submission]) -> list[JobHandle]:
+    def submit_many(self, jobs: Iterable[Submission]) -> list[JobHandle[Any]]:
         """Store prepared jobs of any tasks, all or none, in one transaction."""
-        checked = scripts.check_batch(jobs)
+        checked = check_batch(jobs)
         with naming_existing(self._session):
-            stored = self._session.run(scripts.submit_many(self._session, checked))
+            stored = self._session.run(self._session.submit_all(checked))
         return [handle(self._session, job) for job in stored]
 
     def flow(self, nodes: Nodes) -> Flow:
@@ -111,15 +94,7 @@ class Client:
 
         ``using(after=…)`` of one names others, or stored jobs.
         """
-        return Flow(self._session, nodes)
-
-    def limit(self, *, max_running: int | None) -> None:
-        """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
-        self._session.run(limit_all(self._session, max_running))
-
-    def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
-        """Return counts, and rates and times of wait and run of the last *window*."""
-        return self._session.run(stats(self._session, window))
+        return Flow(self._session, check_nodes(nodes))
 
     def close(self) -> None:
         """Let go of the server."""
@@ -141,46 +116,38 @@ class Client:
         return f"<Client {self.url}>"
 
 
-class AsyncClient:
+class AsyncClient(AsyncRoot[JobSummary, CronView]):
     """The awaited face of Client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._session = client._session
-        self.jobs = AsyncJobs(self._session)
-        self.flows = AsyncFlows(self._session)
-        self.dead_letters = AsyncDeadLetterList(self._session)
-        self.events = AsyncEvents(self._session)
-        self.queues = AsyncQueues(self._session)
-        self.types = AsyncTypes(self._session)
-        self.workers = AsyncWorkers(self._session)
-        self.crons = AsyncCrons(self._session)
+        super().__init__(self._session)
 
-    def task(self, type: str, **options: Unpack[SubmitOptions]) -> AsyncTaskHandle:
+    def task(self, type: str, **options: Unpack[SubmitOptions]) -> AsyncRemoteTaskHandle:
         """Return a handle on the task of this name, which the server's workers know."""
-        return AsyncTaskHandle(self._session, type, merge({}, options))
+        return AsyncRemoteTaskHandle(self._session, type, merge({}, options))
 
-    def event(self, name: str) -> AsyncEventHandle:
+    def event(self, name: str) -> AsyncRemoteEventHandle:
         """Return a handle on the event of this full name, to be sent."""
-        return AsyncEventHandle(self._session, name)
+        return AsyncRemoteEventHandle(self._session, name)
 
     async def submit(
         self, type: str, payload: Payload = None, **options: Unpack[SubmitOptions]
-    ) -> AsyncJobHandle:
+    ) -> AsyncJobHandle[Any]:
         """Store a job and return its handle; when this returns, the job cannot be lost.
 
         A mapping is the handler's keyword arguments; bytes are sent as they are.
         """
         job = submission(type, payload, merge({}, options))
         async with naming_existing_async(self._session):
-            stored = await self._session.run_async(scripts.submit(self._session, job))
-        return async_handle(self._session, stored)
+            return async_handle(self._session, await self._session.submit_async(job))
 
-    async def submit_many(self, jobs: Iterable[Submission]) -> list[AsyncJobHandle]:
+    async def submit_many(self, jobs: Iterable[Submission]) -> list[AsyncJobHandle[Any]]:
         """Store prepared jobs of any tasks, all or none, in one transaction."""
-        checked = scripts.check_batch(jobs)
+        checked = check_batch(jobs)
         async with naming_existing_async(self._session):
-            stored = await self._session.run_async(scripts.submit_many(self._session, checked))
+            stored = await self._session.run_async(self._session.submit_all(checked))
         return [async_handle(self._session, job) for job in stored]
 
     def flow(self, nodes: Nodes) -> AsyncFlow:
@@ -188,15 +155,7 @@ class AsyncClient:
 
         ``using(after=…)`` of one names others, or stored jobs.
         """
-        return AsyncFlow(self._session, nodes)
-
-    async def limit(self, *, max_running: int | None) -> None:
-        """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
-        await self._session.run_async(limit_all(self._session, max_running))
-
-    async def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
-        """Return counts, and rates and times of wait and run of the last *window*."""
-        return await self._session.run_async(stats(self._session, window))
+        return AsyncFlow(self._session, check_nodes(nodes))
 
     async def close(self) -> None:
         """Let go of the server."""

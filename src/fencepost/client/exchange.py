@@ -1,21 +1,24 @@
-"""Requests and what comes of them; scripts that make requests, written once for both faces.
-
-A script is a generator that yields requests and rests, and is sent what came of them. The sync
-face drives it in the calling thread, the async face on the event loop; neither contains logic.
-"""
+"""The steps of a script that runs against a server: requests, what comes of them, and rests."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import msgspec
 
-from fencepost.clock import Clock
+if TYPE_CHECKING:
+    from fencepost.client.session import RemoteSession
 
-T = TypeVar("T")
+JOBS = "/v1/jobs"
+FLOWS = "/v1/flows"
+DEAD_LETTERS = "/v1/dead-letters"
+EVENTS = "/v1/events"
+QUEUES = "/v1/queues"
+TYPES = "/v1/types"
+CRONS = "/v1/crons"
+SCALE = "/v1/scale"
 
 FOREVER = math.inf
 """However often it is repeated, the same holds afterwards."""
@@ -67,7 +70,6 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 Outcome = Reply | Unreached | Unheard
-Script = Generator[Request | Rest, Any, T]
 
 
 class Line(Protocol):
@@ -78,39 +80,7 @@ class Line(Protocol):
     async def send_async(self, request: Request) -> Outcome: ...
 
 
-def drive(script: Script[T], line: Line, clock: Clock) -> T:
-    """Run *script* to its end in this thread."""
-    try:
-        step = next(script)
-        while True:
-            outcome: Outcome | None = None
-            if isinstance(step, Rest):
-                clock.sleep(step.seconds)
-            else:
-                outcome = line.send(step)
-            step = script.send(outcome)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-
-
-async def drive_async(script: Script[T], line: Line, clock: Clock) -> T:
-    """Run *script* to its end without blocking the event loop."""
-    try:
-        step = next(script)
-        while True:
-            outcome: Outcome | None = None
-            if isinstance(step, Rest):
-                await clock.sleep_async(step.seconds)
-            else:
-                outcome = await line.send_async(step)
-            step = script.send(outcome)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-
-
-NAMED = frozenset(["/v1/queues", "/v1/types", "/v1/crons", "/v1/scale"])
+NAMED = frozenset([QUEUES, TYPES, CRONS, SCALE])
 """Where names are found, which may have slashes in them."""
 
 
@@ -150,3 +120,10 @@ def put(*parts: str, body: Any) -> Request:
 def query_of(**given: Any) -> tuple[tuple[str, str], ...]:
     """Return the parameters that are given, in the order of their names in the call."""
     return tuple((name, str(value)) for name, value in given.items() if value is not None)
+
+
+class ServerActions:
+    """The actions on one subject of a server; each is a script."""
+
+    def __init__(self, session: RemoteSession) -> None:
+        self._session = session

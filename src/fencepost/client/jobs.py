@@ -1,167 +1,188 @@
-"""``client.jobs``: find the jobs of a server and steer them."""
+"""What can be asked of the jobs of a server, one or many."""
 
 from __future__ import annotations
 
-from typing import Unpack
+import base64
+from typing import Any
+from urllib.parse import quote
 
-from fencepost.client import job_scripts as scripts
-from fencepost.client.job import (
-    AsyncJobHandle,
-    JobHandle,
-    async_handle,
-    handle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.client.job_scripts import Page
-from fencepost.client.session import Session
-from fencepost.core.bounds import PAGE_DEFAULT
-from fencepost.core.filter import Conditions, States
-from fencepost.core.job.edits import Edits
+import msgspec
+
+from fencepost.actions.pages import Page
+from fencepost.actions.results import failure_of_end
+from fencepost.actions.script import Script
+from fencepost.client.exchange import JOBS, Request, ServerActions, get, path, post, query_of
+from fencepost.core.bounds import HTTP_WAIT_DEFAULT
+from fencepost.core.filter import JobFilter
+from fencepost.core.job.edits import Edits, check_names
 from fencepost.core.job.history import Change
-from fencepost.core.job.job import Attempt
+from fencepost.core.job.job import Attempt, Encoding, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.priority import Priority, parse_priority
 from fencepost.core.job.why import Reason
-from fencepost.core.values.duration import Duration
-from fencepost.wire.jobs import JobSummary
+from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.ids import id_bytes
+from fencepost.core.values.instants import check_instant
+from fencepost.core.values.payload import NULL, decode, encode
+from fencepost.errors import (
+    ConfigurationError,
+    DuplicateJobError,
+    EncryptionError,
+    FencepostError,
+    ForbiddenError,
+    WaitTimeoutError,
+)
+from fencepost.wire.jobs import JobPage, JobSummary, JobView, job_of
 
 
-class Jobs:
-    """The jobs of a server; ``client.aio.jobs`` has the same methods, awaited."""
+class RemoteJobs(ServerActions):
+    """The jobs of a server."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def get(self, job_id: str) -> Script[Job]:
+        """Return all there is to see of a job, or raise JobNotFoundError."""
+        return job_of((yield from self._session.read(get(*_of(job_id)), JobView)))
 
-    def get(self, id: str) -> JobHandle:
-        """Return the handle of a job, or raise JobNotFoundError."""
-        return handle(self._session, self._session.run(scripts.look(self._session, id)))
+    def existing(self, error: DuplicateJobError) -> Script[Job | None]:
+        """Return the job that holds the key; None if it is gone, or out of this token's reach."""
+        assert error.existing_id is not None
+        try:
+            job = yield from self.get(error.existing_id)
+        except FencepostError:
+            return None
+        error.type, error.key = job.type, job.key or ""
+        return job
 
-    def find(
-        self,
-        *,
-        after: str | None = None,
-        limit: int = PAGE_DEFAULT,
-        **conditions: Unpack[Conditions],
-    ) -> Page:
-        """Return a page of the jobs that meet every condition, newest first."""
-        return self._session.run(scripts.find(self._session, after, limit, conditions))
+    def result(self, job_id: str, timeout: Duration | None) -> Script[tuple[Any, Job]]:
+        """Wait until the job has ended, and return its result with the job."""
+        seconds = None if timeout is None else parse_duration(timeout, name="timeout")
+        clock = self._session.clock
+        deadline = None if seconds is None else clock.monotonic() + seconds
+        while True:
+            wait = HTTP_WAIT_DEFAULT
+            if deadline is not None:
+                wait = min(wait, max(deadline - clock.monotonic(), 0.0))
+            request = get(*_of(job_id, "wait"), query=query_of(timeout=f"{wait:.3f}"), wait=wait)
+            view = yield from self._session.read(request, JobView)
+            job = job_of(view)
+            if job.state.is_terminal:
+                if view.withheld is True:
+                    raise _withheld(job)
+                return _result_of(job), job
+            if deadline is not None and deadline <= clock.monotonic():
+                raise WaitTimeoutError(job_id, seconds or 0.0, job.state)
 
-    def count(
-        self, *, state: States = None, type: str | None = None, queue: str | None = None
-    ) -> int:
-        """Count the jobs of a state, a type and a queue, at no cost."""
-        return self._session.run(scripts.count(self._session, state, type, queue))
+    def find(self, filter: JobFilter, after: str | None, limit: int) -> Script[Page[JobSummary]]:
+        """Return a page of jobs."""
+        query = (*_query(filter), *query_of(after=after, limit=limit))
+        page = yield from self._session.read(get(JOBS, query=query), JobPage)
+        return Page(page.jobs, page.next)
 
-    def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
-        """Cancel one job, or every live job that meets the conditions; return how many.
+    def count(self, filter: JobFilter) -> Script[int]:
+        """Count the jobs of a state, a type and a queue."""
+        if not filter.is_countable:
+            raise ConfigurationError("a server counts jobs by state, type and queue alone")
+        return self._session.read(get(JOBS, "count", query=_query(filter)), int, "count")
 
-        Whatever waited for one of them is cancelled too, and counted.
-        """
-        return self._session.run(scripts.cancel_some(self._session, id, conditions))
+    def cancel(self, job_id: str) -> Script[State]:
+        """Cancel one job, or raise."""
+        return (yield from self._session.read(post(*_of(job_id, "cancel")), JobSummary)).state
+
+    def cancel_all(self, filter: JobFilter) -> Script[int]:
+        """Cancel every live job that meets *filter*; return how many."""
+        return self._session.read(post(JOBS, "cancel", body=_conditions(filter)), int, "count")
 
     def retry(
         self,
-        id: str,
-        *,
-        reset_attempts: bool = True,
-        delay: Duration = 0,
-        priority: Priority | int | str | None = None,
-    ) -> State:
-        """Run a failed or cancelled job again, under the same id; or one that waits, now.
+        job_id: str,
+        reset_attempts: bool,
+        delay: Duration,
+        priority: Priority | int | str | None,
+    ) -> Script[State]:
+        """Run a terminal job again, or raise."""
+        body = {
+            "reset_attempts": bool(reset_attempts),
+            "delay": parse_duration(delay, name="delay"),
+            "priority": None if priority is None else int(parse_priority(priority)),
+        }
+        request = post(*_of(job_id, "retry"), body=body)
+        return (yield from self._session.read(request, JobSummary)).state
 
-        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
-        """
-        with naming_existing(self._session):
-            script = scripts.retry(self._session, id, reset_attempts, delay, priority)
-            return self._session.run(script)
+    def edit(self, job_id: str, edits: Edits) -> Script[JobSummary]:
+        """Change what a user may change, or raise."""
+        check_names(edits)
+        body: dict[str, Any] = {name: value for name, value in edits.items() if value is not None}
+        if "priority" in body:
+            body["priority"] = int(parse_priority(body["priority"]))
+        if "tags" in body:
+            body["tags"] = dict(body["tags"])
+        if "run_at" in body:
+            body["run_at"] = check_instant(body["run_at"], name="run_at")
+        if "payload" in body:
+            body |= _payload(body.pop("payload"))
+        request = Request("PATCH", path(*_of(job_id)), body=msgspec.json.encode(body))
+        return self._session.read(request, JobSummary)
 
-    def edit(self, id: str, **edits: Unpack[Edits]) -> JobSummary:
-        """Change the tags of a job; of one that waits, also when it runs, with what, and how soon.
+    def why(self, job_id: str) -> Script[list[Reason]]:
+        """Explain where the job is, or raise JobNotFoundError."""
+        return self._session.read(get(*_of(job_id, "why")), list[Reason], "reasons")
 
-        A priority set so holds for this job, and reaches those that wait for it (C46, S1-37).
-        """
-        return self._session.run(scripts.edit(self._session, id, edits))
+    def attempts(self, job_id: str) -> Script[list[Attempt]]:
+        """Return the job's attempts, or raise JobNotFoundError."""
+        return self._session.read(get(*_of(job_id, "attempts")), list[Attempt], "attempts")
 
-    def why(self, id: str) -> list[Reason]:
-        """Say in words why a job is where it is."""
-        return self._session.run(scripts.why(self._session, id))
-
-    def attempts(self, id: str) -> list[Attempt]:
-        """Return every attempt of a job, oldest first."""
-        return self._session.run(scripts.attempts(self._session, id))
-
-    def history(self, id: str) -> list[Change]:
-        """Return the states that a job has been in, oldest first."""
-        return self._session.run(scripts.history(self._session, id))
+    def history(self, job_id: str) -> Script[list[Change]]:
+        """Return the states that the job has been in, or raise JobNotFoundError."""
+        return self._session.read(get(*_of(job_id, "history")), list[Change], "history")
 
 
-class AsyncJobs:
-    """The awaited face of Jobs."""
+def _of(job_id: str, *rest: str) -> tuple[str, ...]:
+    """Return the parts of a job's path; what is no id is a job that does not exist."""
+    id_bytes(job_id)
+    return (JOBS, job_id, *rest)
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
-    async def get(self, id: str) -> AsyncJobHandle:
-        """Return the handle of a job, or raise JobNotFoundError."""
-        return async_handle(
-            self._session, await self._session.run_async(scripts.look(self._session, id))
-        )
+def _withheld(job: Job) -> ForbiddenError:
+    """Return the error of one who may know how a job stands, and not what it came to."""
+    return ForbiddenError(
+        f"job {job.id} is {job.state}; what it came to is shown to the token that submitted it, "
+        f"and with the role read"
+    )
 
-    async def find(
-        self,
-        *,
-        after: str | None = None,
-        limit: int = PAGE_DEFAULT,
-        **conditions: Unpack[Conditions],
-    ) -> Page:
-        """Return a page of the jobs that meet every condition, newest first."""
-        return await self._session.run_async(scripts.find(self._session, after, limit, conditions))
 
-    async def count(
-        self, *, state: States = None, type: str | None = None, queue: str | None = None
-    ) -> int:
-        """Count the jobs of a state, a type and a queue, at no cost."""
-        return await self._session.run_async(scripts.count(self._session, state, type, queue))
+def _result_of(job: Job) -> Any:
+    """Return the result of a job that has ended, or raise as its end says."""
+    if job.state is not State.COMPLETED:
+        raise failure_of_end(job)
+    body = job.result or NULL
+    if body.encoding is Encoding.ENCRYPTED:
+        raise EncryptionError(f"the result of job {job.id} is {body.data.decode()}")
+    return decode(body)
 
-    async def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
-        """Cancel one job, or every live job that meets the conditions; return how many.
 
-        Whatever waited for one of them is cancelled too, and counted.
-        """
-        return await self._session.run_async(scripts.cancel_some(self._session, id, conditions))
+def _conditions(filter: JobFilter) -> dict[str, Any]:
+    """Return the conditions of *filter* as a body has them."""
+    fields = {"state": filter.states, **msgspec.structs.asdict(filter)}
+    del fields["states"]
+    return {name: value for name, value in fields.items() if value}
 
-    async def retry(
-        self,
-        id: str,
-        *,
-        reset_attempts: bool = True,
-        delay: Duration = 0,
-        priority: Priority | int | str | None = None,
-    ) -> State:
-        """Run a failed or cancelled job again, under the same id; or one that waits, now.
 
-        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
-        """
-        async with naming_existing_async(self._session):
-            script = scripts.retry(self._session, id, reset_attempts, delay, priority)
-            return await self._session.run_async(script)
+def _query(filter: JobFilter) -> tuple[tuple[str, str], ...]:
+    """Return the conditions of *filter* as a query has them."""
+    fields = _conditions(filter)
+    states = tuple(("state", str(state)) for state in fields.pop("state", ()))
+    tags = tuple(
+        # The first colon ends the name.
+        ("tag", f"{quote(name, safe=' /')}:{value}")
+        for name, value in fields.pop("tags", {}).items()
+    )
+    for name in ("created_after", "created_before"):
+        if name in fields:
+            fields[name] = fields[name].isoformat()
+    return states + tags + query_of(**fields)
 
-    async def edit(self, id: str, **edits: Unpack[Edits]) -> JobSummary:
-        """Change the tags of a job; of one that waits, also when it runs, with what, and how soon.
 
-        A priority set so holds for this job, and reaches those that wait for it (C46, S1-37).
-        """
-        return await self._session.run_async(scripts.edit(self._session, id, edits))
-
-    async def why(self, id: str) -> list[Reason]:
-        """Say in words why a job is where it is."""
-        return await self._session.run_async(scripts.why(self._session, id))
-
-    async def attempts(self, id: str) -> list[Attempt]:
-        """Return every attempt of a job, oldest first."""
-        return await self._session.run_async(scripts.attempts(self._session, id))
-
-    async def history(self, id: str) -> list[Change]:
-        """Return the states that a job has been in, oldest first."""
-        return await self._session.run_async(scripts.history(self._session, id))
+def _payload(value: Any) -> dict[str, Any]:
+    body = encode(value)
+    if body.encoding is Encoding.BINARY:
+        return {"payload_base64": base64.b64encode(body.data).decode()}
+    return {"payload": msgspec.Raw(body.data)}

@@ -6,16 +6,17 @@ Values are turned into what JSON can say; whether they make sense, the server de
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
+from fencepost.actions.dependencies import ids_of
+from fencepost.actions.options import SubmitOptions
 from fencepost.core.bounds import KEY_WINDOW_DEFAULT
 from fencepost.core.display import shown
 from fencepost.core.job.job import Encoding
-from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.priority import parse_priority
 from fencepost.core.job.retry import FULL_JITTER, Retry
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.instants import check_instant
@@ -23,33 +24,8 @@ from fencepost.core.values.payload import BYTES_LIKE, encode
 from fencepost.errors import ConfigurationError, InvalidJobError, InvalidPayloadError
 from fencepost.wire.jobs import RetryOptions, Submission
 
-Awaited = Any
-"""A handle of a job, an id, the name of a node of the same flow; or several of them."""
 Payload = Mapping[str, Any] | bytes | None
 """The handler's keyword arguments; or the bytes of a handler that takes those alone."""
-
-
-class SubmitOptions(TypedDict, total=False):
-    """The options of a submission, as ``TaskHandle.using`` of an app has them."""
-
-    delay: Duration
-    run_at: datetime
-    priority: Priority | int | str
-    queue: str
-    key: str
-    on_duplicate: Literal["return", "reject"]
-    key_window: Duration | Literal["active"]
-    tags: Mapping[str, str]
-    correlation_id: str
-    callback_url: str
-    concurrency_key: str
-    timeout: Duration
-    lease_ttl: Duration
-    lifetime: Duration
-    retry: Retry
-    after: Awaited
-    after_any: Awaited
-    accept_failures: bool
 
 
 Fields = Mapping[str, Any]
@@ -142,26 +118,6 @@ def _retry(retry: Retry) -> RetryOptions:
     )
 
 
-def _ids(awaited: Awaited) -> list[str]:
-    several = [awaited] if isinstance(awaited, str) or hasattr(awaited, "id") else awaited
-    if not isinstance(several, Iterable):
-        raise _no_job(awaited)
-    return [_id(each) for each in several]
-
-
-def _id(each: object) -> str:
-    found = each if isinstance(each, str) else getattr(each, "id", None)
-    if not isinstance(found, str):
-        raise _no_job(each)
-    return found
-
-
-def _no_job(value: object) -> InvalidJobError:
-    return InvalidJobError(
-        f"a job waits for handles, ids, or nodes of its flow by name, not for {shown(value)}"
-    )
-
-
 _WRITTEN: dict[str, Any] = {
     "delay": _seconds("delay"),
     "run_at": lambda value: check_instant(value, name="run_at"),
@@ -172,6 +128,6 @@ _WRITTEN: dict[str, Any] = {
     "lease_ttl": _seconds("lease_ttl"),
     "lifetime": _seconds("lifetime"),
     "retry": _retry,
-    "after": _ids,
-    "after_any": _ids,
+    "after": ids_of,
+    "after_any": ids_of,
 }

@@ -1,4 +1,4 @@
-"""What a client's parts share: the way to the server, and when a request is sent again.
+"""The backend of a client: the way to the server, and when a request is sent again.
 
 A request is sent again when it was surely not done (nobody reached, 429, 503), and when its answer
 was lost and a repeat is harmless; never otherwise. All of it is bounded.
@@ -11,17 +11,11 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from fencepost.client.exchange import (
-    Line,
-    Outcome,
-    Reply,
-    Request,
-    Rest,
-    Script,
-    drive,
-    drive_async,
-)
+from fencepost.actions.script import Script, drive, drive_async
+from fencepost.client.exchange import Line, Outcome, Reply, Request, Rest
 from fencepost.client.problems import UNKNOWN, error_of, is_surely_undone
+from fencepost.client.remote import RemoteActions
+from fencepost.client.submissions import submit, submit_all
 from fencepost.clock import Clock
 from fencepost.core.bounds import (
     CLIENT_BACKOFF_MAX,
@@ -39,11 +33,12 @@ from fencepost.errors import (
     ServerError,
     UnknownOutcomeError,
 )
+from fencepost.wire.jobs import Accepted, Submission
 
 T = TypeVar("T")
 
 
-class Session:
+class RemoteSession:
     """One client's way to its server."""
 
     def __init__(self, line: Line, *, timeout: float, retries: int, clock: Clock) -> None:
@@ -51,6 +46,8 @@ class Session:
         self.timeout = timeout
         self.retries = check_retries(retries)
         self.clock = clock
+        self.actions = RemoteActions(self)
+        """What can be asked of the server."""
 
     @property
     def key_window(self) -> float:
@@ -60,10 +57,34 @@ class Session:
         return max(CLIENT_KEY_WINDOW, 2 * (sent + rested))
 
     def run(self, script: Script[T]) -> T:
-        return drive(script, self.line, self.clock)
+        return drive(script, self._perform)
 
     async def run_async(self, script: Script[T]) -> T:
-        return await drive_async(script, self.line, self.clock)
+        return await drive_async(script, self._perform_async)
+
+    def _perform(self, step: Request | Rest) -> Outcome | None:
+        if isinstance(step, Request):
+            return self.line.send(step)
+        self.clock.sleep(step.seconds)
+        return None
+
+    async def _perform_async(self, step: Request | Rest) -> Outcome | None:
+        if isinstance(step, Request):
+            return await self.line.send_async(step)
+        await self.clock.sleep_async(step.seconds)
+        return None
+
+    def submit(self, job: Submission, conn: None = None) -> Accepted:
+        """Store one job, once."""
+        return self.run(submit(self, job))
+
+    async def submit_async(self, job: Submission, conn: None = None) -> Accepted:
+        """As ``submit``, for the async face."""
+        return await self.run_async(submit(self, job))
+
+    def submit_all(self, jobs: list[Submission], conn: None = None) -> Script[list[Accepted]]:
+        """Store all of *jobs* or none."""
+        return submit_all(self, jobs)
 
     def read(self, request: Request, kind: type[T], part: str | None = None) -> Script[T]:
         """Send *request* and return its answer as a *kind*; of an object, that *part* alone."""

@@ -11,7 +11,7 @@ from fencepost.core.limits.concurrency import KeyRule
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.names import DEFAULT_QUEUE
 from fencepost.handles.decorators import TaskDecorator, Unannotated
-from fencepost.handles.events import AsyncEventSender, EventSender, _Sender
+from fencepost.handles.events import AsyncEventSender, EventReference, EventSender
 from fencepost.handles.task import TaskHandle
 from fencepost.worker import Context
 
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _AppEvent(_Sender):
+class _AppEvent(EventReference):
     """What both faces hold."""
 
     def __init__(

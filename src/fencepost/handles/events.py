@@ -33,7 +33,7 @@ class Sent(msgspec.Struct, Generic[H], frozen=True):
     """None when no handler of the app matches."""
 
 
-class _Sender:
+class EventReference:
     """What both faces hold."""
 
     def __init__(self, backend: Backend, name: str, conn: Any = None) -> None:
@@ -45,7 +45,7 @@ class _Sender:
         return f"<{type(self).__name__} {self._name}>"
 
 
-class EventSender(_Sender):
+class EventSender(EventReference):
     """What the handle on an event of an app and that of a server have in common."""
 
     def send(self, /, **data: Any) -> Sent[JobHandle[Any]]:
@@ -70,7 +70,7 @@ class EventSender(_Sender):
         return Sent(sent.id, sent.name, sent.sent_at, [handle(backend, job) for job in sent.jobs])
 
 
-class AsyncEventSender(_Sender):
+class AsyncEventSender(EventReference):
     """The awaited face of EventSender."""
 
     async def send(self, /, **data: Any) -> Sent[AsyncJobHandle[Any]]:

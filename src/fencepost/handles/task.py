@@ -40,7 +40,7 @@ WAITING = (
 PREPARED = "a prepared job joins no transaction; give conn to app.submit_many(jobs, conn=…)"
 
 
-class _Submitter:
+class TaskReference:
     """What both faces hold, of an app and of a server."""
 
     def __init__(self, backend: Backend, type: str) -> None:
@@ -56,7 +56,7 @@ class _Submitter:
         return f"<{type(self).__name__} {self.type}>"
 
 
-class TaskSubmitter(_Submitter):
+class TaskSubmitter(TaskReference):
     """What the handle on a task of an app and that of a server have in common."""
 
     def _submit(self, job: Any, conn: Any = None) -> JobHandle[Any]:
@@ -77,7 +77,7 @@ class TaskSubmitter(_Submitter):
         self._backend.run(self._backend.actions.types.resume(self.type))
 
 
-class AsyncTaskSubmitter(_Submitter):
+class AsyncTaskSubmitter(TaskReference):
     """The awaited face of TaskSubmitter."""
 
     async def _submit(self, job: Any, conn: Any = None) -> AsyncJobHandle[Any]:
@@ -98,7 +98,7 @@ class AsyncTaskSubmitter(_Submitter):
         await self._backend.run_async(self._backend.actions.types.resume(self.type))
 
 
-class _AppTask(_Submitter):
+class _AppTask(TaskReference):
     """What both faces of an app's task handle hold: the function and its options."""
 
     def __init__(self, session: Session, task: Task, options: Options) -> None:

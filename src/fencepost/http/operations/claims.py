@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from fencepost.actions.local.steps import Pause
 from fencepost.actions.script import Script
 from fencepost.actions.session import Session
-from fencepost.actions.steps import Pause
 from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import (
     ANNOUNCE_INTERVAL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.actions.flows import prepare
+from fencepost.actions.local.flows import prepare
 from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.job.job import Job, NewJob
 from fencepost.errors import InvalidJobError

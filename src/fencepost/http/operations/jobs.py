@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from msgspec import UNSET
 
-from fencepost.actions.jobs import check_selective, live_part
+from fencepost.actions.local.jobs import check_selective, live_part
 from fencepost.actions.results import no_result
 from fencepost.core.access.audit import conditions_of
 from fencepost.core.access.tokens import Principal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from fencepost.actions.local.replies import stored as stored_job
 from fencepost.actions.options import check_bulk
-from fencepost.actions.replies import stored as stored_job
 from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State

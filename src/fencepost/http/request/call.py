@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from fencepost.actions.local import LocalActions
+    from fencepost.actions.local.actions import LocalActions
     from fencepost.actions.script import Script
     from fencepost.actions.session import Session
     from fencepost.core.access.tokens import Principal

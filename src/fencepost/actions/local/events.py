@@ -6,11 +6,11 @@ import logging
 from typing import Any
 
 from fencepost.actions.backend import StoredEvent
+from fencepost.actions.local.replies import stored
+from fencepost.actions.local.steps import Join, StoreActions
 from fencepost.actions.options import Options, check_bulk, new_job
 from fencepost.actions.pages import SentEvents
-from fencepost.actions.replies import stored
 from fencepost.actions.script import Script
-from fencepost.actions.steps import Join, StoreActions
 from fencepost.core.events import NewEvent, check_event_name, matches
 from fencepost.core.filter import EVENTS, encode_cursor, make_page
 from fencepost.core.job.idempotency import OnDuplicate

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fencepost.actions.audit import LocalAudit
-from fencepost.actions.crons import LocalCrons
-from fencepost.actions.dead_letters import LocalDeadLetters
-from fencepost.actions.events import LocalEvents
-from fencepost.actions.flows import LocalFlows
-from fencepost.actions.jobs import LocalJobs
-from fencepost.actions.queues import LocalQueues, LocalTypes
+from fencepost.actions.local.crons import LocalCrons
+from fencepost.actions.local.dead_letters import LocalDeadLetters
+from fencepost.actions.local.events import LocalEvents
+from fencepost.actions.local.flows import LocalFlows
+from fencepost.actions.local.jobs import LocalJobs
+from fencepost.actions.local.queues import LocalQueues, LocalTypes
+from fencepost.actions.local.stats import stats
+from fencepost.actions.local.tokens import LocalTokens
 from fencepost.actions.script import Script
-from fencepost.actions.stats import stats
-from fencepost.actions.tokens import LocalTokens
 from fencepost.core.stats.recent import Statistics
 from fencepost.core.values.duration import Duration
 from fencepost.store.interface.requests import Scope, WorkerInfo

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from fencepost.actions.local.steps import Pause, StoreActions
 from fencepost.actions.pages import Page
 from fencepost.actions.results import failure_of_end
 from fencepost.actions.script import Script
-from fencepost.actions.steps import Pause, StoreActions
 from fencepost.core.bounds import PAGE_MAX, POLL_INTERVAL
 from fencepost.core.crypto.envelope import unreadable
 from fencepost.core.filter import JobFilter, PageRequest, encode_cursor, make_page

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fencepost.actions.audit import begin, end
+from fencepost.actions.local.steps import StoreActions
 from fencepost.actions.script import Script
-from fencepost.actions.steps import StoreActions
 from fencepost.core.access.tokens import (
     NewToken,
     Principal,

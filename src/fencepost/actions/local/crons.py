@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fencepost.actions.backend import StoredJob
-from fencepost.actions.replies import stored
+from fencepost.actions.local.replies import stored
+from fencepost.actions.local.steps import StoreActions
 from fencepost.actions.script import Script
-from fencepost.actions.steps import StoreActions
 from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
 from fencepost.core.display import shown
 from fencepost.core.job.job import NewJob

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fencepost.actions.backend import StoredJob
-from fencepost.actions.jobs import held_up
+from fencepost.actions.local.jobs import held_up
+from fencepost.actions.local.steps import StoreActions
 from fencepost.actions.pages import DeadLetters
 from fencepost.actions.script import Script
-from fencepost.actions.steps import StoreActions
 from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.crypto.envelope import unreadable
 from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make_page

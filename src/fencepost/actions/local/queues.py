@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fencepost.actions.local.stats import scale
+from fencepost.actions.local.steps import StoreActions
 from fencepost.actions.script import Script
-from fencepost.actions.stats import scale
-from fencepost.actions.steps import StoreActions
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.names import check_queue, check_type

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from fencepost.actions.backend import Ids, StoredFlow
+from fencepost.actions.local.steps import Pause, StoreActions
 from fencepost.actions.options import check_bulk
 from fencepost.actions.script import Script
-from fencepost.actions.steps import Pause, StoreActions
 from fencepost.core.bounds import CANCEL_ROUNDS, PAGE_MAX, POLL_INTERVAL
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.flows.graph import Graph, Nodes, named

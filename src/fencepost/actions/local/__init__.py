@@ -1,0 +1,1 @@
+"""The actions of an app, as scripts over its own store."""
