@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.actions.backend import Backend
 from fencepost.actions.pages import DeadLetters
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.handles.job import (
@@ -15,58 +14,51 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
+from fencepost.handles.part import Part
 
 
-class _DeadLetterList:
-    """What both faces hold."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._actions = backend.actions.dead_letters
-
-
-class DeadLetterList(_DeadLetterList):
+class DeadLetterList(Part):
     """The dead letters; ``aio.dead_letters`` has the same methods, awaited."""
 
     def list(
         self, *, type: str | None = None, after: str | None = None, limit: int = PAGE_DEFAULT
     ) -> DeadLetters:
         """Return a page of dead letters, the most recent first."""
-        return self._backend.run(self._actions.find(type, after, limit))
+        return self._backend.run(self._actions.dead_letters.find(type, after, limit))
 
     def replay(self, id: str) -> JobHandle[Any]:
         """Submit a dead letter afresh: a new job with its payload, and the record removed."""
         with naming_existing(self._backend):
-            return handle(self._backend, self._backend.run(self._actions.replay(id)))
+            return handle(self._backend, self._backend.run(self._actions.dead_letters.replay(id)))
 
     def replay_all(self, *, type: str | None = None, limit: int | None = None) -> int:
         """Replay every dead letter (of a type), at most *limit*; return how many were."""
-        return self._backend.run(self._actions.replay_all(type, limit))
+        return self._backend.run(self._actions.dead_letters.replay_all(type, limit))
 
     def discard(self, id: str) -> None:
         """Take a dead letter off the list; its job is kept until retention ends it."""
-        self._backend.run(self._actions.discard(id))
+        self._backend.run(self._actions.dead_letters.discard(id))
 
 
-class AsyncDeadLetterList(_DeadLetterList):
+class AsyncDeadLetterList(Part):
     """The awaited face of DeadLetterList."""
 
     async def list(
         self, *, type: str | None = None, after: str | None = None, limit: int = PAGE_DEFAULT
     ) -> DeadLetters:
         """Return a page of dead letters, the most recent first."""
-        return await self._backend.run_async(self._actions.find(type, after, limit))
+        return await self._backend.run_async(self._actions.dead_letters.find(type, after, limit))
 
     async def replay(self, id: str) -> AsyncJobHandle[Any]:
         """Submit a dead letter afresh: a new job with its payload, and the record removed."""
         async with naming_existing_async(self._backend):
-            stored = await self._backend.run_async(self._actions.replay(id))
+            stored = await self._backend.run_async(self._actions.dead_letters.replay(id))
         return async_handle(self._backend, stored)
 
     async def replay_all(self, *, type: str | None = None, limit: int | None = None) -> int:
         """Replay every dead letter (of a type), at most *limit*; return how many were."""
-        return await self._backend.run_async(self._actions.replay_all(type, limit))
+        return await self._backend.run_async(self._actions.dead_letters.replay_all(type, limit))
 
     async def discard(self, id: str) -> None:
         """Take a dead letter off the list; its job is kept until retention ends it."""
-        await self._backend.run_async(self._actions.discard(id))
+        await self._backend.run_async(self._actions.dead_letters.discard(id))

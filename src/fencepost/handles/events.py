@@ -19,6 +19,7 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
+from fencepost.handles.part import Part
 
 H = TypeVar("H", JobHandle[Any], AsyncJobHandle[Any])
 
@@ -97,27 +98,21 @@ class AsyncEventSender(EventReference):
         return Sent(sent.id, sent.name, sent.sent_at, jobs)
 
 
-class Events:
+class Events(Part):
     """The events that were sent; ``aio.events`` has the same methods, awaited."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
 
     def find(
         self, *, name: str | None = None, after: str | None = None, limit: int = PAGE_DEFAULT
     ) -> SentEvents:
         """Return a page of the events that were sent (of one full name), newest first."""
-        return self._backend.run(self._backend.actions.events.find(name, after, limit))
+        return self._backend.run(self._actions.events.find(name, after, limit))
 
 
-class AsyncEvents:
+class AsyncEvents(Part):
     """The awaited face of Events."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
 
     async def find(
         self, *, name: str | None = None, after: str | None = None, limit: int = PAGE_DEFAULT
     ) -> SentEvents:
         """Return a page of the events that were sent (of one full name), newest first."""
-        return await self._backend.run_async(self._backend.actions.events.find(name, after, limit))
+        return await self._backend.run_async(self._actions.events.find(name, after, limit))

@@ -16,6 +16,7 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
+from fencepost.handles.part import Part
 
 H = TypeVar("H", bound="JobHandle[Any] | AsyncJobHandle[Any]")
 
@@ -169,25 +170,19 @@ def _async_flow_handle(
     return AsyncFlowHandle(backend, flow_id, handles)
 
 
-class Flows:
+class Flows(Part):
     """The flows; ``aio.flows`` has the same methods, awaited."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
 
     def get(self, id: str) -> FlowHandle:
         """Return the handle of a flow, or raise FlowNotFoundError."""
-        jobs = self._backend.run(self._backend.actions.flows.get(id))
+        jobs = self._backend.run(self._actions.flows.get(id))
         return _flow_handle(self._backend, id, jobs)
 
 
-class AsyncFlows:
+class AsyncFlows(Part):
     """The awaited face of Flows."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
 
     async def get(self, id: str) -> AsyncFlowHandle:
         """Return the handle of a flow, or raise FlowNotFoundError."""
-        jobs = await self._backend.run_async(self._backend.actions.flows.get(id))
+        jobs = await self._backend.run_async(self._actions.flows.get(id))
         return _async_flow_handle(self._backend, id, jobs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar, Unpack
 
-from fencepost.actions.backend import Backend, JobActions
 from fencepost.actions.pages import Page
 from fencepost.actions.script import Script
 from fencepost.core.bounds import PAGE_DEFAULT
@@ -24,26 +23,20 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
+from fencepost.handles.part import Part
 
 J = TypeVar("J")
 
 
-class _Jobs(Generic[J]):
-    """What both faces hold."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-
-    @property
-    def _actions(self) -> JobActions[J]:
-        return self._backend.actions.jobs
+class _Jobs(Part, Generic[J]):
+    """What both faces share."""
 
     def _cancel(self, id: str | None, conditions: Conditions) -> Script[int]:
         """Cancel one job by id, or all that meet the conditions; return how many."""
         filter = make_filter(**conditions)
         if id is None:
-            return (yield from self._actions.cancel_all(filter))
-        yield from self._actions.cancel(id)
+            return (yield from self._actions.jobs.cancel_all(filter))
+        yield from self._actions.jobs.cancel(id)
         return 1
 
 
@@ -53,7 +46,7 @@ class Jobs(_Jobs[J]):
 
     def get(self, id: str) -> JobHandle[Any]:
         """Return the handle of a job, or raise JobNotFoundError."""
-        return handle(self._backend, self._backend.run(self._actions.get(id)))
+        return handle(self._backend, self._backend.run(self._actions.jobs.get(id)))
 
     def find(
         self,
@@ -63,11 +56,11 @@ class Jobs(_Jobs[J]):
         **conditions: Unpack[Conditions],
     ) -> Page[J]:
         """Return a page of the jobs that meet every condition, newest first."""
-        return self._backend.run(self._actions.find(make_filter(**conditions), after, limit))
+        return self._backend.run(self._actions.jobs.find(make_filter(**conditions), after, limit))
 
     def count(self, **conditions: Unpack[Conditions]) -> int:
         """Count the jobs that meet every condition; by state, type and queue at no cost."""
-        return self._backend.run(self._actions.count(make_filter(**conditions)))
+        return self._backend.run(self._actions.jobs.count(make_filter(**conditions)))
 
     def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
         """Cancel one job, or every live job that meets the conditions; return how many.
@@ -89,26 +82,27 @@ class Jobs(_Jobs[J]):
         One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
         """
         with naming_existing(self._backend):
-            return self._backend.run(self._actions.retry(id, reset_attempts, delay, priority))
+            return self._backend.run(self._actions.jobs.retry(id, reset_attempts, delay, priority))
 
     def edit(self, id: str, **edits: Unpack[Edits]) -> J:
         """Change the tags of a job; of one that waits, also when it runs, with what, and how soon.
 
         A priority set so holds for this job, and reaches those that wait for it (C46, S1-37).
         """
-        return self._backend.run(self._actions.edit(id, edits))
+        edited: J = self._backend.run(self._actions.jobs.edit(id, edits))
+        return edited
 
     def why(self, id: str) -> list[Reason]:
         """Say in words why a job is where it is."""
-        return self._backend.run(self._actions.why(id))
+        return self._backend.run(self._actions.jobs.why(id))
 
     def attempts(self, id: str) -> list[Attempt]:
         """Return every attempt of a job, oldest first."""
-        return self._backend.run(self._actions.attempts(id))
+        return self._backend.run(self._actions.jobs.attempts(id))
 
     def history(self, id: str) -> list[Change]:
         """Return the states that a job has been in, oldest first."""
-        return self._backend.run(self._actions.history(id))
+        return self._backend.run(self._actions.jobs.history(id))
 
 
 class AsyncJobs(_Jobs[J]):
@@ -116,7 +110,9 @@ class AsyncJobs(_Jobs[J]):
 
     async def get(self, id: str) -> AsyncJobHandle[Any]:
         """Return the handle of a job, or raise JobNotFoundError."""
-        return async_handle(self._backend, await self._backend.run_async(self._actions.get(id)))
+        return async_handle(
+            self._backend, await self._backend.run_async(self._actions.jobs.get(id))
+        )
 
     async def find(
         self,
@@ -127,12 +123,12 @@ class AsyncJobs(_Jobs[J]):
     ) -> Page[J]:
         """Return a page of the jobs that meet every condition, newest first."""
         return await self._backend.run_async(
-            self._actions.find(make_filter(**conditions), after, limit)
+            self._actions.jobs.find(make_filter(**conditions), after, limit)
         )
 
     async def count(self, **conditions: Unpack[Conditions]) -> int:
         """Count the jobs that meet every condition; by state, type and queue at no cost."""
-        return await self._backend.run_async(self._actions.count(make_filter(**conditions)))
+        return await self._backend.run_async(self._actions.jobs.count(make_filter(**conditions)))
 
     async def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
         """Cancel one job, or every live job that meets the conditions; return how many.
@@ -155,7 +151,7 @@ class AsyncJobs(_Jobs[J]):
         """
         async with naming_existing_async(self._backend):
             return await self._backend.run_async(
-                self._actions.retry(id, reset_attempts, delay, priority)
+                self._actions.jobs.retry(id, reset_attempts, delay, priority)
             )
 
     async def edit(self, id: str, **edits: Unpack[Edits]) -> J:
@@ -163,16 +159,17 @@ class AsyncJobs(_Jobs[J]):
 
         A priority set so holds for this job, and reaches those that wait for it (C46, S1-37).
         """
-        return await self._backend.run_async(self._actions.edit(id, edits))
+        edited: J = await self._backend.run_async(self._actions.jobs.edit(id, edits))
+        return edited
 
     async def why(self, id: str) -> list[Reason]:
         """Say in words why a job is where it is."""
-        return await self._backend.run_async(self._actions.why(id))
+        return await self._backend.run_async(self._actions.jobs.why(id))
 
     async def attempts(self, id: str) -> list[Attempt]:
         """Return every attempt of a job, oldest first."""
-        return await self._backend.run_async(self._actions.attempts(id))
+        return await self._backend.run_async(self._actions.jobs.attempts(id))
 
     async def history(self, id: str) -> list[Change]:
         """Return the states that a job has been in, oldest first."""
-        return await self._backend.run_async(self._actions.history(id))
+        return await self._backend.run_async(self._actions.jobs.history(id))

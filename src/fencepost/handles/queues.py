@@ -2,126 +2,104 @@
 
 from __future__ import annotations
 
-from fencepost.actions.backend import Backend
 from fencepost.core.bounds import SCALE_TARGET_DEFAULT
 from fencepost.core.stats.overview import QueueView, TypeView, WorkerInfo
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import Duration
+from fencepost.handles.part import Part
 
 
-class _Queues:
-    """What both faces hold."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._actions = backend.actions.queues
-
-
-class Queues(_Queues):
+class Queues(Part):
     """The queues; ``aio.queues`` has the same methods, awaited."""
 
     def list(self) -> list[QueueView]:
         """Return every queue with its counts."""
-        return self._backend.run(self._actions.all())
+        return self._backend.run(self._actions.queues.all())
 
     def pause(self, name: str) -> None:
         """Hand out no more jobs of a queue; those running go on."""
-        self._backend.run(self._actions.pause(name))
+        self._backend.run(self._actions.queues.pause(name))
 
     def resume(self, name: str) -> None:
         """Hand out the jobs of a queue again, in their old order."""
-        self._backend.run(self._actions.resume(name))
+        self._backend.run(self._actions.queues.resume(name))
 
     def limit(self, name: str, *, max_running: int | None) -> None:
         """Run at most so many jobs of a queue at once, over all workers; None lifts the limit."""
-        self._backend.run(self._actions.limit(name, max_running))
+        self._backend.run(self._actions.queues.limit(name, max_running))
 
     def scale(self, name: str, *, target: Duration = SCALE_TARGET_DEFAULT) -> Scale:
         """Return how many slots a queue has, and how many would drain it within *target*."""
-        return self._backend.run(self._actions.scale(name, target))
+        return self._backend.run(self._actions.queues.scale(name, target))
 
 
-class AsyncQueues(_Queues):
+class AsyncQueues(Part):
     """The awaited face of Queues."""
 
     async def list(self) -> list[QueueView]:
         """Return every queue with its counts."""
-        return await self._backend.run_async(self._actions.all())
+        return await self._backend.run_async(self._actions.queues.all())
 
     async def pause(self, name: str) -> None:
         """Hand out no more jobs of a queue; those running go on."""
-        await self._backend.run_async(self._actions.pause(name))
+        await self._backend.run_async(self._actions.queues.pause(name))
 
     async def resume(self, name: str) -> None:
         """Hand out the jobs of a queue again, in their old order."""
-        await self._backend.run_async(self._actions.resume(name))
+        await self._backend.run_async(self._actions.queues.resume(name))
 
     async def limit(self, name: str, *, max_running: int | None) -> None:
         """Run at most so many jobs of a queue at once, over all workers; None lifts the limit."""
-        await self._backend.run_async(self._actions.limit(name, max_running))
+        await self._backend.run_async(self._actions.queues.limit(name, max_running))
 
     async def scale(self, name: str, *, target: Duration = SCALE_TARGET_DEFAULT) -> Scale:
         """Return how many slots a queue has, and how many would drain it within *target*."""
-        return await self._backend.run_async(self._actions.scale(name, target))
+        return await self._backend.run_async(self._actions.queues.scale(name, target))
 
 
-class _Types:
-    """What both faces hold."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._actions = backend.actions.types
-
-
-class Types(_Types):
+class Types(Part):
     """The types; ``aio.types`` has the same methods, awaited."""
 
     def list(self) -> list[TypeView]:
         """Return every type with its counts."""
-        return self._backend.run(self._actions.all())
+        return self._backend.run(self._actions.types.all())
 
     def pause(self, name: str) -> None:
         """Hand out no more jobs of a type; those running go on."""
-        self._backend.run(self._actions.pause(name))
+        self._backend.run(self._actions.types.pause(name))
 
     def resume(self, name: str) -> None:
         """Hand out the jobs of a type again, in their old order."""
-        self._backend.run(self._actions.resume(name))
+        self._backend.run(self._actions.types.resume(name))
 
 
-class AsyncTypes(_Types):
+class AsyncTypes(Part):
     """The awaited face of Types."""
 
     async def list(self) -> list[TypeView]:
         """Return every type with its counts."""
-        return await self._backend.run_async(self._actions.all())
+        return await self._backend.run_async(self._actions.types.all())
 
     async def pause(self, name: str) -> None:
         """Hand out no more jobs of a type; those running go on."""
-        await self._backend.run_async(self._actions.pause(name))
+        await self._backend.run_async(self._actions.types.pause(name))
 
     async def resume(self, name: str) -> None:
         """Hand out the jobs of a type again, in their old order."""
-        await self._backend.run_async(self._actions.resume(name))
+        await self._backend.run_async(self._actions.types.resume(name))
 
 
-class Workers:
+class Workers(Part):
     """The workers; ``aio.workers`` has the same method, awaited."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
 
     def list(self) -> list[WorkerInfo]:
         """Return the workers heard from within the last minute."""
-        return self._backend.run(self._backend.actions.workers())
+        return self._backend.run(self._actions.workers())
 
 
-class AsyncWorkers:
+class AsyncWorkers(Part):
     """The awaited face of Workers."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
 
     async def list(self) -> list[WorkerInfo]:
         """Return the workers heard from within the last minute."""
-        return await self._backend.run_async(self._backend.actions.workers())
+        return await self._backend.run_async(self._actions.workers())

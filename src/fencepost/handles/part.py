@@ -1,0 +1,16 @@
+"""What the parts of an app or a client (``jobs``, ``queues``, …) hold, in both faces."""
+
+from __future__ import annotations
+
+from fencepost.actions.backend import Actions, Backend
+
+
+class Part:
+    """A set of actions on one subject; how they are run, the face decides."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @property
+    def _actions(self) -> Actions:
+        return self._backend.actions
