@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost import errors
-from fencepost.client.exchange import Reply, Request
+from fencepost.client.exchange import HttpReply, Request
 from fencepost.client.problems import error_of, is_surely_undone, kinds
 from fencepost.errors import ConfigurationError, FencepostError, ServerError, UnknownOutcomeError
 from fencepost.http.request.problems import problem_of
@@ -36,7 +36,7 @@ REQUEST = Request("POST", "/v1/jobs", body=b"{}")
 
 def answer(status: int, **fields: Any) -> FencepostError | None:
     told = {"type": "t", "title": "No", "status": status, "detail": "because", "request_id": "r"}
-    return error_of(Reply(status, json.dumps({**told, **fields}).encode()), REQUEST)
+    return error_of(HttpReply(status, json.dumps({**told, **fields}).encode()), REQUEST)
 
 
 def test_every_exception_has_a_way_back() -> None:
@@ -63,7 +63,7 @@ def test_what_the_server_raised_is_what_the_caller_meets(error: FencepostError) 
     import msgspec
 
     problem = problem_of(error, "r-1")
-    there = error_of(Reply(problem.status, msgspec.json.encode(problem)), REQUEST)
+    there = error_of(HttpReply(problem.status, msgspec.json.encode(problem)), REQUEST)
     assert type(there) is type(error)
     assert str(there) == str(error)
     assert {name: getattr(there, name) for name in vars(error)} == vars(error)
@@ -90,9 +90,9 @@ def test_a_bad_argument_is_a_bad_argument_on_both_sides() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b"\xff", b"{" * 10_000, b'{"code": 7}'])
 def test_what_is_no_problem_document_is_told_as_such(data: bytes) -> None:
-    assert isinstance(error_of(Reply(404, data), REQUEST), ServerError)
-    assert isinstance(error_of(Reply(301, data), REQUEST), ServerError)
-    assert isinstance(error_of(Reply(502, data), REQUEST), UnknownOutcomeError)
+    assert isinstance(error_of(HttpReply(404, data), REQUEST), ServerError)
+    assert isinstance(error_of(HttpReply(301, data), REQUEST), ServerError)
+    assert isinstance(error_of(HttpReply(502, data), REQUEST), UnknownOutcomeError)
 
 
 def test_codes_are_those_of_the_tree_alone() -> None:

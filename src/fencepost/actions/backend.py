@@ -158,7 +158,7 @@ class CronActions(Protocol[C]):
     def forget(self, name: str) -> Script[None]: ...
 
 
-class Actions(Protocol):
+class CallerActions(Protocol):
     """All that a caller can ask for, by subject; each returns a script."""
 
     @property
@@ -184,7 +184,7 @@ class Backend(Protocol):
     """Where actions are run."""
 
     @property
-    def actions(self) -> Actions: ...
+    def actions(self) -> CallerActions: ...
     def run(self, script: Script[T]) -> T: ...
     async def run_async(self, script: Script[T]) -> T: ...
 

@@ -13,10 +13,10 @@ from fencepost.client.handles import (
     RemoteEventHandle,
     RemoteTaskHandle,
 )
-from fencepost.client.line import HttpLine
 from fencepost.client.options import Payload, merge, submission
 from fencepost.client.session import RemoteSession, check_token, check_url
 from fencepost.client.submissions import check_batch
+from fencepost.client.transport import HttpTransport
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.bounds import CLIENT_RETRIES_DEFAULT, CLIENT_TIMEOUT_DEFAULT
 from fencepost.core.values.duration import Duration, parse_duration
@@ -52,9 +52,9 @@ class Client(Root[JobSummary, CronView]):
     ) -> None:
         self.url = check_url(url)
         seconds = parse_duration(timeout, name="timeout", minimum=0.001)
-        self._line = HttpLine(self.url, check_token(token), timeout=seconds)
+        self._transport = HttpTransport(self.url, check_token(token), timeout=seconds)
         self._session = RemoteSession(
-            self._line, timeout=seconds, retries=retries, clock=clock or SystemClock()
+            self._transport, timeout=seconds, retries=retries, clock=clock or SystemClock()
         )
         super().__init__(self._session)
 
@@ -98,7 +98,7 @@ class Client(Root[JobSummary, CronView]):
 
     def close(self) -> None:
         """Let go of the server."""
-        self._line.close()
+        self._transport.close()
 
     def __enter__(self) -> Client:
         return self
@@ -110,7 +110,7 @@ class Client(Root[JobSummary, CronView]):
         return self.aio
 
     async def __aexit__(self, *_: object) -> None:
-        await self._line.close_async()
+        await self._transport.close_async()
 
     def __repr__(self) -> str:
         return f"<Client {self.url}>"

@@ -42,7 +42,7 @@ class Request(msgspec.Struct, frozen=True):
         return self.method == "GET"
 
 
-class Reply(msgspec.Struct, frozen=True):
+class HttpReply(msgspec.Struct, frozen=True):
     """What a server answered, good or bad."""
 
     status: int
@@ -69,10 +69,10 @@ class Rest(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Outcome = Reply | Unreached | Unheard
+Outcome = HttpReply | Unreached | Unheard
 
 
-class Line(Protocol):
+class Transport(Protocol):
     """A way to a server."""
 
     def send(self, request: Request) -> Outcome: ...

@@ -6,7 +6,7 @@ from functools import cache
 
 import msgspec
 
-from fencepost.client.exchange import Outcome, Reply, Request, Unheard, Unreached
+from fencepost.client.exchange import HttpReply, Outcome, Request, Unheard, Unreached
 from fencepost.core.bounds import CLIENT_RETRY_AFTER_MAX
 from fencepost.core.display import shortened
 from fencepost.errors import (
@@ -55,13 +55,13 @@ def error_of(outcome: Outcome, request: Request) -> FencepostError | None:
             )
         case Unheard(reason):
             return UnknownOutcomeError(f"no answer came from the server: {reason}; {UNKNOWN}")
-        case Reply(status) if 200 <= status < 300:
+        case HttpReply(status) if 200 <= status < 300:
             return None
-        case Reply() as reply:
+        case HttpReply() as reply:
             return _refusal(reply, request)
 
 
-def _refusal(reply: Reply, request: Request) -> FencepostError:
+def _refusal(reply: HttpReply, request: Request) -> FencepostError:
     wait = _seconds(reply.retry_after)
     try:
         problem = _decode(reply.data)

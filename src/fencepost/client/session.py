@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from fencepost.actions.script import Script, drive, drive_async
-from fencepost.client.exchange import Line, Outcome, Reply, Request, Rest
+from fencepost.client.exchange import HttpReply, Outcome, Request, Rest, Transport
 from fencepost.client.problems import UNKNOWN, error_of, is_surely_undone
 from fencepost.client.remote import RemoteActions
 from fencepost.client.submissions import submit, submit_all
@@ -41,8 +41,8 @@ T = TypeVar("T")
 class RemoteSession:
     """One client's way to its server."""
 
-    def __init__(self, line: Line, *, timeout: float, retries: int, clock: Clock) -> None:
-        self.line = line
+    def __init__(self, transport: Transport, *, timeout: float, retries: int, clock: Clock) -> None:
+        self.transport = transport
         self.timeout = timeout
         self.retries = check_retries(retries)
         self.clock = clock
@@ -64,13 +64,13 @@ class RemoteSession:
 
     def _perform(self, step: Request | Rest) -> Outcome | None:
         if isinstance(step, Request):
-            return self.line.send(step)
+            return self.transport.send(step)
         self.clock.sleep(step.seconds)
         return None
 
     async def _perform_async(self, step: Request | Rest) -> Outcome | None:
         if isinstance(step, Request):
-            return await self.line.send_async(step)
+            return await self.transport.send_async(step)
         await self.clock.sleep_async(step.seconds)
         return None
 
@@ -91,7 +91,7 @@ class RemoteSession:
         reply = yield from self.ask(request)
         return parse(reply, kind, part)
 
-    def ask(self, request: Request) -> Script[Reply]:
+    def ask(self, request: Request) -> Script[HttpReply]:
         """Send *request*, again if need be and harmless, and return the answer, or raise."""
         start = self.clock.monotonic()
         is_unknown = False
@@ -99,7 +99,7 @@ class RemoteSession:
             outcome: Outcome = yield request
             error = error_of(outcome, request)
             if error is None:
-                assert isinstance(outcome, Reply)
+                assert isinstance(outcome, HttpReply)
                 return outcome
             is_unknown = is_unknown or isinstance(error, UnknownOutcomeError)
             rest = self._rest(attempt, error)
@@ -134,7 +134,7 @@ def told(request: Request, error: FencepostError, is_unknown: bool) -> Fencepost
     return unknown
 
 
-def parse(reply: Reply, kind: type[T], part: str | None = None) -> T:
+def parse(reply: HttpReply, kind: type[T], part: str | None = None) -> T:
     """Return what is in *reply*, or raise ServerError."""
     try:
         if part is None:
@@ -147,7 +147,7 @@ def parse(reply: Reply, kind: type[T], part: str | None = None) -> T:
         ) from None
 
 
-def _part(reply: Reply, name: str) -> Any:
+def _part(reply: HttpReply, name: str) -> Any:
     return msgspec.json.decode(reply.data, type=dict[str, msgspec.Raw])[name]
 
 

@@ -7,13 +7,13 @@ from typing import Any, Generic, TypeVar
 
 from fencepost.core.bounds import CRON_NEXT_DEFAULT
 from fencepost.handles.job import AsyncJobHandle, JobHandle, async_handle, handle
-from fencepost.handles.part import Part
+from fencepost.handles.part import BackendPart
 
 C = TypeVar("C")
 Ticks = list[datetime]
 
 
-class Crons(Part, Generic[C]):
+class Crons(BackendPart, Generic[C]):
     """The crons; ``aio.crons`` has the same methods, awaited. *C* is what is shown of one."""
 
     def list(self) -> list[C]:
@@ -41,7 +41,7 @@ class Crons(Part, Generic[C]):
         self._backend.run(self._actions.crons.forget(name))
 
 
-class AsyncCrons(Part, Generic[C]):
+class AsyncCrons(BackendPart, Generic[C]):
     """The awaited face of Crons."""
 
     async def list(self) -> list[C]:

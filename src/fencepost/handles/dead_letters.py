@@ -14,10 +14,10 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
-from fencepost.handles.part import Part
+from fencepost.handles.part import BackendPart
 
 
-class DeadLetterList(Part):
+class DeadLetterList(BackendPart):
     """The dead letters; ``aio.dead_letters`` has the same methods, awaited."""
 
     def list(
@@ -40,7 +40,7 @@ class DeadLetterList(Part):
         self._backend.run(self._actions.dead_letters.discard(id))
 
 
-class AsyncDeadLetterList(Part):
+class AsyncDeadLetterList(BackendPart):
     """The awaited face of DeadLetterList."""
 
     async def list(

@@ -19,7 +19,7 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
-from fencepost.handles.part import Part
+from fencepost.handles.part import BackendPart
 
 H = TypeVar("H", JobHandle[Any], AsyncJobHandle[Any])
 
@@ -98,7 +98,7 @@ class AsyncEventSender(EventReference):
         return Sent(sent.id, sent.name, sent.sent_at, jobs)
 
 
-class Events(Part):
+class Events(BackendPart):
     """The events that were sent; ``aio.events`` has the same methods, awaited."""
 
     def find(
@@ -108,7 +108,7 @@ class Events(Part):
         return self._backend.run(self._actions.events.find(name, after, limit))
 
 
-class AsyncEvents(Part):
+class AsyncEvents(BackendPart):
     """The awaited face of Events."""
 
     async def find(

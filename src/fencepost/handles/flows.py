@@ -16,7 +16,7 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
-from fencepost.handles.part import Part
+from fencepost.handles.part import BackendPart
 
 H = TypeVar("H", bound="JobHandle[Any] | AsyncJobHandle[Any]")
 
@@ -170,7 +170,7 @@ def _async_flow_handle(
     return AsyncFlowHandle(backend, flow_id, handles)
 
 
-class Flows(Part):
+class Flows(BackendPart):
     """The flows; ``aio.flows`` has the same methods, awaited."""
 
     def get(self, id: str) -> FlowHandle:
@@ -179,7 +179,7 @@ class Flows(Part):
         return _flow_handle(self._backend, id, jobs)
 
 
-class AsyncFlows(Part):
+class AsyncFlows(BackendPart):
     """The awaited face of Flows."""
 
     async def get(self, id: str) -> AsyncFlowHandle:

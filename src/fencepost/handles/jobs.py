@@ -23,12 +23,12 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
-from fencepost.handles.part import Part
+from fencepost.handles.part import BackendPart
 
 J = TypeVar("J")
 
 
-class _Jobs(Part, Generic[J]):
+class _Jobs(BackendPart, Generic[J]):
     """What both faces share."""
 
     def _cancel(self, id: str | None, conditions: Conditions) -> Script[int]:

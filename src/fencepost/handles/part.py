@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fencepost.actions.backend import Actions, Backend
+from fencepost.actions.backend import Backend, CallerActions
 
 
-class Part:
+class BackendPart:
     """A set of actions on one subject; how they are run, the face decides."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     @property
-    def _actions(self) -> Actions:
+    def _actions(self) -> CallerActions:
         return self._backend.actions

@@ -6,10 +6,10 @@ from fencepost.core.bounds import SCALE_TARGET_DEFAULT
 from fencepost.core.stats.overview import QueueView, TypeView, WorkerInfo
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import Duration
-from fencepost.handles.part import Part
+from fencepost.handles.part import BackendPart
 
 
-class Queues(Part):
+class Queues(BackendPart):
     """The queues; ``aio.queues`` has the same methods, awaited."""
 
     def list(self) -> list[QueueView]:
@@ -33,7 +33,7 @@ class Queues(Part):
         return self._backend.run(self._actions.queues.scale(name, target))
 
 
-class AsyncQueues(Part):
+class AsyncQueues(BackendPart):
     """The awaited face of Queues."""
 
     async def list(self) -> list[QueueView]:
@@ -57,7 +57,7 @@ class AsyncQueues(Part):
         return await self._backend.run_async(self._actions.queues.scale(name, target))
 
 
-class Types(Part):
+class Types(BackendPart):
     """The types; ``aio.types`` has the same methods, awaited."""
 
     def list(self) -> list[TypeView]:
@@ -73,7 +73,7 @@ class Types(Part):
         self._backend.run(self._actions.types.resume(name))
 
 
-class AsyncTypes(Part):
+class AsyncTypes(BackendPart):
     """The awaited face of Types."""
 
     async def list(self) -> list[TypeView]:
@@ -89,7 +89,7 @@ class AsyncTypes(Part):
         await self._backend.run_async(self._actions.types.resume(name))
 
 
-class Workers(Part):
+class Workers(BackendPart):
     """The workers; ``aio.workers`` has the same method, awaited."""
 
     def list(self) -> list[WorkerInfo]:
@@ -97,7 +97,7 @@ class Workers(Part):
         return self._backend.run(self._actions.workers())
 
 
-class AsyncWorkers(Part):
+class AsyncWorkers(BackendPart):
     """The awaited face of Workers."""
 
     async def list(self) -> list[WorkerInfo]:

@@ -95,3 +95,13 @@ class Reasons(msgspec.Struct, frozen=True):
     """Why a job is where it is, what matters most first."""
 
     reasons: list[Reason]
+
+
+class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Which jobs to tell of, and from when on."""
+
+    state: list[str] = []
+    type: str | None = None
+    queue: str | None = None
+    since: datetime | None = None
+    """Tell of what ended from then on, too; not needed with ``Last-Event-ID``."""

@@ -1,4 +1,4 @@
-"""What is asked about how things went of late, and how many workers a queue could use."""
+"""For monitors: how things went of late, how many workers a queue could use, and health."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ class ScaleReply(Scale, frozen=True, kw_only=True):
 
     wanted_workers: int
     """Of so many slots each as ``concurrency`` says."""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What the process says of itself."""
+
+    status: str

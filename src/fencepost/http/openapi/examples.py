@@ -27,9 +27,6 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.job.why import Reason
 from fencepost.core.stats.recent import Figures, Percentiles, Statistics
-from fencepost.http.operations import (
-    probes,
-)
 from fencepost.http.request.codes import Code
 from fencepost.http.request.problems import TITLES, Problem
 from fencepost.store.interface.replies import QueueView, TypeView
@@ -44,7 +41,7 @@ from fencepost.wire.events import EventBody, EventJob, EventPage, EventView, Sen
 from fencepost.wire.flows import Count, FlowBody, FlowView, SubmittedFlow
 from fencepost.wire.queues import AppLimit, LimitBody, Queues, Types, Workers
 from fencepost.wire.search import Attempts, History, JobCount, Reasons, Result
-from fencepost.wire.stats import ScaleReply
+from fencepost.wire.stats import Health, ScaleReply
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=30)
@@ -216,7 +213,7 @@ def _replies() -> list[Any]:
         Count(2),
         _statistics(),
         _scale(),
-        probes.Health("live"),
+        Health("live"),
     ]
 
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from fencepost.actions.metrics import metrics_text
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError
 from fencepost.observe import families
 from fencepost.observe.exposition import CONTENT_TYPE, gauge
-
-
-class Health(msgspec.Struct, frozen=True):
-    """What the process says of itself."""
-
-    status: str
+from fencepost.wire.stats import Health
 
 
 async def live(_: Call[Nothing, Nothing]) -> Reply:

@@ -31,6 +31,7 @@ from fencepost.http.request.call import Call, Nothing, Streamed
 from fencepost.http.request.problems import HttpError
 from fencepost.store.interface.store import Listener, Topic
 from fencepost.wire.queues import Queues
+from fencepost.wire.search import StreamQuery
 
 MEDIA_TYPE = "text/event-stream"
 LAST_EVENT_ID = "last-event-id"
@@ -38,16 +39,6 @@ _RETRY = b"retry: 1000\n\n"
 """Milliseconds after which a client that was cut off comes again."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-
-class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Which jobs to tell of, and from when on."""
-
-    state: list[str] = []
-    type: str | None = None
-    queue: str | None = None
-    since: datetime | None = None
-    """Tell of what ended from then on, too; not needed with ``Last-Event-ID``."""
 
 
 async def stream(call: Call[Nothing, StreamQuery]) -> Streamed:

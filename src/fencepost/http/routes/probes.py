@@ -6,6 +6,7 @@ from fencepost.http.operations import document, probes
 from fencepost.http.routes.roles import ANYBODY, READ
 from fencepost.http.routes.route import Route
 from fencepost.observe.exposition import CONTENT_TYPE
+from fencepost.wire.stats import Health
 
 ROUTES = [
     Route(
@@ -15,7 +16,7 @@ ROUTES = [
         summary="Does the process run?",
         tag="health",
         roles=ANYBODY,
-        replies={200: probes.Health},
+        replies={200: Health},
     ),
     Route(
         method="GET",
@@ -24,7 +25,7 @@ ROUTES = [
         summary="Can it serve requests now?",
         tag="health",
         roles=ANYBODY,
-        replies={200: probes.Health},
+        replies={200: Health},
         errors=("not_ready",),
     ),
     Route(

@@ -31,6 +31,7 @@ from fencepost.wire.search import (
     Reasons,
     Result,
     Search,
+    StreamQuery,
     Wait,
 )
 from fencepost.wire.stats import ScaleQuery, ScaleReply, StatsQuery
@@ -233,7 +234,7 @@ ROUTES = [
         summary="Hear of jobs as they end",
         tag="jobs",
         roles=READ,
-        query=stream.StreamQuery,
+        query=StreamQuery,
         headers=(stream.LAST_EVENT_ID,),
         replies={200: str},
         errors=("too_many_streams",),

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from fencepost.client.exchange import Outcome, Reply, Request, Unheard, Unreached
+from fencepost.client.exchange import HttpReply, Outcome, Request, Unheard, Unreached
 from fencepost.core.bounds import (
     CLIENT_CONNECT_TIMEOUT,
     CLIENT_CONNECTIONS_MAX,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import httpx
 
 
-class HttpLine:
+class HttpTransport:
     """Connections to one server: one pool for all threads, and one for each event loop."""
 
     def __init__(self, url: str, token: str | None, *, timeout: float) -> None:
@@ -139,8 +139,8 @@ class HttpLine:
             await pool.aclose()
 
 
-def _reply(reply: httpx.Response) -> Reply:
-    return Reply(reply.status_code, reply.content, reply.headers.get("retry-after"))
+def _reply(reply: httpx.Response) -> HttpReply:
+    return HttpReply(reply.status_code, reply.content, reply.headers.get("retry-after"))
 
 
 def load_httpx() -> Any:
