@@ -116,26 +116,15 @@ def _submit_checked(app: App, type: str, value: Any, options: dict[str, Any]) ->
 
 def _submit_raw(app: App, type: str, value: Any, options: dict[str, Any]) -> JobHandle[Any]:
     """Store a job of a type that only its worker knows."""
-    from fencepost.actions.options import Options, merge
-    from fencepost.core.job.idempotency import Key
-    from fencepost.core.job.job import NewJob
-    from fencepost.core.job.priority import Priority
-    from fencepost.core.values.names import DEFAULT_QUEUE, check_type
+    from fencepost.actions.options import Options, merge, new_job
+    from fencepost.core.job.task import ForeignTask
+    from fencepost.core.values.names import check_type
     from fencepost.core.values.payload import check_size, encode
 
     given: Any = _given(options)
     checked = merge(Options(), given, app.timeouts, webhooks=app.session.webhooks)
-    job = NewJob(
-        type=check_type(type),
-        payload=check_size(encode(value), app.session.max_payload),
-        queue=checked.queue or DEFAULT_QUEUE,
-        priority=Priority.NORMAL if checked.priority is None else checked.priority,
-        delay=checked.delay,
-        key=None if checked.key is None else Key(checked.key),
-        tags=checked.tags,
-        correlation_id=checked.correlation_id,
-        callback_url=checked.callback_url,
-    )
+    payload = check_size(encode(value), app.session.max_payload)
+    job = new_job(ForeignTask(type=check_type(type)), payload, checked)
     return app.submit_many([job])[0]
 
 
