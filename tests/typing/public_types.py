@@ -11,6 +11,7 @@ from typing import Any, assert_type
 
 from fencepost import (
     App,
+    Client,
     Context,
     EventHandle,
     FlowHandle,
@@ -26,11 +27,13 @@ from fencepost import (
     fan_in,
     fan_out,
 )
-from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Sent
+from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Page, Sent
 from fencepost.core.events import EventInfo
 from fencepost.core.job.job import Attempt, Job
 from fencepost.core.job.why import Reason
 from fencepost.store.interface.crons import CronView
+from fencepost.wire.crons import CronView as ServedCron
+from fencepost.wire.jobs import JobSummary, Submission
 
 app = App("memory://")
 
@@ -270,3 +273,28 @@ async def flows_async() -> None:
 def spawns(ctx: Context) -> None:
     assert_type(ctx.spawn(add.prepare(1), chain(add.prepare(2))), list[str])
     assert_type(ctx.dependency_results["a"], Any)
+
+
+# A client has the handles of an app; what it lists is as a server shows it.
+
+assert_type(app.jobs.find(), Page[Job])
+assert_type(app.jobs.edit("id", priority="high"), Job)
+
+
+def client_types(client: Client) -> None:
+    assert_type(client.task("add").submit(a=1), JobHandle[Any])
+    assert_type(client.task("add").using(delay="1h").prepare(a=1), Submission)
+    assert_type(client.submit("add", {"a": 1}), JobHandle[Any])
+    assert_type(client.jobs.get("id").refresh(), Job)
+    assert_type(client.jobs.find(), Page[JobSummary])
+    assert_type(client.jobs.edit("id", priority="high"), JobSummary)
+    assert_type(client.event("user.created").send(user_id=1), Sent[JobHandle[Any]])
+    assert_type(client.flow({"a": client.task("add").prepare(a=1)}).submit(), FlowHandle)
+    assert_type(client.crons.list(), list[ServedCron])
+
+
+async def client_types_async(client: Client) -> None:
+    assert_type(await client.aio.task("add").submit(a=1), AsyncJobHandle[Any])
+    assert_type(await client.aio.jobs.find(), Page[JobSummary])
+    assert_type((await client.aio.event("a").send()).jobs, list[AsyncJobHandle[Any]])
+    assert_type(await client.aio.flows.get("id"), AsyncFlowHandle)

@@ -16,8 +16,9 @@ STATED = Path(__file__).parent / "public_types.py"
 PREAMBLE = """\
 from __future__ import annotations
 
-from fencepost import App, Context, JobHandle
+from fencepost import App, Client, Context, JobHandle
 
+client = Client("http://x")
 app = App("memory://")
 
 
@@ -76,6 +77,9 @@ WRONG = [
     "app.event('a').send_idempotent(key='k')",
     "app.jobs.edit('id', attempt=1)",
     "app.jobs.edit('id', run_at='tomorrow')",
+    "client.task('add').submit(1)",
+    "client.task('add', conn=object())",
+    "client.jobs.edit('id', attempt=1)",
 ]
 
 
