@@ -116,7 +116,7 @@ MUTANTS = (
         "a job is heartbeated although its attempt has ended, by a timeout for one",
         "worker.run.settler",
         "        # Settled, settled before, or lost: in each case the job is no longer ours.\n"
-        "        self._hand.drop_all(batch)\n",
+        "        self._inflight.drop_all(batch)\n",
         "",
         "tests/worker/test_heartbeats_end.py",
     ),
@@ -124,7 +124,7 @@ MUTANTS = (
         "beats-for-what-it-has-lost",
         "a job is heartbeated although its lease was lost, or it was cancelled",
         "worker.run.heartbeater",
-        "        if self._hand.drop(held.job.id, held.job.lease.token) is not None:\n",
+        "        if self._inflight.drop(held.job.id, held.job.lease.token) is not None:\n",
         "        if held.attempt is None or held.attempt.context.cancel_reason is None:\n",
         "tests/worker/test_heartbeats_end.py",
     ),
@@ -178,7 +178,7 @@ MUTANTS = (
         "worker.run.settler",
         "        except StoreError as error:\n"
         "            self._pending.extendleft(reversed(batch))\n",
-        "        except StoreError as error:\n            self._hand.drop_all(batch)\n",
+        "        except StoreError as error:\n            self._inflight.drop_all(batch)\n",
         "tests/worker/test_settler.py",
     ),
     _mutant(
@@ -186,7 +186,7 @@ MUTANTS = (
         "a job is not heartbeated while its settlement waits for the store",
         "worker.run.settler",
         "        self._in_flight = len(batch)\n",
-        "        self._in_flight = len(batch)\n        self._hand.drop_all(batch)\n",
+        "        self._in_flight = len(batch)\n        self._inflight.drop_all(batch)\n",
         "tests/worker/test_settler.py",
     ),
     _mutant(
@@ -234,8 +234,8 @@ MUTANTS = (
         "forgets-what-waits",
         "jobs that wait for a slot are not heartbeated",
         "worker.run.heartbeater",
-        "        held = self._hand.everything()\n        due =",
-        "        held = [each for each in self._hand.everything() if each.attempt is not None]\n"
+        "        held = self._inflight.everything()\n        due =",
+        "        held = [h for h in self._inflight.everything() if h.attempt is not None]\n"
         "        due =",
         "tests/worker/test_heartbeater.py",
         "tests/worker/test_interruption.py",

@@ -20,15 +20,15 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.run.fetcher import Fetcher
-from fencepost.worker.run.inflight import Hand
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.store_backoff import StoreBackoff
 
 
 class Rig:
     def __init__(self, concurrency: int = 10, **options: Any) -> None:
         self.clock = FakeClock()
         self.store = FlakyStore(MemoryStore(clock=self.clock))
-        self.hand = Hand()
+        self.hand = InFlight()
         self.counters = Counters()
         settings: dict[str, Any] = {
             "worker": "w",
@@ -124,7 +124,7 @@ def test_an_idle_worker_rests_until_the_next_job_is_due_but_never_long(
 def test_patience_doubles_within_bounds_varies_and_starts_again() -> None:
     """S0-55: jittered, so that workers do not come back all at once."""
     counters = Counters()
-    patience = Patience("claim", counters, FakeClock().rng)
+    patience = StoreBackoff("claim", counters, FakeClock().rng)
     waits = [patience.failed(OSError("away")) for _ in range(12)]
     assert 0.05 <= waits[0] <= 0.1
     for number, wait in enumerate(waits):

@@ -34,7 +34,7 @@ from fencepost import (
 )
 from fencepost.store.interface.requests import ClaimRequest
 from fencepost.worker.process.children import Children
-from fencepost.worker.run.attempt import Attempt
+from fencepost.worker.run.attempt import RunningAttempt
 
 ONCE = Retry.none()
 
@@ -234,7 +234,7 @@ async def test_a_job_lost_before_its_child_is_there_starts_no_child(sqlite_app: 
     store = sqlite_app.store
     [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
     children = Children(store.url, sqlite_app.session.counters)
-    attempt = Attempt(
+    attempt = RunningAttempt(
         sqlite_app.session.task("pid_of"),
         job,
         Context(job, store=store, started_at=0.0),

@@ -19,7 +19,7 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.run.fetcher import Fetcher
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.worker import Worker
 
 
@@ -123,7 +123,7 @@ async def test_a_worker_comes_again_when_the_next_job_can_start() -> None:
     store.run(store.enqueue([NewJob(type="rated")] * 2))
     fetcher = Fetcher(
         store,
-        Hand(),
+        InFlight(),
         Counters(),
         worker="w",
         types=frozenset({"rated"}),

@@ -21,7 +21,7 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.settler import Settler
 
 
@@ -32,7 +32,7 @@ class Rig:
         self.clock = FakeClock()
         self.counters = Counters()
         self.store = FlakyStore(observed(MemoryStore(clock=self.clock), self.counters))
-        self.hand = Hand()
+        self.hand = InFlight()
         self.written: list[int] = []
         self.settler = Settler(
             cast(Store, self.store),

@@ -21,8 +21,8 @@ from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.worker.run.executor import Executor
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.executor import HandlerExecutor
+from fencepost.worker.run.inflight import InFlight
 
 T = TypeVar("T")
 
@@ -165,10 +165,10 @@ async def test_a_job_that_was_lost_before_it_began_does_not_begin(app: App) -> N
 
     work.submit_many([()] * 2)
     claim = app.store.run(app.store.claim(ClaimRequest(worker="w", limit=2)))
-    hand = Hand()
+    hand = InFlight()
     taken, _ = hand.take(claim.jobs, asked_at=0.0, answered_at=math.inf)
     hand.drop(claim.jobs[0].id, claim.jobs[0].lease.token)
-    executor = Executor(
+    executor = HandlerExecutor(
         app.store,
         app.session.tasks,
         counters=app.session.counters,

@@ -52,14 +52,14 @@ from fencepost.store.interface.requests import WorkerInfo
 from fencepost.store.interface.store import Store, Topic
 from fencepost.worker.monitor.lag import measure_lag
 from fencepost.worker.monitor.presence import announce
-from fencepost.worker.run.attempt import Attempt
+from fencepost.worker.run.attempt import RunningAttempt
 from fencepost.worker.run.backoff import Backoffs
 from fencepost.worker.run.conclusion import Concluder
 from fencepost.worker.run.context import CancelReason
-from fencepost.worker.run.executor import Executor
+from fencepost.worker.run.executor import HandlerExecutor
 from fencepost.worker.run.fetcher import Fetcher
 from fencepost.worker.run.heartbeater import Heartbeater
-from fencepost.worker.run.inflight import Hand, Held
+from fencepost.worker.run.inflight import InFlight, InFlightJob
 from fencepost.worker.run.rates import declare_rates
 from fencepost.worker.run.reach import Reach
 from fencepost.worker.run.results import Loader
@@ -230,34 +230,34 @@ class Worker:
         self._cancels = 0
         self._is_verbose = False
         self._quiet = asyncio.Event()
-        self._running: dict[str, Attempt] = {}
+        self._running: dict[str, RunningAttempt] = {}
         self._occupied = 0
         self._wake_at = self._concurrency
         """How few slots must be occupied for a handler that comes back to be news."""
         self._ran: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self._reach = Reach(self._concurrency)
-        self._late: list[Held] = []
+        self._late: list[InFlightJob] = []
         """What came too late to begin, until the store has it back."""
-        self._hand = Hand()
+        self._inflight = InFlight()
         self._settler = Settler(
             self._store,
-            self._hand,
+            self._inflight,
             self.counters,
             self._settlements_written,
             self._wake.set,  # the bell would tell us too, but later
         )
         self._concluder = Concluder(
             self._store,
-            self._hand,
+            self._inflight,
             self._settler,
             self.counters,
             lambda: self._settlements_written(()),
             self._backoffs,
         )
         self._heartbeater = self._heartbeater_class(
-            self._store, self._hand, self.counters, self._lost_elsewhere
+            self._store, self._inflight, self.counters, self._lost_elsewhere
         )
-        self._executor = Executor(
+        self._executor = HandlerExecutor(
             self._store,
             self._tasks,
             counters=self.counters,
@@ -272,7 +272,7 @@ class Worker:
         )
         self._fetcher = Fetcher(
             self._store,
-            self._hand,
+            self._inflight,
             self.counters,
             worker=self.id,
             types=frozenset(self._tasks),
@@ -308,7 +308,7 @@ class Worker:
                 with suppress(NotImplementedError):
                     self._loop.add_signal_handler(number, self.stop)
 
-    def _retire(self, attempt: Attempt) -> None:
+    def _retire(self, attempt: RunningAttempt) -> None:
         """A thread did not stop: have the process end when its other jobs are done."""
         if self._is_stopping or not self.is_replaceable:
             return
@@ -375,7 +375,7 @@ class Worker:
             if blocks:
                 await self._see_settled()
             # What is settled while we ask may let others go, of which the answer does not know.
-            had_nothing = not self._hand
+            had_nothing = not self._inflight
             fetched = await self._fetcher.claim(limit, blocks=blocks)
             if fetched is None:
                 continue
@@ -419,7 +419,9 @@ class Worker:
         self._wake_at = self._concurrency
 
     def _is_done(self) -> bool:
-        return self._until_idle and not self._running and self._settler.is_idle and not self._hand
+        return (
+            self._until_idle and not self._running and self._settler.is_idle and not self._inflight
+        )
 
     async def _rest(self, seconds: float) -> None:
         """Wait for news: a bell, a slot, a stop; at most so long."""
@@ -427,7 +429,7 @@ class Worker:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
-    def _start(self, taken: list[Held]) -> None:
+    def _start(self, taken: list[InFlightJob]) -> None:
         """Start what a claim has brought; there is a free slot for each."""
         self._occupied += len(taken)
         if self._is_stopping:
@@ -441,7 +443,7 @@ class Worker:
             taken = [held for held in taken if not self._loader.owes(held)]
         self._executor.start(taken)
 
-    def _load(self, owed: Sequence[Held]) -> None:
+    def _load(self, owed: Sequence[InFlightJob]) -> None:
         """Load what jobs have waited for; in this thread if that holds up nobody, as a claim is."""
         for held in owed:
             held.start_by = math.inf  # its attempt begins with this
@@ -451,13 +453,13 @@ class Worker:
         if late:
             self._loader.add(late)
 
-    def _refused(self, held: Held, error: Exception) -> None:
+    def _refused(self, held: InFlightJob, error: Exception) -> None:
         """What a job waited for cannot be loaded: its attempt has failed before its start."""
         decision = decide(held.job, classify(error), self._clock.rng, self._backoffs)
         self._settler.add(settlement_of(held.job, decision))
         self._attempt_returned()
 
-    def _attempt_began(self, attempt: Attempt) -> None:
+    def _attempt_began(self, attempt: RunningAttempt) -> None:
         """An attempt's handler is about to be called."""
         job = attempt.job
         self._reach.vain = 0
@@ -472,7 +474,7 @@ class Worker:
                 correlation_id=job.correlation_id,
             )
 
-    def _came_late(self, held: Held) -> None:
+    def _came_late(self, held: InFlightJob) -> None:
         """A handler could not begin in time, because others have kept the loop busy."""
         self.counters.add(names.ATTEMPT_LATE)
         self._reach.came_late()
@@ -480,7 +482,7 @@ class Worker:
         self._late.append(held)
         self._give_back([held])
 
-    def _give_back(self, jobs: Iterable[Held]) -> None:
+    def _give_back(self, jobs: Iterable[InFlightJob]) -> None:
         """Have jobs released that have not begun: uncounted, in their old place in line."""
         for held in jobs:
             if not held.is_dropped:
@@ -490,7 +492,7 @@ class Worker:
 
     # Ending.
 
-    def _attempt_ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
+    def _attempt_ended(self, attempt: RunningAttempt, outcome: Outcome | None) -> None:
         """An attempt has its outcome; its handler may still be on its way back."""
         job = attempt.job
         self._running.pop(job.lease.token, None)
@@ -500,7 +502,7 @@ class Worker:
         self._ran[job.type, job.queue].append(seconds)
         if outcome is None:
             self._note_runs()  # nothing will be written that would have it noted
-            self._hand.drop(job.id, job.lease.token)
+            self._inflight.drop(job.id, job.lease.token)
             self.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(attempt.context.cancel_reason))
         elif attempt.context.has_joined or isinstance(outcome, Unreadable):
             self._concluder.add(attempt, outcome)
@@ -533,7 +535,7 @@ class Worker:
         if (
             self._fetcher.is_held_up
             or self._late
-            or (self._until_idle and not self._hand)
+            or (self._until_idle and not self._inflight)
             or any(
                 s.decision.event is not Event.SUCCEED and not s.decision.state.is_terminal
                 for s in settlements
@@ -547,14 +549,14 @@ class Worker:
         for lane, seconds in ran.items():
             self.counters.runs.note(lane, seconds)
 
-    def _lost_elsewhere(self, held: Held, reason: CancelReason) -> None:
+    def _lost_elsewhere(self, held: InFlightJob, reason: CancelReason) -> None:
         """The heartbeat thread says that a job is lost; pass it on to the loop."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._lost, held, reason)
 
-    def _lost(self, held: Held, reason: CancelReason) -> None:
+    def _lost(self, held: InFlightJob, reason: CancelReason) -> None:
         self.counters.add(names.LEASE_LOST, reason=reason)
         log(names.LEASE_LOST, level=logging.WARNING, id=held.job.id, reason=reason)
         if held.attempt is not None:

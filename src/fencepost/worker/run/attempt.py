@@ -13,12 +13,12 @@ from fencepost.core.job.task import Task
 from fencepost.store.interruption import Interruptible
 from fencepost.worker.run.context import CancelReason, Context
 
-OnEnd = Callable[["Attempt", "Outcome | None"], None]
-Stop = Callable[["Attempt", CancelReason], bool]
+OnEnd = Callable[["RunningAttempt", "Outcome | None"], None]
+Stop = Callable[["RunningAttempt", CancelReason], bool]
 """Stops an attempt's handler; returns True if that has surely ended it."""
 
 
-class Attempt:
+class RunningAttempt:
     """A started attempt. It ends once: by its handler, or by an interruption that outruns it."""
 
     __slots__ = (

@@ -40,10 +40,10 @@ from fencepost.observe.log import log
 from fencepost.store.interface.replies import Fate
 from fencepost.store.interface.store import Store
 from fencepost.store.wrappers.transitions import EVENT_NAMES, count
-from fencepost.worker.run.attempt import Attempt
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.attempt import RunningAttempt
+from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.settler import Settler
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.store_backoff import StoreBackoff
 
 PAUSE_MIN = 0.005
 PAUSE_MAX = 0.5
@@ -56,26 +56,26 @@ class Concluder:
     def __init__(
         self,
         store: Store,
-        hand: Hand,
+        inflight: InFlight,
         settler: Settler,
         counters: Counters,
         on_concluded: Callable[[], None] = lambda: None,
         ask: Callable[[ClaimedJob], float | None] = lambda _: None,
     ) -> None:
         self._store = store
-        self._hand = hand
+        self._inflight = inflight
         self._settler = settler
         self._counters = counters
         self._on_concluded = on_concluded
         self._ask = ask
-        self._patience = Patience("conclude", counters, store.clock.rng)
+        self._backoff = StoreBackoff("conclude", counters, store.clock.rng)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_idle(self) -> bool:
         return not self._tasks
 
-    def add(self, attempt: Attempt, outcome: Outcome) -> None:
+    def add(self, attempt: RunningAttempt, outcome: Outcome) -> None:
         """Have an attempt concluded whose handler has ended with *outcome*."""
         task = asyncio.get_running_loop().create_task(self.conclude(attempt, outcome))
         self._tasks.add(task)
@@ -85,7 +85,7 @@ class Concluder:
         for task in self._tasks:
             task.cancel()
 
-    async def conclude(self, attempt: Attempt, outcome: Outcome) -> None:
+    async def conclude(self, attempt: RunningAttempt, outcome: Outcome) -> None:
         """Ask the store what has to be known, and see to the rest."""
         job = attempt.job
         if isinstance(outcome, Unreadable):
@@ -112,7 +112,7 @@ class Concluder:
             case Fate.OPEN:
                 self._counters.add(names.ATTEMPT_LEFT_OPEN)
                 log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)
-        self._hand.drop(job.id, job.lease.token)
+        self._inflight.drop(job.id, job.lease.token)
         self._on_concluded()
 
     async def _give_back(self, job: ClaimedJob, outcome: Unreadable) -> None:
@@ -121,10 +121,10 @@ class Concluder:
             try:
                 attempts = await self._store.run_async(self._store.attempts(job.id))
             except StoreError as error:
-                await self._store.clock.sleep_async(self._patience.failed(error))
+                await self._store.clock.sleep_async(self._backoff.failed(error))
             else:
                 break
-        self._patience.succeeded()
+        self._backoff.succeeded()
         decision = decide(job, with_past(outcome, attempts), self._store.clock.rng)
         self._counters.add(names.PAYLOAD_UNREADABLE, type=job.type)
         log(
@@ -139,7 +139,7 @@ class Concluder:
         )
         self._settler.add(settlement_of(job, decision))
 
-    async def _fate(self, attempt: Attempt) -> Fate:
+    async def _fate(self, attempt: RunningAttempt) -> Fate:
         """Return how it ended; OPEN if it did not in the time that a lease lasts."""
         store = self._store
         deadline = store.clock.monotonic() + attempt.job.lease_ttl
@@ -148,9 +148,9 @@ class Concluder:
             try:
                 (fate,) = await store.run_async(store.fates([attempt.context.joined]))
             except StoreError as error:
-                await store.clock.sleep_async(self._patience.failed(error))
+                await store.clock.sleep_async(self._backoff.failed(error))
                 continue
-            self._patience.succeeded()
+            self._backoff.succeeded()
             if fate is not Fate.OPEN or store.clock.monotonic() >= deadline:
                 return fate
             await store.clock.sleep_async(pause)

@@ -24,10 +24,10 @@ from fencepost.observe.log import log
 from fencepost.store.interface.store import Store
 from fencepost.store.interruption import Interruptible
 from fencepost.worker.process.children import Children
-from fencepost.worker.run.attempt import Attempt, OnEnd, Stop
+from fencepost.worker.run.attempt import OnEnd, RunningAttempt, Stop
 from fencepost.worker.run.context import CancelReason, Context
 from fencepost.worker.run.first_step import rest_of
-from fencepost.worker.run.inflight import Held
+from fencepost.worker.run.inflight import InFlightJob
 from fencepost.worker.run.threads import Threads
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ ARMED_AT_ONCE = 2 * ARM_AFTER
 """Attempts that may not even take so long get one at their start."""
 
 
-class Executor:
+class HandlerExecutor:
     """Starts attempts and sees that each delivers exactly one outcome."""
 
     def __init__(
@@ -51,12 +51,12 @@ class Executor:
         *,
         counters: Counters,
         tracing: Tracing | None = None,
-        on_begin: Callable[[Attempt], None],
-        on_late: Callable[[Held], None],
+        on_begin: Callable[[RunningAttempt], None],
+        on_late: Callable[[InFlightJob], None],
         on_turn: Callable[[int, float], None] = lambda _, __: None,
         on_end: OnEnd,
         on_return: Callable[[], None],
-        on_stuck: Callable[[Attempt], None] = lambda _: None,
+        on_stuck: Callable[[RunningAttempt], None] = lambda _: None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
@@ -76,15 +76,15 @@ class Executor:
         self._children = Children(store.url, counters, store.keys)
         # Attempts are begun from within others that have just ended; none inherits of another.
         self._context = contextvars.copy_context()
-        self._line: deque[Held] = deque()
+        self._line: deque[InFlightJob] = deque()
         """Jobs whose coroutines have not begun, in their order."""
         self._line_since = 0.0
         self._begun = 0
         """How many of the line have begun since then."""
         self._has_relay = False
         """Whether a task is about to take from the line, or is taking from it."""
-        self._unarmed: list[Attempt] = []
-        self._leaked: set[Attempt] = set()
+        self._unarmed: list[RunningAttempt] = []
+        self._leaked: set[RunningAttempt] = set()
         stops: dict[Isolation, Stop] = {
             Isolation.LOOP: self._stop_coroutine,
             Isolation.THREAD: self._stop_thread,
@@ -92,7 +92,7 @@ class Executor:
         }
         self._stops = {type_: stops[task.isolation] for type_, task in tasks.items()}
 
-    def start(self, jobs: Iterable[Held]) -> None:
+    def start(self, jobs: Iterable[InFlightJob]) -> None:
         """Start the attempts for which *jobs* were claimed; a slot is free for each."""
         if not self._line:
             self._line_since, self._begun = self._clock.monotonic(), 0
@@ -103,13 +103,13 @@ class Executor:
                 self._call(attempt)
         self._relay()
 
-    def take_back(self) -> list[Held]:
+    def take_back(self) -> list[InFlightJob]:
         """Begin no more of what was started; return the jobs whose handlers have not begun."""
         left = list(self._line)
         self._line.clear()
         return left
 
-    def _begin(self, held: Held) -> Attempt | None:
+    def _begin(self, held: InFlightJob) -> RunningAttempt | None:
         """Make the attempt, whose handler is called next; None if it may not begin any more."""
         started_at = self._clock.monotonic()
         if held.is_dropped:
@@ -122,7 +122,7 @@ class Executor:
         task = self._tasks[job.type]
         if self._tracing is not None:
             task = self._tracing.around(task, job)
-        attempt = held.attempt = Attempt(
+        attempt = held.attempt = RunningAttempt(
             task,
             job,
             Context(job, self._store, started_at, held.dependencies or (), self._tasks),
@@ -141,7 +141,7 @@ class Executor:
         self._threads.close()
         self._children.close()
 
-    def _call(self, attempt: Attempt) -> None:
+    def _call(self, attempt: RunningAttempt) -> None:
         """Call a handler outside of the loop."""
         if attempt.task.isolation is Isolation.THREAD:
             attempt.thread = Interruptible()
@@ -150,7 +150,7 @@ class Executor:
             attempt.future = self._loop.create_task(self._run_child(attempt))
         attempt.future.add_done_callback(partial(self._returned, attempt))
 
-    async def _run_child(self, attempt: Attempt) -> Outcome:
+    async def _run_child(self, attempt: RunningAttempt) -> Outcome:
         if self._tracing is None:
             return await self._children.run(attempt)
         return await self._tracing.watch(attempt.job, partial(self._children.run, attempt))
@@ -234,7 +234,7 @@ class Executor:
 
     # Timing out.
 
-    def _arm(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
+    def _arm(self, attempt: RunningAttempt, loop: asyncio.AbstractEventLoop) -> None:
         """See that the attempt is interrupted at its timeout.
 
         Most attempts end long before: a timer is made only for those that still run a moment later.
@@ -257,7 +257,7 @@ class Executor:
 
     # Interrupting.
 
-    def _stop_coroutine(self, attempt: Attempt, reason: CancelReason) -> bool:
+    def _stop_coroutine(self, attempt: RunningAttempt, reason: CancelReason) -> bool:
         """Cancel a coroutine, which may tidy up for a while; then give it up."""
         if attempt.future is not None:
             # A coroutine that is cancelled before its first step cannot say how it ended.
@@ -267,7 +267,7 @@ class Executor:
         loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
         return False
 
-    def give_up(self, attempt: Attempt, reason: CancelReason) -> None:
+    def give_up(self, attempt: RunningAttempt, reason: CancelReason) -> None:
         """End an attempt although its handler goes on, if it still does; say so."""
         if not attempt.has_returned and not attempt.has_ended:
             self._leak(attempt, reason)
@@ -275,7 +275,7 @@ class Executor:
             if attempt.thread is not None:
                 self._on_stuck(attempt)
 
-    def _stop_thread(self, attempt: Attempt, reason: CancelReason) -> bool:
+    def _stop_thread(self, attempt: RunningAttempt, reason: CancelReason) -> bool:
         """Throw ``HandlerStopped`` into the thread, which may tidy up for a while; then give it up.
 
         A shutdown only asks at first: the thread may look at ``ctx.cancelled`` in time.
@@ -285,14 +285,14 @@ class Executor:
             self._loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
         return False
 
-    def stop_thread(self, attempt: Attempt) -> None:
+    def stop_thread(self, attempt: RunningAttempt) -> None:
         """Throw into the thread of an attempt, now or at the first moment that is good for it."""
         if attempt.thread is None or attempt.has_returned:
             return
         if not attempt.thread.stop():
             self._loop.call_later(THROW_AGAIN, self.stop_thread, attempt)
 
-    def _leak(self, attempt: Attempt, reason: CancelReason) -> None:
+    def _leak(self, attempt: RunningAttempt, reason: CancelReason) -> None:
         self._leaked.add(attempt)
         self._counters.add(names.SLOT_LEAKED)
         log(
@@ -307,13 +307,13 @@ class Executor:
 
     # Returning.
 
-    def _returned(self, attempt: Attempt, future: asyncio.Future[Any]) -> None:
+    def _returned(self, attempt: RunningAttempt, future: asyncio.Future[Any]) -> None:
         """A future that stands for a handler is done; read its outcome, if it is still wanted."""
         outcome = _outcome_of(attempt, future)
         if not attempt.has_returned:
             self._finish(attempt, outcome)
 
-    def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
+    def _finish(self, attempt: RunningAttempt, outcome: Outcome | None) -> None:
         """A handler has come back: its slot is free, and its outcome counts if none came first."""
         attempt.has_returned = True
         if self._leaked and attempt in self._leaked:
@@ -324,12 +324,12 @@ class Executor:
         self._on_return()
 
 
-def _call_sync(attempt: Attempt) -> Outcome:
+def _call_sync(attempt: RunningAttempt) -> Outcome:
     args, kwargs = _arguments(attempt)
     return Succeeded(encode_result(attempt.task.function(*args, **kwargs)))
 
 
-def _arguments(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(attempt: RunningAttempt) -> tuple[list[Any], dict[str, Any]]:
     signature = attempt.task.signature
     args, kwargs = read_arguments(signature, attempt.job.payload)
     if signature.context_name is not None:
@@ -337,7 +337,7 @@ def _arguments(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
     return args, kwargs
 
 
-def _outcome_of(attempt: Attempt, future: asyncio.Future[Any]) -> Outcome | None:
+def _outcome_of(attempt: RunningAttempt, future: asyncio.Future[Any]) -> Outcome | None:
     """Return the outcome of a handler that has returned, one way or another."""
     if future.cancelled():
         return attempt.outcome_of_interruption()
@@ -347,13 +347,13 @@ def _outcome_of(attempt: Attempt, future: asyncio.Future[Any]) -> Outcome | None
     return _in_time(attempt, future.result())
 
 
-def _outcome_of_error(attempt: Attempt, error: BaseException) -> Outcome:
+def _outcome_of_error(attempt: RunningAttempt, error: BaseException) -> Outcome:
     if attempt.context.cancel_reason == "shutdown":
         return Released()  # it broke off because we asked it to
     return classify(error)
 
 
-def _in_time(attempt: Attempt, outcome: Outcome) -> Outcome | None:
+def _in_time(attempt: RunningAttempt, outcome: Outcome) -> Outcome | None:
     """Return *outcome*, unless the handler had been told to stop: then it is too late to count."""
     reason = attempt.context.cancel_reason
     return outcome if reason in (None, "shutdown") else attempt.outcome_of_interruption()

@@ -25,21 +25,21 @@ from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation, Plan
 from fencepost.worker.run.context import CancelReason
-from fencepost.worker.run.inflight import Hand, Held
+from fencepost.worker.run.inflight import InFlight, InFlightJob
 from fencepost.worker.run.shield import shielded
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.store_backoff import StoreBackoff
 
 UNBEGUN = 0.1
 """How long a claim is waited for that no thread of the store has taken up."""
 
-OnLost = Callable[[Held, CancelReason], None]
+OnLost = Callable[[InFlightJob, CancelReason], None]
 
 
 class Fetched(NamedTuple):
     """What a claim has brought, and its jobs in hand."""
 
     claim: Claim
-    held: list[Held]
+    held: list[InFlightJob]
 
 
 class Fetcher:
@@ -48,7 +48,7 @@ class Fetcher:
     def __init__(
         self,
         store: Store,
-        hand: Hand,
+        inflight: InFlight,
         counters: Counters,
         *,
         worker: str,
@@ -60,8 +60,8 @@ class Fetcher:
         on_lost: OnLost = lambda _, __: None,
     ) -> None:
         self._store = store
-        self._hand = hand
-        self._patience = Patience("claim", counters, store.clock.rng)
+        self._inflight = inflight
+        self._backoff = StoreBackoff("claim", counters, store.clock.rng)
         self._worker = worker
         self._types = types
         self._queues = None if queues is None else dict(queues)
@@ -82,7 +82,7 @@ class Fetcher:
     def wanted(self, occupied: int) -> int:
         """Return how many jobs to claim now, while *occupied* slots are taken."""
         # Jobs that have ended but are not recorded would all run again if this process died.
-        self.is_held_up = len(self._hand) - occupied > UNSETTLED_MAX
+        self.is_held_up = len(self._inflight) - occupied > UNSETTLED_MAX
         if self.is_held_up:
             return 0
         return min(max(self._concurrency - occupied, 0), CLAIM_MAX)
@@ -117,9 +117,9 @@ class Fetcher:
                 claim = await shielded(self._store.run_async(operation))
         except StoreError as error:
             self._is_asking = False
-            await self._store.clock.sleep_async(self._patience.failed(error))
+            await self._store.clock.sleep_async(self._backoff.failed(error))
             return None
-        self._patience.succeeded()
+        self._backoff.succeeded()
         return self._take(claim)
 
     async def unseen(self) -> Fetched | None:
@@ -143,7 +143,7 @@ class Fetcher:
         self._is_asking = False
         self._answer = None
         self._turn += len(claim.jobs)
-        taken, lost = self._hand.take(
+        taken, lost = self._inflight.take(
             claim.jobs, asked_at=self._asked_at, answered_at=self._answered_at
         )
         # A worker that was stopped for longer than a lease may be given its own job anew. No

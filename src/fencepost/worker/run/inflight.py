@@ -16,11 +16,11 @@ from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.outcome import Settlement
 
 if TYPE_CHECKING:
-    from fencepost.worker.run.attempt import Attempt
+    from fencepost.worker.run.attempt import RunningAttempt
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class InFlightJob:
     """One job in hand."""
 
     job: ClaimedJob
@@ -28,30 +28,30 @@ class Held:
     """On the monotonic clock: the lease is good for ``lease_ttl`` from then."""
     start_by: float
     """On the monotonic clock: if its handler has not begun by then, the job is given back."""
-    attempt: Attempt | None = None
+    attempt: RunningAttempt | None = None
     dependencies: Sequence[Dependency] | None = None
     """What the job waited for, with the results, once they are loaded; most jobs need none."""
     is_dropped: bool = False
     """Whether it has been let go of: its handler must not begin then."""
 
 
-class Hand:
+class InFlight:
     """Who holds what."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, InFlightJob] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
     def take(
         self, jobs: Sequence[ClaimedJob], *, asked_at: float, answered_at: float
-    ) -> tuple[list[Held], list[Held]]:
+    ) -> tuple[list[InFlightJob], list[InFlightJob]]:
         """Hold freshly claimed jobs; return them, and what was held of them under older leases."""
         start_by = answered_at + START_WITHIN
-        fresh = [Held(job, asked_at, start_by) for job in jobs]
-        lost: list[Held] = []
+        fresh = [InFlightJob(job, asked_at, start_by) for job in jobs]
+        lost: list[InFlightJob] = []
         with self._mutex:
             for held in fresh:
                 if held.job.id in self._held:
@@ -60,7 +60,7 @@ class Hand:
                 self._held[held.job.id] = held
         return fresh, lost
 
-    def drop(self, job_id: str, token: str) -> Held | None:
+    def drop(self, job_id: str, token: str) -> InFlightJob | None:
         """Let go of a job, if it is still held under this very lease."""
         with self._mutex:
             held = self._held.get(job_id)
@@ -78,7 +78,7 @@ class Hand:
                     held.is_dropped = True
                     del self._held[settlement.job_id]
 
-    def everything(self) -> list[Held]:
+    def everything(self) -> list[InFlightJob]:
         """Return all that is held."""
         with self._mutex:
             return list(self._held.values())

@@ -13,7 +13,7 @@ from fencepost.core.job.task import Task
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.interface.store import Store
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.store_backoff import StoreBackoff
 
 
 async def declare_rates(
@@ -24,12 +24,12 @@ async def declare_rates(
     is_stopping: Callable[[], bool],
 ) -> None:
     """Write the rates of *tasks* down, however long the store is away: claims come after that."""
-    patience = Patience("set_rates", counters, store.clock.rng)
+    backoff = StoreBackoff("set_rates", counters, store.clock.rng)
     rates = {type: task.rate for type, task in tasks.items()}
     while not is_stopping():
         try:
             await store.run_async(store.set_rates(rates))
         except StoreError as error:
-            await store.clock.sleep_async(patience.failed(error))
+            await store.clock.sleep_async(backoff.failed(error))
         else:
             return

@@ -19,9 +19,9 @@ from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.interface.replies import Settled
 from fencepost.store.interface.store import Store
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.shield import shielded
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.store_backoff import StoreBackoff
 
 
 class Settler:
@@ -30,16 +30,16 @@ class Settler:
     def __init__(
         self,
         store: Store,
-        hand: Hand,
+        inflight: InFlight,
         counters: Counters,
         on_written: Callable[[Sequence[Settlement]], None] = lambda _: None,
         on_followed: Callable[[], object] = lambda: None,
     ) -> None:
         self._store = store
-        self._hand = hand
+        self._inflight = inflight
         self._on_written = on_written
         self._on_followed = on_followed
-        self._patience = Patience("settle", counters, store.clock.rng)
+        self._backoff = StoreBackoff("settle", counters, store.clock.rng)
         self._pending: deque[Settlement] = deque()
         self._news = asyncio.Event()
         self._in_flight = 0
@@ -82,7 +82,7 @@ class Settler:
         except StoreError as error:
             self._pending.extendleft(reversed(batch))
             self._news.set()
-            await self._store.clock.sleep_async(self._patience.failed(error))
+            await self._store.clock.sleep_async(self._backoff.failed(error))
             return 0
         except Exception as error:  # noqa: BLE001 - or no job would ever be settled again
             self._set_aside(batch, error)
@@ -93,10 +93,10 @@ class Settler:
             raise
         finally:
             self._in_flight = 0
-        self._patience.succeeded()
+        self._backoff.succeeded()
         self._count(batch)
         # Settled, settled before, or lost: in each case the job is no longer ours.
-        self._hand.drop_all(batch)
+        self._inflight.drop_all(batch)
         self._on_written(batch)
         if any(isinstance(reply, Settled) and reply.followed for reply in replies):
             self._on_followed()
@@ -124,7 +124,7 @@ class Settler:
             self._alone = len(batch)
             self._news.set()
             return
-        self._hand.drop_all(batch)
+        self._inflight.drop_all(batch)
         self._on_written(())  # whoever waits for room has it
         self._counters.add(names.SETTLE_FAILED)
         log(names.SETTLE_FAILED, level=logging.ERROR, id=batch[0].job_id, error=repr(error))

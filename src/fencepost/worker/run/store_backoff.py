@@ -13,7 +13,7 @@ from fencepost.observe.log import log
 FIRST_DELAY = 0.05
 
 
-class Patience:
+class StoreBackoff:
     """Jittered delays that double up to a bound, and start again after a success."""
 
     def __init__(self, what: str, counters: Counters, rng: Random) -> None:
