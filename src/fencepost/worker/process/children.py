@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,8 +24,9 @@ from fencepost.core.job.outcome import Failed, Outcome, Snoozed, Succeeded, Unre
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.worker.run.attempt import RunningAttempt
-from fencepost.worker.run.context import CancelReason
+
+if TYPE_CHECKING:
+    from fencepost.worker.run.attempt import RunningAttempt
 
 ReturnedOutcome = Succeeded | Failed | Snoozed | Unreadable
 
@@ -133,12 +135,11 @@ class Children:
             return crashed(f"the child process was killed by signal {-code}")
         return crashed(f"the child process ended with code {code} ({type(error).__name__})")
 
-    def kill(self, attempt: RunningAttempt, reason: CancelReason) -> bool:
+    def kill(self, attempt: RunningAttempt) -> None:
         """Kill the child that runs an attempt: it has surely ended."""
         child = self._busy.get(attempt.job.lease.token)
         if child is not None:
             child.process.kill()
-        return True
 
     def close(self) -> None:
         """End every child; whatever still runs is killed."""

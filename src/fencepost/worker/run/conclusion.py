@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fencepost.core.job.failure import not_committed
 from fencepost.core.job.job import AttemptOutcome, ClaimedJob
@@ -40,10 +41,11 @@ from fencepost.observe.log import log
 from fencepost.store.interface.replies import Fate
 from fencepost.store.interface.store import Store
 from fencepost.store.wrappers.transitions import EVENT_NAMES, count
-from fencepost.worker.run.attempt import RunningAttempt
-from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.settler import Settler
-from fencepost.worker.run.store_backoff import StoreBackoff
+from fencepost.worker.run.store_calls import StoreBackoff
+
+if TYPE_CHECKING:
+    from fencepost.worker.run.attempt import RunningAttempt
 
 PAUSE_MIN = 0.005
 PAUSE_MAX = 0.5
@@ -56,17 +58,13 @@ class Concluder:
     def __init__(
         self,
         store: Store,
-        inflight: InFlight,
         settler: Settler,
         counters: Counters,
-        on_concluded: Callable[[], None] = lambda: None,
         ask: Callable[[ClaimedJob], float | None] = lambda _: None,
     ) -> None:
         self._store = store
-        self._inflight = inflight
         self._settler = settler
         self._counters = counters
-        self._on_concluded = on_concluded
         self._ask = ask
         self._backoff = StoreBackoff("conclude", counters, store.clock.rng)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -112,8 +110,7 @@ class Concluder:
             case Fate.OPEN:
                 self._counters.add(names.ATTEMPT_LEFT_OPEN)
                 log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)
-        self._inflight.drop(job.id, job.lease.token)
-        self._on_concluded()
+        self._settler.drop(job)
 
     async def _give_back(self, job: ClaimedJob, outcome: Unreadable) -> None:
         """Give a job back that this version of the code cannot read, or have it fail in the end."""

@@ -24,7 +24,7 @@ from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.worker.run.context import CancelReason
 from fencepost.worker.run.inflight import InFlight, InFlightJob
-from fencepost.worker.run.store_backoff import StoreBackoff
+from fencepost.worker.run.store_calls import StoreBackoff
 
 BEATS_PER_TTL = 3
 WATCH_INTERVAL = 0.25

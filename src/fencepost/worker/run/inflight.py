@@ -6,6 +6,7 @@ heartbeat thread share this; everything that both touch is under its mutex.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from typing import TYPE_CHECKING
 from fencepost.core.bounds import START_WITHIN
 from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.outcome import Settlement
+from fencepost.observe import names
+from fencepost.observe.counters import Counters
+from fencepost.observe.log import log
+from fencepost.worker.run.context import CancelReason
 
 if TYPE_CHECKING:
     from fencepost.worker.run.attempt import RunningAttempt
@@ -35,8 +40,16 @@ class InFlightJob:
     """Whether it has been let go of: its handler must not begin then."""
 
 
+def interrupt_lost(held: InFlightJob, reason: CancelReason, counters: Counters) -> None:
+    """Interrupt the handler of a job that is no longer ours. For the loop's thread."""
+    counters.add(names.LEASE_LOST, reason=reason)
+    log(names.LEASE_LOST, level=logging.WARNING, id=held.job.id, reason=reason)
+    if held.attempt is not None:
+        held.attempt.interrupt(reason)
+
+
 class InFlight:
-    """Who holds what."""
+    """Which jobs are held, by id."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()

@@ -8,7 +8,8 @@ ahead. While the store is away the jobs stay in hand, heartbeated, and it is tri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from fencepost.core.bounds import LOAD_MAX
 from fencepost.core.job.job import ClaimedJob, Dependency
@@ -18,29 +19,26 @@ from fencepost.observe.counters import Counters
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.worker.run.inflight import InFlightJob
-from fencepost.worker.run.store_backoff import StoreBackoff
+from fencepost.worker.run.store_calls import StoreBackoff
 
-OnLoaded = Callable[[Sequence[InFlightJob]], None]
-OnRefused = Callable[[InFlightJob, Exception], None]
+if TYPE_CHECKING:
+    from fencepost.worker.run.executor import HandlerExecutor
 
 
 class Loader:
-    """Fills in the dependencies of held jobs, then has them started."""
+    """Fills in the dependencies of held jobs, then has the executor start them."""
 
     def __init__(
         self,
         store: Store,
         tasks: Mapping[str, Task],
         counters: Counters,
-        *,
-        on_loaded: OnLoaded,
-        on_refused: OnRefused,
+        executor: HandlerExecutor,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._backoff = StoreBackoff("load", counters, store.clock.rng)
-        self._on_loaded = on_loaded
-        self._on_refused = on_refused
+        self._executor = executor
         self._waiting: list[InFlightJob] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -68,7 +66,7 @@ class Loader:
             await self._load_some(self._waiting)
             ready = [held for held in self._waiting if held.is_dropped or not self.owes(held)]
             self._waiting = [held for held in self._waiting if held not in ready]
-            self._on_loaded(ready)
+            self._executor.start(ready)
 
     def owes(self, held: InFlightJob) -> bool:
         """Tell whether a job must not start before its dependencies are loaded."""
@@ -97,7 +95,7 @@ class Loader:
     def _refuse(self, held: InFlightJob, error: Exception) -> None:
         if held in self._waiting:  # else it was given back meanwhile
             self._waiting.remove(held)
-            self._on_refused(held, error)
+            self._executor.refuse(held, error)
 
     def load_here(self, waiting: Iterable[InFlightJob]) -> None:
         """Do so in this thread, if that is possible at once; whatever goes wrong is left over."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 
 from fencepost.core.bounds import SETTLE_BYTES_MAX, SETTLE_MAX
+from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.outcome import Settlement
 from fencepost.errors import StoreError
 from fencepost.observe import names
@@ -20,25 +21,21 @@ from fencepost.observe.log import log
 from fencepost.store.interface.replies import Settled
 from fencepost.store.interface.store import Store
 from fencepost.worker.run.inflight import InFlight
-from fencepost.worker.run.shield import shielded
-from fencepost.worker.run.store_backoff import StoreBackoff
+from fencepost.worker.run.slots import WorkerSlots
+from fencepost.worker.run.store_calls import StoreBackoff, shielded
 
 
 class Settler:
-    """Gathers settlements and writes them."""
+    """A queue of settlements, which it writes in groups."""
 
     def __init__(
-        self,
-        store: Store,
-        inflight: InFlight,
-        counters: Counters,
-        on_written: Callable[[Sequence[Settlement]], None] = lambda _: None,
-        on_followed: Callable[[], object] = lambda: None,
+        self, store: Store, inflight: InFlight, counters: Counters, slots: WorkerSlots
     ) -> None:
+        self.ran: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        """How long attempts took, by type and queue, since the last group."""
         self._store = store
         self._inflight = inflight
-        self._on_written = on_written
-        self._on_followed = on_followed
+        self._slots = slots
         self._backoff = StoreBackoff("settle", counters, store.clock.rng)
         self._pending: deque[Settlement] = deque()
         self._news = asyncio.Event()
@@ -97,10 +94,17 @@ class Settler:
         self._count(batch)
         # Settled, settled before, or lost: in each case the job is no longer ours.
         self._inflight.drop_all(batch)
-        self._on_written(batch)
+        self._note_runs()
+        self._slots.settled(batch)
         if any(isinstance(reply, Settled) and reply.followed for reply in replies):
-            self._on_followed()
+            self._slots.news.set()  # the store's notification would come too, but later
         return len(batch)
+
+    def drop(self, job: ClaimedJob) -> None:
+        """Let go of a job for which there is nothing to write."""
+        self._inflight.drop(job.id, job.lease.token)
+        self._note_runs()
+        self._slots.settled(())
 
     def _next_group(self) -> list[Settlement]:
         """Take as many settlements as one write may have, by count and by bytes; one at least."""
@@ -125,9 +129,15 @@ class Settler:
             self._news.set()
             return
         self._inflight.drop_all(batch)
-        self._on_written(())  # whoever waits for room has it
+        self._slots.settled(())  # a claim that waits for room has it
         self._counters.add(names.SETTLE_FAILED)
         log(names.SETTLE_FAILED, level=logging.ERROR, id=batch[0].job_id, error=repr(error))
+
+    def _note_runs(self) -> None:
+        """Pass on how long attempts took: by the batch, since each by itself would cost more."""
+        ran, self.ran = self.ran, defaultdict(list)
+        for lane, seconds in ran.items():
+            self._counters.runs.note(lane, seconds)
 
     def _count(self, batch: Sequence[Settlement]) -> None:
         ended = Counter([settlement.decision.outcome for settlement in batch])

@@ -1,9 +1,12 @@
-"""How a worker outlasts a store that is away: it tries again, a little later each time."""
+"""How a worker calls its store: what must not be torn, and when to try again after an error."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Coroutine
 from random import Random
+from typing import Any, TypeVar
 
 from fencepost.core.bounds import STORE_RETRY_DELAY_MAX
 from fencepost.observe import names
@@ -11,6 +14,8 @@ from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 
 FIRST_DELAY = 0.05
+
+T = TypeVar("T")
 
 
 class StoreBackoff:
@@ -39,3 +44,20 @@ class StoreBackoff:
         )
         longest = min(FIRST_DELAY * 2 ** min(self._failures, 10), STORE_RETRY_DELAY_MAX)
         return self._rng.uniform(longest / 2, longest)
+
+
+def shielded(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    """Start *work*, and return a future of it that can be cancelled while *work* goes on."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(_retrieve)
+    return asyncio.shield(task)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Read how it ended, because asyncio logs an error that nobody has read.
+
+    Once its outer future is cancelled, ``asyncio.shield`` no longer does: a worker that was stopped
+    while the store was away left a traceback in the log.
+    """
+    if not task.cancelled():
+        task.exception()

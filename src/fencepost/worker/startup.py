@@ -1,19 +1,31 @@
-"""Tells the store how often the jobs of a worker's tasks may start.
+"""What a worker does before its first claim: take back what expired, and declare its rates.
 
 A rate lives in the store, so that every claimer obeys it, also one that does not know the task. A
 worker declares all of its types, those without a rate too: what an earlier version of the app had
-declared must not outlive it. Whoever starts last is heeded.
+declared must not outlive it. The worker that starts last decides.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
+from fencepost.core.bounds import RECOVER_BATCH
 from fencepost.core.job.task import Task
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.interface.store import Store
-from fencepost.worker.run.store_backoff import StoreBackoff
+from fencepost.worker.run.store_calls import StoreBackoff
+
+
+async def recover_at_start(store: Store, *, is_stopping: Callable[[], bool]) -> None:
+    """Recover every job whose lease ran out while no worker looked (S4-19)."""
+    with suppress(StoreError):
+        while await store.run_async(store.recover(RECOVER_BATCH)):
+            if is_stopping():
+                return
+            await asyncio.shield(store.clock.sleep_async(0))
 
 
 async def declare_rates(
@@ -23,7 +35,7 @@ async def declare_rates(
     *,
     is_stopping: Callable[[], bool],
 ) -> None:
-    """Write the rates of *tasks* down, however long the store is away: claims come after that."""
+    """Store the rates of *tasks*, however long the store is away: claims come after that."""
     backoff = StoreBackoff("set_rates", counters, store.clock.rng)
     rates = {type: task.rate for type, task in tasks.items()}
     while not is_stopping():
