@@ -159,8 +159,8 @@ MUTANTS = (
     _mutant(
         "drains-nothing-at-its-start",
         "leases that ran out while nobody looked are left to claims and to the leader",
-        "worker.pipeline",
-        "        await recover_at_start(self.store, is_stopping=self._is_stopping)\n",
+        "worker.run.fetcher",
+        "        await recover_at_start(self._store, is_stopping=self._is_stopping)\n",
         "",
         "tests/worker/test_starting.py",
     ),

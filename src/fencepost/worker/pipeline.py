@@ -30,7 +30,6 @@ from fencepost.worker.run.inflight import InFlight, InFlightJob, interrupt_lost
 from fencepost.worker.run.settler import Settler
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown
-from fencepost.worker.startup import declare_rates, recover_at_start
 
 if TYPE_CHECKING:
     from fencepost.core.cron.cron import Cron
@@ -118,17 +117,8 @@ class Pipeline:
 
             self.ticker = Ticker(store, settings.crons, counters)
 
-    async def work(self) -> None:
-        """Do what comes before the first claim, then claim and start until the run is to end."""
-        settings = self._settings
-        await recover_at_start(self.store, is_stopping=self._is_stopping)
-        await declare_rates(
-            self.store, settings.tasks, settings.counters, is_stopping=self._is_stopping
-        )
-        await self.fetcher.run()
-
     def services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
-        """Return what runs beside that until the end, by name; the settler first."""
+        """Return what runs beside the fetcher until the end, by name; the settler first."""
         settings = self._settings
         services = [
             ("settler", self.settler.start()),
@@ -147,9 +137,6 @@ class Pipeline:
         await self.heartbeater.stop_async()
         self._is_over = True
         self.executor.close()
-
-    def _is_stopping(self) -> bool:
-        return self.shutdown.is_stopping
 
     def _lost(self, held: InFlightJob, reason: CancelReason) -> None:
         """Pass it on to the loop, from the heartbeater's thread, that a job is lost."""

@@ -145,7 +145,7 @@ class Worker:
         ]
         # In tasks of their own, so that a cancellation tears nothing: a claim that is under way
         # brings jobs, which have to be given back.
-        working = asyncio.create_task(pipeline.work(), name="fencepost-work")
+        working = asyncio.create_task(pipeline.fetcher.run(), name="fencepost-work")
         try:
             await shutdown.see_through(working, self._on_stop)
         finally:

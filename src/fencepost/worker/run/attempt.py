@@ -11,6 +11,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from fencepost.clock import Clock
 from fencepost.core.job.failure import classify, timed_out
 from fencepost.core.job.outcome import (
     Outcome,
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from fencepost.worker.run.executor import HandlerExecutor
 
 
+ARM_AFTER = 0.05
+"""Attempts shorter than this get no timer of their own."""
+ARMED_AT_ONCE = 2 * ARM_AFTER
+"""Attempts that may not even take so long get one at their start."""
+
+
 class RunningAttempt:
     """An attempt ends once: by its handler, or by an interruption that outruns it."""
 
@@ -43,6 +50,7 @@ class RunningAttempt:
         "has_ended",
         "has_returned",
         "held",
+        "is_interrupted",
         "job",
         "started_at",
         "task",
@@ -58,6 +66,7 @@ class RunningAttempt:
         self.held = held
         self.job = held.job
         self._executor = executor
+        self.is_interrupted = False
         self.has_ended = False
         self.has_returned = False
         """False while the handler still occupies its slot, be the attempt over or not."""
@@ -121,7 +130,7 @@ class RunningAttempt:
             job, executor.store, started_at, held.dependencies or (), executor.tasks
         )
         held.attempt = self
-        executor.arm(self)
+        executor.timers.arm(self)
         executor.slots.running[job.lease.token] = self
         executor.slots.reach.vain = 0
         if executor.is_verbose:
@@ -141,9 +150,7 @@ class RunningAttempt:
         executor = self._executor
         if executor.leaked and self in executor.leaked:
             executor.regain(self)
-        if self.context.cancelled:
-            outcome = self._in_time(outcome)
-        self.end(outcome)
+        self.end(self._in_time(outcome) if self.is_interrupted else outcome)
         executor.slots.free()
 
     def end(self, outcome: Outcome | None) -> None:
@@ -220,7 +227,7 @@ class RunningAttempt:
         If that was not us: a loop that is closed cancels every task in any order, ours and the
         worker's own. A moment later the worker knows.
         """
-        if self.context.cancelled or self.task.isolation is Isolation.PROCESS:
+        if self.is_interrupted or self.task.isolation is Isolation.PROCESS:
             return self.outcome_of_interruption()
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
@@ -249,6 +256,7 @@ class RunningAttempt:
         """Ask the handler to stop, and end the attempt at once if it surely has."""
         if self.has_ended:
             return
+        self.is_interrupted = True
         self.context.interrupt(reason)
         if self._executor.stop(self, reason):
             self.end(self.outcome_of_interruption())
@@ -256,3 +264,33 @@ class RunningAttempt:
     def give_up(self) -> None:
         """End the attempt although its handler goes on: it did not stop when interrupted."""
         self.end(self.outcome_of_interruption())
+
+
+class AttemptTimers:
+    """Interrupts attempts at their timeouts.
+
+    Most attempts end long before: a timer is made only for those that still run a moment later.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._unarmed: list[RunningAttempt] = []
+
+    def arm(self, attempt: RunningAttempt) -> None:
+        """See that an attempt that has just begun is interrupted at its timeout."""
+        timeout = attempt.job.policy.timeout
+        if timeout < ARMED_AT_ONCE:
+            attempt.timer = self._loop.call_later(timeout, attempt.interrupt, "timeout")
+            return
+        if not self._unarmed:
+            self._loop.call_later(ARM_AFTER, self._arm_rest)
+        self._unarmed.append(attempt)
+
+    def _arm_rest(self) -> None:
+        unarmed, self._unarmed = self._unarmed, []
+        now = self._clock.monotonic()
+        for attempt in unarmed:
+            if not attempt.has_ended:
+                left = attempt.job.policy.timeout - (now - attempt.started_at)
+                attempt.timer = self._loop.call_later(max(left, 0.0), attempt.interrupt, "timeout")

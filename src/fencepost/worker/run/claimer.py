@@ -85,7 +85,7 @@ class Claimer:
             self._is_asking = False
             await self._clock.sleep_async(self._backoff.failed(error))
             return None
-        self._backoff.succeeded()
+        self._backoff.failures = 0
         return self._take(claim)
 
     async def unseen(self) -> Fetched | None:

@@ -121,7 +121,7 @@ class Concluder:
                 await self._store.clock.sleep_async(self._backoff.failed(error))
             else:
                 break
-        self._backoff.succeeded()
+        self._backoff.failures = 0
         decision = decide(job, with_past(outcome, attempts), self._store.clock.rng)
         self._counters.add(names.PAYLOAD_UNREADABLE, type=job.type)
         log(
@@ -147,7 +147,7 @@ class Concluder:
             except StoreError as error:
                 await store.clock.sleep_async(self._backoff.failed(error))
                 continue
-            self._backoff.succeeded()
+            self._backoff.failures = 0
             if fate is not Fate.OPEN or store.clock.monotonic() >= deadline:
                 return fate
             await store.clock.sleep_async(pause)

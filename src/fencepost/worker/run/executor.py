@@ -19,7 +19,7 @@ from fencepost.observe.log import log, logger
 from fencepost.store.interface.store import Store
 from fencepost.worker.backoff import Backoffs
 from fencepost.worker.process.children import Children
-from fencepost.worker.run.attempt import RunningAttempt
+from fencepost.worker.run.attempt import AttemptTimers, RunningAttempt
 from fencepost.worker.run.conclusion import Concluder
 from fencepost.worker.run.context import CancelReason
 from fencepost.worker.run.inflight import InFlightJob
@@ -32,11 +32,6 @@ from fencepost.worker.run.threads import Threads
 if TYPE_CHECKING:
     from fencepost.observe.tracing import Tracing
     from fencepost.worker.shutdown import Shutdown
-
-ARM_AFTER = 0.05
-"""Attempts shorter than this get no timer of their own."""
-ARMED_AT_ONCE = 2 * ARM_AFTER
-"""Attempts that may not even take so long get one at their start."""
 
 
 class HandlerExecutor:
@@ -69,6 +64,7 @@ class HandlerExecutor:
         self.backoffs = Backoffs(tasks)
         self.concluder = Concluder(store, settler, counters, self.backoffs)
         self.threads = Threads()
+        self.timers = AttemptTimers(store.clock)
         self.leaked: set[RunningAttempt] = set()
         """Attempts that were given up although their handlers go on."""
         self.is_verbose = False
@@ -77,7 +73,6 @@ class HandlerExecutor:
         self._children = Children(store.url, counters, store.keys)
         self._loader = Loader(store, tasks, counters, self)
         self._relay = Relay(store.clock, slots.reach)
-        self._unarmed: list[RunningAttempt] = []
 
     # Starting.
 
@@ -92,7 +87,8 @@ class HandlerExecutor:
         reach.claimed()
         if reach.must_begin:
             jobs[0].start_by = math.inf
-        if owed := [held for held in jobs if self._loader.owes(held)]:
+        # Most jobs have waited for nothing, and need not be looked at any closer.
+        if owed := [h for h in jobs if h.job.has_dependencies and self._loader.owes(h)]:
             self._load(owed)
             jobs = [held for held in jobs if not self._loader.owes(held)]
         self.start(jobs)
@@ -162,29 +158,6 @@ class HandlerExecutor:
     def close(self) -> None:
         self.threads.close()
         self._children.close()
-
-    # Timing out.
-
-    def arm(self, attempt: RunningAttempt) -> None:
-        """See that the attempt is interrupted at its timeout.
-
-        Most attempts end long before: a timer is made only for those that still run a moment later.
-        """
-        timeout = attempt.job.policy.timeout
-        if timeout < ARMED_AT_ONCE:
-            attempt.timer = self._loop.call_later(timeout, attempt.interrupt, "timeout")
-            return
-        if not self._unarmed:
-            self._loop.call_later(ARM_AFTER, self._arm_rest)
-        self._unarmed.append(attempt)
-
-    def _arm_rest(self) -> None:
-        unarmed, self._unarmed = self._unarmed, []
-        now = self.clock.monotonic()
-        for attempt in unarmed:
-            if not attempt.has_ended:
-                left = attempt.job.policy.timeout - (now - attempt.started_at)
-                attempt.timer = self._loop.call_later(max(left, 0.0), attempt.interrupt, "timeout")
 
     # Stopping.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fencepost.core.bounds import POLL_INTERVAL
 from fencepost.store.interface.store import Store, Topic
 from fencepost.worker.run.claimer import Claimer
@@ -10,6 +12,7 @@ from fencepost.worker.run.heartbeater import Heartbeater
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.settler import Settler
 from fencepost.worker.run.slots import WorkerSlots
+from fencepost.worker.startup import declare_rates, recover_at_start
 
 SETTLER_TURNS = 4
 """Turns of the loop in which the settler takes up what has ended, and posts it to the store."""
@@ -31,18 +34,22 @@ class Fetcher:
         may_block: bool,
     ) -> None:
         self._store = store
-        self._clock = store.clock
         self._claimer = claimer
         self._executor = executor
         self._inflight = inflight
         self._slots = slots
         self._settler = settler
+        self._counters = executor.counters
         self._heartbeater = heartbeater
         self._may_block = may_block
 
     async def run(self) -> None:
         """Claim and start until the worker stops or, until idle, until nothing is claimable."""
         slots = self._slots
+        await recover_at_start(self._store, is_stopping=self._is_stopping)
+        await declare_rates(
+            self._store, self._executor.tasks, self._counters, is_stopping=self._is_stopping
+        )
         while not self._executor.shutdown.is_stopping:
             slots.news.clear()
             await slots.gather()
@@ -68,7 +75,7 @@ class Fetcher:
                 self._executor.take(taken)
                 # Short handlers end in this turn of the loop, and all their slots are filled at
                 # once: a claim costs nearly the same for one job as for twenty.
-                await self._clock.sleep_async(0)
+                await _turn()
             elif had_nothing and self._is_done():
                 return
             else:
@@ -81,7 +88,10 @@ class Fetcher:
         """
         if self._settler.is_behind:
             for _ in range(SETTLER_TURNS):
-                await self._clock.sleep_async(0)
+                await _turn()
+
+    def _is_stopping(self) -> bool:
+        return self._executor.shutdown.is_stopping
 
     def _is_done(self) -> bool:
         slots = self._slots
@@ -98,3 +108,8 @@ class Fetcher:
                     self._slots.news.set()
         finally:
             listener.close()
+
+
+async def _turn() -> None:
+    """Let the event loop turn once."""
+    await asyncio.sleep(0)  # noqa: TID251 - waits for nothing

@@ -129,7 +129,7 @@ class Heartbeater:
                 return max(min(self._backoff.failed(error), self._time_left()), 0.01)
             finally:
                 self._asking_since = None
-        self._backoff.succeeded()
+        self._backoff.failures = 0
         now = self._store.clock.monotonic()
         waits = [each.confirmed_at + _interval(each) - now for each in self._inflight.everything()]
         return max(min([*waits, HEARTBEAT_PAUSE_MAX]), 0.01)

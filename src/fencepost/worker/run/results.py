@@ -112,7 +112,7 @@ class Loader:
     async def _load(self, owed: Sequence[InFlightJob]) -> None:
         found = await self._store.run_async(self._asked(owed))
         _fill(owed, found)
-        self._backoff.succeeded()
+        self._backoff.failures = 0
 
     def _asked(self, owed: Sequence[InFlightJob]) -> Operation[list[list[Dependency]]]:
         return self._store.dependencies([held.job.id for held in owed], with_results=True)

@@ -90,14 +90,14 @@ class Settler:
             raise
         finally:
             self._in_flight = 0
-        self._backoff.succeeded()
+        self._backoff.failures = 0
         self._count(batch)
+        self._note_runs()
         # Settled, settled before, or lost: in each case the job is no longer ours.
         self._inflight.drop_all(batch)
-        self._note_runs()
-        self._slots.settled(batch)
         if any(isinstance(reply, Settled) and reply.followed for reply in replies):
             self._slots.news.set()  # the store's notification would come too, but later
+        self._slots.settled(batch)
         return len(batch)
 
     def drop(self, job: ClaimedJob) -> None:

@@ -25,24 +25,22 @@ class StoreBackoff:
         self._what = what
         self._counters = counters
         self._rng = rng
-        self._failures = 0
-
-    def succeeded(self) -> None:
-        self._failures = 0
+        self.failures = 0
+        """In a row; a call that succeeds sets it to 0."""
 
     def failed(self, error: BaseException) -> float:
         """Note a failure and return how long to wait before trying again."""
-        self._failures += 1
+        self.failures += 1
         self._counters.add(names.STORE_UNAVAILABLE, during=self._what)
-        level = logging.WARNING if self._failures in (1, 10, 100) else logging.DEBUG
+        level = logging.WARNING if self.failures in (1, 10, 100) else logging.DEBUG
         log(
             names.STORE_UNAVAILABLE,
             level=level,
             during=self._what,
-            failures=self._failures,
+            failures=self.failures,
             error=str(error),
         )
-        longest = min(FIRST_DELAY * 2 ** min(self._failures, 10), STORE_RETRY_DELAY_MAX)
+        longest = min(FIRST_DELAY * 2 ** min(self.failures, 10), STORE_RETRY_DELAY_MAX)
         return self._rng.uniform(longest / 2, longest)
 
 
