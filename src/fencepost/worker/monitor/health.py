@@ -35,7 +35,7 @@ class WorkerHealth:
         self._born_at = clock.monotonic()
 
     def live(self) -> Verdict:
-        """Tell whether the event loop turns; whoever does not should be started anew.
+        """Tell whether the event loop turns; one whose loop does not should be restarted.
 
         A worker that stops, or whose store is away, lives: to kill it would help nobody.
         """

@@ -47,6 +47,7 @@ class RunningAttempt:
         "_executor",
         "context",
         "future",
+        "has_begun",
         "has_ended",
         "has_returned",
         "held",
@@ -59,6 +60,8 @@ class RunningAttempt:
     )
 
     context: Context
+    held: InFlightJob
+    """Until it begins."""
     started_at: float
     task: Task
 
@@ -66,6 +69,7 @@ class RunningAttempt:
         self.held = held
         self.job = held.job
         self._executor = executor
+        self.has_begun = False
         self.is_interrupted = False
         self.has_ended = False
         self.has_returned = False
@@ -78,7 +82,7 @@ class RunningAttempt:
     async def run(self) -> None:
         """Run the handler, on the loop or in a child, and have its outcome recorded."""
         # A coroutine begins here, when its turn comes; a child's attempt has begun before.
-        if self.held.attempt is None and not self.begin():
+        if not self.has_begun and not self.begin():
             return
         outcome: Outcome | None
         try:
@@ -130,6 +134,8 @@ class RunningAttempt:
             job, executor.store, started_at, held.dependencies or (), executor.tasks
         )
         held.attempt = self
+        self.has_begun = True
+        del self.held  # or the two would refer to each other, and wait for the garbage collector
         executor.timers.arm(self)
         executor.slots.running[job.lease.token] = self
         executor.slots.reach.vain = 0

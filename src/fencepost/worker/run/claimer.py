@@ -23,7 +23,7 @@ UNBEGUN = 0.1
 
 
 class Fetched(NamedTuple):
-    """What a claim has brought, and its jobs in hand."""
+    """What a claim has brought, and its jobs as they are held."""
 
     claim: Claim
     held: list[InFlightJob]

@@ -1,7 +1,7 @@
 """Ends attempts of which the store has to be asked something first.
 
 Of jobs that this version of the code cannot read: for how long that has gone on, which decides
-whether they are given back for others once more. The job stays in hand until it is settled.
+whether they are given back for others once more. The job stays in flight until it is settled.
 
 And those whose handler settled its job itself, in a transaction of its own. Only the store knows
 what became of that transaction, so it is asked: once committed there is nothing left to do; if it
@@ -12,13 +12,13 @@ happens in between is safe at each point:
   and the job is recovered.
 - It dies after the commit: the job is completed, and there is nothing to recover.
 - The lease runs out before ``complete_in``: it raises, and the handler's writes are rolled back.
-- The lease runs out between ``complete_in`` and the commit: the lease's row is locked, and whoever
-  recovers leases passes over it; the commit counts.
+- The lease runs out between ``complete_in`` and the commit: the lease's row is locked, and
+  recovery passes over it; the commit counts.
 - The commit's answer is lost: the handler fails, and the store says here which of both it was.
 - The job is cancelled, or recovered by hand, meanwhile: that waits for the row, and finds the job
   completed, or running if it was rolled back.
 - The transaction stays open though its handler has ended: a settlement would wait for the row and
-  hold up those of others, so none is sent; after a lease's time the job is let go of. It is
+  hold up those of others, so none is sent; after a lease's time the job is dropped. It is
   completed if the transaction is ever committed, and recovered once it is rolled back.
 """
 

@@ -41,7 +41,7 @@ Beating = Generator[Operation[Any], Any, T]
 
 
 class Heartbeater:
-    """Beats for every job in hand, started or not, a third of its TTL after the last time."""
+    """Beats for every job in flight, started or not, a third of its TTL after the last time."""
 
     def __init__(
         self, store: Store, inflight: InFlight, counters: Counters, on_lost: OnLost
@@ -101,14 +101,14 @@ class Heartbeater:
             return pause
 
     async def watch(self) -> None:
-        """Let go of what runs out while the store neither answers nor refuses; forever.
+        """Drop what runs out while the store neither answers nor refuses; forever.
 
         A server that hangs, or a network that swallows all, is noticed only after a minute.
         """
         seen: float | None = None
         while True:
             await self._store.clock.sleep_async(WATCH_INTERVAL)
-            # Twice the same: whoever was stopped for long first hears what the store has to say.
+            # Twice the same: a process that was stopped for long first gets the store's answer.
             if seen is not None and seen == self._asking_since:
                 self._lose_expired()
             seen = self._asking_since
@@ -124,7 +124,7 @@ class Heartbeater:
             try:
                 rest = yield from self._without_joined(batch)
                 yield from self._beat(rest)
-            except Exception as error:  # noqa: BLE001 - or every lease in hand would run out
+            except Exception as error:  # noqa: BLE001 - or every lease would run out
                 self._lose_expired()
                 return max(min(self._backoff.failed(error), self._time_left()), 0.01)
             finally:
@@ -164,7 +164,7 @@ class Heartbeater:
         return rest
 
     def _beat(self, batch: list[InFlightJob]) -> Beating[None]:
-        """Extend the leases of *batch* now; what is lost is let go of and interrupted."""
+        """Extend the leases of *batch* now; what is lost is dropped and interrupted."""
         if not batch:
             return
         sent_at = self._store.clock.monotonic()

@@ -1,4 +1,4 @@
-"""The jobs in a worker's hands: about to start, running, or being settled.
+"""The jobs that a worker holds: about to start, running, or being settled.
 
 All of them are heartbeated until the store has confirmed their settlement. The event loop and the
 heartbeat thread share this; everything that both touch is under its mutex.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class InFlightJob:
-    """One job in hand."""
+    """One job that this worker holds."""
 
     job: ClaimedJob
     confirmed_at: float
@@ -37,7 +37,7 @@ class InFlightJob:
     dependencies: Sequence[Dependency] | None = None
     """What the job waited for, with the results, once they are loaded; most jobs need none."""
     is_dropped: bool = False
-    """Whether it has been let go of: its handler must not begin then."""
+    """Whether it is no longer held: its handler must not begin then."""
 
 
 def interrupt_lost(held: InFlightJob, reason: CancelReason, counters: Counters) -> None:
@@ -74,7 +74,7 @@ class InFlight:
         return fresh, lost
 
     def drop(self, job_id: str, token: str) -> InFlightJob | None:
-        """Let go of a job, if it is still held under this very lease."""
+        """Drop a job, if it is still held under this very lease."""
         with self._mutex:
             held = self._held.get(job_id)
             if held is None or held.job.lease.token != token:
@@ -83,7 +83,7 @@ class InFlight:
             return self._held.pop(job_id)
 
     def drop_all(self, settlements: Sequence[Settlement]) -> None:
-        """Let go of jobs that the store has answered for."""
+        """Drop jobs whose settlements the store has answered."""
         with self._mutex:
             for settlement in settlements:
                 held = self._held.get(settlement.job_id)

@@ -84,7 +84,7 @@ class Relay:
                 try:
                     waits_for = running.send(None)
                 except StopIteration:
-                    if not attempt.has_returned:
+                    if not attempt.has_begun:
                         continue  # it came too late to begin
                     self._begun += 1
                 else:

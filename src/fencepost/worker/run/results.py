@@ -2,7 +2,7 @@
 
 One operation for all that a claim has brought, and none for jobs that waited for nothing or whose
 handler takes no context. Results do not change once they have let a job go, so they can be loaded
-ahead. While the store is away the jobs stay in hand, heartbeated, and it is tried again.
+ahead. While the store is away the jobs stay in flight, heartbeated, and it tries again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records outcomes, in groups: whatever ended while one group was written forms the next.
 
 A settlement whose outcome is unknown is sent again with the same token; the store then says what
-had become of it. Until the store has answered, the job stays in hand and is heartbeated.
+had become of it. Until the store has answered, the job stays in flight and is heartbeated.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Settler:
             self._set_aside(batch, error)
             return 0
         except asyncio.CancelledError:
-            # By a loop that is being closed, the write and all; whoever ends us repeats it.
+            # By a loop that is being closed, the write and all; the shutdown repeats it.
             self._pending.extendleft(reversed(batch))
             raise
         finally:
@@ -101,7 +101,7 @@ class Settler:
         return len(batch)
 
     def drop(self, job: ClaimedJob) -> None:
-        """Let go of a job for which there is nothing to write."""
+        """Drop a job for which there is nothing to write."""
         self._inflight.drop(job.id, job.lease.token)
         self._note_runs()
         self._slots.settled(())
