@@ -281,7 +281,7 @@ MUTANTS = (
         "worker.run.inflight",
         "            if held is None or held.job.lease.token != token:\n",
         "            if held is None:\n",
-        "tests/worker/test_hand.py",
+        "tests/worker/test_inflight.py",
     ),
     _mutant(
         "keeps-what-it-did-not-start",

@@ -1,4 +1,4 @@
-"""The hand and the threads: the two things that a worker's threads share."""
+"""The jobs in flight and the threads: the two things that a worker's threads share."""
 
 from __future__ import annotations
 
