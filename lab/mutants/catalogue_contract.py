@@ -246,7 +246,7 @@ MUTANTS = (
         "the function of a task is asked for a job that was submitted with another",
         Place.WORKER,
         Patch(
-            "fencepost.worker.run.backoff",
+            "fencepost.worker.backoff",
             "if function is None or backoff.function != backoff_name(function):",
             "if function is None:",
         ),
@@ -257,7 +257,7 @@ MUTANTS = (
         "a failure is not recorded if its backoff function raises",
         Place.WORKER,
         Patch(
-            "fencepost.worker.run.backoff",
+            "fencepost.worker.backoff",
             "                error=repr(error),\n            )\n            return None\n",
             "                error=repr(error),\n            )\n            raise\n",
         ),

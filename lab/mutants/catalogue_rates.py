@@ -125,15 +125,15 @@ WORKERS = (
     _mutant(
         Place.WORKER, "rate-is-declared-only-where-there-is-one",
         "the rate of an earlier version of the app outlives it",
-        Patch(f"{WORKER}.run.rates", "for type, task in tasks.items()}",
+        Patch(f"{WORKER}.startup", "for type, task in tasks.items()}",
               "for type, task in tasks.items() if task.rate}"),
         "tests/worker/test_rates.py",
     ),
     _mutant(
         Place.WORKER, "rate-is-declared-once", "a worker that was not heard claims regardless",
-        Patch(f"{WORKER}.run.rates",
-              "            await store.clock.sleep_async(patience.failed(error))\n",
-              "            patience.failed(error)\n            return\n"),
+        Patch(f"{WORKER}.startup",
+              "            await store.clock.sleep_async(backoff.failed(error))\n",
+              "            backoff.failed(error)\n            return\n"),
         "tests/worker/test_rates.py",
     ),
 )  # fmt: skip

@@ -186,7 +186,8 @@ def test_a_worker_of_an_app_without_crons_has_no_ticker(app: App) -> None:
 
     worker = app.worker()
     worker.run(until_idle=True)
-    assert worker._ticker is None
+    assert worker._pipeline is not None
+    assert worker._pipeline.ticker is None
     assert not app.session.counters.get("store.operation", operation="crons")
 
 

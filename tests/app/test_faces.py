@@ -49,7 +49,7 @@ PAIRS: list[tuple[type, type, set[str]]] = [
     (Crons, AsyncCrons, set()),
     (Tokens, AsyncTokens, set()),
     (Audit, AsyncAudit, set()),
-    (Worker, AsyncWorker, {"aio", "stop", "run_async"}),
+    (Worker, AsyncWorker, {"aio", "is_retiring", "stop", "run_async"}),
 ]
 """Sync, async, and what needs no second face: it does not wait."""
 

@@ -11,6 +11,11 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 from fencepost import App, Job, JobCancelledError, JobFailedError, JobHandle
+from fencepost.worker.run.executor import HandlerExecutor
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.settler import Settler
+from fencepost.worker.run.slots import WorkerSlots
+from fencepost.worker.shutdown import Shutdown
 from fencepost.worker.worker import Worker
 
 LONG = 30.0
@@ -43,6 +48,19 @@ def working_in_thread(app: App, **options: Any) -> Iterator[Worker]:
         worker.stop()
         thread.join(LONG)
         assert not thread.is_alive(), "the worker has not stopped"
+
+
+def executor_of(app: App, slots: WorkerSlots, inflight: InFlight) -> HandlerExecutor:
+    """Return what starts and stops an app's attempts, without the rest of a worker."""
+    counters = app.session.counters
+    return HandlerExecutor(
+        app.store,
+        app.session.tasks,
+        counters=counters,
+        slots=slots,
+        settler=Settler(app.store, inflight, counters, slots),
+        shutdown=Shutdown("w", is_replaceable=False),
+    )
 
 
 async def drain(app: App, **options: Any) -> None:

@@ -19,16 +19,17 @@ from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.run.fetcher import Fetcher
-from fencepost.worker.run.inflight import Hand
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.claimer import Claimer
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.slots import WorkerSlots
+from fencepost.worker.run.store_calls import StoreBackoff
 
 
 class Rig:
     def __init__(self, concurrency: int = 10, **options: Any) -> None:
         self.clock = FakeClock()
         self.store = FlakyStore(MemoryStore(clock=self.clock))
-        self.hand = Hand()
+        self.hand = InFlight()
         self.counters = Counters()
         settings: dict[str, Any] = {
             "worker": "w",
@@ -37,13 +38,14 @@ class Rig:
             "lease_ttl": 30.0,
             **options,
         }
-        self.fetcher = Fetcher(
-            cast(Store, self.store),
-            self.hand,
-            self.counters,
-            concurrency=concurrency,
-            **settings,
+        self.slots = WorkerSlots(concurrency, self.hand)
+        self.claimer = Claimer(
+            cast(Store, self.store), self.hand, self.counters, self.slots, **settings
         )
+
+    def wanted(self, taken: int) -> int:
+        self.slots.taken = taken
+        return self.slots.wanted()
 
     def submit(self, count: int, **fields: Any) -> None:
         store = self.store.inner
@@ -52,8 +54,8 @@ class Rig:
 
 def test_a_worker_asks_for_as_many_jobs_as_it_has_free_slots() -> None:
     """S2-38."""
-    fetcher = Rig(concurrency=10).fetcher
-    assert [fetcher.wanted(occupied) for occupied in (0, 4, 9, 10, 12)] == [10, 6, 1, 0, 0]
+    rig = Rig(concurrency=10)
+    assert [rig.wanted(taken) for taken in (0, 4, 9, 10, 12)] == [10, 6, 1, 0, 0]
 
 
 def test_nothing_is_claimed_while_too_much_is_not_yet_recorded() -> None:
@@ -65,15 +67,15 @@ def test_nothing_is_claimed_while_too_much_is_not_yet_recorded() -> None:
         claim = store.run(store.claim(ClaimRequest(worker="w", limit=UNSETTLED_MAX)))
         rig.hand.take(claim.jobs, asked_at=0.0, answered_at=0.0)
     assert len(rig.hand) == 2 * UNSETTLED_MAX
-    assert (rig.fetcher.wanted(10), rig.fetcher.is_held_up) == (0, True)
+    assert (rig.wanted(10), rig.slots.is_held_up) == (0, True)
     for held in rig.hand.everything()[: UNSETTLED_MAX - 9]:
         rig.hand.drop(held.job.id, held.job.lease.token)
-    assert (rig.fetcher.wanted(8), rig.fetcher.is_held_up) == (0, True)
-    assert (rig.fetcher.wanted(9), rig.fetcher.is_held_up) == (1, False)
+    assert (rig.wanted(8), rig.slots.is_held_up) == (0, True)
+    assert (rig.wanted(9), rig.slots.is_held_up) == (1, False)
 
 
 def test_a_claim_never_asks_for_more_than_its_bound() -> None:
-    assert Rig(concurrency=10_000).fetcher.wanted(0) == CLAIM_MAX
+    assert Rig(concurrency=10_000).wanted(0) == CLAIM_MAX
 
 
 async def test_claimed_jobs_are_in_hand_and_turns_go_on() -> None:
@@ -83,7 +85,7 @@ async def test_claimed_jobs_are_in_hand_and_turns_go_on() -> None:
     rig.submit(10, queue="b")
     queues = []
     for _ in range(6):
-        fetched = await rig.fetcher.claim(1)
+        fetched = await rig.claimer.claim(1)
         assert fetched is not None
         queues += [held.job.queue for held in fetched.held]
     assert sorted(queues) == ["a"] * 3 + ["b"] * 3
@@ -98,11 +100,11 @@ async def test_an_outage_is_waited_out_and_claims_nothing() -> None:
     waits = []
     for _ in range(3):
         before = rig.clock.monotonic()
-        assert await rig.fetcher.claim(1) is None
+        assert await rig.claimer.claim(1) is None
         waits.append(rig.clock.monotonic() - before)
     assert waits == sorted(waits)
     assert waits[0] > 0
-    fetched = await rig.fetcher.claim(1)
+    fetched = await rig.claimer.claim(1)
     assert fetched is not None
     assert len(fetched.claim.jobs) == 1
     assert rig.counters.get("store.unavailable", during="claim") == 3
@@ -113,8 +115,8 @@ def test_an_idle_worker_rests_until_the_next_job_is_due_but_never_long(
     wait: float | None, most: float
 ) -> None:
     """S2-31: bounded idle latency, and no busy loop."""
-    fetcher = Rig().fetcher
-    pauses = [fetcher.pause_after(Claim(wait=wait)) for _ in range(50)]
+    claimer = Rig().claimer
+    pauses = [claimer.pause_after(Claim(wait=wait)) for _ in range(50)]
     assert max(pauses) <= most
     assert min(pauses) >= 0.2
     if wait != 0.2:
@@ -124,13 +126,13 @@ def test_an_idle_worker_rests_until_the_next_job_is_due_but_never_long(
 def test_patience_doubles_within_bounds_varies_and_starts_again() -> None:
     """S0-55: jittered, so that workers do not come back all at once."""
     counters = Counters()
-    patience = Patience("claim", counters, FakeClock().rng)
+    patience = StoreBackoff("claim", counters, FakeClock().rng)
     waits = [patience.failed(OSError("away")) for _ in range(12)]
     assert 0.05 <= waits[0] <= 0.1
     for number, wait in enumerate(waits):
         longest = min(0.05 * 2 ** (number + 1), 5.0)
         assert longest / 2 <= wait <= longest
-    patience.succeeded()
+    patience.failures = 0
     assert patience.failed(OSError("away")) <= 0.1
     assert counters.get("store.unavailable", during="claim") == 13
     for _ in range(2_000):

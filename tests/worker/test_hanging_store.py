@@ -19,7 +19,7 @@ from fencepost.testing.clock import FakeClock
 from fencepost.worker import worker
 from fencepost.worker.run import heartbeater
 from fencepost.worker.run.heartbeater import Heartbeater
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.inflight import InFlight
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ def test_a_heart_that_waits_for_the_store_is_not_waited_for_long(
     async def anything() -> None: ...
 
     anything.submit()
-    hand = Hand()
+    hand = InFlight()
     claim = inner.run(inner.claim(ClaimRequest(worker="w", limit=1, lease_ttl=30.0)))
     hand.take(claim.jobs, asked_at=0.0, answered_at=0.0)
     clock.advance(15)

@@ -21,7 +21,7 @@ from fencepost.store.plan import Operation
 from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.run.heartbeater import Heartbeater
-from fencepost.worker.run.inflight import Hand, Held
+from fencepost.worker.run.inflight import InFlight, InFlightJob
 
 TTL = 30.0
 
@@ -33,12 +33,12 @@ class Rig:
         self.clock = FakeClock()
         self.counters = Counters()
         self.store = FlakyStore(observed(MemoryStore(clock=self.clock), self.counters))
-        self.hand = Hand()
+        self.hand = InFlight()
         self.lost: list[tuple[str, str]] = []
         self.heart = Heartbeater(cast(Store, self.store), self.hand, self.counters, self._note)
         self.jobs: list[ClaimedJob] = [self.claim(ttl) for ttl in ttls or (TTL,)]
 
-    def _note(self, held: Held, reason: str) -> None:
+    def _note(self, held: InFlightJob, reason: str) -> None:
         self.lost.append((held.job.id, reason))
         self.lost_at = self.clock.monotonic()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.worker.support import (
     ended,
     eventually,
     eventually_sync,
+    executor_of,
     take_leases_away,
     working,
     working_in_thread,
@@ -25,7 +27,6 @@ from fencepost import (
     App,
     Category,
     ConfigurationError,
-    Context,
     InvalidJobError,
     JobHandle,
     Retry,
@@ -33,8 +34,8 @@ from fencepost import (
     Timeouts,
 )
 from fencepost.store.interface.requests import ClaimRequest
-from fencepost.worker.process.children import Children
-from fencepost.worker.run.attempt import Attempt
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.slots import WorkerSlots
 
 ONCE = Retry.none()
 
@@ -232,19 +233,15 @@ async def test_a_job_lost_before_its_child_is_there_starts_no_child(sqlite_app: 
     task = sqlite_app.task(isolation="process")(isolated.pid_of)
     task.submit(1)
     store = sqlite_app.store
-    [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
-    children = Children(store.url, sqlite_app.session.counters)
-    attempt = Attempt(
-        sqlite_app.session.task("pid_of"),
-        job,
-        Context(job, store=store, started_at=0.0),
-        started_at=0.0,
-        on_end=lambda attempt, outcome: None,
-        stop=children.kill,
-    )
+    jobs = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    inflight = InFlight()
+    taken, _ = inflight.take(jobs, asked_at=0.0, answered_at=math.inf)
+    slots = WorkerSlots(1, inflight)
+    executor_of(sqlite_app, slots, inflight).take(taken)
+    [attempt] = slots.running.values()
     attempt.interrupt("cancelled")
     assert attempt.has_ended
-    await children.run(attempt)
+    await eventually(lambda: slots.taken == 0)
     assert sqlite_app.session.counters.get("child.started") == 0
 
 

@@ -18,7 +18,7 @@ from fencepost.core.bounds import START_WITHIN
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.worker.run.reach import Reach
+from fencepost.worker.run.slots import Reach
 
 T = TypeVar("T")
 

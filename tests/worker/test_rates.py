@@ -18,8 +18,9 @@ from fencepost.observe.counters import Counters
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.run.fetcher import Fetcher
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.claimer import Claimer
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.worker import Worker
 
 
@@ -121,24 +122,25 @@ async def test_a_worker_comes_again_when_the_next_job_can_start() -> None:
     store = MemoryStore(clock=clock)
     store.run(store.set_rates({"rated": Rate(1, 10.0)}))
     store.run(store.enqueue([NewJob(type="rated")] * 2))
-    fetcher = Fetcher(
+    inflight = InFlight()
+    claimer = Claimer(
         store,
-        Hand(),
+        inflight,
         Counters(),
+        WorkerSlots(5, inflight),
         worker="w",
         types=frozenset({"rated"}),
         queues=None,
         lease_ttl=30.0,
-        concurrency=5,
     )
-    first = await fetcher.claim(5)
+    first = await claimer.claim(5)
     assert first is not None
     assert len(first.held) == 1
     clock.advance(9.75)
-    second = await fetcher.claim(5)
+    second = await claimer.claim(5)
     assert second is not None
     assert second.held == []
-    assert fetcher.pause_after(second.claim) == 0.25
+    assert claimer.pause_after(second.claim) == 0.25
 
 
 def test_a_rate_that_makes_no_sense_is_refused_where_it_is_written(app: App) -> None:

@@ -12,8 +12,7 @@ import pytest
 from tests.worker.support import LONG, drain
 
 from fencepost import App, Retry
-from fencepost.worker.run.executor import TURN
-from fencepost.worker.run.first_step import rest_of
+from fencepost.worker.run.relay import TURN, rest_of
 
 JOBS = 100
 ONCE = Retry.none()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -21,8 +22,21 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.settler import Settler
+from fencepost.worker.run.slots import WorkerSlots
+
+
+class RecordedSlots(WorkerSlots):
+    """Records how many settlements each group had."""
+
+    def __init__(self, inflight: InFlight) -> None:
+        super().__init__(1, inflight)
+        self.written: list[int] = []
+
+    def settled(self, settlements: Sequence[Settlement]) -> None:
+        self.written.append(len(settlements))
+        super().settled(settlements)
 
 
 class Rig:
@@ -32,14 +46,10 @@ class Rig:
         self.clock = FakeClock()
         self.counters = Counters()
         self.store = FlakyStore(observed(MemoryStore(clock=self.clock), self.counters))
-        self.hand = Hand()
-        self.written: list[int] = []
-        self.settler = Settler(
-            cast(Store, self.store),
-            self.hand,
-            self.counters,
-            lambda batch: self.written.append(len(batch)),
-        )
+        self.hand = InFlight()
+        self.slots = RecordedSlots(self.hand)
+        self.written = self.slots.written
+        self.settler = Settler(cast(Store, self.store), self.hand, self.counters, self.slots)
         store = self.store.inner
         store.run(store.enqueue([NewJob(type="t")] * count))
         self.jobs: list[ClaimedJob] = store.run(
@@ -162,7 +172,7 @@ async def test_a_stopping_worker_does_not_tear_a_write() -> None:
             await finish.wait()
             return await inner.run_async(operation)
 
-    settler = Settler(cast(Store, Slow(inner)), rig.hand, rig.counters)
+    settler = Settler(cast(Store, Slow(inner)), rig.hand, rig.counters, rig.slots)
     job = rig.jobs[0]
     settler.add(
         Settlement(job.id, job.lease.token, decide(job, Succeeded(encode(1)), rig.clock.rng))
@@ -181,16 +191,12 @@ async def test_a_stopping_worker_does_not_tear_a_write() -> None:
 async def test_whoever_let_others_go_is_told_at_once() -> None:
     """S1-62: the next of a chain is not to wait until the bell has been heard."""
     rig = Rig(2)
-    told: list[bool] = []
-    rig.settler = Settler(
-        cast(Store, rig.store), rig.hand, rig.counters, on_followed=lambda: told.append(True)
-    )
     store = rig.store.inner
     parent, other = rig.jobs
     store.run(store.enqueue([NewJob(type="t", after=Dependencies((parent.id,)))]))
     rig.add(other)
     await rig.settler.step()
-    assert told == []
+    assert not rig.slots.news.is_set()
     rig.add(parent)
     await rig.settler.step()
-    assert told == [True]
+    assert rig.slots.news.is_set()

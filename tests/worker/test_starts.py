@@ -11,7 +11,15 @@ from typing import TypeVar, cast
 
 import pytest
 from tests.worker.flaky import FlakyStore
-from tests.worker.support import LONG, drain, ended, eventually, working, working_in_thread
+from tests.worker.support import (
+    LONG,
+    drain,
+    ended,
+    eventually,
+    executor_of,
+    working,
+    working_in_thread,
+)
 
 from fencepost import App, Context, State
 from fencepost.clock import SystemClock
@@ -21,8 +29,8 @@ from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
-from fencepost.worker.run.executor import Executor
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.slots import WorkerSlots
 
 T = TypeVar("T")
 
@@ -157,7 +165,6 @@ def test_a_worker_that_stops_gives_back_what_has_not_begun(app: App, blocking: B
 async def test_a_job_that_was_lost_before_it_began_does_not_begin(app: App) -> None:
     """S3-10: a heartbeat told that it was cancelled, while another handler had the loop."""
     begun: list[str] = []
-    returned: list[None] = []
 
     @app.task
     async def work(ctx: Context) -> None:
@@ -165,20 +172,14 @@ async def test_a_job_that_was_lost_before_it_began_does_not_begin(app: App) -> N
 
     work.submit_many([()] * 2)
     claim = app.store.run(app.store.claim(ClaimRequest(worker="w", limit=2)))
-    hand = Hand()
+    hand = InFlight()
     taken, _ = hand.take(claim.jobs, asked_at=0.0, answered_at=math.inf)
     hand.drop(claim.jobs[0].id, claim.jobs[0].lease.token)
-    executor = Executor(
-        app.store,
-        app.session.tasks,
-        counters=app.session.counters,
-        on_begin=lambda _: None,
-        on_late=lambda _: None,
-        on_end=lambda _, __: None,
-        on_return=lambda: returned.append(None),
-    )
-    executor.start(taken)
-    await eventually(lambda: len(returned) == 2)
+    slots = WorkerSlots(2, hand)
+    executor = executor_of(app, slots, hand)
+    executor.take(taken)
+    assert slots.taken == 2
+    await eventually(lambda: slots.taken == 0)
     assert begun == [claim.jobs[1].id]
     executor.close()
 

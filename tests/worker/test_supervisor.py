@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.process.lifeline import Lifeline
-from fencepost.worker.process.supervisor import DELAY_MAX, REPLACE_CODE, Slot, Supervisor
+from fencepost.worker.process.supervisor import DELAY_MAX, REPLACE_CODE, ProcessSlot, Supervisor
 
 
 class Child:
@@ -62,7 +62,7 @@ def test_children_are_started_and_left_alone(nursery: Nursery) -> None:
 
 def test_a_child_that_dies_young_is_replaced_after_growing_delays(nursery: Nursery) -> None:
     clock = FakeClock()
-    slot = Slot(["worker"], cast(Lifeline, nursery), clock, is_burst=False)
+    slot = ProcessSlot(["worker"], cast(Lifeline, nursery), clock, is_burst=False)
     waits = []
     for _ in range(7):
         slot.step(is_stopping=False)
@@ -80,7 +80,7 @@ def test_a_child_that_dies_young_is_replaced_after_growing_delays(nursery: Nurse
 
 def test_a_child_that_has_lived_is_replaced_at_once(nursery: Nursery) -> None:
     clock = FakeClock()
-    slot = Slot(["worker"], cast(Lifeline, nursery), clock, is_burst=False)
+    slot = ProcessSlot(["worker"], cast(Lifeline, nursery), clock, is_burst=False)
     slot.step(is_stopping=False)
     nursery.children[-1].code = -9
     slot.step(is_stopping=False)
@@ -148,7 +148,7 @@ def test_a_child_that_wants_a_successor_has_one_at_once(nursery: Nursery) -> Non
     """C44: it ended to have a thread end that did not stop; nothing is wrong with the next."""
     clock = FakeClock()
     for is_burst in (False, True):
-        slot = Slot(["worker"], cast(Lifeline, nursery), clock, is_burst=is_burst)
+        slot = ProcessSlot(["worker"], cast(Lifeline, nursery), clock, is_burst=is_burst)
         slot.step(is_stopping=False)
         count = len(nursery.children)
         nursery.children[-1].code = REPLACE_CODE

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.worker.run.context import AsyncContext, Context
 
 if TYPE_CHECKING:
-    from fencepost.worker.run.backoff import Backoffs
+    from fencepost.worker.backoff import Backoffs
     from fencepost.worker.worker import Worker
 
 __all__ = ["AsyncContext", "Backoffs", "Context", "Worker"]
@@ -14,7 +14,7 @@ __all__ = ["AsyncContext", "Backoffs", "Context", "Worker"]
 def __getattr__(name: str) -> Any:
     # Callers that only submit never pay for importing what runs handlers.
     if name == "Backoffs":
-        from fencepost.worker.run.backoff import Backoffs
+        from fencepost.worker.backoff import Backoffs
 
         return Backoffs
     if name == "Worker":

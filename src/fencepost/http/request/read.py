@@ -17,7 +17,7 @@ from fencepost.http.request.whole_numbers import is_about_whole_numbers, with_wh
 from fencepost.http.routes.route import OneOrMany, Route
 from fencepost.http.server.bodies import Held
 from fencepost.wire.shape import PIECE, check_shape
-from fencepost.worker.run.first_step import rest_of
+from fencepost.worker.run.relay import rest_of
 
 Scope = Any
 Receive = Any

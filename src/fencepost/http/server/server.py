@@ -32,7 +32,7 @@ from fencepost.http.server.sweeper import Sweeper
 from fencepost.maintenance import Caretaker
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.worker.run.rates import declare_rates
+from fencepost.worker.startup import declare_rates
 
 if TYPE_CHECKING:
     from fencepost.app import App

@@ -6,9 +6,14 @@ wanted. What they did last is known from the signs that they leave.
 
 from __future__ import annotations
 
+import logging
+
 from fencepost.clock import Clock
-from fencepost.core.bounds import LIVE_MAX, READY_MAX
+from fencepost.core.bounds import LAG_INTERVAL, LAG_WARNING, LIVE_MAX, READY_MAX
+from fencepost.observe import names
+from fencepost.observe.counters import Counters
 from fencepost.observe.health import STARTING, STOPPING, Verdict, store_away, verdict
+from fencepost.observe.log import log
 from fencepost.observe.pulse import Pulse
 
 
@@ -30,7 +35,7 @@ class WorkerHealth:
         self._born_at = clock.monotonic()
 
     def live(self) -> Verdict:
-        """Tell whether the event loop turns; whoever does not should be started anew.
+        """Tell whether the event loop turns; one whose loop does not should be restarted.
 
         A worker that stops, or whose store is away, lives: to kill it would help nobody.
         """
@@ -62,3 +67,19 @@ class WorkerHealth:
         if silence > self._ready_max:
             return store_away(f"it has not answered for {silence:.0f} s")
         return None
+
+
+async def measure_lag(clock: Clock, counters: Counters) -> None:
+    """Leave a sign that the loop turns, and count by how much it oversleeps, forever."""
+    while True:
+        before = counters.pulse.turned_at = clock.monotonic()
+        await clock.sleep_async(LAG_INTERVAL)
+        lag = clock.monotonic() - before - LAG_INTERVAL
+        counters.add(names.LOOP_LAG, max(lag, 0.0))
+        if lag > LAG_WARNING:
+            log(
+                names.LOOP_LAG,
+                level=logging.WARNING,
+                seconds=lag,
+                hint="a handler blocked the event loop; make it a `def` or isolate it",
+            )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import datetime
 
 from fencepost.core.bounds import ANNOUNCE_INTERVAL
 from fencepost.errors import StoreError
@@ -22,3 +25,25 @@ async def announce(store: Store, describe: Callable[[], WorkerInfo]) -> None:
             await store.run_async(store.announce(describe()))
             pause = ANNOUNCE_INTERVAL
         await store.clock.sleep_async(pause)
+
+
+def describe(
+    worker: str,
+    *,
+    queues: dict[str, int] | None,
+    types: Iterable[str],
+    concurrency: int,
+    started_at: datetime,
+    running: int,
+) -> WorkerInfo:
+    """Return what is announced of a worker in this process."""
+    return WorkerInfo(
+        id=worker,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        queues=queues,
+        types=tuple(sorted(types)),
+        concurrency=concurrency,
+        started_at=started_at,
+        running=running,
+    )

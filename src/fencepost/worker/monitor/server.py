@@ -91,7 +91,7 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)  # whoever opens so many is no probe
+            self.shutdown_request(request)  # no probe opens so many
             return
         super().process_request(request, client_address)
 

@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,8 +24,9 @@ from fencepost.core.job.outcome import Failed, Outcome, Snoozed, Succeeded, Unre
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.worker.run.attempt import Attempt
-from fencepost.worker.run.context import CancelReason
+
+if TYPE_CHECKING:
+    from fencepost.worker.run.attempt import RunningAttempt
 
 ReturnedOutcome = Succeeded | Failed | Snoozed | Unreadable
 
@@ -72,7 +74,7 @@ class Children:
         self._idle: deque[Child] = deque()
         self._busy: dict[str, Child] = {}
 
-    async def run(self, attempt: Attempt) -> Outcome:
+    async def run(self, attempt: RunningAttempt) -> Outcome:
         """Run an attempt in a child; raise nothing but what the handler's outcome is."""
         if attempt.has_ended:
             return crashed("interrupted before a child was there to be killed")
@@ -83,7 +85,7 @@ class Children:
         finally:
             self._busy.pop(attempt.job.lease.token, None)
 
-    async def _converse(self, child: Child, attempt: Attempt) -> Outcome:
+    async def _converse(self, child: Child, attempt: RunningAttempt) -> Outcome:
         function = attempt.task.function
         request = ChildRequest(
             function.__module__,
@@ -133,12 +135,11 @@ class Children:
             return crashed(f"the child process was killed by signal {-code}")
         return crashed(f"the child process ended with code {code} ({type(error).__name__})")
 
-    def kill(self, attempt: Attempt, reason: CancelReason) -> bool:
+    def kill(self, attempt: RunningAttempt) -> None:
         """Kill the child that runs an attempt: it has surely ended."""
         child = self._busy.get(attempt.job.lease.token)
         if child is not None:
             child.process.kill()
-        return True
 
     def close(self) -> None:
         """End every child; whatever still runs is killed."""

@@ -45,7 +45,7 @@ class Supervisor:
         self._clock = clock
         self._lifeline = Lifeline()
         commands = [[*command, *own_arguments(place)] for place in range(count)]
-        self._slots = [Slot(each, self._lifeline, clock, is_burst) for each in commands]
+        self._slots = [ProcessSlot(each, self._lifeline, clock, is_burst) for each in commands]
         self._stop_patience = stop_patience
         self._signals: list[int] = []
         self._passed_on = 0
@@ -100,7 +100,7 @@ class Supervisor:
         self.stop(number)
 
 
-class Slot:
+class ProcessSlot:
     """The place of one child: the child itself, or the time of its successor."""
 
     def __init__(

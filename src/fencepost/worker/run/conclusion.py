@@ -1,7 +1,7 @@
 """Ends attempts of which the store has to be asked something first.
 
 Of jobs that this version of the code cannot read: for how long that has gone on, which decides
-whether they are given back for others once more. The job stays in hand until it is settled.
+whether they are given back for others once more. The job stays in flight until it is settled.
 
 And those whose handler settled its job itself, in a transaction of its own. Only the store knows
 what became of that transaction, so it is asked: once committed there is nothing left to do; if it
@@ -12,13 +12,13 @@ happens in between is safe at each point:
   and the job is recovered.
 - It dies after the commit: the job is completed, and there is nothing to recover.
 - The lease runs out before ``complete_in``: it raises, and the handler's writes are rolled back.
-- The lease runs out between ``complete_in`` and the commit: the lease's row is locked, and whoever
-  recovers leases passes over it; the commit counts.
+- The lease runs out between ``complete_in`` and the commit: the lease's row is locked, and
+  recovery passes over it; the commit counts.
 - The commit's answer is lost: the handler fails, and the store says here which of both it was.
 - The job is cancelled, or recovered by hand, meanwhile: that waits for the row, and finds the job
   completed, or running if it was rolled back.
 - The transaction stays open though its handler has ended: a settlement would wait for the row and
-  hold up those of others, so none is sent; after a lease's time the job is let go of. It is
+  hold up those of others, so none is sent; after a lease's time the job is dropped. It is
   completed if the transaction is ever committed, and recovered once it is rolled back.
 """
 
@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fencepost.core.job.failure import not_committed
 from fencepost.core.job.job import AttemptOutcome, ClaimedJob
@@ -40,10 +41,11 @@ from fencepost.observe.log import log
 from fencepost.store.interface.replies import Fate
 from fencepost.store.interface.store import Store
 from fencepost.store.wrappers.transitions import EVENT_NAMES, count
-from fencepost.worker.run.attempt import Attempt
-from fencepost.worker.run.inflight import Hand
 from fencepost.worker.run.settler import Settler
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.store_calls import StoreBackoff
+
+if TYPE_CHECKING:
+    from fencepost.worker.run.attempt import RunningAttempt
 
 PAUSE_MIN = 0.005
 PAUSE_MAX = 0.5
@@ -56,26 +58,22 @@ class Concluder:
     def __init__(
         self,
         store: Store,
-        hand: Hand,
         settler: Settler,
         counters: Counters,
-        on_concluded: Callable[[], None] = lambda: None,
         ask: Callable[[ClaimedJob], float | None] = lambda _: None,
     ) -> None:
         self._store = store
-        self._hand = hand
         self._settler = settler
         self._counters = counters
-        self._on_concluded = on_concluded
         self._ask = ask
-        self._patience = Patience("conclude", counters, store.clock.rng)
+        self._backoff = StoreBackoff("conclude", counters, store.clock.rng)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_idle(self) -> bool:
         return not self._tasks
 
-    def add(self, attempt: Attempt, outcome: Outcome) -> None:
+    def add(self, attempt: RunningAttempt, outcome: Outcome) -> None:
         """Have an attempt concluded whose handler has ended with *outcome*."""
         task = asyncio.get_running_loop().create_task(self.conclude(attempt, outcome))
         self._tasks.add(task)
@@ -85,7 +83,7 @@ class Concluder:
         for task in self._tasks:
             task.cancel()
 
-    async def conclude(self, attempt: Attempt, outcome: Outcome) -> None:
+    async def conclude(self, attempt: RunningAttempt, outcome: Outcome) -> None:
         """Ask the store what has to be known, and see to the rest."""
         job = attempt.job
         if isinstance(outcome, Unreadable):
@@ -112,8 +110,7 @@ class Concluder:
             case Fate.OPEN:
                 self._counters.add(names.ATTEMPT_LEFT_OPEN)
                 log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)
-        self._hand.drop(job.id, job.lease.token)
-        self._on_concluded()
+        self._settler.drop(job)
 
     async def _give_back(self, job: ClaimedJob, outcome: Unreadable) -> None:
         """Give a job back that this version of the code cannot read, or have it fail in the end."""
@@ -121,10 +118,10 @@ class Concluder:
             try:
                 attempts = await self._store.run_async(self._store.attempts(job.id))
             except StoreError as error:
-                await self._store.clock.sleep_async(self._patience.failed(error))
+                await self._store.clock.sleep_async(self._backoff.failed(error))
             else:
                 break
-        self._patience.succeeded()
+        self._backoff.failures = 0
         decision = decide(job, with_past(outcome, attempts), self._store.clock.rng)
         self._counters.add(names.PAYLOAD_UNREADABLE, type=job.type)
         log(
@@ -139,7 +136,7 @@ class Concluder:
         )
         self._settler.add(settlement_of(job, decision))
 
-    async def _fate(self, attempt: Attempt) -> Fate:
+    async def _fate(self, attempt: RunningAttempt) -> Fate:
         """Return how it ended; OPEN if it did not in the time that a lease lasts."""
         store = self._store
         deadline = store.clock.monotonic() + attempt.job.lease_ttl
@@ -148,9 +145,9 @@ class Concluder:
             try:
                 (fate,) = await store.run_async(store.fates([attempt.context.joined]))
             except StoreError as error:
-                await store.clock.sleep_async(self._patience.failed(error))
+                await store.clock.sleep_async(self._backoff.failed(error))
                 continue
-            self._patience.succeeded()
+            self._backoff.failures = 0
             if fate is not Fate.OPEN or store.clock.monotonic() >= deadline:
                 return fate
             await store.clock.sleep_async(pause)

@@ -1,48 +1,44 @@
-"""Runs attempts: decode, call, classify; on the loop, in a thread, or in a child process."""
+"""Starts attempts and stops them: on the loop, in a thread, or in a child process."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fencepost.clock import Clock
 from fencepost.core.bounds import INTERRUPT_GRACE, THROW_AGAIN
 from fencepost.core.job.failure import classify
-from fencepost.core.job.outcome import Outcome, Released, Succeeded
+from fencepost.core.job.outcome import Outcome, Released, decide, settlement_of
 from fencepost.core.job.task import Isolation, Task
-from fencepost.core.values.payload import encode_result
-from fencepost.core.values.skew import read_arguments
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.observe.log import log
+from fencepost.observe.log import log, logger
 from fencepost.store.interface.store import Store
-from fencepost.store.interruption import Interruptible
+from fencepost.worker.backoff import Backoffs
 from fencepost.worker.process.children import Children
-from fencepost.worker.run.attempt import Attempt, OnEnd, Stop
-from fencepost.worker.run.context import CancelReason, Context
-from fencepost.worker.run.first_step import rest_of
-from fencepost.worker.run.inflight import Held
+from fencepost.worker.run.attempt import AttemptTimers, RunningAttempt
+from fencepost.worker.run.conclusion import Concluder
+from fencepost.worker.run.context import CancelReason
+from fencepost.worker.run.inflight import InFlightJob
+from fencepost.worker.run.relay import Relay
+from fencepost.worker.run.results import Loader
+from fencepost.worker.run.settler import Settler
+from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.run.threads import Threads
 
 if TYPE_CHECKING:
     from fencepost.observe.tracing import Tracing
-
-TURN = 0.005
-"""Seconds for which short handlers run one after the other before the loop gets its turn."""
-ARM_AFTER = 0.05
-"""Attempts shorter than this get no timer of their own."""
-ARMED_AT_ONCE = 2 * ARM_AFTER
-"""Attempts that may not even take so long get one at their start."""
+    from fencepost.worker.shutdown import Shutdown
 
 
-class Executor:
-    """Starts attempts and sees that each delivers exactly one outcome."""
+class HandlerExecutor:
+    """Starts attempts and sees that each delivers exactly one outcome.
+
+    What it holds is what every attempt of a run needs; attempts read it.
+    """
 
     def __init__(
         self,
@@ -50,251 +46,153 @@ class Executor:
         tasks: Mapping[str, Task],
         *,
         counters: Counters,
+        slots: WorkerSlots,
+        settler: Settler,
+        shutdown: Shutdown,
         tracing: Tracing | None = None,
-        on_begin: Callable[[Attempt], None],
-        on_late: Callable[[Held], None],
-        on_turn: Callable[[int, float], None] = lambda _, __: None,
-        on_end: OnEnd,
-        on_return: Callable[[], None],
-        on_stuck: Callable[[Attempt], None] = lambda _: None,
-        is_cancelled: Callable[[], bool] = lambda: False,
+        owns_loop: bool = False,
     ) -> None:
-        self._store = store
-        self._clock: Clock = store.clock
+        self.store = store
+        self.clock = store.clock
+        self.rng = store.clock.rng
+        self.tasks = tasks
+        self.counters = counters
+        self.tracing = tracing
+        self.slots = slots
+        self.settler = settler
+        self.shutdown = shutdown
+        self.backoffs = Backoffs(tasks)
+        self.concluder = Concluder(store, settler, counters, self.backoffs)
+        self.threads = Threads()
+        self.timers = AttemptTimers(store.clock)
+        self.leaked: set[RunningAttempt] = set()
+        """Attempts that were given up although their handlers go on."""
+        self.is_verbose = False
+        self._owns_loop = owns_loop
         self._loop = asyncio.get_running_loop()
-        self._tasks = tasks
-        self._counters = counters
-        self._tracing = tracing
-        self._on_begin = on_begin
-        self._on_late = on_late
-        self._on_turn = on_turn
-        self._on_end = on_end
-        self._on_return = on_return
-        self._on_stuck = on_stuck
-        self._is_cancelled = is_cancelled
-        self._threads = Threads()
         self._children = Children(store.url, counters, store.keys)
-        # Attempts are begun from within others that have just ended; none inherits of another.
-        self._context = contextvars.copy_context()
-        self._line: deque[Held] = deque()
-        """Jobs whose coroutines have not begun, in their order."""
-        self._line_since = 0.0
-        self._begun = 0
-        """How many of the line have begun since then."""
-        self._has_relay = False
-        """Whether a task is about to take from the line, or is taking from it."""
-        self._unarmed: list[Attempt] = []
-        self._leaked: set[Attempt] = set()
-        stops: dict[Isolation, Stop] = {
-            Isolation.LOOP: self._stop_coroutine,
-            Isolation.THREAD: self._stop_thread,
-            Isolation.PROCESS: self._children.kill,
-        }
-        self._stops = {type_: stops[task.isolation] for type_, task in tasks.items()}
+        self._loader = Loader(store, tasks, counters, self)
+        self._relay = Relay(store.clock, slots.reach)
 
-    def start(self, jobs: Iterable[Held]) -> None:
-        """Start the attempts for which *jobs* were claimed; a slot is free for each."""
-        if not self._line:
-            self._line_since, self._begun = self._clock.monotonic(), 0
+    # Starting.
+
+    def take(self, jobs: Sequence[InFlightJob]) -> None:
+        """Start what a claim has brought; there is a free slot for each."""
+        self.slots.taken += len(jobs)
+        if self.shutdown.is_stopping:
+            self.give_back(jobs)
+            return
+        self.is_verbose = logger.isEnabledFor(logging.DEBUG)
+        reach = self.slots.reach
+        reach.claimed()
+        if reach.must_begin:
+            jobs[0].start_by = math.inf
+        # Most jobs have waited for nothing, and need not be looked at any closer.
+        if owed := [h for h in jobs if h.job.has_dependencies and self._loader.owes(h)]:
+            self._load(owed)
+            jobs = [held for held in jobs if not self._loader.owes(held)]
+        self.start(jobs)
+
+    def _load(self, owed: Sequence[InFlightJob]) -> None:
+        """Load what jobs have waited for; in this thread if that holds up nobody, as a claim is."""
+        for held in owed:
+            held.start_by = math.inf  # its attempt begins with this
+        if self._owns_loop and not self.slots.running:
+            self._loader.load_here(owed)
+        late = [held for held in owed if self._loader.owes(held)]
+        if late:
+            self._loader.add(late)
+
+    def start(self, jobs: Iterable[InFlightJob]) -> None:
+        """Start the attempts of *jobs*, each where its task is isolated."""
+        coroutines: list[RunningAttempt] = []
         for held in jobs:
-            if self._tasks[held.job.type].isolation is Isolation.LOOP:
-                self._line.append(held)
-            elif (attempt := self._begin(held)) is not None:
-                self._call(attempt)
-        self._relay()
+            attempt = RunningAttempt(held, self)
+            isolation = self.tasks[held.job.type].isolation
+            if isolation is Isolation.LOOP:
+                coroutines.append(attempt)
+            elif isolation is Isolation.THREAD:
+                attempt.start_in_thread()
+            else:
+                attempt.start_in_child()
+        self._relay.run(coroutines)
 
-    def take_back(self) -> list[Held]:
-        """Begin no more of what was started; return the jobs whose handlers have not begun."""
-        left = list(self._line)
-        self._line.clear()
-        return left
+    async def call_in_child(self, attempt: RunningAttempt) -> Outcome:
+        """Run a handler in a child process."""
+        if self.tracing is None:
+            return await self._children.run(attempt)
+        return await self.tracing.watch(attempt.job, partial(self._children.run, attempt))
 
-    def _begin(self, held: Held) -> Attempt | None:
-        """Make the attempt, whose handler is called next; None if it may not begin any more."""
-        started_at = self._clock.monotonic()
-        if held.is_dropped:
-            self._on_return()
-            return None
-        if started_at > held.start_by:
-            self._on_late(held)
-            return None
-        job = held.job
-        task = self._tasks[job.type]
-        if self._tracing is not None:
-            task = self._tracing.around(task, job)
-        attempt = held.attempt = Attempt(
-            task,
-            job,
-            Context(job, self._store, started_at, held.dependencies or (), self._tasks),
-            started_at,
-            self._on_end,
-            self._stops[job.type],
-        )
-        if self._unarmed and job.policy.timeout >= ARMED_AT_ONCE:
-            self._unarmed.append(attempt)
-        else:
-            self._arm(attempt, self._loop)
-        self._on_begin(attempt)
-        return attempt
+    # Not starting.
+
+    def stop_starting(self) -> None:
+        """Begin no more: what has not begun is given back, and what waits looks again."""
+        self.shutdown.is_stopping = self.counters.pulse.is_stopping = True
+        # At once: others can run them while this worker still finishes what it has begun.
+        self.give_back([*self._loader.take_back(), *self._relay.take_back()])
+        self.slots.news.set()
+        self.slots.quiet.set()
+
+    def give_back(self, jobs: Iterable[InFlightJob]) -> None:
+        """Have jobs released that have not begun: uncounted, in their old place in line."""
+        for held in jobs:
+            if not held.is_dropped:
+                decision = decide(held.job, Released(), self.rng)
+                self.settler.add(settlement_of(held.job, decision))
+            self.slots.free()
+
+    def came_late(self, held: InFlightJob) -> None:
+        """Give a job back whose handler could not begin in time: others kept the loop busy."""
+        self.counters.add(names.ATTEMPT_LATE)
+        self.slots.reach.came_late()
+        self.slots.turn -= 1  # of the queue whose job could not begin
+        self.slots.late.append(held)
+        self.give_back([held])
+
+    def refuse(self, held: InFlightJob, error: Exception) -> None:
+        """Fail an attempt before its start: what its job waited for cannot be loaded."""
+        decision = decide(held.job, classify(error), self.rng, self.backoffs)
+        self.settler.add(settlement_of(held.job, decision))
+        self.slots.free()
 
     def close(self) -> None:
-        self._threads.close()
+        self.threads.close()
         self._children.close()
 
-    def _call(self, attempt: Attempt) -> None:
-        """Call a handler outside of the loop."""
-        if attempt.task.isolation is Isolation.THREAD:
-            attempt.thread = Interruptible()
-            attempt.future = self._threads.call(partial(_call_sync, attempt), attempt.thread)
-        else:
-            attempt.future = self._loop.create_task(self._run_child(attempt))
-        attempt.future.add_done_callback(partial(self._returned, attempt))
+    # Stopping.
 
-    async def _run_child(self, attempt: Attempt) -> Outcome:
-        if self._tracing is None:
-            return await self._children.run(attempt)
-        return await self._tracing.watch(attempt.job, partial(self._children.run, attempt))
+    def stop(self, attempt: RunningAttempt, reason: CancelReason) -> bool:
+        """Stop the handler of an attempt; return True if it has surely ended."""
+        match attempt.task.isolation:
+            case Isolation.LOOP:
+                # It may tidy up for a while; then it is given up.
+                if attempt.future is not None:
+                    attempt.future.cancel(f"fencepost: {reason}")
+                self._loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
+                return False
+            case Isolation.THREAD:
+                # A shutdown only asks at first: the thread may look at ``ctx.cancelled`` in time.
+                if reason != "shutdown":
+                    self.stop_thread(attempt)
+                    self._loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
+                return False
+            case Isolation.PROCESS:
+                self._children.kill(attempt)
+                return True
 
-    def _relay(self) -> None:
-        """See that a task takes from the line."""
-        if self._line and not self._has_relay:
-            self._has_relay = True
-            self._loop.create_task(self._run_line(), context=self._context.copy())
-
-    async def _run_line(self) -> None:
-        """Run attempts of the line one after the other; once one waits, another task goes on.
-
-        A task costs more than a short handler does. It is passed on only if nobody can tell: the
-        handler never waited, set no context variable, and the task was not cancelled.
-        """
-        task = asyncio.current_task()
-        assert task is not None
-        context = contextvars.copy_context()
-        turn_ends_at = self._clock.monotonic() + TURN
-        has_waited = False
-        try:
-            while self._line:
-                attempt = self._begin(self._line.popleft())
-                if attempt is None:
-                    continue
-                self._begun += 1
-                attempt.future = task
-                try:
-                    args, kwargs = _arguments(attempt)
-                    called = attempt.task.function(*args, **kwargs)
-                    is_plain = type(called) is CoroutineType  # else it is some other awaitable
-                    try:
-                        waits_for = called.send(None) if is_plain else None
-                    except StopIteration as stop:
-                        result = stop.value
-                    else:
-                        has_waited = True
-                        self._pass_on()
-                        result = await (rest_of(called, waits_for) if is_plain else called)
-                    outcome: Outcome = Succeeded(encode_result(result))
-                except asyncio.CancelledError:
-                    if attempt.context.cancel_reason is not None:
-                        raise
-                    if not has_waited:
-                        has_waited = True
-                        self._pass_on()
-                    outcome = await self._cancelled_elsewhere()
-                except (SystemExit, KeyboardInterrupt) as error:
-                    # A task that ends with one of these takes the event loop, and the worker.
-                    outcome = classify(RuntimeError(f"the handler raised {error!r}"))
-                except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
-                    outcome = _outcome_of_error(attempt, error)
-                is_interrupted = attempt.context.cancel_reason is not None
-                # Told here: a callback would cost as much as a short handler does.
-                self._finish(attempt, _in_time(attempt, outcome) if is_interrupted else outcome)
-                is_changed = task.cancelling() or contextvars.copy_context() != context
-                if has_waited or is_changed or attempt.started_at >= turn_ends_at:
-                    return
-        finally:
-            if not has_waited:
-                self._pass_on()
-
-    def _pass_on(self) -> None:
-        """Leave the rest of the line to another task, in the loop's next turn."""
-        if self._begun:
-            self._on_turn(self._begun, self._clock.monotonic() - self._line_since)
-        self._has_relay = False
-        self._relay()
-
-    async def _cancelled_elsewhere(self) -> Outcome:
-        """Return the outcome of a coroutine that was cancelled, and not by us.
-
-        A loop that is closed cancels every task in any order, ours and the worker's own: a moment
-        later the worker knows.
-        """
-        await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
-        if self._is_cancelled():
-            return Released()
-        return classify(RuntimeError("the handler was cancelled, and not by its worker"))
-
-    # Timing out.
-
-    def _arm(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
-        """See that the attempt is interrupted at its timeout.
-
-        Most attempts end long before: a timer is made only for those that still run a moment later.
-        """
-        timeout = attempt.job.policy.timeout
-        if timeout < ARMED_AT_ONCE:
-            attempt.timer = loop.call_later(timeout, attempt.interrupt, "timeout")
-            return
-        if not self._unarmed:
-            loop.call_later(ARM_AFTER, self._arm_rest, loop)
-        self._unarmed.append(attempt)
-
-    def _arm_rest(self, loop: asyncio.AbstractEventLoop) -> None:
-        unarmed, self._unarmed = self._unarmed, []
-        now = self._clock.monotonic()
-        for attempt in unarmed:
-            if not attempt.has_ended:
-                left = attempt.job.policy.timeout - (now - attempt.started_at)
-                attempt.timer = loop.call_later(max(left, 0.0), attempt.interrupt, "timeout")
-
-    # Interrupting.
-
-    def _stop_coroutine(self, attempt: Attempt, reason: CancelReason) -> bool:
-        """Cancel a coroutine, which may tidy up for a while; then give it up."""
-        if attempt.future is not None:
-            # A coroutine that is cancelled before its first step cannot say how it ended.
-            attempt.future.add_done_callback(partial(self._returned, attempt))
-            attempt.future.cancel(f"fencepost: {reason}")
-        loop = asyncio.get_running_loop()
-        loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
-        return False
-
-    def give_up(self, attempt: Attempt, reason: CancelReason) -> None:
-        """End an attempt although its handler goes on, if it still does; say so."""
-        if not attempt.has_returned and not attempt.has_ended:
-            self._leak(attempt, reason)
-            attempt.give_up()
-            if attempt.thread is not None:
-                self._on_stuck(attempt)
-
-    def _stop_thread(self, attempt: Attempt, reason: CancelReason) -> bool:
-        """Throw ``HandlerStopped`` into the thread, which may tidy up for a while; then give it up.
-
-        A shutdown only asks at first: the thread may look at ``ctx.cancelled`` in time.
-        """
-        if reason != "shutdown":
-            self.stop_thread(attempt)
-            self._loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
-        return False
-
-    def stop_thread(self, attempt: Attempt) -> None:
-        """Throw into the thread of an attempt, now or at the first moment that is good for it."""
+    def stop_thread(self, attempt: RunningAttempt) -> None:
+        """Throw ``HandlerStopped`` into the thread of an attempt, as soon as it can take it."""
         if attempt.thread is None or attempt.has_returned:
             return
         if not attempt.thread.stop():
             self._loop.call_later(THROW_AGAIN, self.stop_thread, attempt)
 
-    def _leak(self, attempt: Attempt, reason: CancelReason) -> None:
-        self._leaked.add(attempt)
-        self._counters.add(names.SLOT_LEAKED)
+    def give_up(self, attempt: RunningAttempt, reason: CancelReason) -> None:
+        """End an attempt although its handler goes on, if it still does, and log that."""
+        if attempt.has_returned or attempt.has_ended:
+            return
+        self.leaked.add(attempt)
+        self.counters.add(names.SLOT_LEAKED)
         log(
             names.SLOT_LEAKED,
             level=logging.WARNING,
@@ -302,58 +200,14 @@ class Executor:
             type=attempt.job.type,
             reason=reason,
             hint='the handler did not stop; isolation="process" can be killed',
-            leaked=len(self._leaked),
+            leaked=len(self.leaked),
         )
+        attempt.give_up()
+        if attempt.thread is not None and self.shutdown.retire(attempt, len(self.slots.running)):
+            self.stop_starting()
 
-    # Returning.
-
-    def _returned(self, attempt: Attempt, future: asyncio.Future[Any]) -> None:
-        """A future that stands for a handler is done; read its outcome, if it is still wanted."""
-        outcome = _outcome_of(attempt, future)
-        if not attempt.has_returned:
-            self._finish(attempt, outcome)
-
-    def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        """A handler has come back: its slot is free, and its outcome counts if none came first."""
-        attempt.has_returned = True
-        if self._leaked and attempt in self._leaked:
-            self._leaked.discard(attempt)
-            self._counters.add(names.SLOT_REGAINED)
-            log(names.SLOT_REGAINED, id=attempt.job.id, type=attempt.job.type)
-        attempt.end(outcome)
-        self._on_return()
-
-
-def _call_sync(attempt: Attempt) -> Outcome:
-    args, kwargs = _arguments(attempt)
-    return Succeeded(encode_result(attempt.task.function(*args, **kwargs)))
-
-
-def _arguments(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
-    signature = attempt.task.signature
-    args, kwargs = read_arguments(signature, attempt.job.payload)
-    if signature.context_name is not None:
-        kwargs[signature.context_name] = attempt.context
-    return args, kwargs
-
-
-def _outcome_of(attempt: Attempt, future: asyncio.Future[Any]) -> Outcome | None:
-    """Return the outcome of a handler that has returned, one way or another."""
-    if future.cancelled():
-        return attempt.outcome_of_interruption()
-    error = future.exception()
-    if error is not None:
-        return _in_time(attempt, _outcome_of_error(attempt, error))
-    return _in_time(attempt, future.result())
-
-
-def _outcome_of_error(attempt: Attempt, error: BaseException) -> Outcome:
-    if attempt.context.cancel_reason == "shutdown":
-        return Released()  # it broke off because we asked it to
-    return classify(error)
-
-
-def _in_time(attempt: Attempt, outcome: Outcome) -> Outcome | None:
-    """Return *outcome*, unless the handler had been told to stop: then it is too late to count."""
-    reason = attempt.context.cancel_reason
-    return outcome if reason in (None, "shutdown") else attempt.outcome_of_interruption()
+    def regain(self, attempt: RunningAttempt) -> None:
+        """Note that a handler has come back whose attempt had been given up."""
+        self.leaked.discard(attempt)
+        self.counters.add(names.SLOT_REGAINED)
+        log(names.SLOT_REGAINED, id=attempt.job.id, type=attempt.job.type)

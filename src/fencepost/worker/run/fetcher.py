@@ -1,170 +1,115 @@
-"""Asks for jobs: as many as there are free slots, and never one more.
-
-A claim is a start (C41): the store counts it, shows the job as running, and holds it against limits
-and rates. So a worker that claimed a job for which it has no slot would make all of that untrue.
-"""
+"""Keeps the slots filled: claims when some are free, and hands the jobs to the executor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+import asyncio
 
-from msgspec.structs import replace
+from fencepost.core.bounds import POLL_INTERVAL
+from fencepost.store.interface.store import Store, Topic
+from fencepost.worker.run.claimer import Claimer
+from fencepost.worker.run.executor import HandlerExecutor
+from fencepost.worker.run.heartbeater import Heartbeater
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.settler import Settler
+from fencepost.worker.run.slots import WorkerSlots
+from fencepost.worker.startup import declare_rates, recover_at_start
 
-from fencepost.core.bounds import (
-    CLAIM_MAX,
-    FAREWELL,
-    POLL_INTERVAL,
-    UNSETTLED_MAX,
-    WORKER_TIMEOUT_GRACE,
-)
-from fencepost.errors import StoreError
-from fencepost.observe.counters import Counters
-from fencepost.store.interface.replies import Claim
-from fencepost.store.interface.requests import ClaimRequest
-from fencepost.store.interface.store import Store
-from fencepost.store.plan import Operation, Plan
-from fencepost.worker.run.context import CancelReason
-from fencepost.worker.run.inflight import Hand, Held
-from fencepost.worker.run.shield import shielded
-from fencepost.worker.run.store_backoff import Patience
-
-UNBEGUN = 0.1
-"""How long a claim is waited for that no thread of the store has taken up."""
-
-OnLost = Callable[[Held, CancelReason], None]
-
-
-class Fetched(NamedTuple):
-    """What a claim has brought, and its jobs in hand."""
-
-    claim: Claim
-    held: list[Held]
+SETTLER_TURNS = 4
+"""Turns of the loop in which the settler takes up what has ended, and posts it to the store."""
 
 
 class Fetcher:
-    """Claims jobs into the hand."""
+    """Decides when to claim, and how many jobs."""
 
     def __init__(
         self,
         store: Store,
-        hand: Hand,
-        counters: Counters,
+        claimer: Claimer,
+        executor: HandlerExecutor,
         *,
-        worker: str,
-        types: frozenset[str],
-        queues: Mapping[str, int] | None,
-        lease_ttl: float,
-        concurrency: int,
-        may_block: bool = False,
-        on_lost: OnLost = lambda _, __: None,
+        inflight: InFlight,
+        slots: WorkerSlots,
+        settler: Settler,
+        heartbeater: Heartbeater,
+        may_block: bool,
     ) -> None:
         self._store = store
-        self._hand = hand
-        self._patience = Patience("claim", counters, store.clock.rng)
-        self._worker = worker
-        self._types = types
-        self._queues = None if queues is None else dict(queues)
-        self._lease_ttl = lease_ttl
-        self._concurrency = concurrency
+        self._claimer = claimer
+        self._executor = executor
+        self._inflight = inflight
+        self._slots = slots
+        self._settler = settler
+        self._counters = executor.counters
+        self._heartbeater = heartbeater
         self._may_block = may_block
-        self._on_lost = on_lost
-        self._turn = 0
-        self._asked_at = 0.0
-        self._answered_at = 0.0
-        self._is_asking = False
-        self._has_begun = False
-        self._answer: Claim | None = None
-        """Of the claim that is under way, noted where the store works."""
-        self.is_held_up = False
-        """Whether settlements have to be written before more is claimed."""
 
-    def wanted(self, occupied: int) -> int:
-        """Return how many jobs to claim now, while *occupied* slots are taken."""
-        # Jobs that have ended but are not recorded would all run again if this process died.
-        self.is_held_up = len(self._hand) - occupied > UNSETTLED_MAX
-        if self.is_held_up:
-            return 0
-        return min(max(self._concurrency - occupied, 0), CLAIM_MAX)
-
-    def may_block(self, occupied: int) -> bool:
-        """Tell whether a claim may be made in the loop's own thread.
-
-        With every slot free, on a loop of our own, there is no handler that a blocked loop could
-        hold up. It spares two hops between threads: short jobs are drained half as fast again.
-        """
-        return self._may_block and not occupied
-
-    async def claim(self, limit: int, *, blocks: bool = False) -> Fetched | None:
-        """Claim up to *limit* jobs into the hand; None when the store is away (waits a while)."""
-        request = ClaimRequest(
-            worker=self._worker,
-            limit=limit,
-            queues=self._queues,
-            types=self._types,
-            turn=self._turn,
-            lease_ttl=self._lease_ttl,
-            timeout_grace=WORKER_TIMEOUT_GRACE,
+    async def run(self) -> None:
+        """Claim and start until the worker stops or, until idle, until nothing is claimable."""
+        slots = self._slots
+        await recover_at_start(self._store, is_stopping=self._is_stopping)
+        await declare_rates(
+            self._store, self._executor.tasks, self._counters, is_stopping=self._is_stopping
         )
-        self._asked_at = self._store.clock.monotonic()
-        self._is_asking, self._has_begun, self._answer = True, False, None
-        operation = self._timed(self._store.claim(request))
-        try:
+        while not self._executor.shutdown.is_stopping:
+            slots.news.clear()
+            await slots.gather()
+            limit = slots.wanted()
+            # Or what is on its way back would be passed over by what stands behind it in line.
+            if limit <= 0 or slots.is_giving_back():
+                await slots.news.wait()
+                continue
+            # With every slot free, on a loop of our own, there is no handler that a blocked loop
+            # could hold up. It saves two hops between threads: short jobs drain half as fast again.
+            blocks = self._may_block and not slots.taken
             if blocks:
-                claim = self._store.run(operation)
+                await self._see_settled()
+            # What is settled while we ask may let others go, which the answer does not contain.
+            had_nothing = not self._inflight
+            fetched = await self._claimer.claim(limit, blocks=blocks)
+            if fetched is None:
+                continue
+            claim, taken = fetched
+            for lease_ttl in {job.lease_ttl for job in claim.jobs}:
+                self._heartbeater.expect(lease_ttl)
+            if taken:
+                self._executor.take(taken)
+                # Short handlers end in this turn of the loop, and all their slots are filled at
+                # once: a claim costs nearly the same for one job as for twenty.
+                await _turn()
+            elif had_nothing and self._is_done():
+                return
             else:
-                # Shielded: leased jobs must reach the hand, also when we are being stopped.
-                claim = await shielded(self._store.run_async(operation))
-        except StoreError as error:
-            self._is_asking = False
-            await self._store.clock.sleep_async(self._patience.failed(error))
-            return None
-        self._patience.succeeded()
-        return self._take(claim)
+                await slots.rest(self._claimer.pause_after(claim))
 
-    async def unseen(self) -> Fetched | None:
-        """Return what a claim has brought that a closing loop has torn from us, if one was.
+    async def _see_settled(self) -> None:
+        """Let what has ended be on its way to the store before the loop is blocked.
 
-        The store goes on with it in a thread; what has begun there is waited for.
+        A claim may hang, and leases run out meanwhile; a write that was posted goes on by itself.
         """
-        clock = self._store.clock
-        since = clock.monotonic()
-        while self._is_asking and self._answer is None:
-            if clock.monotonic() - since > (FAREWELL if self._has_begun else UNBEGUN):
-                return None
-            await clock.sleep_async(0.005)
-        return None if self._answer is None else self._take(self._answer)
+        if self._settler.is_behind:
+            for _ in range(SETTLER_TURNS):
+                await _turn()
 
-    def unturn(self) -> None:
-        """Give a turn back to the queue whose job could not begin."""
-        self._turn -= 1
+    def _is_stopping(self) -> bool:
+        return self._executor.shutdown.is_stopping
 
-    def _take(self, claim: Claim) -> Fetched:
-        self._is_asking = False
-        self._answer = None
-        self._turn += len(claim.jobs)
-        taken, lost = self._hand.take(
-            claim.jobs, asked_at=self._asked_at, answered_at=self._answered_at
+    def _is_done(self) -> bool:
+        slots = self._slots
+        return (
+            slots.until_idle and not slots.running and self._settler.is_idle and not self._inflight
         )
-        # A worker that was stopped for longer than a lease may be given its own job anew. No
-        # heartbeat tells the old attempt, which is out of hand: it is told to stop here.
-        for held in lost:
-            self._on_lost(held, "lease_lost")
-        return Fetched(claim, taken)
 
-    def _timed(self, operation: Operation[Claim]) -> Operation[Claim]:
-        """Note when the store answers: the loop may be blocked for long before it sees that."""
+    async def listen(self) -> None:
+        """Claim again when the store notifies of ready jobs, forever."""
+        listener = self._store.listen(Topic.READY)
+        try:
+            while True:
+                if await listener.wait_async(POLL_INTERVAL):
+                    self._slots.news.set()
+        finally:
+            listener.close()
 
-        def start() -> Plan[Claim]:
-            self._has_begun = True
-            claim = yield from operation.start()
-            self._answered_at = self._store.clock.monotonic()
-            self._answer = claim
-            return claim
 
-        return replace(operation, start=start)
-
-    def pause_after(self, claim: Claim) -> float:
-        """Return how long to wait for news after a claim that brought too little."""
-        poll = self._store.clock.rng.uniform(0.75, 1.0) * POLL_INTERVAL
-        return poll if claim.wait is None else min(poll, claim.wait)
+async def _turn() -> None:
+    """Let the event loop turn once."""
+    await asyncio.sleep(0)  # noqa: TID251 - waits for nothing

@@ -23,15 +23,15 @@ from fencepost.store.interface.requests import Beat, Joined
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.worker.run.context import CancelReason
-from fencepost.worker.run.inflight import Hand, Held
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.inflight import InFlight, InFlightJob
+from fencepost.worker.run.store_calls import StoreBackoff
 
 BEATS_PER_TTL = 3
 WATCH_INTERVAL = 0.25
 STOP_WAIT = 2.0
 """Seconds for which a stop waits for the last pass: a store that hangs may keep it for a minute."""
 
-OnLost = Callable[[Held, CancelReason], None]
+OnLost = Callable[[InFlightJob, CancelReason], None]
 
 T = TypeVar("T")
 
@@ -41,13 +41,15 @@ Beating = Generator[Operation[Any], Any, T]
 
 
 class Heartbeater:
-    """Beats for every job in hand, started or not, a third of its TTL after the last time."""
+    """Beats for every job in flight, started or not, a third of its TTL after the last time."""
 
-    def __init__(self, store: Store, hand: Hand, counters: Counters, on_lost: OnLost) -> None:
+    def __init__(
+        self, store: Store, inflight: InFlight, counters: Counters, on_lost: OnLost
+    ) -> None:
         self._store = store
-        self._hand = hand
+        self._inflight = inflight
         self._on_lost = on_lost
-        self._patience = Patience("heartbeat", counters, store.clock.rng)
+        self._backoff = StoreBackoff("heartbeat", counters, store.clock.rng)
         self._wake = threading.Event()
         self._is_stopping = False
         self._pause = HEARTBEAT_PAUSE_MAX
@@ -99,14 +101,14 @@ class Heartbeater:
             return pause
 
     async def watch(self) -> None:
-        """Let go of what runs out while the store neither answers nor refuses; forever.
+        """Drop what runs out while the store neither answers nor refuses; forever.
 
         A server that hangs, or a network that swallows all, is noticed only after a minute.
         """
         seen: float | None = None
         while True:
             await self._store.clock.sleep_async(WATCH_INTERVAL)
-            # Twice the same: whoever was stopped for long first hears what the store has to say.
+            # Twice the same: a process that was stopped for long first gets the store's answer.
             if seen is not None and seen == self._asking_since:
                 self._lose_expired()
             seen = self._asking_since
@@ -114,7 +116,7 @@ class Heartbeater:
     def beating(self) -> Beating[float]:
         """Return the script of ``step``."""
         now = self._store.clock.monotonic()
-        held = self._hand.everything()
+        held = self._inflight.everything()
         due = [each for each in held if now >= each.confirmed_at + _interval(each)]
         for start in range(0, len(due), SETTLE_MAX):
             batch = due[start : start + SETTLE_MAX]
@@ -122,25 +124,25 @@ class Heartbeater:
             try:
                 rest = yield from self._without_joined(batch)
                 yield from self._beat(rest)
-            except Exception as error:  # noqa: BLE001 - or every lease in hand would run out
+            except Exception as error:  # noqa: BLE001 - or every lease would run out
                 self._lose_expired()
-                return max(min(self._patience.failed(error), self._time_left()), 0.01)
+                return max(min(self._backoff.failed(error), self._time_left()), 0.01)
             finally:
                 self._asking_since = None
-        self._patience.succeeded()
+        self._backoff.failures = 0
         now = self._store.clock.monotonic()
-        waits = [each.confirmed_at + _interval(each) - now for each in self._hand.everything()]
+        waits = [each.confirmed_at + _interval(each) - now for each in self._inflight.everything()]
         return max(min([*waits, HEARTBEAT_PAUSE_MAX]), 0.01)
 
-    def _without_joined(self, batch: list[Held]) -> Beating[list[Held]]:
+    def _without_joined(self, batch: list[InFlightJob]) -> Beating[list[InFlightJob]]:
         """Return *batch* without what is being, or was, completed in a handler's transaction.
 
         While that is open it locks the lease: a beat would wait for it, and those of others too.
         Nobody else can take the job meanwhile.
         """
-        joined: list[Held] = []
+        joined: list[InFlightJob] = []
         asked: list[Joined] = []
-        rest: list[Held] = []
+        rest: list[InFlightJob] = []
         for held in batch:
             if held.attempt is not None and held.attempt.context.has_joined:
                 joined.append(held)
@@ -154,15 +156,15 @@ class Heartbeater:
         for held, fate in zip(joined, fates, strict=True):
             match fate:
                 case Fate.SETTLED:
-                    self._hand.drop(held.job.id, held.job.lease.token)
+                    self._inflight.drop(held.job.id, held.job.lease.token)
                 case Fate.OPEN:
                     held.confirmed_at = sent_at
                 case Fate.UNDONE:
                     rest.append(held)
         return rest
 
-    def _beat(self, batch: list[Held]) -> Beating[None]:
-        """Extend the leases of *batch* now; what is lost is let go of and interrupted."""
+    def _beat(self, batch: list[InFlightJob]) -> Beating[None]:
+        """Extend the leases of *batch* now; what is lost is dropped and interrupted."""
         if not batch:
             return
         sent_at = self._store.clock.monotonic()
@@ -170,7 +172,9 @@ class Heartbeater:
         replies = yield self._store.heartbeat(beats)
         self.apply(batch, replies, sent_at)
 
-    def apply(self, batch: list[Held], replies: list[HeartbeatReply], sent_at: float) -> None:
+    def apply(
+        self, batch: list[InFlightJob], replies: list[HeartbeatReply], sent_at: float
+    ) -> None:
         """Note what the store answered to beats sent at *sent_at*."""
         for held, reply in zip(batch, replies, strict=True):
             if isinstance(reply, Extended):
@@ -178,30 +182,30 @@ class Heartbeater:
                 if held.attempt is not None:
                     held.attempt.context.extend(reply.expires_at)
             elif reply.state is State.COMPLETED and _has_joined(held):
-                self._hand.drop(held.job.id, held.job.lease.token)
+                self._inflight.drop(held.job.id, held.job.lease.token)
             else:
                 self._lose(held, "cancelled" if reply.state is State.CANCELLED else "lease_lost")
 
     def _lose_expired(self) -> None:
         now = self._store.clock.monotonic()
-        for each in self._hand.everything():
+        for each in self._inflight.everything():
             if now >= each.confirmed_at + each.job.lease_ttl:
                 self._lose(each, "lease_lost")
 
     def _time_left(self) -> float:
         """Return how long the lease lasts that runs out first."""
         now = self._store.clock.monotonic()
-        ends = [each.confirmed_at + each.job.lease_ttl for each in self._hand.everything()]
+        ends = [each.confirmed_at + each.job.lease_ttl for each in self._inflight.everything()]
         return min(ends, default=math.inf) - now
 
-    def _lose(self, held: Held, reason: CancelReason) -> None:
-        if self._hand.drop(held.job.id, held.job.lease.token) is not None:
+    def _lose(self, held: InFlightJob, reason: CancelReason) -> None:
+        if self._inflight.drop(held.job.id, held.job.lease.token) is not None:
             self._on_lost(held, reason)
 
 
-def _interval(held: Held) -> float:
+def _interval(held: InFlightJob) -> float:
     return held.job.lease_ttl / BEATS_PER_TTL
 
 
-def _has_joined(held: Held) -> bool:
+def _has_joined(held: InFlightJob) -> bool:
     return held.attempt is not None and held.attempt.context.has_joined

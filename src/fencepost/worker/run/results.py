@@ -2,13 +2,14 @@
 
 One operation for all that a claim has brought, and none for jobs that waited for nothing or whose
 handler takes no context. Results do not change once they have let a job go, so they can be loaded
-ahead. While the store is away the jobs stay in hand, heartbeated, and it is tried again.
+ahead. While the store is away the jobs stay in flight, heartbeated, and it tries again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from fencepost.core.bounds import LOAD_MAX
 from fencepost.core.job.job import ClaimedJob, Dependency
@@ -17,41 +18,38 @@ from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
-from fencepost.worker.run.inflight import Held
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.inflight import InFlightJob
+from fencepost.worker.run.store_calls import StoreBackoff
 
-OnLoaded = Callable[[Sequence[Held]], None]
-OnRefused = Callable[[Held, Exception], None]
+if TYPE_CHECKING:
+    from fencepost.worker.run.executor import HandlerExecutor
 
 
 class Loader:
-    """Fills in the dependencies of held jobs, then has them started."""
+    """Fills in the dependencies of held jobs, then has the executor start them."""
 
     def __init__(
         self,
         store: Store,
         tasks: Mapping[str, Task],
         counters: Counters,
-        *,
-        on_loaded: OnLoaded,
-        on_refused: OnRefused,
+        executor: HandlerExecutor,
     ) -> None:
         self._store = store
         self._tasks = tasks
-        self._patience = Patience("load", counters, store.clock.rng)
-        self._on_loaded = on_loaded
-        self._on_refused = on_refused
-        self._waiting: list[Held] = []
+        self._backoff = StoreBackoff("load", counters, store.clock.rng)
+        self._executor = executor
+        self._waiting: list[InFlightJob] = []
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, owed: Sequence[Held]) -> None:
+    def add(self, owed: Sequence[InFlightJob]) -> None:
         """Have jobs started once what they have waited for is loaded."""
         self._waiting.extend(owed)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._load_all())
             self._task.add_done_callback(self._done)
 
-    def take_back(self) -> list[Held]:
+    def take_back(self) -> list[InFlightJob]:
         """Load no more; return the jobs that still wait for it."""
         left, self._waiting = self._waiting, []
         if self._task is not None:
@@ -68,22 +66,22 @@ class Loader:
             await self._load_some(self._waiting)
             ready = [held for held in self._waiting if held.is_dropped or not self.owes(held)]
             self._waiting = [held for held in self._waiting if held not in ready]
-            self._on_loaded(ready)
+            self._executor.start(ready)
 
-    def owes(self, held: Held) -> bool:
+    def owes(self, held: InFlightJob) -> bool:
         """Tell whether a job must not start before its dependencies are loaded."""
         return held.job.has_dependencies and held.dependencies is None and self._reads(held.job)
 
     def _reads(self, job: ClaimedJob) -> bool:
         return self._tasks[job.type].signature.context_name is not None
 
-    async def _load_some(self, waiting: Iterable[Held]) -> bool:
+    async def _load_some(self, waiting: Iterable[InFlightJob]) -> bool:
         """Load what is owed to *waiting* jobs; False, after a while, if the store was away."""
         owed = self._owed(waiting)
         try:
             await self._load(owed)
         except StoreError as error:
-            await self._store.clock.sleep_async(self._patience.failed(error))
+            await self._store.clock.sleep_async(self._backoff.failed(error))
             return False
         except Exception as error:  # noqa: BLE001 - one that cannot be read must not hold up all
             if len(owed) == 1:
@@ -94,12 +92,12 @@ class Loader:
                     return False
         return True
 
-    def _refuse(self, held: Held, error: Exception) -> None:
+    def _refuse(self, held: InFlightJob, error: Exception) -> None:
         if held in self._waiting:  # else it was given back meanwhile
             self._waiting.remove(held)
-            self._on_refused(held, error)
+            self._executor.refuse(held, error)
 
-    def load_here(self, waiting: Iterable[Held]) -> None:
+    def load_here(self, waiting: Iterable[InFlightJob]) -> None:
         """Do so in this thread, if that is possible at once; whatever goes wrong is left over."""
         owed = self._owed(waiting)
         try:
@@ -108,18 +106,18 @@ class Loader:
             return
         _fill(owed, found)
 
-    def _owed(self, waiting: Iterable[Held]) -> list[Held]:
+    def _owed(self, waiting: Iterable[InFlightJob]) -> list[InFlightJob]:
         return [held for held in waiting if not held.is_dropped and self.owes(held)][:LOAD_MAX]
 
-    async def _load(self, owed: Sequence[Held]) -> None:
+    async def _load(self, owed: Sequence[InFlightJob]) -> None:
         found = await self._store.run_async(self._asked(owed))
         _fill(owed, found)
-        self._patience.succeeded()
+        self._backoff.failures = 0
 
-    def _asked(self, owed: Sequence[Held]) -> Operation[list[list[Dependency]]]:
+    def _asked(self, owed: Sequence[InFlightJob]) -> Operation[list[list[Dependency]]]:
         return self._store.dependencies([held.job.id for held in owed], with_results=True)
 
 
-def _fill(owed: Sequence[Held], found: Sequence[Sequence[Dependency]]) -> None:
+def _fill(owed: Sequence[InFlightJob], found: Sequence[Sequence[Dependency]]) -> None:
     for held, dependencies in zip(owed, found, strict=True):
         held.dependencies = dependencies

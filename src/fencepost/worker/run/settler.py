@@ -1,17 +1,18 @@
 """Records outcomes, in groups: whatever ended while one group was written forms the next.
 
 A settlement whose outcome is unknown is sent again with the same token; the store then says what
-had become of it. Until the store has answered, the job stays in hand and is heartbeated.
+had become of it. Until the store has answered, the job stays in flight and is heartbeated.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 
 from fencepost.core.bounds import SETTLE_BYTES_MAX, SETTLE_MAX
+from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.outcome import Settlement
 from fencepost.errors import StoreError
 from fencepost.observe import names
@@ -19,27 +20,23 @@ from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
 from fencepost.store.interface.replies import Settled
 from fencepost.store.interface.store import Store
-from fencepost.worker.run.inflight import Hand
-from fencepost.worker.run.shield import shielded
-from fencepost.worker.run.store_backoff import Patience
+from fencepost.worker.run.inflight import InFlight
+from fencepost.worker.run.slots import WorkerSlots
+from fencepost.worker.run.store_calls import StoreBackoff, shielded
 
 
 class Settler:
-    """Gathers settlements and writes them."""
+    """A queue of settlements, which it writes in groups."""
 
     def __init__(
-        self,
-        store: Store,
-        hand: Hand,
-        counters: Counters,
-        on_written: Callable[[Sequence[Settlement]], None] = lambda _: None,
-        on_followed: Callable[[], object] = lambda: None,
+        self, store: Store, inflight: InFlight, counters: Counters, slots: WorkerSlots
     ) -> None:
+        self.ran: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        """How long attempts took, by type and queue, since the last group."""
         self._store = store
-        self._hand = hand
-        self._on_written = on_written
-        self._on_followed = on_followed
-        self._patience = Patience("settle", counters, store.clock.rng)
+        self._inflight = inflight
+        self._slots = slots
+        self._backoff = StoreBackoff("settle", counters, store.clock.rng)
         self._pending: deque[Settlement] = deque()
         self._news = asyncio.Event()
         self._in_flight = 0
@@ -82,25 +79,32 @@ class Settler:
         except StoreError as error:
             self._pending.extendleft(reversed(batch))
             self._news.set()
-            await self._store.clock.sleep_async(self._patience.failed(error))
+            await self._store.clock.sleep_async(self._backoff.failed(error))
             return 0
         except Exception as error:  # noqa: BLE001 - or no job would ever be settled again
             self._set_aside(batch, error)
             return 0
         except asyncio.CancelledError:
-            # By a loop that is being closed, the write and all; whoever ends us repeats it.
+            # By a loop that is being closed, the write and all; the shutdown repeats it.
             self._pending.extendleft(reversed(batch))
             raise
         finally:
             self._in_flight = 0
-        self._patience.succeeded()
+        self._backoff.failures = 0
         self._count(batch)
+        self._note_runs()
         # Settled, settled before, or lost: in each case the job is no longer ours.
-        self._hand.drop_all(batch)
-        self._on_written(batch)
+        self._inflight.drop_all(batch)
         if any(isinstance(reply, Settled) and reply.followed for reply in replies):
-            self._on_followed()
+            self._slots.news.set()  # the store's notification would come too, but later
+        self._slots.settled(batch)
         return len(batch)
+
+    def drop(self, job: ClaimedJob) -> None:
+        """Drop a job for which there is nothing to write."""
+        self._inflight.drop(job.id, job.lease.token)
+        self._note_runs()
+        self._slots.settled(())
 
     def _next_group(self) -> list[Settlement]:
         """Take as many settlements as one write may have, by count and by bytes; one at least."""
@@ -124,10 +128,16 @@ class Settler:
             self._alone = len(batch)
             self._news.set()
             return
-        self._hand.drop_all(batch)
-        self._on_written(())  # whoever waits for room has it
+        self._inflight.drop_all(batch)
+        self._slots.settled(())  # a claim that waits for room has it
         self._counters.add(names.SETTLE_FAILED)
         log(names.SETTLE_FAILED, level=logging.ERROR, id=batch[0].job_id, error=repr(error))
+
+    def _note_runs(self) -> None:
+        """Pass on how long attempts took: by the batch, since each by itself would cost more."""
+        ran, self.ran = self.ran, defaultdict(list)
+        for lane, seconds in ran.items():
+            self._counters.runs.note(lane, seconds)
 
     def _count(self, batch: Sequence[Settlement]) -> None:
         ended = Counter([settlement.decision.outcome for settlement in batch])

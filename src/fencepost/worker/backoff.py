@@ -1,8 +1,8 @@
 """Backoff functions of an app's tasks, which are asked at every failure (S1-55).
 
-A job names the function of its policy. It is asked where that is the one of its task here; whoever
-has other code, or none, follows the delays that were worked out when the policy was made, as does
-the store for a lease that ran out (decision 0032).
+A job names the function of its policy. It is asked where it is the one of its task here. Where the
+code is another, or none, the delays count that were worked out when the policy was made, as they do
+in the store for a lease that ran out (decision 0032).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The hand and the threads: the two things that a worker's threads share."""
+"""The jobs in flight and the threads: the two things that a worker's threads share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost import Priority
 from fencepost.core.bounds import START_WITHIN
 from fencepost.core.job.job import Body, ClaimedJob, Lease
 from fencepost.core.job.policy import DEFAULT_POLICY
-from fencepost.worker.run.inflight import Hand
+from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.threads import Threads
 
 
@@ -36,7 +36,7 @@ def claimed(job_id: str, token: str) -> ClaimedJob:
 
 def test_a_job_is_let_go_of_only_under_its_own_lease() -> None:
     """S0-51, C17: the same worker may hold the same job again, under a newer lease."""
-    hand = Hand()
+    hand = InFlight()
     old = claimed("j1", "old")
     hand.take([old], asked_at=1.0, answered_at=1.5)
     [stale] = hand.everything()
@@ -53,7 +53,7 @@ def test_a_job_is_let_go_of_only_under_its_own_lease() -> None:
 
 def test_claimed_jobs_are_handed_out_in_the_order_of_the_claim() -> None:
     """S0-7."""
-    hand = Hand()
+    hand = InFlight()
     jobs = [claimed(f"j{n}", "t") for n in range(5)]
     taken, lost = hand.take(jobs, asked_at=0.0, answered_at=0.0)
     assert ([held.job.id for held in taken], lost) == (["j0", "j1", "j2", "j3", "j4"], [])
