@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 import fencepost
 
@@ -68,6 +69,18 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
             if named or MACHINE_PATH.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}")
     assert not found, "\n" + "\n".join(found)
+
+
+def test_the_wheel_holds_the_package_alone() -> None:
+    """Neither the conformance suite nor the benchmarks: a user installs what runs jobs."""
+    builder = WheelBuilder(str(ROOT))
+    paths = [Path(each.distribution_path) for each in builder.recurse_included_files()]
+    assert len(paths) > 100
+    assert {path.parts[0] for path in paths} == {"fencepost"}
+    assert not [path for path in paths if "conformance" in path.parts]
+    imported = re.compile(r"^\s*(?:from|import) (?:conformance|bench|lab|tests)\b", re.MULTILINE)
+    sources = [ROOT / "src" / path for path in paths if path.suffix == ".py"]
+    assert not [path for path in sources if imported.search(path.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])

@@ -1,4 +1,4 @@
-"""`fencepost bench` reports what it should. How fast this machine is, no test may ask."""
+"""`make bench` reports what it should. How fast this machine is, no test may ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fencepost bench --store postgresql://…` reports what it should, and leaves nothing behind."""
+"""`make bench` on PostgreSQL reports what it should, and leaves nothing behind."""
 
 from __future__ import annotations
 
