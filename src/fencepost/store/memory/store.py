@@ -502,6 +502,11 @@ class MemoryStore(Store):
         yield from ()
         return copying.load(self._jobs, records, self.clock.now_us())
 
+    @operation(Effect.WRITE)
+    def accept_jobs(self, is_accepted: bool) -> Plan[None]:
+        yield from ()
+        self._jobs.is_accepting = is_accepted
+
     # Workers and leading.
 
     @operation(Effect.LEASE)

@@ -20,6 +20,7 @@ from fencepost.store.memory.jobs.counts import Counts
 from fencepost.store.memory.jobs.lanes import Lanes
 from fencepost.store.memory.jobs.record import NOWHERE, Changes, Place, Record, place_of
 from fencepost.store.memory.limits.slots import Scope, Slots
+from fencepost.store.sql.transfer import NOT_ACCEPTED
 
 
 class Jobs:
@@ -46,6 +47,7 @@ class Jobs:
         self._journal = journal
         self._last_seq = 0
         self._last_death = 0
+        self.is_accepting = True
 
     # Looking.
 
@@ -89,6 +91,8 @@ class Jobs:
 
     def add(self, record: Record) -> None:
         """Store a new job. If it has a key, it takes it from whoever had it."""
+        if not self.is_accepting:
+            raise StoreUnavailableError(f"memory://: {NOT_ACCEPTED}")
         if record.id in self._by_id:
             raise StoreUnavailableError(f"the clock gave out id {record.id} twice; try again")
         if record.holds_key:
