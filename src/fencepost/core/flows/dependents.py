@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from fencepost.core.flows.dependencies import Mode, Waits, check_depth
-from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.job import AttemptOutcome, Category, Dependency, Failure
 from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.job.outcome import Decision
 from fencepost.core.job.priority import Priority
+from fencepost.core.job.task import Task
+from fencepost.core.values.payload import NULL, decode_result
 
 MET = 0
 
@@ -119,3 +122,20 @@ def _entered(
         culprit = parents[doom]
         decision = propagated(culprit.state, culprit.failure, culprit.job_id)
     return Entry(replace(waits, depth=depth), urgent, decision)
+
+
+def results_of(dependencies: Iterable[Dependency], tasks: Mapping[str, Task]) -> Mapping[str, Any]:
+    """Return the results of those that completed, in order, by their names in the flow or ids.
+
+    Each is read as the annotation of its task says, or as plain JSON if it is none of *tasks*.
+    """
+    results: dict[str, Any] = {}
+    for each in dependencies:
+        if each.state is not State.COMPLETED:
+            continue
+        task = tasks.get(each.type)
+        kind = Any if task is None else task.signature.return_type
+        # Jobs of two flows may have the same name there.
+        name = each.job_id if each.node is None or each.node in results else each.node
+        results[name] = decode_result(each.result or NULL, kind)
+    return MappingProxyType(results)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from fencepost.core.access.audit import conditions_of
 from fencepost.core.bounds import PAGE_DEFAULT
-from fencepost.core.crypto.readable import readable
+from fencepost.core.crypto.envelope import readable
 from fencepost.core.job.job import DeadLetter
 from fencepost.handles import dead_letters as scripts
 from fencepost.handles.job import naming_existing_async

@@ -14,7 +14,7 @@ from fencepost.actions import jobs as scripts
 from fencepost.core.access.audit import conditions_of
 from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import HTTP_WAIT_DEFAULT, HTTP_WAIT_MAX, PAGE_DEFAULT
-from fencepost.core.crypto.readable import readable
+from fencepost.core.crypto.envelope import readable
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.job.edits import Edits
 from fencepost.core.job.history import Change
@@ -30,8 +30,7 @@ from fencepost.handles.jobs import count as count_script
 from fencepost.handles.jobs import find as find_script
 from fencepost.http.auth.scope import may_see_all, queue_for, reasons, shown
 from fencepost.http.auth.watch import TokenWatch
-from fencepost.http.operations.after_write import afterwards
-from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.call import Call, Nothing, Reply, afterwards
 from fencepost.http.request.problems import HttpError
 from fencepost.wire.bodies import Base64, Json, body_of, check_json, show
 from fencepost.wire.jobs import JobPage, JobView, summary_of, view_of

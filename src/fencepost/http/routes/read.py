@@ -14,8 +14,7 @@ from fencepost.http.operations import (
     stats,
     stream,
 )
-from fencepost.http.routes.roles import ADMIN, FOLLOW, READ
-from fencepost.http.routes.route import Route
+from fencepost.http.routes.route import ADMIN, FOLLOW, READ, Route
 from fencepost.wire.jobs import JobPage, JobView
 
 ROUTES = [

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from fencepost.clock import Clock
 from fencepost.core.bounds import LIVE_MAX, READY_MAX
-from fencepost.observe.health import STARTING, STOPPING, Verdict, store_away, verdict
-from fencepost.observe.pulse import Pulse
+from fencepost.observe.health import STARTING, STOPPING, Pulse, Verdict, store_away, verdict
 
 
 class WorkerHealth:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from fencepost.core.job.edits import HASTENED, WAITING, rescheduled
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
-from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.store.interface.batches import with_admitted
 from fencepost.store.interface.replies import (

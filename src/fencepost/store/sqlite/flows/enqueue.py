@@ -18,13 +18,12 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.core.job.lifetime import check_due
 from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.ids import id_text, wanted_ids
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import MODE_NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import encode_failure
 from fencepost.store.sqlite.engine.values import values
 from fencepost.store.sqlite.flows.parents import Stored, find_parents, link

@@ -7,10 +7,11 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from fencepost.core.job.edits import HASTENED, WAITING, rescheduled
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.job.priority import Priority
-from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
+from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.store.interface.batches import with_admitted
 from fencepost.store.interface.replies import (
@@ -25,7 +26,6 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import Edit, RetryRequest
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER, ENCODING_NUMBER, NUMBER, PENDING
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import encode_json, readable_tags
 from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.jobs.enqueue import write_tags
