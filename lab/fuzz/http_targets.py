@@ -12,7 +12,7 @@ from fencepost.core.access.tokens import Principal
 from fencepost.core.filter import encode_cursor
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.http.openapi.examples import example_of
-from fencepost.http.operations.jobs import Search
+from fencepost.http.operations.jobs import JobSearch
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.read import BodyReader, QueryReader, request_id_of
 from fencepost.http.request.submission import prepare
@@ -58,7 +58,7 @@ def _read_submission(data: bytes) -> Any:
 
 
 def _read_query(text: Any) -> Any:
-    return QueryReader(Search).read(str(text).encode("utf-8", "surrogatepass"))
+    return QueryReader(JobSearch).read(str(text).encode("utf-8", "surrogatepass"))
 
 
 def _read_request_id(data: bytes) -> str | None:

@@ -12,7 +12,7 @@ from tests.cli.support import Command, end, wait_until
 from fencepost import App
 from fencepost.cli.bench.run import OURS, Measured
 from fencepost.cli.bench.tasks import TYPE, bench_task
-from fencepost.cli.bench.verdict import Line, Wait, judge
+from fencepost.cli.bench.verdict import FigureLine, WriteWait, judge
 from fencepost.cli.main import cli
 from fencepost.core.filter import JobFilter
 from fencepost.store.interface.requests import Scope
@@ -152,27 +152,27 @@ FAST = Measured(jobs=1_000, submits=[0.001], bulk=50_000, drain=20_000, pickups=
 SLOW = Measured(jobs=1_000, submits=[0.5], bulk=100, drain=10, pickups=[0.9])
 
 
-def judged(measured: Measured, wait: Wait) -> dict[str, Line]:
+def judged(measured: Measured, wait: WriteWait) -> dict[str, FigureLine]:
     return {line.name: line for line in judge(measured, wait)}
 
 
 def test_a_fast_store_is_as_expected() -> None:
-    for wait in (Wait("disk", 0.001), Wait("round trip", 0.0002), Wait("nothing")):
+    for wait in (WriteWait("disk", 0.001), WriteWait("round trip", 0.0002), WriteWait("nothing")):
         assert all(line.is_expected for line in judge(FAST, wait))
 
 
 def test_a_slow_one_is_not_and_the_reason_is_looked_for() -> None:
-    lines = judged(SLOW, Wait("disk", 0.001))
+    lines = judged(SLOW, WriteWait("disk", 0.001))
     assert not any(line.is_expected for name, line in lines.items() if name != "pickup.p99")
     assert "fencepost doctor" in lines["pickup.p50"].verdict
-    tail = judged(FAST._replace(pickups=[0.002] * 98 + [0.9, 0.9]), Wait("disk", 0.001))
+    tail = judged(FAST._replace(pickups=[0.002] * 98 + [0.9, 0.9]), WriteWait("disk", 0.001))
     assert tail["pickup.p50"].is_expected
     assert not tail["pickup.p99"].is_expected
 
 
 def test_a_far_server_explains_low_figures() -> None:
     far = FAST._replace(submits=[0.1], drain=150, pickups=[0.2])
-    lines = judged(far, Wait("round trip", 0.04))
+    lines = judged(far, WriteWait("round trip", 0.04))
     assert all(line.is_expected for line in lines.values())
     assert "a round trip to the server takes 40.00 ms" in lines["submit"].verdict
     assert "a round trip to the server takes 40.00 ms" in lines["drain"].verdict

@@ -33,14 +33,14 @@ _propagator = TraceContextTextMapPropagator()
 _FIELDS = ("traceparent", "tracestate")
 
 
-class Reply(Protocol):
+class SubmissionReply(Protocol):
     """What a store says of a submitted job."""
 
     @property
     def job_id(self) -> str: ...
 
 
-R = TypeVar("R", bound=Reply)
+R = TypeVar("R", bound=SubmissionReply)
 
 
 class Sending:

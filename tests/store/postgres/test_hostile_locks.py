@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -144,8 +145,7 @@ def test_a_latch_is_for_those_who_may_write(
 
 
 def test_no_advisory_lock_is_taken_but_to_migrate() -> None:
-    folder = files("fencepost.store.postgres")
-    texts = [*folder.iterdir(), *(folder / "migrations").iterdir()]
+    texts = list(Path(str(files("fencepost.store.postgres"))).rglob("*"))
     found = {
         text.name
         for text in texts

@@ -22,7 +22,7 @@ from fencepost.store.environment import URL_VARIABLE, shared_url
 if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.cli.bench.run import BenchRun
-    from fencepost.cli.bench.verdict import Line, Wait
+    from fencepost.cli.bench.verdict import FigureLine, WriteWait
     from fencepost.clock import Clock
 
 JOBS_DEFAULT = 5_000
@@ -106,16 +106,16 @@ def _measure(app: App, folder: Path, jobs: int) -> dict[str, Any]:
     }
 
 
-def _wait(app: App, run: BenchRun) -> Wait:
+def _wait(app: App, run: BenchRun) -> WriteWait:
     """Return what a write to this store waits for: the disk here, or a server."""
-    from fencepost.cli.bench.verdict import Wait
+    from fencepost.cli.bench.verdict import WriteWait
 
     path = sqlite_path(app.url)
     if path is None:
-        return Wait("round trip", run.round_trip())
+        return WriteWait("round trip", run.round_trip())
     if "durability=process" in urlsplit(app.url).query:
-        return Wait("nothing")
-    return Wait("disk", _flush(path.resolve().parent, app.store.clock))
+        return WriteWait("nothing")
+    return WriteWait("disk", _flush(path.resolve().parent, app.store.clock))
 
 
 def _flush(folder: Path, clock: Clock) -> float:
@@ -145,6 +145,6 @@ def _echo(report: dict[str, Any], *, as_json: bool) -> None:
     echo_table(("MEASURED", "FIGURE", "VERDICT"), [_row(line) for line in report["figures"]])
 
 
-def _row(line: Line) -> tuple[str, str, str]:
+def _row(line: FigureLine) -> tuple[str, str, str]:
     digits = 0 if line.unit == "jobs/s" else 1
     return line.title, f"{line.value:,.{digits}f} {line.unit}", line.verdict

@@ -31,7 +31,7 @@ POLLED = POLL_INTERVAL / 4
 """A median above this is that of a worker that is not notified."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class WriteWait(msgspec.Struct, frozen=True):
     """What a write to this store waits for."""
 
     what: Literal["disk", "round trip", "nothing"]
@@ -42,7 +42,7 @@ class Wait(msgspec.Struct, frozen=True):
         return f"{named[self.what]} takes {_ms(self.seconds)}" if self.what in named else ""
 
 
-class Line(msgspec.Struct, frozen=True):
+class FigureLine(msgspec.Struct, frozen=True):
     """One figure, and what it means."""
 
     name: str
@@ -53,7 +53,7 @@ class Line(msgspec.Struct, frozen=True):
     verdict: str
 
 
-def judge(measured: Measured, wait: Wait) -> list[Line]:
+def judge(measured: Measured, wait: WriteWait) -> list[FigureLine]:
     """Return the lines of the report."""
     pickup = percentile(measured.pickups, 0.5)
     tail = percentile(measured.pickups, 0.99)
@@ -71,7 +71,9 @@ def percentile(samples: Sequence[float], fraction: float) -> float:
     return sorted(samples)[min(int(len(samples) * fraction), len(samples) - 1)]
 
 
-def _line(name: str, title: str, value: float, unit: str, is_expected: bool, why: str) -> Line:
+def _line(
+    name: str, title: str, value: float, unit: str, is_expected: bool, why: str
+) -> FigureLine:
     start = "as expected" if is_expected else "slower than expected"
     return msgspec.convert(
         {
@@ -82,11 +84,11 @@ def _line(name: str, title: str, value: float, unit: str, is_expected: bool, why
             "is_expected": is_expected,
             "verdict": f"{start}: {why}",
         },
-        Line,
+        FigureLine,
     )
 
 
-def _submit(measured: Measured, wait: Wait) -> Line:
+def _submit(measured: Measured, wait: WriteWait) -> FigureLine:
     seconds = median(measured.submits)
     is_expected = seconds <= SUBMIT_SECONDS + SUBMIT_WAITS * wait.seconds
     why = {
@@ -102,7 +104,7 @@ def _submit(measured: Measured, wait: Wait) -> Line:
     return _line("submit", "submit, one by one", rate, "jobs/s", is_expected, why)
 
 
-def _bulk(measured: Measured, wait: Wait) -> Line:
+def _bulk(measured: Measured, wait: WriteWait) -> FigureLine:
     seconds = measured.jobs / measured.bulk
     is_expected = seconds <= measured.jobs / BULK_RATE + 0.05 + SUBMIT_WAITS * wait.seconds
     why = f"one transaction of {measured.jobs:,} jobs, limited by the processor"
@@ -111,7 +113,7 @@ def _bulk(measured: Measured, wait: Wait) -> Line:
     return _line("submit-many", "submit, in bulk", measured.bulk, "jobs/s", is_expected, why)
 
 
-def _drain(measured: Measured, wait: Wait) -> Line:
+def _drain(measured: Measured, wait: WriteWait) -> FigureLine:
     slots = CONCURRENCY_DEFAULT
     expected = 1 / (1 / DRAIN_RATE + DRAIN_WAITS * wait.seconds / slots)
     is_expected = measured.drain >= expected
@@ -125,7 +127,7 @@ def _drain(measured: Measured, wait: Wait) -> Line:
     return _line("drain", "drain, one process", measured.drain, "jobs/s", is_expected, why)
 
 
-def _pickup(seconds: float, submit: float, wait: Wait) -> Line:
+def _pickup(seconds: float, submit: float, wait: WriteWait) -> FigureLine:
     is_expected = seconds <= PICKUP_SECONDS + PICKUP_WAITS * wait.seconds
     why = f"from the call of submit, which itself takes {_ms(submit)}, to the start of the handler"
     if seconds > POLLED:
@@ -135,7 +137,7 @@ def _pickup(seconds: float, submit: float, wait: Wait) -> Line:
     return _line("pickup.p50", "pickup, p50", seconds * 1e3, "ms", is_expected, why)
 
 
-def _tail(seconds: float, usual: float) -> Line:
+def _tail(seconds: float, usual: float) -> FigureLine:
     is_expected = seconds <= max(TAIL * usual, TAIL * PICKUP_SECONDS)
     why = "one pickup in a hundred takes longer"
     if not is_expected:

@@ -29,7 +29,7 @@ class Parent(NamedTuple):
     failure: Failure | None = None
 
 
-class Verdict(NamedTuple):
+class WaitVerdict(NamedTuple):
     """What a job still waits for, or that it never will be let go."""
 
     missing: int = MET
@@ -37,30 +37,30 @@ class Verdict(NamedTuple):
     """The place of the dependency that ends it."""
 
 
-def judge(mode: Mode, states: Sequence[State]) -> Verdict:
+def judge(mode: Mode, states: Sequence[State]) -> WaitVerdict:
     """Return what a job waits for whose dependencies are in *states*."""
     open_ = sum(not state.is_terminal for state in states)
     match mode:
         case Mode.ANY:
             # Only what has ended can have been pruned, so that none left is no wait either.
-            return Verdict(1 if states and open_ == len(states) else MET)
+            return WaitVerdict(1 if states and open_ == len(states) else MET)
         case Mode.ENDED:
-            return Verdict(open_)
+            return WaitVerdict(open_)
         case Mode.ALL:  # pragma: no branch - exhaustive
             for place, state in enumerate(states):
                 if state.is_terminal and state is not State.COMPLETED:
-                    return Verdict(doom=place)
-            return Verdict(open_)
+                    return WaitVerdict(doom=place)
+            return WaitVerdict(open_)
 
 
-def step(mode: Mode, missing: int, state: State) -> Verdict:
+def step(mode: Mode, missing: int, state: State) -> WaitVerdict:
     """Return what a waiting job waits for once one more of its dependencies ended in *state*."""
     assert state.is_terminal and missing > 0
     if mode is Mode.ANY:
-        return Verdict(MET)
+        return WaitVerdict(MET)
     if mode is Mode.ALL and state is not State.COMPLETED:
-        return Verdict(doom=0)
-    return Verdict(missing - 1)
+        return WaitVerdict(doom=0)
+    return WaitVerdict(missing - 1)
 
 
 _PROPAGATED = {

@@ -55,7 +55,7 @@ StateName = Annotated[str, Meta(extra_json_schema={"enum": sorted({*State, *COAR
 TagText = Annotated[str, Meta(extra_json_schema={"pattern": "^[^:]+:."})]
 
 
-class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class JobSearch(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Conditions, all of which a job must meet; and a page of those that do."""
 
     state: list[StateName] = []
@@ -81,7 +81,7 @@ class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         return dict(_tag(text) for text in self.tag)
 
 
-async def find_jobs(call: Call[Nothing, Search]) -> Reply:
+async def find_jobs(call: Call[Nothing, JobSearch]) -> Reply:
     """Return a page of jobs, newest first."""
     query = call.query
     filter = filter_of(call.principal, query)

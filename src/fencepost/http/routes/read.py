@@ -25,7 +25,7 @@ ROUTES = [
         summary="Find jobs",
         tag="jobs",
         roles=READ,
-        query=jobs.Search,
+        query=jobs.JobSearch,
         replies={200: JobPage},
         errors=("invalid_job",),
     ),

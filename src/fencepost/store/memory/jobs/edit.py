@@ -21,11 +21,11 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import Edit, RetryRequest
 from fencepost.store.memory.jobs.record import Changes, Record
 from fencepost.store.memory.jobs.rows import job_of
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit
 
 
-def edit(jobs: Jobs, edit: Edit, now: int) -> EditReply:
+def edit(jobs: JobTable, edit: Edit, now: int) -> EditReply:
     """Change tags at any time, all else while the job waits (S1-106, S1-107, C46)."""
     record = jobs.get(edit.job_id)
     if record is None:
@@ -77,7 +77,7 @@ def _due(record: Record, due: int, now: int) -> Changes:
     return changes
 
 
-def set_priority(jobs: Jobs, record: Record, priority: Priority) -> None:
+def set_priority(jobs: JobTable, record: Record, priority: Priority) -> None:
     """Give a job another priority, by hand; those that inherited its own follow (S1-37)."""
     changes: Changes = {"priority": priority}
     if record.waits is not None:
@@ -94,7 +94,7 @@ def set_priority(jobs: Jobs, record: Record, priority: Priority) -> None:
                 changed.append(child)
 
 
-def hasten(jobs: Jobs, record: Record, request: RetryRequest, now: int) -> RetryReply:
+def hasten(jobs: JobTable, record: Record, request: RetryRequest, now: int) -> RetryReply:
     """Have a live job that waits for its time run now, or after another delay (C45)."""
     if record.state not in HASTENED:
         return Conflict(record.id, record.state)
