@@ -1,4 +1,4 @@
-"""The measurements behind ``fencepost bench``: one module a group of figures.
+"""The measurements behind ``make bench``: one module a group of figures.
 
 Every figure stands beside what the machine could do at the most, with the same promise to the disk
 and no framework (``raw``). Pairs are measured in turns within one run, because a rate means little

@@ -1,4 +1,4 @@
-"""``fencepost bench``: this machine's figures beside its raw limit."""
+"""``make bench``: this machine's figures beside its raw limit."""
 
 from __future__ import annotations
 

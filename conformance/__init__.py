@@ -35,6 +35,7 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "acceptance",
             "access",
             "callbacks",
             "cancelling",
@@ -87,6 +88,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from conformance.acceptance import TestAcceptance
 from conformance.access import TestAuditLog, TestTokens
 from conformance.callbacks import TestCallbacks
 from conformance.cancelling import TestCancelling
@@ -148,6 +150,7 @@ from conformance.waking import TestWaking
 from conformance.workers import TestLeading, TestWorkers
 
 __all__ = [
+    "TestAcceptance",
     "TestAttempts",
     "TestAuditLog",
     "TestCallbacks",

@@ -18,7 +18,7 @@ from conformance.harness import (
 )
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 
 __all__ = ["TestEnded"]
 
@@ -46,7 +46,7 @@ class TestEnded:
         h.advance(DAY)
         [ended] = self._all(h)
         [found] = h.find()
-        assert ended == Ended(
+        assert ended == EndedJob(
             id=found.id,
             type="report",
             queue="bulk",
@@ -170,7 +170,7 @@ class TestEnded:
 
     def _all(
         self, h: Harness, since: datetime = EVER, *, newest_first: bool = False
-    ) -> list[Ended]:
+    ) -> list[EndedJob]:
         page = h.run(h.store.ended(since, limit=100, newest_first=newest_first))
         assert page.next is None
         return page.jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 import fencepost
 
@@ -68,6 +70,60 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
             if named or MACHINE_PATH.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}")
     assert not found, "\n" + "\n".join(found)
+
+
+def test_the_wheel_holds_the_package_alone() -> None:
+    """Neither the conformance suite nor the benchmarks: a user installs what runs jobs."""
+    builder = WheelBuilder(str(ROOT))
+    paths = [Path(each.distribution_path) for each in builder.recurse_included_files()]
+    assert len(paths) > 100
+    assert {path.parts[0] for path in paths} == {"fencepost"}
+    assert not [path for path in paths if "conformance" in path.parts]
+    imported = re.compile(r"^\s*(?:from|import) (?:conformance|bench|lab|tests)\b", re.MULTILINE)
+    sources = [ROOT / "src" / path for path in paths if path.suffix == ".py"]
+    assert not [path for path in sources if imported.search(path.read_text(encoding="utf-8"))]
+
+
+ENGINES = ("store/memory/", "store/sqlite/", "store/postgres/")
+KNOWN_CLASSES = {
+    # The same handle on a store and on a server: to be one.
+    *("Crons", "DeadLetterList", "DeadLetters", "EventHandle", "Events", "Flow", "FlowHandle"),
+    *("Flows", "JobHandle", "Jobs", "Page", "Queues", "Sent", "SentEvents", "TaskHandle"),
+    *("AsyncCrons", "AsyncDeadLetterList", "AsyncEventHandle", "AsyncEvents", "AsyncFlow"),
+    *("AsyncFlowHandle", "AsyncFlows", "AsyncJobHandle", "AsyncJobs", "AsyncQueues"),
+    *("AsyncTaskHandle", "AsyncTypes", "AsyncWorkers", "FlowView", "Types", "Workers"),
+    # What a store answers, and what the HTTP API does, which the OpenAPI document names.
+    *("ActionPage", "Beat", "CronView", "DeadLetterPage", "EventJob", "EventPage", "JobPage"),
+    "Replayed",
+    # In the worker, the client and the PostgreSQL store.
+    *("Attempt", "Held", "Line", "Numbers", "Reply", "Session", "Standing"),
+}
+"""Names of classes that stand for more than one thing. None may be added."""
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    """The counterparts of the engines are one thing, and what is private to a module is its own."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "src/fencepost").rglob("*.py")):
+        where = path.relative_to(ROOT / "src/fencepost").as_posix()
+        room = "an engine" if where.startswith(ENGINES) else where
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, set()).add(room)
+    shared = {name: rooms for name, rooms in found.items() if len(rooms) > 1}
+    assert shared.keys() - KNOWN_CLASSES == set(), shared
+    assert KNOWN_CLASSES - shared.keys() == set(), "take those that are unique by now off the list"
+
+
+def test_an_engine_has_a_class_of_a_name_once() -> None:
+    for engine in ENGINES:
+        names = [
+            node.name
+            for path in sorted((ROOT / "src/fencepost" / engine).rglob("*.py"))
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        ]
+        assert {name for name in names if names.count(name) > 1} == set()
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])

@@ -22,7 +22,7 @@ from tests.http.sockets import serving
 from fencepost import App
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.http.operations import claims, jobs
-from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.connection_limits import ConnectionLimits
 
 WAIT_MAX = 0.05
 """A fuzzer that asks to wait for a job is not to be waited for."""
@@ -110,7 +110,7 @@ def fuzzed_server(url: str) -> Iterator[Target]:
         mock.patch.object(claims, "parse_duration", _soon),
         mock.patch.object(jobs, "parse_duration", _soon),
         make_app(url) as app,
-        serving(app, Patience(), is_local=False) as served,
+        serving(app, ConnectionLimits(), is_local=False) as served,
     ):
         token = app.tokens.create("fuzzer", roles="admin").text
         yield Target(served.server.url, token)

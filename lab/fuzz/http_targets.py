@@ -17,7 +17,7 @@ from fencepost.http.request.read import BodyReader, QueryReader, request_id_of
 from fencepost.http.request.submission import prepare
 from fencepost.http.routes import ROUTES
 from fencepost.wire.jobs import Submission
-from fencepost.wire.search import Search
+from fencepost.wire.search import JobSearch
 from lab.fuzz.inputs import bent, bent_bytes, raw_bytes
 from lab.fuzz.target import Target
 
@@ -58,7 +58,7 @@ def _read_submission(data: bytes) -> Any:
 
 
 def _read_query(text: Any) -> Any:
-    return QueryReader(Search).read(str(text).encode("utf-8", "surrogatepass"))
+    return QueryReader(JobSearch).read(str(text).encode("utf-8", "surrogatepass"))
 
 
 def _read_request_id(data: bytes) -> str | None:

@@ -17,14 +17,14 @@ from tests.http.hostile import CHUNKED, DISGUISED, DISGUISES, HIDDEN, HOST, JSON
 from uvicorn.server import ServerState
 
 from fencepost.clock import SystemClock
-from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.connection_limits import ConnectionLimits
 from fencepost.http.server.framing import is_plain
 from fencepost.http.server.h11_connection import PlainConnection
 from fencepost.http.server.httptools_connection import QuickConnection
 from lab.fuzz.inputs import bent_bytes
 from lab.fuzz.target import Target
 
-BOUNDS = {"clock": SystemClock(), "patience": Patience()}
+BOUNDS = {"clock": SystemClock(), "patience": ConnectionLimits()}
 CLASSES: tuple[Any, ...] = tuple(
     type(f"Fuzzed{each.__name__}", (each,), BOUNDS) for each in (PlainConnection, QuickConnection)
 )

@@ -15,7 +15,7 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job, JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.store.interface.crons import CronList
 from fencepost.store.interface.replies import QueueView, TypeView
 from fencepost.store.interface.requests import PruneRequest, WorkerInfo
@@ -70,7 +70,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     app_limit: int | None = None
     workers: list[WorkerInfo] = []
     crons: CronList | None = None
-    ended: list[Ended] = []
+    ended: list[EndedJob] = []
     tokens: list[TokenRecord] = []
     actions: list[Action] = []
     got: list[Job | None] = []

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from fencepost.core.job.job import Job, JobRecord
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.interface.replies import Moved
 from lab.model.calls import Look
@@ -19,7 +19,7 @@ def is_delivery(value: Any) -> bool:
     match value:
         case JobRecord():
             return value.job.type == DELIVERY_TYPE
-        case Job() | Moved() | Ended():
+        case Job() | Moved() | EndedJob():
             return value.type == DELIVERY_TYPE
     return False
 
@@ -33,11 +33,11 @@ def apart(values: list[Any]) -> list[Any]:
     return [*others, *sorted(filter(is_delivery, values), key=_saying)]
 
 
-def _saying(value: JobRecord | Job | Moved | Ended) -> str:
+def _saying(value: JobRecord | Job | Moved | EndedJob) -> str:
     match value:
         case Moved():
             return value.job_id
-        case Ended():
+        case EndedJob():
             return value.id
         case JobRecord():
             return _saying(value.job)

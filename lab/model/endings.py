@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.store.interface.replies import EndedPage
 from lab.model.changing import Changing
 from lab.model.world import Kept
@@ -28,8 +28,8 @@ class Endings(Changing):
         return EndedPage(shown, shown[-1].position if rest else None)
 
 
-def _ended(kept: Kept, at: datetime) -> Ended:
-    return Ended(
+def _ended(kept: Kept, at: datetime) -> EndedJob:
+    return EndedJob(
         id=kept.id,
         type=kept.job.type,
         queue=kept.job.queue,

@@ -24,7 +24,7 @@ from fencepost.core.job.job import (
     NewJob,
 )
 from fencepost.core.job.why import Situation
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
 from fencepost.store.interface.crons import CronDefinition, CronView
 from fencepost.store.interface.replies import Moved, QueueView, TypeView
@@ -59,7 +59,7 @@ NAMED_FIELDS: dict[type, tuple[str, ...]] = {
     WorkerInfo: (),
     CronView: (),
     CronDefinition: (),
-    Ended: ("id",),
+    EndedJob: ("id",),
     TokenRecord: (),
     Action: (),
 }

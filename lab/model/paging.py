@@ -12,7 +12,7 @@ from fencepost.core.access.audit import Action
 from fencepost.core.events import SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import DeadLetter, Job, JobRecord
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 
 CALLS_MAX = 100
 """A store whose pages go round must fail, not hang."""
@@ -40,7 +40,7 @@ def actions(ask: Ask, limit: int) -> list[Action]:
     return _listed(ask, ("actions",), field="actions", limit=limit)
 
 
-def ended(ask: Ask, since: datetime, limit: int, newest_first: bool) -> list[Ended]:
+def ended(ask: Ask, since: datetime, limit: int, newest_first: bool) -> list[EndedJob]:
     """Return the jobs that ended, in the order of their end, without their positions."""
 
     def page(after: int | None) -> Any:

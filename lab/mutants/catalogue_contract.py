@@ -103,7 +103,7 @@ MUTANTS = (
         "a live job that is retried stays where it waits",
         Place.MEMORY,
         Patch(
-            "fencepost.core.job.reschedule",
+            "fencepost.core.job.edits",
             "        if due > now:\n            return state, due\n",
             "        if due >= now:\n            return state, due\n",
         ),

@@ -58,10 +58,10 @@ RULES = (
         (
             (
                 "flows.dependents",
-                "return Verdict(1 if states and open_ == len(states) else MET)",
-                "return Verdict(open_)",
+                "return WaitVerdict(1 if states and open_ == len(states) else MET)",
+                "return WaitVerdict(open_)",
             ),
-            ("flows.dependents", "    if mode is Mode.ANY:\n        return Verdict(MET)\n", ""),
+            ("flows.dependents", "    if mode is Mode.ANY:\n        return WaitVerdict(MET)\n", ""),
         ),
         "TestDependencies",
     ),

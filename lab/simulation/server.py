@@ -10,8 +10,8 @@ from fencepost.errors import FencepostError
 from fencepost.store.interface.replies import LeaseLost
 from fencepost.store.interface.requests import Scope
 from fencepost.store.memory.engine.journal import Journal
-from fencepost.store.memory.jobs.record import NOWHERE, Place, Record
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.record import NOWHERE, IndexPlace, Record
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from lab.simulation.clock import SimulatedClock
@@ -20,7 +20,7 @@ from lab.simulation.history import Asked, History, Limited, Operated, Paused, Sn
 UNDER_LEASE = frozenset({"settle", "heartbeat", "save", "spawn"})
 
 
-class WatchedJobs(Jobs):
+class WatchedJobs(JobTable):
     """Tells of every change, in order, as it is made."""
 
     def __init__(
@@ -29,7 +29,7 @@ class WatchedJobs(Jobs):
         super().__init__(journal, clock)
         self._on_change = on_change
 
-    def _file(self, record: Record, new: Place) -> None:
+    def _file(self, record: Record, new: IndexPlace) -> None:
         super()._file(record, new)
         awaited = tuple(parent.id for parent in self.parents(record))
         self._on_change(snapshot(record, awaited, is_removed=new is NOWHERE))

@@ -1,4 +1,4 @@
-"""`fencepost bench` reports what it should. How fast this machine is, no test may ask."""
+"""`make bench` reports what it should. How fast this machine is, no test may ask."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.raw import RawDatabase
 from fencepost import App, State
 from fencepost.clock import SystemClock
 
-TINY = ["--quick", "--jobs", "60", "--backlog", "120"]
+TINY = ["--quick", "--jobs", "10", "--backlog", "20"]
 
 ROWS = {
     "submit",
@@ -61,7 +61,7 @@ def test_a_run_reports_every_figure_beside_its_limit_and_names_the_machine(tmp_p
     assert done.exit_code == 0, done.output
     report: dict[str, Any] = json.loads(done.stdout)
     assert report["failed"] == []
-    assert report["sizes"]["backlog"] == 120
+    assert report["sizes"]["backlog"] == 20
     figures = {figure["name"]: figure for figure in report["figures"]}
     assert figures.keys() == ROWS
     for name, figure in figures.items():
@@ -78,7 +78,7 @@ def test_only_what_was_named_is_measured_and_shown_as_a_table(tmp_path: Path) ->
     done = run(tmp_path, "--only", "drain", "--only", "submit-many", "--durability", "process")
     assert done.exit_code == 0, done.output
     assert "drain, 1 process" in done.stdout
-    assert "submit 60 in bulk" in done.stdout
+    assert "submit 10 in bulk" in done.stdout
     assert "durability process" in done.stdout
     assert "pickup" not in done.stdout
 
@@ -116,7 +116,7 @@ def test_a_missed_target_is_no_failure(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_backlog_that_the_rounds_would_empty_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path, "--repeat", "3")
     assert done.exit_code == 2
-    assert "a backlog of 120 is not enough" in done.output
+    assert "a backlog of 20 is not enough" in done.output
     assert run(tmp_path, "--repeat", "3", "--only", "import").exit_code == 0
 
 

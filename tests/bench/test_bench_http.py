@@ -1,4 +1,4 @@
-"""`fencepost bench --http` reports what it should. How fast this machine is, no test may ask."""
+"""`make bench ARGS=--http` reports what it should. How fast this machine is, no test may ask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bench.sqlite_bench import SqliteBench
 from fencepost import App, State
 from fencepost.clock import SystemClock
 
-TINY = ["--http", "--quick", "--jobs", "40", "--repeat", "1"]
+TINY = ["--http", "--quick", "--jobs", "16", "--repeat", "1"]
 PAGES = {f"http-page.{each.name}" for each in searches(datetime.now(UTC), 1)}
 ROWS = {"http-submit", "http-submit.cpu", "http-batch", *PAGES}
 
@@ -35,7 +35,7 @@ def check(done: Result, folder: Path) -> None:
     assert done.exit_code == 0, done.output
     report: dict[str, Any] = json.loads(done.stdout)
     assert report["failed"] == []
-    assert report["sizes"]["backlog"] == 300
+    assert report["sizes"]["backlog"] == 100
     figures = {figure["name"]: figure for figure in report["figures"]}
     assert figures.keys() == ROWS
     for name, figure in figures.items():
@@ -46,11 +46,11 @@ def check(done: Result, folder: Path) -> None:
 
 
 def test_a_run_on_sqlite_reports_every_figure(tmp_path: Path) -> None:
-    check(run(tmp_path, "--backlog", "300", "--json"), tmp_path)
+    check(run(tmp_path, "--backlog", "100", "--json"), tmp_path)
 
 
 def test_a_run_on_postgresql_reports_every_figure(tmp_path: Path, postgres_url: str) -> None:
-    check(run(tmp_path, "--backlog", "300", "--json", "--store", postgres_url), tmp_path)
+    check(run(tmp_path, "--backlog", "100", "--json", "--store", postgres_url), tmp_path)
 
 
 def test_the_table_says_by_what_was_served(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`fencepost bench --store postgresql://…` reports what it should, and leaves nothing behind."""
+"""`make bench` on PostgreSQL reports what it should, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bench.progress import StatusLine
 from fencepost.cli.errors import Refusal
 from fencepost.clock import SystemClock
 
-TINY = ["--quick", "--jobs", "60", "--backlog", "120"]
+TINY = ["--quick", "--jobs", "10", "--backlog", "20"]
 SIZES = ServerSizes(
     jobs=60,
     backlog=120,
@@ -46,7 +46,7 @@ ROWS = {
     "submit-many",
     "drain",
     "drain-2",
-    "backlog.120",
+    "backlog.20",
     "wal",
     "cpu",
     "slots.20",
@@ -124,7 +124,7 @@ def test_only_what_was_named_is_measured_and_shown_as_a_table(
 ) -> None:
     done = run(tmp_path, postgres_url, "--only", "submit-many")
     assert done.exit_code == 0, done.output
-    assert "submit 60 in bulk" in done.stdout
+    assert "submit 10 in bulk" in done.stdout
     assert "PostgreSQL" in done.stdout
     assert "drain" not in done.stdout
 
@@ -194,7 +194,7 @@ def test_a_store_put_aside_comes_back_as_it_was(tmp_path: Path, postgres_url: st
         (["--store", "postgresql:///x", "--only", "drain-4"], "not measured on PostgreSQL"),
         (["--only", "snapshot"], "not measured on SQLite"),
         (["--store", "postgresql:///x", "--durability", "power"], "--durability is for SQLite"),
-        (["--store", "postgresql:///x", "--repeat", "9"], "a backlog of 120 is not enough"),
+        (["--store", "postgresql:///x", "--repeat", "9"], "a backlog of 20 is not enough"),
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments: list[str], complaint: str) -> None:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.support import Command, end, wait_until
 from tests.servers.child import free_port
 
-from fencepost.cli.worker.monitor import ADDRESS, Address
+from fencepost.cli.worker.monitor import ADDRESS, ListenAddress
 
 
 def fetch(address: str, path: str) -> tuple[int, str]:
@@ -32,14 +32,14 @@ def fetch(address: str, path: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("9100", Address("127.0.0.1", 9100)),
-        (":9100", Address("127.0.0.1", 9100)),
-        ("0.0.0.0:9100", Address("0.0.0.0", 9100)),
-        ("[::1]:9100", Address("::1", 9100)),
-        ("localhost:0", Address("localhost", 0)),
+        ("9100", ListenAddress("127.0.0.1", 9100)),
+        (":9100", ListenAddress("127.0.0.1", 9100)),
+        ("0.0.0.0:9100", ListenAddress("0.0.0.0", 9100)),
+        ("[::1]:9100", ListenAddress("::1", 9100)),
+        ("localhost:0", ListenAddress("localhost", 0)),
     ],
 )
-def test_an_address_is_read_and_is_local_unless_told(text: str, address: Address) -> None:
+def test_an_address_is_read_and_is_local_unless_told(text: str, address: ListenAddress) -> None:
     assert ADDRESS.convert(text, None, None) == address
     assert ADDRESS.convert(str(address), None, None) == address
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.cli.support import ROOT, Command, end, wait_until
 from tests.servers.fixtures import postgres_sources
@@ -31,7 +32,7 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, JobRecord, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
-from fencepost.errors import UnknownOutcomeError
+from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.interface.requests import ClaimRequest, Scope, Spawn, WorkerInfo
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
@@ -136,9 +137,12 @@ def events(url: str) -> list[SentEvent]:
 
 
 def test_the_records_of_events_come_along_in_their_order(
-    command: Command, postgres_url: str, elsewhere: Callable[[str], str]
+    command: Command,
+    postgres_url: str,
+    elsewhere: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """More of them than are copied at once; and those sent since, by another move."""
+    """More of them than are copied at once; and one that is sent while jobs are copied."""
 
     def send(url: str, *names: str) -> None:
         with opened(url) as h:
@@ -148,13 +152,24 @@ def test_the_records_of_events_come_along_in_their_order(
     send(command.url, *(f"a.n{number}" for number in range(EVENTS_MAX * 2 + 5)))
     before = events(command.url)
     assert len(before) == EVENTS_MAX * 2 + 5
-    command.ok("move", command.url, postgres_url, "--migrate")
-    assert events(postgres_url) == before
-    send(command.url, "late")
-    command.ok("move", command.url, postgres_url)
+    with monkeypatch.context() as busy:
+        after_copying(busy, lambda: send(command.url, "late"))
+        command.ok("move", command.url, postgres_url, "--migrate")
+    assert events(postgres_url) == events(command.url)
     assert [each.name for each in events(postgres_url)] == ["late", *(e.name for e in before)]
     command.ok("move", postgres_url, elsewhere("home"))
     assert events(elsewhere("home")) == events(command.url)
+
+
+def after_copying(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Have something happen when jobs were copied, and the source still accepts new ones."""
+    copy = Mover.copy
+
+    def copy_and_act(self: Mover, bar: Any) -> None:
+        copy(self, bar)
+        act()
+
+    monkeypatch.setattr(Mover, "copy", copy_and_act)
 
 
 def test_one_event_comes_along(command: Command, elsewhere: Callable[[str], str]) -> None:
@@ -205,7 +220,8 @@ def test_the_source_is_kept_paused_and_marked(
     result = command("move", filled, elsewhere("new"))
     assert "paused in sqlite:" in result.stderr
     assert {"default", "other"} < pauses(filled)
-    assert any(name.startswith(MOVED) for name in pauses(filled))
+    assert MOVED in pauses(filled)
+    assert MOVING not in pauses(filled)
     findings = {finding["code"]: finding for finding in command.json("doctor")}
     assert findings["moved"]["level"] == "warn"
     with opened(filled) as h:
@@ -268,10 +284,13 @@ def test_a_move_can_be_given_up(
     def explode(*_: object) -> None:
         raise OSError("out of luck")
 
-    monkeypatch.setattr("fencepost.cli.move.mover.Mover.copy", explode)
-    assert command("move", filled, elsewhere("new")).exit_code == 1
-    assert "default" in command.ok("move", filled, elsewhere("new"), "--abandon")
-    assert pauses(filled) == {"other"}
+    for step in ("copy", "close", "compare", "finish"):
+        with monkeypatch.context() as broken:
+            broken.setattr(f"fencepost.cli.move.mover.Mover.{step}", explode)
+            assert command("move", filled, elsewhere("new")).exit_code == 1
+        assert "default" in command.ok("move", filled, elsewhere("new"), "--abandon")
+        assert pauses(filled) == {"other"}
+        submit(filled)
     again = command("move", filled, elsewhere("new"), "--abandon")
     assert (again.exit_code, "no move" in again.stderr) == (1, True)
 
@@ -285,36 +304,86 @@ def test_a_complete_move_cannot_be_given_up(
     assert "would run twice" in result.stderr
 
 
-def test_jobs_that_come_late_are_moved_by_another_move(
+@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url"])
+def test_a_moved_store_refuses_new_jobs(
+    command: Command,
+    where: str,
+    request: pytest.FixtureRequest,
+    elsewhere: Callable[[str], str],
+) -> None:
+    """They would wait there for nobody. The old copies can be looked at."""
+    source = request.getfixturevalue(where)
+    submit(source, 3)
+    command.ok("move", source, elsewhere("there"))
+    refused = command("submit", "add", '{"a": 1, "b": 2}', "--url", source)
+    assert refused.exit_code == 1
+    assert "new jobs are refused" in refused.stderr
+    assert "submit to that store" in refused.stderr
+    with App(source) as app:
+
+        @app.event("user.created").on
+        def welcome(x: int) -> None: ...
+
+        with pytest.raises(StoreUnavailableError, match="new jobs are refused"):
+            app.event("user.created").send(x=1)
+        assert app.jobs.count() == 3
+    command.ok("submit", "add", '{"a": 1, "b": 2}', "--url", elsewhere("there"))
+
+
+def test_what_was_moved_is_not_moved_again(
     command: Command, elsewhere: Callable[[str], str]
 ) -> None:
-    """What has been moved, run and pruned is not moved again."""
-    new = elsewhere("new")
-    submit(command.url, 3, type="early")
-    command.ok("move", command.url, new)
-    with opened(new) as h:
-        for _ in range(3):
-            h.succeed(h.take())
-    command.ok("prune", "--older-than", "0s", "--url", new)
-    submit(command.url, 2, type="late")
-    assert "moved 2 jobs" in command.ok("move", command.url, new)
-    assert [record.job.type for record in records(new)] == ["late", "late"]
-    assert "moved 0 jobs" in command.ok("move", command.url, new)
+    """By then the new store is in use, and there is nothing that it could be compared with."""
+    submit(command.url, 3)
+    command.ok("move", command.url, elsewhere("new"))
+    for target in (elsewhere("new"), elsewhere("other")):
+        again = command("move", command.url, target)
+        assert again.exit_code == 1
+        assert "were moved before" in again.stderr
+    assert pauses(elsewhere("new")) == set()
 
 
-def test_a_job_that_came_late_with_a_key_that_is_held_can_be_cancelled(
-    command: Command, sqlite_url: str
+def test_a_move_that_broke_off_at_its_very_end_is_complete(
+    command: Command, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit(command.url)
-    command.ok("move", command.url, sqlite_url)
-    submit(sqlite_url, 1, key=Key("k"))
-    submit(command.url, 1, key=Key("k"))
-    late = records(command.url)[-1].job.id
-    result = command("move", command.url, sqlite_url)
-    assert (result.exit_code, "(duplicate_key)" in result.stderr) == (1, True)
-    command.ok("jobs", "cancel", late)
-    command.ok("move", command.url, sqlite_url)
-    assert records(sqlite_url)[-1].job.id == late
+    resume = SqliteStore.resume
+
+    def lose(self: SqliteStore, scope: Scope, name: str) -> Any:
+        if name == MOVING:
+            raise UnknownOutcomeError("the connection was lost at commit")
+        return resume(self, scope, name)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SqliteStore, "resume", lose)
+        assert command("move", command.url, sqlite_url).exit_code == 1
+    assert {MOVING, MOVED} < pauses(command.url)
+    assert "were moved before" in command("move", command.url, sqlite_url).stderr
+    assert "would run twice" in command("move", command.url, sqlite_url, "--abandon").stderr
+    [finding] = [each for each in command.json("doctor") if each["code"] == "moved"]
+    assert "it refuses new ones" in finding["text"]
+
+
+def test_a_job_of_an_open_transaction_is_waited_for(command: Command, postgres_url: str) -> None:
+    """It was submitted before the source refuses, and is committed after all others were copied."""
+    with opened(postgres_url) as h:
+        h.submit_many(2)
+    with App(postgres_url) as app, psycopg.connect(postgres_url) as connection:
+
+        @app.task
+        def add() -> None: ...
+
+        add.using(conn=connection).submit()
+        mover = command.start("move", postgres_url, f"sqlite:///{command.folder}/new.db")
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            waiting = "select 1 from pg_locks where not granted and relation = %s::regclass"
+            wait_until(
+                lambda: other.execute(waiting, ("fencepost.job",)).fetchone(), "a move that waits"
+            )
+        connection.commit()
+        output, _ = mover.communicate(timeout=60)
+    assert mover.returncode == 0, command.log
+    assert "moved 3 jobs" in output
 
 
 def test_a_live_job_that_cannot_be_read_does_not_arrive_as_another(
@@ -365,26 +434,21 @@ def test_a_person_sees_a_bar(command: Command, sqlite_url: str) -> None:
     assert "50/50" in seen
 
 
-def test_jobs_that_come_during_a_move_are_missed(
-    command: Command, elsewhere: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url"])
+def test_jobs_that_come_while_others_are_copied_come_along(
+    command: Command,
+    where: str,
+    request: pytest.FixtureRequest,
+    elsewhere: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from fencepost.cli.move.mover import Mover
-
-    new = elsewhere("new")
-    submit(command.url)
-    copy = Mover.copy
-
-    def copy_and_submit(self: Mover, bar: Any) -> None:
-        copy(self, bar)
-        submit(command.url)
-
-    with monkeypatch.context() as busy:
-        busy.setattr(Mover, "copy", copy_and_submit)
-        result = command("move", command.url, new)
-    assert result.exit_code == 1
-    assert "1 jobs have come to" in result.stderr
-    assert "moved 1 jobs" in command.ok("move", command.url, new)
-    assert records(new) == records(command.url)
+    source, new = request.getfixturevalue(where), elsewhere("there")
+    submit(source)
+    after_copying(monkeypatch, lambda: submit(source, 2, queue="made meanwhile"))
+    assert "moved 3 jobs" in command.ok("move", source, new)
+    assert records(new) == records(source)
+    assert "made meanwhile" in pauses(source)
+    assert pauses(new) == set()
 
 
 def test_a_job_that_changed_during_a_move_is_noticed(
@@ -612,7 +676,6 @@ def test_a_move_of_a_graph_that_broke_off_is_repeated(
             command("move", graphs, new, "--batch", "2")
         command.ok("move", graphs, new, "--batch", "2")
         assert edges(new) == before
-        command.ok("move", graphs, new)
         _unmark(graphs)
 
 
@@ -621,3 +684,4 @@ def _unmark(url: str) -> None:
     with opened(url) as h:
         for queue in h.store.run(h.store.queues()):
             h.store.run(h.store.resume(Scope.QUEUE, queue.name))
+        h.store.run(h.store.accept_jobs(True))

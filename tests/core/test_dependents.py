@@ -13,7 +13,7 @@ from fencepost.core.flows.dependencies import (
     check_depth,
     check_place,
 )
-from fencepost.core.flows.dependents import Parent, Verdict, enter, judge, propagated, step
+from fencepost.core.flows.dependents import Parent, WaitVerdict, enter, judge, propagated, step
 from fencepost.core.job.job import Category, Failure
 from fencepost.core.job.lifecycle import TERMINAL, State
 from fencepost.core.job.priority import Priority
@@ -36,23 +36,23 @@ DONE, RUN, FAIL, DEAD, GONE = (
 @pytest.mark.parametrize(
     ("mode", "states", "verdict"),
     [
-        (Mode.ALL, [DONE, DONE], Verdict()),
-        (Mode.ALL, [DONE, RUN], Verdict(1)),
-        (Mode.ALL, [RUN, State.PENDING, State.RETRYING], Verdict(3)),
-        (Mode.ALL, [RUN, DEAD, FAIL], Verdict(doom=1)),
-        (Mode.ALL, [GONE], Verdict(doom=0)),
-        (Mode.ALL, [], Verdict()),
-        (Mode.ANY, [RUN, State.DELAYED], Verdict(1)),
-        (Mode.ANY, [RUN, FAIL], Verdict()),
-        (Mode.ANY, [GONE], Verdict()),
-        (Mode.ANY, [DEAD, RUN], Verdict()),
-        (Mode.ANY, [], Verdict()),
-        (Mode.ENDED, [FAIL, GONE, DEAD, DONE], Verdict()),
-        (Mode.ENDED, [FAIL, RUN, State.SCHEDULED], Verdict(2)),
+        (Mode.ALL, [DONE, DONE], WaitVerdict()),
+        (Mode.ALL, [DONE, RUN], WaitVerdict(1)),
+        (Mode.ALL, [RUN, State.PENDING, State.RETRYING], WaitVerdict(3)),
+        (Mode.ALL, [RUN, DEAD, FAIL], WaitVerdict(doom=1)),
+        (Mode.ALL, [GONE], WaitVerdict(doom=0)),
+        (Mode.ALL, [], WaitVerdict()),
+        (Mode.ANY, [RUN, State.DELAYED], WaitVerdict(1)),
+        (Mode.ANY, [RUN, FAIL], WaitVerdict()),
+        (Mode.ANY, [GONE], WaitVerdict()),
+        (Mode.ANY, [DEAD, RUN], WaitVerdict()),
+        (Mode.ANY, [], WaitVerdict()),
+        (Mode.ENDED, [FAIL, GONE, DEAD, DONE], WaitVerdict()),
+        (Mode.ENDED, [FAIL, RUN, State.SCHEDULED], WaitVerdict(2)),
     ],
 )
 def test_a_job_waits_for_what_its_mode_says(
-    mode: Mode, states: list[State], verdict: Verdict
+    mode: Mode, states: list[State], verdict: WaitVerdict
 ) -> None:
     """S1-60, S1-61, S1-70, C26, C28."""
     assert judge(mode, states) == verdict

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from fencepost.core.job.lifecycle import State
 from fencepost.core.stats import ended as module
-from fencepost.core.stats.ended import OVERLAP, Ended, Follower
+from fencepost.core.stats.ended import OVERLAP, EndedJob, Follower
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def at(seconds: float, number: int = 0) -> Ended:
+def at(seconds: float, number: int = 0) -> EndedJob:
     ended_at = START + timedelta(seconds=seconds)
-    return Ended(
+    return EndedJob(
         id=str(number),
         type="mail",
         queue="default",
@@ -59,7 +59,7 @@ def test_whatever_commits_within_the_overlap_is_told_exactly_once(
     """Each ends at a time and is seen some time later; a reader looks now and then."""
     follower = Follower(START)
     jobs = [(at(end, number), end + late) for number, (end, late) in enumerate(ends)]
-    told: list[Ended] = []
+    told: list[EndedJob] = []
     for now in [*sorted(looks), 200.0]:
         seen = [job for job, visible in jobs if visible <= now and job.ended_at >= follower.since]
         told += follower.take(sorted(seen, key=lambda job: job.position))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.flows.results import results_of
+from fencepost.core.flows.dependents import results_of
 from fencepost.core.job.job import Body, Dependency, Encoding
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.task import Isolation, Task

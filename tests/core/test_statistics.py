@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from fencepost.core.bounds import STATS_NAMES_MAX
 from fencepost.core.job.lifecycle import State
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.core.stats.recent import Percentiles, Statistics, percentiles, statistics
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def ended(ago: float, *, wait: float = 1.0, run: float = 2.0, **fields: Any) -> Ended:
+def ended(ago: float, *, wait: float = 1.0, run: float = 2.0, **fields: Any) -> EndedJob:
     """Return a job that ended so many seconds ago, after so long a wait and a run."""
     at = NOW - timedelta(seconds=ago)
     started_at = at - timedelta(seconds=run)
     scheduled_at = started_at - timedelta(seconds=wait)
-    return Ended(
+    return EndedJob(
         **{
             "id": "j",
             "type": "mail",
@@ -39,7 +39,7 @@ def ended(ago: float, *, wait: float = 1.0, run: float = 2.0, **fields: Any) -> 
     )
 
 
-def work_out(jobs: list[Ended], **fields: Any) -> Statistics:
+def work_out(jobs: list[EndedJob], **fields: Any) -> Statistics:
     given = {"queues": {}, "types": {}, "is_sampled": False, "submitted_rate": 0.0, **fields}
     return statistics(jobs, now=NOW, window=60.0, **given)
 

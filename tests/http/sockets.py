@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from tests.cli.support import wait_until
 
 from fencepost import App
-from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.connection_limits import ConnectionLimits
 from fencepost.http.server.server import Server, ServerOptions, loop_factory
 from fencepost.http.server.socket import listen
 
 SECONDS = 20.0
-SWEPT = Patience(sweep_interval=0.05)
+SWEPT = ConnectionLimits(sweep_interval=0.05)
 """The bounds that a server has, looked at often."""
 HASTY = replace(SWEPT, head_timeout=1.0, linger=0.3, write_timeout=1.0, farewell=0.2)
 """Bounds that are met within a test, for those that wait for it."""
@@ -138,7 +138,7 @@ def _run(server: Server) -> None:
 
 
 @contextmanager
-def serving(app: App, patience: Patience = SWEPT, **options: Any) -> Iterator[Serving]:
+def serving(app: App, patience: ConnectionLimits = SWEPT, **options: Any) -> Iterator[Serving]:
     """Serve *app* on a free port of this machine."""
     listening = listen("127.0.0.1", 0)
     address = listening.getsockname()[:2]

@@ -16,7 +16,7 @@ from fencepost import App
 from fencepost.core.bounds import HTTP_WRITE_STEP, HTTP_WRITE_TIMEOUT
 from fencepost.http.request import read as reading
 from fencepost.http.server.connection import Connection
-from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.connection_limits import ConnectionLimits
 from fencepost.testing import FakeClock
 
 LIVE = request("GET", "/health/live")
@@ -267,7 +267,7 @@ class Untaken:
 
 def watched() -> tuple[Any, Untaken]:
     """Return a connection without a socket, and its transport."""
-    bare: Any = type("Bare", (Connection,), {"patience": Patience()})
+    bare: Any = type("Bare", (Connection,), {"patience": ConnectionLimits()})
     connection = bare()
     transport = Untaken()
     connection.transport = transport
@@ -310,7 +310,7 @@ def test_a_thousand_idle_connections_are_held_and_served(app: App, parser: str) 
 
 
 def test_past_the_most_connections_one_more_is_refused(app: App, parser: str) -> None:
-    with serving(app, Patience(connections_max=2)) as served:
+    with serving(app, ConnectionLimits(connections_max=2)) as served:
         first, second = served.connect(), served.connect()
         with served.connect() as third:
             answer = third.answer()

@@ -13,7 +13,7 @@ import pytest
 from tests.thoroughness import IS_FULL
 
 from fencepost.core.cron.cron import Cron
-from fencepost.core.flows.dependents import Verdict
+from fencepost.core.flows.dependents import WaitVerdict
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Released
 from fencepost.store.interface.replies import Moved
@@ -22,8 +22,8 @@ from fencepost.store.memory.jobs import settle as leases
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.limits import concurrency as admission
 from fencepost.store.memory.limits.rates import Rates
-from fencepost.store.memory.records.crons import Crons
-from fencepost.store.memory.records.events import Events
+from fencepost.store.memory.records.crons import CronTable
+from fencepost.store.memory.records.events import EventTable
 from fencepost.worker.run.heartbeater import Heartbeater
 from lab.simulation.__main__ import parse_seeds
 from lab.simulation.report import Report
@@ -176,23 +176,23 @@ def rates_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def ticks_are_fired_by_everybody(patch: pytest.MonkeyPatch) -> None:
     """Who comes second is stopped twice: the cron has moved on, and the tick's key is taken."""
-    patch.setattr(Crons, "_change", lambda self, cron, **changes: None)
+    patch.setattr(CronTable, "_change", lambda self, cron, **changes: None)
     patch.setattr(Cron, "job", lambda self, tick: self.template)
 
 
 def events_are_cut(patch: pytest.MonkeyPatch) -> None:
-    send = Events.send
+    send = EventTable.send
 
     def send_half(
-        self: Events, jobs: object, clock: object, event: object, new: list[object]
+        self: EventTable, jobs: object, clock: object, event: object, new: list[object]
     ) -> object:
         return send(self, jobs, clock, event, new[:1])  # type: ignore[arg-type]  # as it is called
 
-    patch.setattr(Events, "send", send_half)
+    patch.setattr(EventTable, "send", send_half)
 
 
 def failures_let_go(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moves, "step", lambda mode, missing, state: Verdict(missing - 1))
+    patch.setattr(moves, "step", lambda mode, missing, state: WaitVerdict(missing - 1))
 
 
 @pytest.mark.parametrize(

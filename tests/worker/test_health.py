@@ -19,8 +19,7 @@ from tests.worker.support import LONG, eventually_sync, working_in_thread
 from fencepost import App
 from fencepost.core.bounds import MONITOR_CONNECTIONS_MAX
 from fencepost.errors import ConfigurationError
-from fencepost.observe.health import Verdict
-from fencepost.observe.pulse import Pulse
+from fencepost.observe.health import Pulse, Verdict
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.testing.clock import FakeClock

@@ -53,7 +53,7 @@ COMMANDS = {
     "tokens": ("fencepost.cli.commands.tokens:tokens", "Bearer tokens: create, list, revoke."),
     "audit": ("fencepost.cli.commands.audit:audit", "The audit log: who did what."),
     "doctor": ("fencepost.cli.commands.doctor:doctor", "Say what an operator should know."),
-    "bench": ("bench.command:bench", "Measure speed beside the raw limit."),
+    "bench": ("fencepost.cli.bench.command:bench", "Measure the speed of your store."),
     "version": ("fencepost.cli.commands.version:version", "Show versions."),
 }
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.crypto.envelope import shown_body
-from fencepost.core.crypto.readable import readable
+from fencepost.core.crypto.envelope import readable, shown_body
 from fencepost.core.job.job import Attempt, Body, Encoding, Job
 
 _LARGE = ("payload", "result", "checkpoint", "policy")

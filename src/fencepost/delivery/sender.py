@@ -21,7 +21,7 @@ from fencepost.delivery.guard import Endpoint, Resolve, reachable, resolve
 from fencepost.errors import TemporaryError
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ReceiverReply(msgspec.Struct, frozen=True):
     """As much of a receiver's answer as matters."""
 
     status: int
@@ -53,7 +53,7 @@ class Sender:
 
     def _exchange(
         self, callback: Callback, headers: Mapping[str, str], body: bytes, deadline: Deadline
-    ) -> Reply:
+    ) -> ReceiverReply:
         allowed = self._webhooks.allow_networks
         endpoints = reachable(callback, allowed, deadline, self._resolve)
         with (
@@ -102,7 +102,7 @@ def _post(
     headers: Mapping[str, str],
     body: bytes,
     deadline: Deadline,
-) -> Reply:
+) -> ReceiverReply:
     client = http.client.HTTPConnection(callback.host, callback.port)
     client.auto_open = 0  # it would resolve the name again
     client.sock = connection
@@ -117,4 +117,4 @@ def _post(
         # status is all that matters.
         deadline.shorten(WEBHOOK_REPLY_TIMEOUT)
         response.read(WEBHOOK_REPLY_MAX)
-    return Reply(response.status, response.getheader("retry-after"))
+    return ReceiverReply(response.status, response.getheader("retry-after"))

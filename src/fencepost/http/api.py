@@ -26,7 +26,7 @@ from fencepost.core.bounds import (
 from fencepost.core.stats.overview import QueueView
 from fencepost.core.values.ids import id_text
 from fencepost.http.auth.authentication import Authenticator
-from fencepost.http.operations.claims import Roll
+from fencepost.http.operations.claims import RemoteWorkers
 from fencepost.http.request.call import Reply
 from fencepost.http.request.endpoint import NOTHING_HERE, Endpoint, refusal, respond
 from fencepost.http.request.offload import Aside
@@ -57,7 +57,7 @@ class Api:
         self.readiness = Readiness(app.session)
         self.bodies = Bodies(bodies_max, app.session.clock)
         self.aside = Aside()
-        self.roll = Roll()
+        self.roll = RemoteWorkers()
         self.streams = 0
         self._queues: list[QueueView] = []
         self._queues_read_at = -math.inf
@@ -146,10 +146,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     api: Api = request.app.state.api
     request_id = request_id_of(headers_of(request.scope)) or api.new_request_id()
     reply = refusal(problem, request_id)
-    return Refusal(reply, request_id)
+    return RefusalResponse(reply, request_id)
 
 
-class Refusal(Response):
+class RefusalResponse(Response):
     """An answer as the endpoints give them, for what never reaches one."""
 
     def __init__(self, reply: Reply, request_id: str) -> None:

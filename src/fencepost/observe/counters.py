@@ -6,9 +6,9 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable
 
+from fencepost.observe.health import Pulse
 from fencepost.observe.histograms import Timing
 from fencepost.observe.labels import OTHER, Bounded
-from fencepost.observe.pulse import Pulse
 
 Labels = tuple[tuple[str, str], ...]
 Key = tuple[str, Labels]

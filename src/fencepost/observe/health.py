@@ -1,4 +1,4 @@
-"""What a process says when it is asked whether it is well: a verdict, and why not."""
+"""What a process says when asked whether it is well: signs of life, and a verdict with reasons."""
 
 from __future__ import annotations
 
@@ -40,3 +40,19 @@ STOPPING = "stopping: no new work is taken"
 
 def store_away(error: str) -> str:
     return f"store_unavailable: {error}"
+
+
+class Pulse:
+    """When what was last heard of, on the monotonic clock; None is never."""
+
+    __slots__ = ("answered_at", "is_stopping", "refused_at", "turned_at")
+
+    def __init__(self) -> None:
+        self.answered_at: float | None = None
+        """The store has answered."""
+        self.refused_at: float | None = None
+        """The store could not be reached."""
+        self.turned_at: float | None = None
+        """The worker's event loop has turned."""
+        self.is_stopping = False
+        """Whether the process has been told to end."""

@@ -33,14 +33,14 @@ _propagator = TraceContextTextMapPropagator()
 _FIELDS = ("traceparent", "tracestate")
 
 
-class Submitted(Protocol):
-    """A job that was submitted."""
+class SubmissionReply(Protocol):
+    """What a store says of a submitted job."""
 
     @property
     def id(self) -> str: ...
 
 
-R = TypeVar("R", bound=Submitted)
+R = TypeVar("R", bound=SubmissionReply)
 
 
 class Sending:

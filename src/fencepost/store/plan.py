@@ -73,11 +73,11 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
         return replace(self, timeout=timeout)
 
 
-class Executor(Protocol):
+class StatementExecutor(Protocol):
     def execute(self, statement: Statement) -> list[Row]: ...
 
 
-class AsyncExecutor(Protocol):
+class AsyncStatementExecutor(Protocol):
     async def execute(self, statement: Statement) -> list[Row]: ...
 
 
@@ -118,7 +118,7 @@ def part_of(operation: Operation[T]) -> Plan[T]:
         return result
 
 
-def run_plan(plan: Plan[T], executor: Executor) -> T:
+def run_plan(plan: Plan[T], executor: StatementExecutor) -> T:
     """Drive *plan* to its result, executing each statement in this thread."""
     try:
         statement = next(plan)
@@ -134,7 +134,7 @@ def run_plan(plan: Plan[T], executor: Executor) -> T:
         return result
 
 
-async def run_plan_async(plan: Plan[T], executor: AsyncExecutor) -> T:
+async def run_plan_async(plan: Plan[T], executor: AsyncStatementExecutor) -> T:
     """Drive *plan* to its result, awaiting each statement."""
     try:
         statement = next(plan)

@@ -56,7 +56,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Ran {self.type} attempt={self.attempt} state={self.state} {ended}>"
 
 
-class Ended(msgspec.Struct, frozen=True):
+class CallEnd(msgspec.Struct, frozen=True):
     """How a call ended."""
 
     value: Any = None
@@ -65,7 +65,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 Call = Callable[[], Any]
 """Calls a handler; returns its value, or something to await for it."""
-Turns = Generator[Call, Ended, T]
+Turns = Generator[Call, CallEnd, T]
 """Yields the calls it wants made and is sent how they ended; one logic for both faces."""
 
 
@@ -89,7 +89,7 @@ def conclude(
     store: Store,
     job: ClaimedJob,
     context: Context,
-    ended: Ended,
+    ended: CallEnd,
     tasks: Mapping[str, Task] = MappingProxyType({}),
 ) -> Ran:
     """Settle an attempt as a worker would, and say what became of it."""
@@ -120,12 +120,12 @@ def conclude(
     )
 
 
-def raised(ended: Ended) -> BaseException | None:
+def raised(ended: CallEnd) -> BaseException | None:
     """Return what a test is shown of how a call ended."""
     return ended.error.error if isinstance(ended.error, UnreadPayload) else ended.error
 
 
-def _outcome(ended: Ended) -> Outcome:
+def _outcome(ended: CallEnd) -> Outcome:
     error = ended.error
     if error is None:
         try:
@@ -142,7 +142,7 @@ def _outcome(ended: Ended) -> Outcome:
 
 def drive(turns: Turns[T]) -> T:
     """Make every call in this thread; coroutines share one event loop, made for them."""
-    ended: Ended | None = None
+    ended: CallEnd | None = None
     runner = asyncio.Runner()  # makes its loop when it is first needed
     try:
         while True:
@@ -158,7 +158,7 @@ def drive(turns: Turns[T]) -> T:
 
 async def drive_async(turns: Turns[T]) -> T:
     """Make every call in this thread, coroutines on the event loop that runs in it."""
-    ended: Ended | None = None
+    ended: CallEnd | None = None
     try:
         while True:
             call = next(turns) if ended is None else turns.send(ended)
@@ -170,7 +170,7 @@ async def drive_async(turns: Turns[T]) -> T:
         turns.close()
 
 
-def _make(call: Call, runner: asyncio.Runner) -> Ended:
+def _make(call: Call, runner: asyncio.Runner) -> CallEnd:
     try:
         value = call()
         if inspect.isawaitable(value):
@@ -178,22 +178,22 @@ def _make(call: Call, runner: asyncio.Runner) -> Ended:
                 _dispose(value)
                 raise UnrunnableError(IN_A_LOOP)
             value = runner.run(_awaited(value))
-        return Ended(value)
+        return CallEnd(value)
     except UnrunnableError:
         raise
     except FAILURES as error:
-        return Ended(error=error)
+        return CallEnd(error=error)
 
 
-async def _make_async(call: Call) -> Ended:
+async def _make_async(call: Call) -> CallEnd:
     try:
         value = call()
-        return Ended(await value if inspect.isawaitable(value) else value)
+        return CallEnd(await value if inspect.isawaitable(value) else value)
     except FAILURES as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # the test itself is being ended
-        return Ended(error=error)
+        return CallEnd(error=error)
 
 
 class UnrunnableError(RuntimeError):

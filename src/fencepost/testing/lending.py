@@ -72,7 +72,7 @@ class BorrowedStore(MemoryStore):
 
     def listen(self, topic: Topic) -> Listener:
         super().listen(topic).close()  # it refuses to when the store is closed
-        return DeafListener()
+        return NoListener()
 
     def run_in(
         self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
@@ -97,7 +97,7 @@ class BorrowedStore(MemoryStore):
         ]
 
 
-class DeafListener:
+class NoListener:
     """Says that nobody is going to ring, where a real one would wait in vain."""
 
     def wait(self, timeout: float) -> bool:

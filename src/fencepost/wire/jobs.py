@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from fencepost.core.bounds import HTTP_BATCH_MAX
-from fencepost.core.crypto.readable import readable
+from fencepost.core.crypto.envelope import readable
 from fencepost.core.job.job import Failure, Job, Ownership, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy

@@ -27,7 +27,7 @@ StateName = Annotated[str, Meta(extra_json_schema={"enum": sorted({*State, *COAR
 TagText = Annotated[str, Meta(extra_json_schema={"pattern": "^[^:]+:."})]
 
 
-class Search(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class JobSearch(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Conditions, all of which a job must meet; and a page of those that do."""
 
     state: list[StateName] = []

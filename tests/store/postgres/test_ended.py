@@ -14,7 +14,7 @@ import pytest
 from fencepost.clock import SystemClock
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.core.stats.ended import Ended, Follower
+from fencepost.core.stats.ended import EndedJob, Follower
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore
@@ -34,7 +34,7 @@ def success(store: PostgresStore, job: ClaimedJob) -> Settlement:
     return Settlement(job.id, job.lease.token, decide(job, Succeeded(NULL), store.clock.rng))
 
 
-def read(store: PostgresStore, since: datetime) -> list[Ended]:
+def read(store: PostgresStore, since: datetime) -> list[EndedJob]:
     return store.run(store.ended(since, limit=100)).jobs
 
 

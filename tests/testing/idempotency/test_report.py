@@ -10,7 +10,7 @@ from tests.testing.idempotency.bank import Bank, found
 from fencepost import App, ConfigurationError, Context, Retry
 from fencepost.testing import NotIdempotentError, check_idempotent
 from fencepost.testing.idempotency import Flaw
-from fencepost.testing.idempotency.report import Kind
+from fencepost.testing.idempotency.report import Damage
 
 
 def test_a_handler_that_cannot_go_on_after_a_crash_is_caught(app: App) -> None:
@@ -22,7 +22,7 @@ def test_a_handler_that_cannot_go_on_after_a_crash_is_caught(app: App) -> None:
         notify.submit_idempotent(f"order:{order}", order)
 
     report = check_idempotent(pay, 7, report=True)
-    assert {flaw.kind for flaw in report.flaws} == {Kind.FAILURE}
+    assert {flaw.kind for flaw in report.flaws} == {Damage.FAILURE}
     assert "DuplicateJobError" in report.flaws[0].effect
     assert "the job did not complete" in str(report)
 
@@ -44,7 +44,7 @@ def test_a_state_that_differs_is_caught(app: App, bank: Bank) -> None:
     )
     assert ("paid became {7: 2} instead of {7: 1}", "after progress") in found(report)
     assert ("the state became 200 instead of 100", "before progress") in found(report)
-    assert {flaw.kind for flaw in report.flaws} == {Kind.DIFFERENCE}
+    assert {flaw.kind for flaw in report.flaws} == {Damage.DIFFERENCE}
     assert (bank.balance, paid) == (0, {})
 
 
@@ -130,7 +130,7 @@ def test_every_kind_of_flaw_has_its_words(app: App) -> None:
 
     (point,) = check_idempotent(pay).points
     words: set[Callable[[Flaw], str] | str] = set()
-    for kind in Kind:
+    for kind in Damage:
         flaw = Flaw(kind, "it", 2, 1, point)
         words |= {str(flaw), flaw.advice}
     assert len(words) >= 7

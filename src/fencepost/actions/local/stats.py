@@ -16,7 +16,7 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.lifecycle import State
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.core.stats.recent import Statistics, percentiles, runs, statistics
 from fencepost.core.stats.scale import Load, Scale
 from fencepost.core.stats.scale import scale as scaled
@@ -52,7 +52,7 @@ def stats(session: Session, window: Duration) -> Script[Statistics]:
     )
 
 
-def _ended(session: Session, now: datetime, seconds: float) -> Script[tuple[list[Ended], bool]]:
+def _ended(session: Session, now: datetime, seconds: float) -> Script[tuple[list[EndedJob], bool]]:
     since = now - timedelta(seconds=seconds)
     page = yield session.store.ended(since, limit=STATS_SAMPLE_MAX, newest_first=True)
     return page.jobs, page.next is not None

@@ -43,7 +43,7 @@ def ls(settings: Settings, type: str | None, limit: int, after: str | None, as_j
     from msgspec.structs import replace
 
     from fencepost.cli.output import echo_json, echo_table, when
-    from fencepost.core.crypto.readable import readable
+    from fencepost.core.crypto.envelope import readable
 
     with settings.opened() as app:
         page = app.dead_letters.list(type=type, after=after, limit=limit)

@@ -99,9 +99,8 @@ def _moved(queues: list[QueueView]) -> list[Finding]:
     mark = mark_of(queues)
     if mark.is_moving:
         text = "a move to another store was begun; repeat `fencepost move`, or add --abandon"
-    elif mark.position is not None:
-        text = "its jobs were moved to another store and would run twice; what still comes here "
-        text += "stays here until `fencepost move` is repeated"
+    elif mark.is_moved:
+        text = "its jobs were moved to another store and would run twice; it refuses new ones"
     else:
         return []
     return [Finding("warn", "moved", text)]

@@ -25,7 +25,7 @@ LOG_TAIL = 15
 
 
 @dataclass
-class Hand:
+class WorkerProcess:
     """One worker process."""
 
     name: str
@@ -62,9 +62,9 @@ class Crew:
         self._lease_ttl = lease_ttl
         self._clock = clock
         self._lifeline = Lifeline()
-        self.hands: list[Hand] = []
+        self.hands: list[WorkerProcess] = []
 
-    def hire(self) -> Hand:
+    def hire(self) -> WorkerProcess:
         """Start one more worker process."""
         name = f"worker {len(self.hands) + 1}"
         log = self._folder / f"{name.replace(' ', '-')}.log"
@@ -75,7 +75,7 @@ class Crew:
         ]
         with log.open("wb") as file:
             process = self._lifeline.spawn(command, stdout=file, stderr=file)
-        self.hands.append(Hand(name, process, log))
+        self.hands.append(WorkerProcess(name, process, log))
         return self.hands[-1]
 
     def keep(self, count: int) -> None:
@@ -84,7 +84,7 @@ class Crew:
         for _ in range(count - alive):
             self.hire()
 
-    def holder_of(self, worker_id: str) -> Hand | None:
+    def holder_of(self, worker_id: str) -> WorkerProcess | None:
         """Return the process behind a worker's id, which holds its process id."""
         for hand in self.hands:
             if f"-{hand.pid}-" in worker_id:
@@ -95,12 +95,12 @@ class Crew:
         hand = self.holder_of(worker_id)
         return worker_id if hand is None else hand.name
 
-    def kill(self, hand: Hand) -> None:
+    def kill(self, hand: WorkerProcess) -> None:
         """``kill -9``: the process gets no chance to say or save anything."""
         hand.process.kill()
         hand.process.wait()
 
-    def freeze(self, hand: Hand) -> bool:
+    def freeze(self, hand: WorkerProcess) -> bool:
         """Stop a process with SIGSTOP, but not in the middle of a write: that would hold the lock.
 
         Return False if no such moment was found.
@@ -125,7 +125,7 @@ class Crew:
             return False
         return True
 
-    def thaw(self, hand: Hand) -> None:
+    def thaw(self, hand: WorkerProcess) -> None:
         os.kill(hand.pid, signal.SIGCONT)
         hand.is_frozen = False
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.cli.demo import tasks as demo_app
-from fencepost.cli.demo.crew import Crew, Hand
+from fencepost.cli.demo.crew import Crew, WorkerProcess
 from fencepost.core.job.job import Attempt, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.store.interface.store import Topic
@@ -183,7 +183,7 @@ class Story:
     def _refused(self, part: Part) -> list[str]:
         return [str(e["event"]) for e in self.crew.refused_writes() if e.get("id") == part.job_id]
 
-    def _alive(self) -> list[Hand]:
+    def _alive(self) -> list[WorkerProcess]:
         """Return the processes that run and have announced themselves."""
         known = [hand for info in self.app.workers.list() if (hand := self.crew.holder_of(info.id))]
         return [hand for hand in known if hand.process.poll() is None]
@@ -195,7 +195,7 @@ class Story:
         self.parts.append(part)
         return part
 
-    def _holder_half_way(self, part: Part) -> Hand:
+    def _holder_half_way(self, part: Part) -> WorkerProcess:
         """Wait until a worker is in the middle of a job; return its process."""
 
         def is_half_way() -> bool:
@@ -209,7 +209,9 @@ class Story:
             raise StoryError(f"{part.title}: its worker is none of ours")
         return holder
 
-    def _check_takeover(self, verb: str, part: Part, holder: Hand, since: datetime) -> None:
+    def _check_takeover(
+        self, verb: str, part: Part, holder: WorkerProcess, since: datetime
+    ) -> None:
         """Check that a second worker ran the job as its second attempt, and measure how soon."""
         attempts = self.app.jobs.attempts(part.job_id)
         is_taken_over = _is_takeover(attempts, holder)
@@ -284,7 +286,7 @@ def _attempt(part: Part) -> int:
     return 0 if part.job is None else part.job.attempt
 
 
-def _is_takeover(attempts: list[Attempt], holder: Hand) -> bool:
+def _is_takeover(attempts: list[Attempt], holder: WorkerProcess) -> bool:
     return (
         [attempt.number for attempt in attempts] == [1, 2]
         and f"-{holder.pid}-" in attempts[0].worker

@@ -61,7 +61,7 @@ def ls(
     """List jobs, the newest first."""
     from fencepost.cli.output import echo_json, echo_table, when
     from fencepost.cli.views import job_view
-    from fencepost.core.crypto.readable import readable
+    from fencepost.core.crypto.envelope import readable
 
     with settings.opened() as app:
         page = app.jobs.find(**as_filter(**conditions), limit=limit, after=after)

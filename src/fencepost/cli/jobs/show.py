@@ -32,7 +32,7 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
     from fencepost.cli.jobs.graph import around, draw
     from fencepost.cli.output import echo_json
     from fencepost.cli.views import attempt_view, job_view
-    from fencepost.core.crypto.readable import readable
+    from fencepost.core.crypto.envelope import readable
     from fencepost.core.job.history import history
 
     with settings.opened() as app:

@@ -52,7 +52,7 @@ def watch(settings: Settings, /, id: str | None, as_json: bool, **conditions: An
 def _tell(job: Job, as_json: bool) -> None:
     from fencepost.cli.output import console, echo_json_line, is_terminal, styled
     from fencepost.cli.views import job_view
-    from fencepost.core.crypto.readable import readable
+    from fencepost.core.crypto.envelope import readable
 
     job = readable(job)
     if as_json:

@@ -43,9 +43,9 @@ def move(
 ) -> None:
     """Move all jobs of the store FROM to the empty store TO, as they are.
 
-    Stop the workers of FROM first. Its queues are paused and stay so, its jobs stay where they are;
-    start workers on TO when all is done. A move that broke off is simply repeated, and so is one
-    after which jobs have still come to FROM.
+    Stop the workers of FROM first. Its queues are paused and stay so, its jobs stay where they are,
+    and once they are copied it refuses new ones; point callers at TO and start workers there when
+    all is done. A move that broke off is simply repeated.
     """
     from fencepost.cli.move.mover import Mover
 
@@ -107,10 +107,11 @@ def _move(mover: Mover, *, as_json: bool) -> None:
         total = mover.count()
         with progress_bar("copying", total) as bar:
             mover.copy(bar)
+        mover.close()
         with progress_bar("comparing", total) as bar:
-            position = mover.compare(bar)
+            mover.compare(bar)
         mover.copy_events()
-        mover.finish(position)
+        mover.finish()
     if as_json:
         echo_json(
             {
@@ -126,7 +127,11 @@ def _move(mover: Mover, *, as_json: bool) -> None:
         return
     had = f" ({mover.present:,} were there already)" if mover.present else ""
     echo(f"moved {mover.loaded:,} jobs from {here} to {there}{had}; all were compared")
-    echo(f"  {here} keeps its copies and stays paused; start workers on {there}", err=True)
+    echo(
+        f"  {here} keeps its copies, stays paused and refuses new jobs; submit to {there} and "
+        f"start workers on it",
+        err=True,
+    )
 
 
 @contextmanager

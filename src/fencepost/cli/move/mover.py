@@ -2,7 +2,9 @@
 
 Nothing is deleted where they come from, so the danger is that both stores are worked on. Hence the
 queues there are paused before the first job is copied, and stay so; a mark (the name of a queue
-that is paused too, and never has a job) says why. What can break off at any line can be repeated.
+that is paused too, and never has a job) says why. Callers may go on submitting there while jobs are
+copied. Then the source refuses new jobs for good, all are compared, and those that came meanwhile
+are copied too. What can break off at any line can be repeated, and given up until it is complete.
 """
 
 from __future__ import annotations
@@ -24,27 +26,24 @@ from fencepost.store.interface.store import Store
 
 MARKS = "fencepost:mov"
 MOVING = f"{MARKS}ing"
-MOVED = f"{MARKS}ed:"
-"""Followed by the position up to which jobs were moved; what comes later can be moved later."""
+MOVED = f"{MARKS}ed"
 NAMED_MAX = 5
 EVENTS_MAX = 100
 """Records of events that are copied at once: each may be as large as a payload."""
 
 
 class Mark(NamedTuple):
-    """How far a store's jobs have been moved away."""
+    """Whether a store's jobs are being moved away, or have been."""
 
     is_moving: bool
-    position: int | None
-    """None if no move was ever completed."""
+    is_moved: bool
 
 
 def mark_of(queues: Sequence[QueueView]) -> Mark:
     """Return the mark among the queues of a store."""
-    names = [queue.name for queue in queues if queue.is_paused]
-    positions = [name.removeprefix(MOVED) for name in names if name.startswith(MOVED)]
-    reached = [int(digits) for digits in positions if digits.isdecimal()]
-    return Mark(MOVING in names, max(reached, default=None))
+    names = {queue.name for queue in queues if queue.is_paused}
+    # Both are there if a move broke off at its very end.
+    return Mark(is_moving=MOVING in names and MOVED not in names, is_moved=MOVED in names)
 
 
 class Mover:
@@ -58,31 +57,28 @@ class Mover:
         self.recovered = self.loaded = self.present = 0
         self._mark = mark_of(self._queues(source))
 
-    @property
-    def is_late(self) -> bool:
-        """Whether all was moved before, and only jobs are left that have come since."""
-        return self._mark.position is not None
-
-    @property
-    def start(self) -> int:
-        """Where the jobs begin that are to be moved."""
-        return self._mark.position or 0
-
     # Before.
 
     def prepare(self, bar: Bar) -> None:
         """See that both stores are ready, hand the settings over, and pause the source."""
+        self._refuse_moved_source()
         self._refuse_workers(self.source)
-        if not self.is_late:
-            self._refuse_used_target(bar)
+        self._refuse_used_target(bar)
         self._refuse_running()
-        if not self.is_late and not self._mark.is_moving:
+        if not self._mark.is_moving:
             self._copy_settings()
         self._mark_source()
         self._pause_source()
         # Somebody may have claimed a job a moment ago.
         self._refuse_workers(self.source)
         self._refuse_running()
+
+    def _refuse_moved_source(self) -> None:
+        if self._mark.is_moved:
+            raise StateConflictError(
+                f"the jobs of {shown_url(self.source.url)} were moved before, and it has accepted "
+                f"none since: nothing is left to be moved"
+            )
 
     def _refuse_workers(self, store: Store) -> None:
         workers = store.run(store.workers())
@@ -115,7 +111,7 @@ class Mover:
         """Refuse a target that anybody else uses; what an earlier try has left there may stay."""
         where = shown_url(self.target.url)
         mark = mark_of(self._queues(self.target))
-        if mark.is_moving or mark.position is not None:
+        if mark.is_moving or mark.is_moved:
             raise StateConflictError(f"the jobs of {where} were moved away; its own are old copies")
         self._refuse_workers(self.target)
         for page in self._pages(self.target, 0):
@@ -159,9 +155,9 @@ class Mover:
 
     # On the way.
 
-    def count(self) -> int | None:
-        """Return how many jobs there are to be moved; how many came late nobody knows."""
-        return None if self.is_late else self.source.run(self.source.count(JobFilter()))
+    def count(self) -> int:
+        """Return how many jobs there are to be moved."""
+        return self.source.run(self.source.count(JobFilter()))
 
     def copy(self, bar: Bar) -> None:
         """Load every job of the source into the target, in the order of submission.
@@ -169,7 +165,10 @@ class Mover:
         But each behind all that it waits for, or waited for: what gathers may have been submitted
         before them. Such jobs are left over and read again, as often as they are behind each other.
         """
-        left = self._load(bar, None)
+        self._copy(bar, None)
+
+    def _copy(self, bar: Bar, only: set[str] | None) -> None:
+        left = self._load(bar, only)
         while left:
             rest = self._load(bar, left)
             if len(rest) == len(left):  # what they waited for is not there at all any more
@@ -177,10 +176,15 @@ class Mover:
                 return
             left = rest
 
+    def close(self) -> None:
+        """Have the source refuse new jobs; a queue that one has made meanwhile is paused too."""
+        self.source.run(self.source.accept_jobs(False))
+        self._pause_source()
+
     def _load(self, bar: Bar, only: set[str] | None, *, is_last: bool = False) -> set[str]:
         """Load the jobs with these ids, or all; return the ids of those that were left over."""
         left: set[str] = set()
-        for page in self._pages(self.source, self.start):
+        for page in self._pages(self.source, 0):
             wanted = [each for each in page.records if only is None or each.job.id in only]
             ready = wanted if is_last else self._ready(wanted)
             left.update({each.job.id for each in wanted} - {each.job.id for each in ready})
@@ -239,27 +243,35 @@ class Mover:
                 raise PlainContentError(f"the record of event {event.id}")
         return page
 
-    def compare(self, bar: Bar) -> int:
-        """See that the target has every job as the source has it; return the last position."""
-        position, missing, changed = self.start, [], []
-        for page in self._pages(self.source, self.start):
+    def compare(self, bar: Bar) -> None:
+        """See that the target has every job as the source has it, also those that came late.
+
+        To be called when the source refuses new jobs. What came while others were copied may stand
+        anywhere among them, since a store may give out numbers in blocks.
+        """
+        missing, changed = self._differences(bar)
+        if missing:
+            self._copy(bar, set(missing))
+            missing, changed = self._differences(bar)
+        if missing:
+            raise StateConflictError(
+                f"{len(missing)} jobs of {shown_url(self.source.url)} were not copied, such as "
+                f"{missing[0]}; move again"
+            )
+        self._refuse_changed(changed)
+
+    def _differences(self, bar: Bar) -> tuple[list[str], list[str]]:
+        """Return the ids of jobs that the target lacks, and of those that it has otherwise."""
+        missing, changed = [], []
+        for page in self._pages(self.source, 0):
             found = self.target.run(self.target.get([each.job.id for each in page.records]))
             for record, job in zip(page.records, found, strict=True):
                 if job is None:
                     missing.append(record.job.id)
                 elif job != record.job:
                     changed.append(record.job.id)
-            position = page.last
             bar.advance(len(page.records))
-        if missing:
-            raise StateConflictError(
-                f"{len(missing)} jobs have come to {shown_url(self.source.url)} meanwhile, such as "
-                f"{missing[0]}; let nobody submit there any more, and move again"
-            )
-        # Once a move is complete the target is worked on, and jobs that came late run there.
-        if not self.is_late:
-            self._refuse_changed(changed)
-        return position
+        return missing, changed
 
     def _refuse_changed(self, changed: Sequence[str]) -> None:
         if changed:
@@ -278,15 +290,14 @@ class Mover:
 
     # After.
 
-    def finish(self, position: int) -> None:
-        """Mark the source as moved; what comes there from now on has not been."""
-        source = self.source
-        source.run(source.pause(Scope.QUEUE, f"{MOVED}{position}"))
-        self._drop_marks(but=f"{MOVED}{position}")
+    def finish(self) -> None:
+        """Mark the source as moved; it refuses new jobs from then on, as it did before."""
+        self.source.run(self.source.pause(Scope.QUEUE, MOVED))
+        self.source.run(self.source.resume(Scope.QUEUE, MOVING))
 
     def abandon(self) -> list[str]:
-        """Resume the queues of the source as they were before; return their names."""
-        if self.is_late:
+        """Accept jobs again, and resume the queues as they were before; return their names."""
+        if self._mark.is_moved:
             raise StateConflictError(
                 f"the move from {shown_url(self.source.url)} is complete: its jobs live in "
                 f"{shown_url(self.target.url)}, and would run twice"
@@ -299,13 +310,10 @@ class Mover:
         resumed = [n for n in names if n not in kept and not n.startswith(MARKS)]
         for name in resumed:
             self.source.run(self.source.resume(Scope.QUEUE, name))
-        self._drop_marks()
+        self.source.run(self.source.accept_jobs(True))
+        # Last: until then it can be repeated.
+        self.source.run(self.source.resume(Scope.QUEUE, MOVING))
         return resumed
-
-    def _drop_marks(self, *, but: str | None = None) -> None:
-        for queue in self._queues(self.source):
-            if queue.name.startswith(MARKS) and queue.name != but:
-                self.source.run(self.source.resume(Scope.QUEUE, queue.name))
 
     # Reading.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fencepost.core.crypto.readable import readable
+from fencepost.core.crypto.envelope import readable
 from fencepost.core.display import shown_url
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State

@@ -12,7 +12,7 @@ from fencepost.cli.apps import find_app
 from fencepost.cli.lines import echo
 from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
 from fencepost.cli.settings import Settings
-from fencepost.cli.worker.monitor import ADDRESS, Address, check_ports, monitored
+from fencepost.cli.worker.monitor import ADDRESS, ListenAddress, check_ports, monitored
 from fencepost.core.bounds import (
     CONCURRENCY_DEFAULT,
     CONCURRENCY_MAX,
@@ -114,7 +114,7 @@ def _run(
     concurrency: int,
     lease_ttl: float | None,
     grace: float,
-    metrics: Address | None,
+    metrics: ListenAddress | None,
     burst: bool,
     lifeline: int | None,
     http_fd: int | None,
@@ -204,7 +204,7 @@ def _supervise(
     announce(settings, app, f"supervisor of {processes} processes", is_patient=not options["burst"])
     app.close()
     del options["lifeline"], options["http_fd"]
-    first: Address | None = options.pop("metrics")
+    first: ListenAddress | None = options.pop("metrics")
     Supervisor(
         child_command(settings, app_name, **options),
         processes,
@@ -215,7 +215,7 @@ def _supervise(
     ).run()
 
 
-def _metrics_of(first: Address, place: int) -> list[str]:
+def _metrics_of(first: ListenAddress, place: int) -> list[str]:
     """Return the option for the process at *place*: its port counts from the first one's."""
     return ["--metrics", str(first._replace(port=first.port + place))]
 

@@ -13,7 +13,7 @@ from fencepost.core.display import shown
 if TYPE_CHECKING:
     from fencepost.app import App
 
-    _AddressType = click.ParamType["Address"]
+    _AddressType = click.ParamType["ListenAddress"]
 else:  # click before 8.2 has no type parameter
     _AddressType = click.ParamType
 
@@ -22,7 +22,7 @@ PORT_MAX = 65_535
 PORT_DIGITS_MAX = 5
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen."""
 
     host: str
@@ -40,20 +40,20 @@ class AddressType(_AddressType):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Address:
-        if isinstance(value, Address):
+    ) -> ListenAddress:
+        if isinstance(value, ListenAddress):
             return value
         host, _, port = str(value).rpartition(":")
         is_number = port.isascii() and port.isdecimal() and len(port) <= PORT_DIGITS_MAX
         if not is_number or int(port) > PORT_MAX:
             self.fail(f"{shown(value)} is not of the form PORT or HOST:PORT", param, ctx)
-        return Address(host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port))
+        return ListenAddress(host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port))
 
 
 ADDRESS = AddressType()
 
 
-def check_ports(address: Address | None, processes: int) -> None:
+def check_ports(address: ListenAddress | None, processes: int) -> None:
     """Refuse a first port behind which there is not one for every process."""
     if address is not None and processes > 1:
         if address.port == 0:
@@ -66,7 +66,7 @@ def check_ports(address: Address | None, processes: int) -> None:
 
 
 @contextmanager
-def monitored(app: App, address: Address | None) -> Iterator[None]:
+def monitored(app: App, address: ListenAddress | None) -> Iterator[None]:
     """Serve metrics and health of this process's worker, also while it drains."""
     if address is None:
         yield

@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 import binascii
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.crypto.keyring import KeyRing, is_key_id
-from fencepost.core.job.job import Body, Encoding
+from fencepost.core.job.job import Attempt, Body, DeadLetter, Encoding, Job
 from fencepost.errors import EncryptionError, MissingKeyError, PlainContentError, TamperedError
+
+S = TypeVar("S", Job, Attempt, DeadLetter)
 
 MAGIC = b"FPE\x01"
 """The last byte is the version of the format: AES-256-GCM, with all of it bound as below."""
@@ -165,3 +168,16 @@ def unreadable(body: Body, keys: KeyRing | None = None) -> EncryptionError:
     if key_id is None or (keys is not None and key_id in keys):
         return TamperedError()
     return MissingKeyError(key_id)
+
+
+def readable(seen: S) -> S:
+    """Return what is *seen* with no ciphertext where a message should be."""
+    changes: dict[str, Any] = {}
+    for name in ("failure", "progress"):
+        part = getattr(seen, name, None)
+        if part is not None and from_text(part.message) is not None:
+            changes[name] = replace(part, message=shown_text(part.message))
+    url = getattr(seen, "callback_url", None)
+    if url is not None and from_text(url) is not None:
+        changes["callback_url"] = shown_text(url)
+    return replace(seen, **changes) if changes else seen

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from fencepost.core.flows.dependencies import Mode, Waits, check_depth
-from fencepost.core.job.job import AttemptOutcome, Category, Failure
+from fencepost.core.job.job import AttemptOutcome, Category, Dependency, Failure
 from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.job.outcome import Decision
 from fencepost.core.job.priority import Priority
+from fencepost.core.job.task import Task
+from fencepost.core.values.payload import NULL, decode_result
 
 MET = 0
 
@@ -26,7 +29,7 @@ class Parent(NamedTuple):
     failure: Failure | None = None
 
 
-class Verdict(NamedTuple):
+class WaitVerdict(NamedTuple):
     """What a job still waits for, or that it never will be let go."""
 
     missing: int = MET
@@ -34,30 +37,30 @@ class Verdict(NamedTuple):
     """The place of the dependency that ends it."""
 
 
-def judge(mode: Mode, states: Sequence[State]) -> Verdict:
+def judge(mode: Mode, states: Sequence[State]) -> WaitVerdict:
     """Return what a job waits for whose dependencies are in *states*."""
     open_ = sum(not state.is_terminal for state in states)
     match mode:
         case Mode.ANY:
             # Only what has ended can have been pruned, so that none left is no wait either.
-            return Verdict(1 if states and open_ == len(states) else MET)
+            return WaitVerdict(1 if states and open_ == len(states) else MET)
         case Mode.ENDED:
-            return Verdict(open_)
+            return WaitVerdict(open_)
         case Mode.ALL:  # pragma: no branch - exhaustive
             for place, state in enumerate(states):
                 if state.is_terminal and state is not State.COMPLETED:
-                    return Verdict(doom=place)
-            return Verdict(open_)
+                    return WaitVerdict(doom=place)
+            return WaitVerdict(open_)
 
 
-def step(mode: Mode, missing: int, state: State) -> Verdict:
+def step(mode: Mode, missing: int, state: State) -> WaitVerdict:
     """Return what a waiting job waits for once one more of its dependencies ended in *state*."""
     assert state.is_terminal and missing > 0
     if mode is Mode.ANY:
-        return Verdict(MET)
+        return WaitVerdict(MET)
     if mode is Mode.ALL and state is not State.COMPLETED:
-        return Verdict(doom=0)
-    return Verdict(missing - 1)
+        return WaitVerdict(doom=0)
+    return WaitVerdict(missing - 1)
 
 
 _PROPAGATED = {
@@ -119,3 +122,20 @@ def _entered(
         culprit = parents[doom]
         decision = propagated(culprit.state, culprit.failure, culprit.job_id)
     return Entry(replace(waits, depth=depth), urgent, decision)
+
+
+def results_of(dependencies: Iterable[Dependency], tasks: Mapping[str, Task]) -> Mapping[str, Any]:
+    """Return the results of those that completed, in order, by their names in the flow or ids.
+
+    Each is read as the annotation of its task says, or as plain JSON if it is none of *tasks*.
+    """
+    results: dict[str, Any] = {}
+    for each in dependencies:
+        if each.state is not State.COMPLETED:
+            continue
+        task = tasks.get(each.type)
+        kind = Any if task is None else task.signature.return_type
+        # Jobs of two flows may have the same name there.
+        name = each.job_id if each.node is None or each.node in results else each.node
+        results[name] = decode_result(each.result or NULL, kind)
+    return MappingProxyType(results)

@@ -20,7 +20,7 @@ OVERLAP = timedelta(seconds=ENDED_OVERLAP)
 FIRST = datetime.min.replace(tzinfo=UTC)
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class EndedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A terminal job, without what it was given and what it gave."""
 
     id: str
@@ -50,7 +50,7 @@ class Follower:
         """From when to read on."""
         return max(self._newest, FIRST + OVERLAP) - OVERLAP
 
-    def take(self, jobs: Sequence[Ended]) -> list[Ended]:
+    def take(self, jobs: Sequence[EndedJob]) -> list[EndedJob]:
         """Return those of *jobs* that have not been told, and remember them."""
         fresh = [job for job in jobs if job.position not in self._told]
         for job in fresh:

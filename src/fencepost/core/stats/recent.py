@@ -17,10 +17,10 @@ import msgspec
 
 from fencepost.core.bounds import STATS_NAMES_MAX
 from fencepost.core.job.lifecycle import State
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 
 Counts = Mapping[str, Mapping[State, int]]
-Groups = Mapping[str, Sequence[Ended]]
+Groups = Mapping[str, Sequence[EndedJob]]
 OTHER = "other"
 """Stands for all names beyond those that are listed."""
 SHORTEST = 0.001
@@ -78,7 +78,7 @@ def percentiles(values: Sequence[float]) -> Percentiles | None:
     return Percentiles(*(ranked[math.ceil(len(ranked) * p / 100) - 1] for p in (50, 90, 99)))
 
 
-def waits(jobs: Sequence[Ended]) -> list[float]:
+def waits(jobs: Sequence[EndedJob]) -> list[float]:
     """Return how long those that completed were claimable before they began."""
     return [
         max((job.started_at - job.scheduled_at).total_seconds(), 0.0)
@@ -87,7 +87,7 @@ def waits(jobs: Sequence[Ended]) -> list[float]:
     ]
 
 
-def runs(jobs: Sequence[Ended]) -> list[float]:
+def runs(jobs: Sequence[EndedJob]) -> list[float]:
     """Return how long the last attempts took of those that completed."""
     return [
         max((job.ended_at - job.started_at).total_seconds(), 0.0)
@@ -96,7 +96,7 @@ def runs(jobs: Sequence[Ended]) -> list[float]:
     ]
 
 
-def covered(jobs: Sequence[Ended], *, now: datetime, window: float, is_sampled: bool) -> float:
+def covered(jobs: Sequence[EndedJob], *, now: datetime, window: float, is_sampled: bool) -> float:
     """Return over how many seconds before *now* the sample *jobs* is all that ended."""
     if not is_sampled or not jobs:
         return window
@@ -105,7 +105,7 @@ def covered(jobs: Sequence[Ended], *, now: datetime, window: float, is_sampled: 
 
 
 def statistics(
-    jobs: Sequence[Ended],
+    jobs: Sequence[EndedJob],
     *,
     now: datetime,
     window: float,
@@ -134,8 +134,8 @@ def statistics(
     )
 
 
-def _grouped(jobs: Sequence[Ended], name: str) -> Groups:
-    groups: dict[str, list[Ended]] = {}
+def _grouped(jobs: Sequence[EndedJob], name: str) -> Groups:
+    groups: dict[str, list[EndedJob]] = {}
     for job in jobs:
         groups.setdefault(getattr(job, name), []).append(job)
     return groups

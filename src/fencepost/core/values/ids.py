@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 
 from fencepost.core.display import shown
 from fencepost.errors import JobNotFoundError
@@ -43,3 +45,12 @@ def attempt_id(job_id: str, lease_version: int) -> str:
 def previous_attempt_id(job_id: str, last_version: int) -> str | None:
     """Return the id of the attempt under lease *last_version*, or None for 0, which none has."""
     return attempt_id(job_id, last_version) if last_version else None
+
+
+def wanted_ids(job_ids: Sequence[str]) -> dict[bytes, str]:
+    """Return stored form and lower-case text of each id; text that is no id names no row."""
+    wanted = {}
+    for job_id in job_ids:
+        with suppress(JobNotFoundError):
+            wanted[id_bytes(job_id)] = job_id.lower()
+    return wanted

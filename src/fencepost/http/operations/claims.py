@@ -159,7 +159,7 @@ async def _dependencies(
     return dict(zip(ids, found, strict=True))
 
 
-class Roll:
+class RemoteWorkers:
     """The workers that come by HTTP, so that they are listed with the others."""
 
     def __init__(self) -> None:

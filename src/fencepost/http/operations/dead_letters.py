@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.core.access.audit import conditions_of
-from fencepost.core.crypto.readable import readable
+from fencepost.core.crypto.envelope import readable
 from fencepost.handles.job import naming_existing_async
 from fencepost.http.auth.scope import shown
 from fencepost.http.operations.accepted import created

@@ -13,7 +13,7 @@ from fencepost.actions.results import no_result
 from fencepost.core.access.audit import conditions_of
 from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import HTTP_WAIT_MAX
-from fencepost.core.crypto.readable import readable
+from fencepost.core.crypto.envelope import readable
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.job.edits import Edits
 from fencepost.core.job.history import history as changes
@@ -24,8 +24,7 @@ from fencepost.errors import ForbiddenError, JobNotFoundError
 from fencepost.handles.job import naming_existing_async
 from fencepost.http.auth.scope import may_see_all, queue_for, reasons, shown
 from fencepost.http.auth.watch import TokenWatch
-from fencepost.http.operations.after_write import afterwards
-from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.call import Call, Nothing, Reply, afterwards
 from fencepost.http.request.problems import HttpError
 from fencepost.wire.bodies import body_of, check_json, show
 from fencepost.wire.control import Cancelled, EditBody, RetryBody, Selection
@@ -35,9 +34,9 @@ from fencepost.wire.search import (
     CountQuery,
     History,
     JobCount,
+    JobSearch,
     Reasons,
     Result,
-    Search,
     Wait,
 )
 from fencepost.wire.terms import (
@@ -45,7 +44,7 @@ from fencepost.wire.terms import (
 )
 
 
-async def find_jobs(call: Call[Nothing, Search]) -> Reply:
+async def find_jobs(call: Call[Nothing, JobSearch]) -> Reply:
     """Return a page of jobs, newest first."""
     query = call.query
     filter = filter_of(call.principal, query, dict(_tag(text) for text in query.tag))
@@ -62,7 +61,9 @@ async def count_jobs(call: Call[Nothing, CountQuery]) -> Reply:
     return Reply(JobCount(await call.run(call.actions.jobs.count(filter))))
 
 
-def filter_of(principal: Principal, query: Search | Selection, tags: dict[str, str]) -> JobFilter:
+def filter_of(
+    principal: Principal, query: JobSearch | Selection, tags: dict[str, str]
+) -> JobFilter:
     """Return the filter that *query* describes, within the queues that a token is for."""
     return make_filter(
         state=query.state or None,

@@ -6,8 +6,7 @@ from typing import Any
 
 from fencepost.core.values.names import check_queue, check_type
 from fencepost.http.auth.scope import check_queue_allowed
-from fencepost.http.operations.after_write import afterwards
-from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.call import Call, Nothing, Reply, afterwards
 from fencepost.store.interface.replies import QueueView, TypeView
 from fencepost.wire.queues import AppLimit, LimitBody, Queues, Types, Workers
 

@@ -1,6 +1,10 @@
-"""For whoever watches over the process: is it alive, can it serve, and what does it count?"""
+"""What a process says of itself: is it alive, can it serve, what does it count, what is its API?"""
 
 from __future__ import annotations
+
+from functools import cache
+
+import msgspec
 
 from fencepost.actions.metrics import metrics_text
 from fencepost.http.request.call import Call, Nothing, Reply
@@ -29,3 +33,17 @@ async def get_metrics(call: Call[Nothing, Nothing]) -> Reply:
     verdict = await call.api.readiness.check(is_stopping=call.api.is_stopping)
     health = [gauge(families.LIVE, {(): 1}), gauge(families.READY, {(): verdict.is_ok})]
     return Reply(await metrics_text(call.session, health), media_type=CONTENT_TYPE)
+
+
+async def get_document(_: Call[Nothing, Nothing]) -> Reply:
+    """Return this document."""
+    return Reply(_document())
+
+
+@cache
+def _document() -> bytes:
+    # Nobody pays for it before it is asked for; nor does the route table know itself.
+    from fencepost.http.openapi.document import document
+    from fencepost.http.routes import ROUTES
+
+    return msgspec.json.encode(document(ROUTES))

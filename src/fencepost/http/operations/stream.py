@@ -23,7 +23,7 @@ from fencepost.core.bounds import (
     TOKEN_RECHECK_SECONDS,
 )
 from fencepost.core.filter import ENDS, decode_cursor, encode_cursor, parse_states
-from fencepost.core.stats.ended import FIRST, Ended, Follower
+from fencepost.core.stats.ended import FIRST, EndedJob, Follower
 from fencepost.core.values.instants import check_instant
 from fencepost.errors import FencepostError, StoreError
 from fencepost.http.auth.scope import queue_for
@@ -95,14 +95,14 @@ class _Wanted:
         self._reach = call.principal.queues
         self._queues = self._reach if named is None else frozenset([named])
 
-    def job(self, job: Ended) -> bool:
+    def job(self, job: EndedJob) -> bool:
         return (
             (not self._states or job.state in self._states)
             and (self._type is None or job.type == self._type)
             and self.queue(job.queue)
         )
 
-    def is_within_reach(self, job: Ended) -> bool:
+    def is_within_reach(self, job: EndedJob) -> bool:
         """Tell whether the client may know that *job* has ended, wanted or not."""
         return self._reach is None or job.queue in self._reach
 
@@ -173,10 +173,10 @@ class Stream:
             told.append(f"id: {encode_cursor(self._newest, ENDS)}\n\n".encode())
         return b"".join([*told, queues])
 
-    async def _ended(self) -> list[Ended]:
+    async def _ended(self) -> list[EndedJob]:
         """Return what has ended since the last look, or as much of it as fits into one go."""
         store, after = self._call.session.store, None
-        fresh: list[Ended] = []
+        fresh: list[EndedJob] = []
         since = self._follower.since
         while len(fresh) < PAGE_MAX:
             page = await store.run_async(store.ended(since, limit=PAGE_MAX, after=after))
@@ -191,7 +191,7 @@ class Stream:
             self._newest = max(self._newest, (job.ended_at - _EPOCH) // _MICROSECOND)
         return fresh
 
-    def _job(self, job: Ended) -> bytes:
+    def _job(self, job: EndedJob) -> bytes:
         return _event("job", job, encode_cursor((job.ended_at - _EPOCH) // _MICROSECOND, ENDS))
 
     async def _changed_queues(self) -> bytes:

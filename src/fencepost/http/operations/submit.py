@@ -18,8 +18,7 @@ from fencepost.errors import (
 )
 from fencepost.http.auth.scope import Disguised, beyond, disguised, may_see_all, shown
 from fencepost.http.operations.accepted import accepted, created
-from fencepost.http.operations.after_write import afterwards
-from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.call import Call, Nothing, Reply, afterwards
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.submission import prepare
 from fencepost.store.interface.replies import Duplicate, EnqueueReply

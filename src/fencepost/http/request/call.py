@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+
 if TYPE_CHECKING:
     from fencepost.actions.local.actions import LocalActions
     from fencepost.actions.script import Script
@@ -90,3 +92,11 @@ class Streamed(msgspec.Struct, frozen=True):
 
 
 Operation = Callable[[Call[Any, Any]], Awaitable[Reply | Streamed]]
+
+
+async def afterwards(reading: Awaitable[T]) -> T:
+    """Return what is read, or raise UnknownOutcomeError: a 503 would say that nothing was done."""
+    try:
+        return await reading
+    except StoreUnavailableError as error:
+        raise UnknownOutcomeError(str(error)) from error

@@ -15,7 +15,7 @@ from fencepost.core.display import shortened, shown
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.whole_numbers import is_about_whole_numbers, with_whole_numbers
 from fencepost.http.routes.route import OneOrMany, Route
-from fencepost.http.server.bodies import Held
+from fencepost.http.server.bodies import HeldBytes
 from fencepost.wire.shape import PIECE, check_shape
 from fencepost.worker.run.relay import rest_of
 
@@ -51,7 +51,7 @@ def request_id_of(headers: Headers) -> str | None:
 class Inbox:
     """The body of one request, and the news that its sender has hung up."""
 
-    def __init__(self, receive: Receive, held: Held) -> None:
+    def __init__(self, receive: Receive, held: HeldBytes) -> None:
         self.held = held
         self._receive = receive
         self._is_read = False

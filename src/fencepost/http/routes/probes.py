@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.http.operations import document, probes
-from fencepost.http.routes.roles import ANYBODY, READ
-from fencepost.http.routes.route import Route
+from fencepost.http.operations import probes
+from fencepost.http.routes.route import ANYBODY, READ, Route
 from fencepost.observe.exposition import CONTENT_TYPE
 from fencepost.wire.stats import Health
 
@@ -42,7 +41,7 @@ ROUTES = [
     Route(
         method="GET",
         path="/openapi.json",
-        operation=document.get_document,
+        operation=probes.get_document,
         summary="Read what this API is",
         tag="health",
         roles=ANYBODY,

@@ -14,8 +14,7 @@ from fencepost.http.operations import (
     stats,
     stream,
 )
-from fencepost.http.routes.roles import ADMIN, FOLLOW, READ
-from fencepost.http.routes.route import Route
+from fencepost.http.routes.route import ADMIN, FOLLOW, READ, Route
 from fencepost.wire.audit import ActionPage, ActionQuery
 from fencepost.wire.crons import Crons, Ticks, TicksQuery
 from fencepost.wire.dead_letters import DeadLetterPage, DeadLetterQuery
@@ -28,9 +27,9 @@ from fencepost.wire.search import (
     CountQuery,
     History,
     JobCount,
+    JobSearch,
     Reasons,
     Result,
-    Search,
     StreamQuery,
     Wait,
 )
@@ -44,7 +43,7 @@ ROUTES = [
         summary="Find jobs",
         tag="jobs",
         roles=READ,
-        query=Search,
+        query=JobSearch,
         replies={200: JobPage},
         errors=("invalid_job",),
     ),

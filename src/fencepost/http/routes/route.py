@@ -10,6 +10,15 @@ from fencepost.core.access.tokens import Role
 from fencepost.core.bounds import HTTP_BODY_MAX
 from fencepost.http.request.call import Nothing, Operation
 
+ANYBODY: tuple[Role, ...] = ()
+SUBMIT = (Role.SUBMIT,)
+READ = (Role.READ,)
+WORK = (Role.WORK,)
+OPERATE = (Role.OPERATE,)
+ADMIN = (Role.ADMIN,)
+FOLLOW = (Role.READ, Role.SUBMIT)
+"""Whoever submitted a job and knows its id may see what becomes of it."""
+
 
 class OneOrMany(msgspec.Struct, frozen=True):
     """A body that is one thing, or many under ``items``."""

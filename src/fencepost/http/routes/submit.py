@@ -5,8 +5,7 @@ from __future__ import annotations
 from fencepost.core.bounds import HTTP_BATCH_BYTES_MAX
 from fencepost.http.operations import events, flows
 from fencepost.http.operations import submit as submitting
-from fencepost.http.routes.roles import SUBMIT
-from fencepost.http.routes.route import Route
+from fencepost.http.routes.route import SUBMIT, Route
 from fencepost.wire import jobs as job_wire
 from fencepost.wire.events import EventBody, Sent
 from fencepost.wire.flows import FlowBody, SubmittedFlow

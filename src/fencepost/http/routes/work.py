@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fencepost.core.bounds import HTTP_BATCH_BYTES_MAX, RESULT_BYTES_MAX
 from fencepost.http.operations import claims, leases
-from fencepost.http.routes.roles import WORK
-from fencepost.http.routes.route import OneOrMany, Route
+from fencepost.http.routes.route import WORK, OneOrMany, Route
 from fencepost.wire import leases as lease_wire
 
 REPLIES = {200: lease_wire.LeaseReply | lease_wire.LeaseReplies}

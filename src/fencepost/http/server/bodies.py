@@ -30,11 +30,11 @@ class Bodies:
         """Bytes of all bodies that are arriving, or are being worked on."""
         self._limit = limit
         self.clock = clock
-        self.arriving: set[Held] = set()
+        self.arriving: set[HeldBytes] = set()
 
-    def begin(self) -> Held:
+    def begin(self) -> HeldBytes:
         """Return the account of a request, of whose body nothing has come."""
-        return Held(self)
+        return HeldBytes(self)
 
     def check(self, size: int) -> None:
         """Raise HttpError if a body that announces *size* bytes would find no room now.
@@ -46,7 +46,7 @@ class Bodies:
             if self.held - slow + size > self._room(size):
                 raise too_many_bodies()
 
-    def take(self, held: Held, count: int) -> None:
+    def take(self, held: HeldBytes, count: int) -> None:
         """Count *count* more bytes of a body, or raise HttpError if there is no room for them.
 
         Bodies whose senders have stopped sending are cut for it, the largest first.
@@ -67,7 +67,7 @@ class Bodies:
         is_small = size <= HTTP_BODY_MAX
         return self._limit if is_small else int(self._limit * HTTP_BODIES_LARGE_SHARE)
 
-    def _slow(self) -> list[Held]:
+    def _slow(self) -> list[HeldBytes]:
         now = self.clock.monotonic()
         return [each for each in self.arriving if each.is_slow(now)]
 
@@ -76,7 +76,7 @@ class Bodies:
         assert self.held >= 0
 
 
-class Held:
+class HeldBytes:
     """What one request holds of the budget."""
 
     __slots__ = ("_bodies", "_marked", "_marked_at", "_timeout", "is_cut", "size")
@@ -131,7 +131,7 @@ class Held:
             self._timeout.reschedule(get_running_loop().time())
 
 
-def _size(held: Held) -> int:
+def _size(held: HeldBytes) -> int:
     return held.size
 
 

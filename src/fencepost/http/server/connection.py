@@ -19,7 +19,7 @@ from fencepost.clock import Clock
 from fencepost.core.values.ids import id_text
 from fencepost.http.request.endpoint import refusal
 from fencepost.http.request.problems import HttpError
-from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.connection_limits import ConnectionLimits
 
 if TYPE_CHECKING:
 
@@ -48,7 +48,7 @@ class Connection(_Protocol):
     """Goes before a protocol class of uvicorn; ``connection_class`` puts the two together."""
 
     clock: ClassVar[Clock]
-    patience: ClassVar[Patience]
+    patience: ClassVar[ConnectionLimits]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -266,7 +266,7 @@ def too_many() -> HttpError:
     )
 
 
-def connection_class(clock: Clock, patience: Patience) -> type[asyncio.Protocol]:
+def connection_class(clock: Clock, patience: ConnectionLimits) -> type[asyncio.Protocol]:
     """Return the class that uvicorn makes connections of; with the quicker parser if there is."""
     bounds = {"clock": clock, "patience": patience}
     try:

@@ -18,7 +18,7 @@ from fencepost.core.bounds import (
 )
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of one connection, of how many there are, and of what they send together.
 
     See core/bounds.py.

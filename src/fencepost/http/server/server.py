@@ -24,7 +24,7 @@ from fencepost.core.bounds import GRACE_DEFAULT, HTTP_BACKLOG
 from fencepost.errors import ConfigurationError
 from fencepost.http.api import asgi
 from fencepost.http.server.connection import connection_class
-from fencepost.http.server.connection_limits import Patience
+from fencepost.http.server.connection_limits import ConnectionLimits
 from fencepost.http.server.deliveries import Deliveries, deliveries_of
 from fencepost.http.server.gate import Gate
 from fencepost.http.server.socket import room_for_connections, url_of
@@ -63,13 +63,13 @@ class Server:
         listening: socket.socket,
         options: ServerOptions | None = None,
         *,
-        patience: Patience | None = None,
+        patience: ConnectionLimits | None = None,
     ) -> None:
         self._app = app
         self._socket = listening
         self._options = options or ServerOptions()
         self._clock = app.session.clock
-        patience = patience or Patience()
+        patience = patience or ConnectionLimits()
         room = room_for_connections(patience.connections_max)
         self._patience = replace(patience, connections_max=room)
         served = asgi(app, is_local=self._options.is_local, bodies_max=self._patience.bodies_max)

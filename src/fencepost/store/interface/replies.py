@@ -11,7 +11,7 @@ from fencepost.core.access.audit import Action
 from fencepost.core.events import SentEvent
 from fencepost.core.job.job import ClaimedJob, DeadLetter, Job, JobRecord
 from fencepost.core.job.lifecycle import State
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.core.stats.overview import QueueView as QueueView
 from fencepost.core.stats.overview import TypeView as TypeView
 
@@ -221,7 +221,7 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
 class EndedPage(msgspec.Struct, frozen=True):
     """Jobs in the order of their end, and the position of the last; None when there are no more."""
 
-    jobs: list[Ended]
+    jobs: list[EndedJob]
     next: int | None = None
 
 

@@ -428,6 +428,15 @@ class Store(ABC):
         holds here raises DuplicateJobError.
         """
 
+    @abstractmethod
+    def accept_jobs(self, is_accepted: bool) -> Operation[None]:
+        """Refuse new jobs from now on, whichever way they come, or accept them again.
+
+        A refused one raises StoreUnavailableError and nothing of its operation is stored. When
+        this has returned, every job that was accepted before can be seen. The refusal outlives
+        this process, costs nothing while there is none, and leaves the jobs that are there alone.
+        """
+
     # Workers and leading.
 
     @abstractmethod

@@ -75,16 +75,16 @@ from fencepost.store.memory.jobs import finish as moves
 from fencepost.store.memory.jobs import read as search
 from fencepost.store.memory.jobs import settle as leases
 from fencepost.store.memory.jobs.rows import attempts_of, job_of
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit
 from fencepost.store.memory.limits.rates import Rates
-from fencepost.store.memory.limits.settings import Settings
+from fencepost.store.memory.limits.settings import LaneSettings
 from fencepost.store.memory.records import ended as ended_
 from fencepost.store.memory.records import transfer as copying
-from fencepost.store.memory.records.access import Actions, Tokens
+from fencepost.store.memory.records.access import ActionTable, TokenTable
 from fencepost.store.memory.records.cluster import Presence
-from fencepost.store.memory.records.crons import Crons
-from fencepost.store.memory.records.events import Events
+from fencepost.store.memory.records.crons import CronTable
+from fencepost.store.memory.records.events import EventTable
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement, operation, run_plan
 
 T = TypeVar("T")
@@ -111,13 +111,13 @@ class MemoryStore(Store):
         self.clock = clock
         self._journal = Journal()
         self._chores = Chores(clock)
-        self._jobs = Jobs(self._journal, clock)
-        self._events = Events(self._journal)
-        self._settings = Settings()
+        self._jobs = JobTable(self._journal, clock)
+        self._events = EventTable(self._journal)
+        self._settings = LaneSettings()
         self._rates = Rates(self._journal)
-        self._crons = Crons(self._journal)
-        self._tokens = Tokens(self._journal)
-        self._actions = Actions(self._journal)
+        self._crons = CronTable(self._journal)
+        self._tokens = TokenTable(self._journal)
+        self._actions = ActionTable(self._journal)
         self._presence = Presence()
         self._bells = Bells()
         self._lock = threading.RLock()
@@ -501,6 +501,11 @@ class MemoryStore(Store):
     def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         yield from ()
         return copying.load(self._jobs, records, self.clock.now_us())
+
+    @operation(Effect.WRITE)
+    def accept_jobs(self, is_accepted: bool) -> Plan[None]:
+        yield from ()
+        self._jobs.is_accepting = is_accepted
 
     # Workers and leading.
 

@@ -1,4 +1,6 @@
-"""Positions on the dead-letter list: when a letter died and its number, in one integer.
+"""Positions in lists that are read page by page.
+
+On the dead-letter list, one is when a letter died and its number, in one integer.
 
 A position names a place, not a row, so that a page goes on from there whatever has become of the
 letter that the page before ended with.
@@ -6,9 +8,11 @@ letter that the page before ended with.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from fencepost.core.values.instants import to_us
+from fencepost.store.plan import Row
 
 SEQ_BITS = 63
 """As many as the number of a row has at the most."""
@@ -32,3 +36,13 @@ def unpack(position: int) -> tuple[int, int]:
     if not FIRST_US <= ended_us <= LAST_US:
         return FIRST_US, 0
     return ended_us, position & (1 << SEQ_BITS) - 1
+
+
+def cut(rows: Sequence[Row], limit: int) -> tuple[Sequence[Row], int | None]:
+    """Return a page of *rows* and the position after which the next begins; None at the end.
+
+    One row more than wanted has been asked for, which tells whether there is a next page; a row
+    begins with its position.
+    """
+    page = rows[:limit]
+    return page, page[-1][0] if len(rows) > len(page) > 0 else None

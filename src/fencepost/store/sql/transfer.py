@@ -11,6 +11,10 @@ from fencepost.core.job.job import JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StateConflictError
 
+NOT_ACCEPTED = (
+    "new jobs are refused: a move of its jobs to another store was begun; submit to that store"
+)
+
 
 def loadable(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
     """Return *records* by id, or raise StateConflictError: a lease is valid in one store only."""

@@ -392,6 +392,10 @@ class SqliteStore(Store):
     def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
         return loading.load(self._env, records)
 
+    @operation(Effect.WRITE)
+    def accept_jobs(self, is_accepted: bool) -> Plan[None]:
+        return loading.accept_jobs(is_accepted)
+
     # Workers and leading.
 
     @operation(Effect.LEASE)

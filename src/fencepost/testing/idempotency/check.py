@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
 from fencepost.testing.attempting import Turns, drive, drive_async
-from fencepost.testing.idempotency.effects import Effect, effect, places_of
-from fencepost.testing.idempotency.records import KINDS, Record, record
+from fencepost.testing.idempotency.effects import EffectFunction, effect, places_of
+from fencepost.testing.idempotency.records import KINDS, EffectRecord, record
 from fencepost.testing.idempotency.report import Report, Seen, flaws
 from fencepost.testing.idempotency.scenario import Life, World
 from fencepost.testing.idempotency.trail import Point, Trail
@@ -138,7 +138,7 @@ def _usual(life: Life, function: Callable[..., Any], name: str) -> Turns[tuple[S
 
 def _sorted(
     effects: Sequence[Any], handler: Callable[..., Any]
-) -> tuple[list[Effect], list[Record]]:
+) -> tuple[list[EffectFunction], list[EffectRecord]]:
     """Tell the calls from the records."""
     if isinstance(effects, str) or not isinstance(effects, Sequence):
         raise ConfigurationError(f"effects must be a list, got {shown(effects)}")
@@ -147,7 +147,7 @@ def _sorted(
         if isinstance(each, KINDS):
             records.append(record(each, number, handler))
         else:
-            calls.append(each if isinstance(each, Effect) else effect(each))
+            calls.append(each if isinstance(each, EffectFunction) else effect(each))
     return calls, records
 
 

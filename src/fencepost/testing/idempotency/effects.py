@@ -14,7 +14,7 @@ import msgspec
 
 from fencepost.core.display import shown
 from fencepost.errors import ConfigurationError
-from fencepost.testing.idempotency.slots import Attribute, Slot, holders_of
+from fencepost.testing.idempotency.slots import Attribute, BindingSlot, holders_of
 from fencepost.testing.idempotency.trail import Trail
 
 SUBMIT = "submit"
@@ -26,7 +26,7 @@ Counts = dict[str, Counter[str]]
 KeyOf = str | Callable[..., Any] | None
 
 
-class Effect(msgspec.Struct, frozen=True):
+class EffectFunction(msgspec.Struct, frozen=True):
     """A function whose every call is an effect on the world."""
 
     name: str
@@ -36,24 +36,24 @@ class Effect(msgspec.Struct, frozen=True):
     key: KeyOf = None
 
 
-def effect(target: Any, attribute: str | None = None, *, key: KeyOf = None) -> Effect:
+def effect(target: Any, attribute: str | None = None, *, key: KeyOf = None) -> EffectFunction:
     """Have calls watched: of a function, of ``"package.module.name"``, or of ``(owner, "name")``.
 
     With *key*, calls of equal keys count as one, as they do for a provider that takes an
     idempotency key: name the parameter that carries it, or give a function of the arguments.
     """
     if attribute is not None:
-        return Effect(attribute, target, attribute, key)
+        return EffectFunction(attribute, target, attribute, key)
     if isinstance(target, str):
         owner, name = _resolve(target)
-        return Effect(name, owner, name, key)
+        return EffectFunction(name, owner, name, key)
     if not callable(target):
         raise ConfigurationError(f"cannot watch {shown(target)}: it is not a function")
     name = getattr(target, "__name__", None) or type(target).__name__
     owner = getattr(target, "__self__", None)
     if owner is None or inspect.ismodule(owner):
-        return Effect(name, target, None, key)
-    return Effect(name, owner, name, key)
+        return EffectFunction(name, target, None, key)
+    return EffectFunction(name, owner, name, key)
 
 
 def _resolve(path: str) -> tuple[Any, str]:
@@ -108,16 +108,16 @@ class Watch:
             yield
 
 
-Place = tuple[Effect, Slot]
+Place = tuple[EffectFunction, BindingSlot]
 """An effect, and one of the places where its function is found."""
 
 
-def places_of(effects: Sequence[Effect], handler: Callable[..., Any]) -> list[Place]:
+def places_of(effects: Sequence[EffectFunction], handler: Callable[..., Any]) -> list[Place]:
     """Return every place where *handler* finds a watched function."""
     return [(each, slot) for each in effects for slot in _slots_of(each, handler)]
 
 
-def _slots_of(watched: Effect, handler: Callable[..., Any]) -> Sequence[Slot]:
+def _slots_of(watched: EffectFunction, handler: Callable[..., Any]) -> Sequence[BindingSlot]:
     """Return where the handler finds what is watched."""
     owner, name = watched.target, watched.attribute
     if name is None:
@@ -129,7 +129,7 @@ def _slots_of(watched: Effect, handler: Callable[..., Any]) -> Sequence[Slot]:
     return [Attribute(owner, name)]
 
 
-def _watched(original: Any, watched: Effect, watch: Watch, trail: Trail) -> Any:
+def _watched(original: Any, watched: EffectFunction, watch: Watch, trail: Trail) -> Any:
     """Return what stands in for *original*: it passes two points, and counts in between."""
     if isinstance(original, (staticmethod, classmethod)):
         inner = _watched(original.__func__, watched, watch, trail)

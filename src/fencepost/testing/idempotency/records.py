@@ -13,7 +13,7 @@ from fencepost.core.display import shown
 KINDS = (MutableSequence, MutableMapping, MutableSet)
 
 
-class Record:
+class EffectRecord:
     """A collection that effects are written to, put back before every run."""
 
     def __init__(self, collection: Any, name: str) -> None:
@@ -46,9 +46,9 @@ class Record:
         return copy.deepcopy(self._collection)
 
 
-def record(collection: Any, number: int, handler: Callable[..., Any]) -> Record:
+def record(collection: Any, number: int, handler: Callable[..., Any]) -> EffectRecord:
     """Return a record of *collection*, under the name by which the handler knows it, if it does."""
-    return Record(collection, _name_of(collection, handler) or f"effects[{number}]")
+    return EffectRecord(collection, _name_of(collection, handler) or f"effects[{number}]")
 
 
 def _name_of(value: Any, handler: Callable[..., Any]) -> str | None:

@@ -20,7 +20,7 @@ KEYED = (
 )
 
 
-class Kind(StrEnum):
+class Damage(StrEnum):
     """What a crash can do to a handler's work."""
 
     DOUBLE = "double"
@@ -42,7 +42,7 @@ class Seen(msgspec.Struct, frozen=True):
 class Flaw(msgspec.Struct, frozen=True):
     """Something that a crash at *point* did to the world."""
 
-    kind: Kind
+    kind: Damage
     effect: str
     """The call, the submission or the item; what was different; why it failed."""
     times: int
@@ -52,30 +52,30 @@ class Flaw(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         match self.kind:
-            case Kind.DOUBLE | Kind.LOSS:
+            case Damage.DOUBLE | Damage.LOSS:
                 return f"{self.effect} happened {_times(self.times)} instead of {self.expected}"
-            case Kind.DIFFERENCE:
+            case Damage.DIFFERENCE:
                 return self.effect
-            case Kind.FAILURE:
+            case Damage.FAILURE:
                 return f"the job did not complete: {self.effect}"
 
     @property
     def advice(self) -> str:
         """What to do about it."""
         match self.kind:
-            case Kind.DOUBLE if self.effect.startswith(SUBMIT):
+            case Damage.DOUBLE if self.effect.startswith(SUBMIT):
                 return (
                     "submit it with a key, using(key=…): a second submission then finds the first"
                 )
-            case Kind.DOUBLE:
+            case Damage.DOUBLE:
                 return KEYED
-            case Kind.LOSS:
+            case Damage.LOSS:
                 return (
                     "do it before the checkpoint, or whatever else makes a second attempt skip it"
                 )
-            case Kind.DIFFERENCE:
+            case Damage.DIFFERENCE:
                 return "write the whole value, not a change to it; or complete_in one transaction"
-            case Kind.FAILURE:
+            case Damage.FAILURE:
                 return "let a second attempt find what the first has done, and go on from there"
 
 
@@ -95,12 +95,12 @@ class Report(msgspec.Struct, frozen=True):
     @property
     def doubles(self) -> list[Flaw]:
         """The effects that happened more often than without a crash."""
-        return [flaw for flaw in self.flaws if flaw.kind is Kind.DOUBLE]
+        return [flaw for flaw in self.flaws if flaw.kind is Damage.DOUBLE]
 
     @property
     def losses(self) -> list[Flaw]:
         """The effects that happened less often than without a crash."""
-        return [flaw for flaw in self.flaws if flaw.kind is Kind.LOSS]
+        return [flaw for flaw in self.flaws if flaw.kind is Damage.LOSS]
 
     def __str__(self) -> str:
         count = len(self.points)
@@ -133,15 +133,15 @@ def flaws(expected: Seen, seen: Seen, point: Point) -> list[Flaw]:
     for name, usual in expected.states.items():
         if seen.states[name] != usual:
             text = f"{name} became {shown(seen.states[name])} instead of {shown(usual)}"
-            found.append(Flaw(Kind.DIFFERENCE, text, 1, 0, point))
+            found.append(Flaw(Damage.DIFFERENCE, text, 1, 0, point))
     if seen.failure is not None:
-        found.append(Flaw(Kind.FAILURE, seen.failure, 1, 0, point))
+        found.append(Flaw(Damage.FAILURE, seen.failure, 1, 0, point))
     return found
 
 
 def _differences(
     expected: Counter[str], seen: Counter[str]
-) -> Iterator[tuple[Kind, str, int, int]]:
+) -> Iterator[tuple[Damage, str, int, int]]:
     """Yield what happened too often, and what too seldom.
 
     An effect may carry what differs from attempt to attempt, such as a time: one that is new takes
@@ -151,15 +151,15 @@ def _differences(
     fresh = seen - expected
     for text in fresh:
         if expected[text]:
-            yield Kind.DOUBLE, text, seen[text], expected[text]
+            yield Damage.DOUBLE, text, seen[text], expected[text]
     unknown = [text for text in fresh.elements() if not expected[text]]
     missing = list((expected - seen).elements())
     stand_ins = min(len(unknown), len(missing))
     if expected:
         for text, extra in Counter(unknown[stand_ins:]).items():
-            yield Kind.DOUBLE, text, 1 + extra, 1
+            yield Damage.DOUBLE, text, 1 + extra, 1
     for text in dict.fromkeys(missing[stand_ins:]):
-        yield Kind.LOSS, text, seen[text], expected[text]
+        yield Damage.LOSS, text, seen[text], expected[text]
 
 
 def _times(count: int) -> str:

@@ -18,7 +18,7 @@ from fencepost.store.interface.requests import ClaimRequest
 from fencepost.testing.attempting import Turns, arguments, conclude, context_of
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.idempotency.effects import Place, Watch
-from fencepost.testing.idempotency.records import Record
+from fencepost.testing.idempotency.records import EffectRecord
 from fencepost.testing.idempotency.report import Seen
 from fencepost.testing.idempotency.trail import Crash, Trail
 from fencepost.testing.idempotency.watched_store import WatchedStore
@@ -40,7 +40,7 @@ class World(msgspec.Struct, frozen=True):
     """What is looked at, and how it is put back before a job begins its life."""
 
     places: Sequence[Place] = ()
-    records: Sequence[Record] = ()
+    records: Sequence[EffectRecord] = ()
     state: Callable[[], Any] | None = None
     setup: Callable[[], object] | None = None
 

@@ -14,7 +14,7 @@ from fencepost.errors import ConfigurationError
 _NOTHING = object()
 
 
-class Slot(Protocol):
+class BindingSlot(Protocol):
     """One such place."""
 
     def get(self) -> Any: ...
@@ -73,7 +73,7 @@ class Cell:
         self._cell.cell_contents = self._own
 
 
-class Entry:
+class GlobalEntry:
     """A name in the globals of a function whose module cannot be found by name."""
 
     def __init__(self, names: dict[str, Any], name: str) -> None:
@@ -91,9 +91,9 @@ class Entry:
         self._names[self._name] = self._own
 
 
-def holders_of(function: Any, handler: Callable[..., Any]) -> list[Slot]:
+def holders_of(function: Any, handler: Callable[..., Any]) -> list[BindingSlot]:
     """Return every place where *handler*, or a module, or its own class, holds *function*."""
-    slots: list[Slot] = [*_globals_with(function, handler), *_cells_with(function, handler)]
+    slots: list[BindingSlot] = [*_globals_with(function, handler), *_cells_with(function, handler)]
     owner = _class_of(function)
     if owner is not None:
         slots.append(Attribute(owner, function.__name__))
@@ -105,12 +105,12 @@ def holders_of(function: Any, handler: Callable[..., Any]) -> list[Slot]:
     return slots
 
 
-def _globals_with(function: Any, handler: Callable[..., Any]) -> Iterator[Entry]:
+def _globals_with(function: Any, handler: Callable[..., Any]) -> Iterator[GlobalEntry]:
     own = getattr(inspect.unwrap(handler), "__globals__", {})
     spaces = {id(space): space for space in [own, *_module_spaces()]}
     for space in spaces.values():
         for name in [name for name, value in list(space.items()) if value is function]:
-            yield Entry(space, name)
+            yield GlobalEntry(space, name)
 
 
 def _module_spaces() -> Iterator[dict[str, Any]]:

@@ -12,9 +12,8 @@ from fencepost.clock import Clock
 from fencepost.core.bounds import LAG_INTERVAL, LAG_WARNING, LIVE_MAX, READY_MAX
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.observe.health import STARTING, STOPPING, Verdict, store_away, verdict
+from fencepost.observe.health import STARTING, STOPPING, Pulse, Verdict, store_away, verdict
 from fencepost.observe.log import log
-from fencepost.observe.pulse import Pulse
 
 
 class WorkerHealth:

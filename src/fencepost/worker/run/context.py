@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from fencepost.core.bounds import PROGRESS_MESSAGE_LENGTH_MAX
 from fencepost.core.events import EventInfo, event_of
+from fencepost.core.flows.dependents import results_of
 from fencepost.core.flows.graph import Stage
-from fencepost.core.flows.results import results_of
 from fencepost.core.flows.spawn import Keyed, Numbers, arranged, keyed
 from fencepost.core.job.job import ClaimedJob, Dependency, Lease, Progress
 from fencepost.core.job.outcome import Succeeded, decide, settlement_of

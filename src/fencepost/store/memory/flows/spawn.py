@@ -16,11 +16,11 @@ from fencepost.store.memory.jobs.enqueue import as_parent, enqueue
 from fencepost.store.memory.jobs.finish import end_with, let_go
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.jobs.settle import lost
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit
 
 
-def spawn(jobs: Jobs, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:
+def spawn(jobs: JobTable, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:
     """Store what a running job spawns, and have those wait for it that gather."""
     record = jobs.get(spawn.job_id)
     if record is None or not record.is_leased_by(spawn.token, now):
@@ -36,7 +36,7 @@ def spawn(jobs: Jobs, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:
     return Spawned(record.id, tuple(replies), tuple(followed))
 
 
-def _gather(jobs: Jobs, gatherer: Record, spawned: Sequence[Record], now: int) -> list[Moved]:
+def _gather(jobs: JobTable, gatherer: Record, spawned: Sequence[Record], now: int) -> list[Moved]:
     """Have *gatherer* wait for more jobs, but for those that it does already, or that wait for it.
 
     Return what became of it, and of those behind it, if that is the end of its waiting.
@@ -57,7 +57,7 @@ def _gather(jobs: Jobs, gatherer: Record, spawned: Sequence[Record], now: int) -
     return [] if entry.waits.missing else list(let_go(jobs, gatherer, now))
 
 
-def _waits_for(jobs: Jobs, record: Record, other: Record) -> bool:
+def _waits_for(jobs: JobTable, record: Record, other: Record) -> bool:
     """Tell whether *record* is *other* or waits for it, by however long a way."""
     seen: set[int] = set()
     rest = [record]

@@ -26,14 +26,14 @@ from fencepost.store.memory.engine.line import Line
 from fencepost.store.memory.jobs.finish import expire, lease, promote, recover
 from fencepost.store.memory.jobs.lanes import merged
 from fencepost.store.memory.jobs.record import Record
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.rates import Rates
-from fencepost.store.memory.limits.settings import Settings
+from fencepost.store.memory.limits.settings import LaneSettings
 
 
 def claim(
-    jobs: Jobs,
-    settings: Settings,
+    jobs: JobTable,
+    settings: LaneSettings,
     rates: Rates,
     clock: Clock,
     request: ClaimRequest,
@@ -65,7 +65,7 @@ class _Taking:
     """One claim's way along the lanes."""
 
     def __init__(
-        self, jobs: Jobs, settings: Settings, clock: Clock, request: ClaimRequest, now: int
+        self, jobs: JobTable, settings: LaneSettings, clock: Clock, request: ClaimRequest, now: int
     ) -> None:
         self._jobs = jobs
         self._settings = settings
@@ -144,7 +144,7 @@ class _Taking:
         return {queue: lines for queue, lines in lanes.items() if lines}
 
 
-def _wait(jobs: Jobs, opens_at: int | None, now: int) -> float | None:
+def _wait(jobs: JobTable, opens_at: int | None, now: int) -> float | None:
     """Return the seconds until a job falls due, a lease runs out or a rate lets a job start."""
     heads = [head[0] for line in (jobs.due, jobs.leases) if (head := line.first())]
     first = soonest([*heads, opens_at])
@@ -154,7 +154,7 @@ def _wait(jobs: Jobs, opens_at: int | None, now: int) -> float | None:
 class Running:
     """How many jobs run under valid leases; an expired one takes up no room (S2-18)."""
 
-    def __init__(self, jobs: Jobs, now: int) -> None:
+    def __init__(self, jobs: JobTable, now: int) -> None:
         self._jobs = jobs
         self._expired = Counter(jobs.roll[seq].queue for seq in jobs.leases.before((now + 1,)))
 
@@ -164,12 +164,12 @@ class Running:
     def of_queue(self, queue: str) -> int:
         return self._jobs.counts.running(queue) - self._expired[queue]
 
-    def app_room(self, settings: Settings, wanted: int) -> int:
+    def app_room(self, settings: LaneSettings, wanted: int) -> int:
         """Return how many of *wanted* jobs may start."""
         limit = settings.app_limit
         return wanted if limit is None else max(min(wanted, limit - self.total()), 0)
 
-    def queue_room(self, settings: Settings, queue: str, wanted: int) -> int:
+    def queue_room(self, settings: LaneSettings, queue: str, wanted: int) -> int:
         """Return how many of *wanted* jobs of *queue* may start."""
         limit = settings.queue_limit(queue)
         return wanted if limit is None else max(min(wanted, limit - self.of_queue(queue)), 0)

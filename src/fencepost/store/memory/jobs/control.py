@@ -19,11 +19,11 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import PruneRequest
 from fencepost.store.memory.jobs import finish as moves
 from fencepost.store.memory.jobs.record import Record
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit
 
 
-def cancel(jobs: Jobs, job_ids: Sequence[str], now: int) -> list[CancelReply]:
+def cancel(jobs: JobTable, job_ids: Sequence[str], now: int) -> list[CancelReply]:
     """Cancel jobs that have not ended."""
     found = [jobs.get(job_id) for job_id in job_ids]
     live = {r.id: r for r in found if r is not None and not r.state.is_terminal}
@@ -38,7 +38,7 @@ def cancel(jobs: Jobs, job_ids: Sequence[str], now: int) -> list[CancelReply]:
     return with_admitted(replies, admit(jobs, now))
 
 
-def discard(jobs: Jobs, job_id: str) -> DiscardReply:
+def discard(jobs: JobTable, job_id: str) -> DiscardReply:
     """Take a dead letter off the list; its job stays."""
     record = jobs.get(job_id)
     if record is None or record.dead_number is None:
@@ -47,7 +47,7 @@ def discard(jobs: Jobs, job_id: str) -> DiscardReply:
     return Discarded(record.id)
 
 
-def prune(jobs: Jobs, request: PruneRequest, now: int) -> Pruned:
+def prune(jobs: JobTable, request: PruneRequest, now: int) -> Pruned:
     """Delete terminal jobs that were kept long enough; look at a bounded number of jobs."""
     if request.after == 0:
         jobs.pairs.prune(now - seconds_to_us(LANE_IDLE), now)
@@ -67,7 +67,7 @@ def prune(jobs: Jobs, request: PruneRequest, now: int) -> Pruned:
     return Pruned(len(doomed), reached)
 
 
-def _is_needed(jobs: Jobs, record: Record) -> bool:
+def _is_needed(jobs: JobTable, record: Record) -> bool:
     """Tell whether somebody who has not ended may ask for its result."""
     return any(not child.state.is_terminal for child in jobs.children(record))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from fencepost.core.job.edits import HASTENED, WAITING, rescheduled
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
-from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.store.interface.batches import with_admitted
 from fencepost.store.interface.replies import (
@@ -21,11 +21,11 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import Edit, RetryRequest
 from fencepost.store.memory.jobs.record import Changes, Record
 from fencepost.store.memory.jobs.rows import job_of
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit
 
 
-def edit(jobs: Jobs, edit: Edit, now: int) -> EditReply:
+def edit(jobs: JobTable, edit: Edit, now: int) -> EditReply:
     """Change tags at any time, all else while the job waits (S1-106, S1-107, C46)."""
     record = jobs.get(edit.job_id)
     if record is None:
@@ -77,7 +77,7 @@ def _due(record: Record, due: int, now: int) -> Changes:
     return changes
 
 
-def set_priority(jobs: Jobs, record: Record, priority: Priority) -> None:
+def set_priority(jobs: JobTable, record: Record, priority: Priority) -> None:
     """Give a job another priority, by hand; those that inherited its own follow (S1-37)."""
     changes: Changes = {"priority": priority}
     if record.waits is not None:
@@ -94,7 +94,7 @@ def set_priority(jobs: Jobs, record: Record, priority: Priority) -> None:
                 changed.append(child)
 
 
-def hasten(jobs: Jobs, record: Record, request: RetryRequest, now: int) -> RetryReply:
+def hasten(jobs: JobTable, record: Record, request: RetryRequest, now: int) -> RetryReply:
     """Have a live job that waits for its time run now, or after another delay (C45)."""
     if record.state not in HASTENED:
         return Conflict(record.id, record.state)

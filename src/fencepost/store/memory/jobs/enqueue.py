@@ -33,13 +33,13 @@ from fencepost.store.interface.requests import Replay, RetryRequest
 from fencepost.store.memory.jobs.edit import hasten, set_priority
 from fencepost.store.memory.jobs.finish import depth_of
 from fencepost.store.memory.jobs.record import Changes, Record
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit, held, hold
 from fencepost.store.memory.records.webhooks import call_back
 
 
 def enqueue(
-    jobs: Jobs, clock: Clock, new: Sequence[NewJob], *, atomic: bool, now: int
+    jobs: JobTable, clock: Clock, new: Sequence[NewJob], *, atomic: bool, now: int
 ) -> list[EnqueueReply]:
     """Store new jobs, each unless its key is held; with *atomic* a refusal raises."""
     replies: list[EnqueueReply] = []
@@ -58,7 +58,7 @@ def enqueue(
     ]
 
 
-def _parents(jobs: Jobs, new: NewJob, stored: Sequence[Record], place: int) -> list[Record]:
+def _parents(jobs: JobTable, new: NewJob, stored: Sequence[Record], place: int) -> list[Record]:
     """Return the jobs that *new* is to wait for, or raise DependencyError."""
     found: dict[str, Record] = {}  # each once: an id, a place and a key may name the same job
     for on in new.after.on if new.after is not None else ():
@@ -70,7 +70,7 @@ def _parents(jobs: Jobs, new: NewJob, stored: Sequence[Record], place: int) -> l
 
 
 def _enqueue(
-    jobs: Jobs,
+    jobs: JobTable,
     clock: Clock,
     new: NewJob,
     parents: Sequence[Record],
@@ -91,7 +91,7 @@ def _enqueue(
 
 
 def _add_behind(
-    jobs: Jobs,
+    jobs: JobTable,
     record: Record,
     parents: Sequence[Record],
     after: Dependencies | None,
@@ -124,7 +124,7 @@ def as_parent(record: Record) -> Parent:
     return Parent(record.id, record.state, record.priority, depth_of(record), record.failure)
 
 
-def _new_record(jobs: Jobs, clock: Clock, new: NewJob, now: int) -> Record:
+def _new_record(jobs: JobTable, clock: Clock, new: NewJob, now: int) -> Record:
     asked = now + seconds_to_us(new.delay) if new.run_at is None else to_us(new.run_at)
     is_due = asked <= now
     state = advance(State.PENDING, Event.READY if is_due else Event.DELAY)
@@ -163,7 +163,7 @@ def _window_end(window: float | None, now: int) -> int | None:
     return None if window is None else now + seconds_to_us(window)
 
 
-def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
+def retry(jobs: JobTable, request: RetryRequest, now: int) -> RetryReply:
     """Open a terminal job again by hand, its key re-taken with it (C36, S3-17)."""
     record = jobs.get(request.job_id)
     if record is None:
@@ -192,7 +192,7 @@ def retry(jobs: Jobs, request: RetryRequest, now: int) -> RetryReply:
     return with_admitted([moved], admit(jobs, now))[0]
 
 
-def _waits_again(jobs: Jobs, record: Record) -> Waits | Conflict | None:
+def _waits_again(jobs: JobTable, record: Record) -> Waits | Conflict | None:
     """Return what a job that has ended would wait for now, or whose state forbids it."""
     if record.waits is None:
         return None
@@ -203,7 +203,7 @@ def _waits_again(jobs: Jobs, record: Record) -> Waits | Conflict | None:
     return replace(record.waits, missing=missing)
 
 
-def _hold_up_again(jobs: Jobs, reopened: Record) -> None:
+def _hold_up_again(jobs: JobTable, reopened: Record) -> None:
     """Have those wait again for a job that they had counted as ended."""
     for child in jobs.children(reopened):
         waits = child.waits
@@ -238,7 +238,7 @@ def _reopened(record: Record, request: RetryRequest, waits: Waits | None, now: i
     return changes
 
 
-def replay(jobs: Jobs, request: Replay, now: int) -> ReplayReply:
+def replay(jobs: JobTable, request: Replay, now: int) -> ReplayReply:
     """Store a fresh job in the place of a dead letter; the key passes to it (S3-26, S3-27)."""
     dead = jobs.get(request.job_id)
     if dead is None or dead.dead_number is None:
@@ -260,7 +260,9 @@ def replay(jobs: Jobs, request: Replay, now: int) -> ReplayReply:
     return Replayed(dead.id, fresh.id, fresh.type, fresh.state)
 
 
-def _copy_of(jobs: Jobs, dead: Record, request: Replay, waits: Waits | None, now: int) -> Record:
+def _copy_of(
+    jobs: JobTable, dead: Record, request: Replay, waits: Waits | None, now: int
+) -> Record:
     is_due = waits is None or not waits.missing
     return Record(
         seq=jobs.next_seq(),
@@ -293,7 +295,7 @@ def _copy_of(jobs: Jobs, dead: Record, request: Replay, waits: Waits | None, now
     )
 
 
-def _key_taken(jobs: Jobs, record: Record, now: int) -> Duplicate | None:
+def _key_taken(jobs: JobTable, record: Record, now: int) -> Duplicate | None:
     """Return who else holds the job's key, if anybody does."""
     if record.key is None:
         return None

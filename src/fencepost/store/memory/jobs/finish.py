@@ -19,7 +19,7 @@ from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.memory.engine.line import Line
 from fencepost.store.memory.jobs.record import Changes, Record
 from fencepost.store.memory.jobs.rows import attempt_of, claimed_job_of
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit, held
 from fencepost.store.memory.records.webhooks import call_back
 
@@ -27,7 +27,9 @@ CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
 LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
 
 
-def lease(jobs: Jobs, record: Record, request: ClaimRequest, *, token: str, now: int) -> ClaimedJob:
+def lease(
+    jobs: JobTable, record: Record, request: ClaimRequest, *, token: str, now: int
+) -> ClaimedJob:
     """Start an attempt under a new lease. It counts from here on, even if the worker dies."""
     lease_ttl = ttl_of(record.policy, request.lease_ttl)
     latest = deadline(record.policy, now, seconds_to_us(request.timeout_grace))
@@ -50,7 +52,7 @@ def lease(jobs: Jobs, record: Record, request: ClaimRequest, *, token: str, now:
 
 
 def apply(
-    jobs: Jobs, record: Record, decision: Decision, *, now: int, settled_token: str | None
+    jobs: JobTable, record: Record, decision: Decision, *, now: int, settled_token: str | None
 ) -> tuple[Moved, ...]:
     """End the running attempt as *decision* says; return what became of those that waited."""
     state = advance(record.state, decision.event)
@@ -84,12 +86,12 @@ def _due(record: Record, delay: float, now: int) -> int:
     return min(now + seconds_to_us(delay), record.expires_at)
 
 
-def cancel(jobs: Jobs, record: Record, now: int) -> Moved:
+def cancel(jobs: JobTable, record: Record, now: int) -> Moved:
     """Cancel a live job; a worker that runs it has lost its lease (C20)."""
     return _end(jobs, record, Event.CANCEL, CANCELLED, AttemptOutcome.CANCELLED, now)
 
 
-def recover(jobs: Jobs, limit: int, rng: Random, now: int) -> list[Moved]:
+def recover(jobs: JobTable, limit: int, rng: Random, now: int) -> list[Moved]:
     """Take back jobs from leases that ran out, by the same rules as any failure (S4-8)."""
 
     def take_back(record: Record) -> Moved:
@@ -102,7 +104,7 @@ def recover(jobs: Jobs, limit: int, rng: Random, now: int) -> list[Moved]:
     return with_admitted(moved, admit(jobs, now))
 
 
-def expire(jobs: Jobs, limit: int, now: int) -> list[Moved]:
+def expire(jobs: JobTable, limit: int, now: int) -> list[Moved]:
     """Dead-letter live jobs past their lifetime."""
     due = (jobs.roll[seq] for seq in jobs.lifetimes.before((now + 1,)))
     outlived = sorted(due, key=lambda record: (record.expires_at, record.seq))[: max(limit, 0)]
@@ -128,7 +130,7 @@ def depth_of(record: Record) -> int:
     return 1 if record.waits is None else record.waits.depth
 
 
-def promote(jobs: Jobs, limit: int, now: int) -> list[Moved]:
+def promote(jobs: JobTable, limit: int, now: int) -> list[Moved]:
     """Make jobs claimable whose time has come, as far as their concurrency keys allow."""
 
     def make_ready(record: Record) -> Moved:
@@ -143,7 +145,7 @@ def promote(jobs: Jobs, limit: int, now: int) -> list[Moved]:
     return with_admitted(moved, admit(jobs, now))
 
 
-def _up_to(now: int, jobs: Jobs, line: Line, limit: int) -> Iterator[Record]:
+def _up_to(now: int, jobs: JobTable, line: Line, limit: int) -> Iterator[Record]:
     """Yield up to *limit* jobs whose time in *line* has come; each must leave before the next."""
     for _ in range(limit):
         entry = line.first()
@@ -153,7 +155,12 @@ def _up_to(now: int, jobs: Jobs, line: Line, limit: int) -> Iterator[Record]:
 
 
 def _end(
-    jobs: Jobs, record: Record, event: Event, failure: Failure, outcome: AttemptOutcome, now: int
+    jobs: JobTable,
+    record: Record,
+    event: Event,
+    failure: Failure,
+    outcome: AttemptOutcome,
+    now: int,
 ) -> Moved:
     """End a live job from outside, whatever it was doing."""
     was = record.state
@@ -165,13 +172,13 @@ def _end(
 
 
 def _end_attempt(
-    jobs: Jobs, record: Record, outcome: AttemptOutcome, failure: Failure | None, now: int
+    jobs: JobTable, record: Record, outcome: AttemptOutcome, failure: Failure | None, now: int
 ) -> None:
     jobs.end_attempt(record, attempt_of(record, outcome, ended_at=now, failure=failure))
 
 
 def _enter(
-    jobs: Jobs, record: Record, state: State, changes: Changes, now: int
+    jobs: JobTable, record: Record, state: State, changes: Changes, now: int
 ) -> tuple[Moved, ...]:
     """Put a job that nobody runs any more into *state*; let go those that waited for it."""
     if state.is_terminal:
@@ -195,7 +202,7 @@ def _enter(
     return (*call_back(jobs, record, now), *follow(jobs, record, now))
 
 
-def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
+def follow(jobs: JobTable, ended: Record, now: int) -> Iterator[Moved]:
     """Let go, or end, the jobs that waited for one that has ended, and those behind them."""
     for child in jobs.children(ended):
         if not child.is_waiting_for_others:
@@ -213,13 +220,13 @@ def follow(jobs: Jobs, ended: Record, now: int) -> Iterator[Moved]:
             yield from let_go(jobs, child, now)
 
 
-def end_with(jobs: Jobs, record: Record, decision: Decision, now: int) -> Moved:
+def end_with(jobs: JobTable, record: Record, decision: Decision, now: int) -> Moved:
     """End a waiting job on account of another, as *decision* says."""
     assert decision.failure is not None
     return _end(jobs, record, decision.event, decision.failure, decision.outcome, now)
 
 
-def let_go(jobs: Jobs, record: Record, now: int) -> tuple[Moved, ...]:
+def let_go(jobs: JobTable, record: Record, now: int) -> tuple[Moved, ...]:
     """Let a job that waited for others take its place in line, or wait for its time or its key.
 
     Return that it moved; nothing if it goes on waiting, now for its key.
@@ -240,7 +247,7 @@ def let_go(jobs: Jobs, record: Record, now: int) -> tuple[Moved, ...]:
     return () if record.is_held else (Moved(record.id, record.type, state, State.PENDING),)
 
 
-def judge_again(jobs: Jobs, record: Record, now: int) -> None:
+def judge_again(jobs: JobTable, record: Record, now: int) -> None:
     """Have a job that waits for others do what their states now say."""
     assert record.waits is not None
     parents = jobs.parents(record)

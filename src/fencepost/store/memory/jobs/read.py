@@ -15,15 +15,15 @@ from fencepost.store.interface.requests import WorkerInfo
 from fencepost.store.memory.jobs.claim import Running
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.jobs.rows import dead_letter_of, job_of
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.rates import Rates
-from fencepost.store.memory.limits.settings import Settings
+from fencepost.store.memory.limits.settings import LaneSettings
 
 AHEAD_MAX = 1_000
 """How many jobs ahead of one are counted; past that, the exact number helps nobody."""
 
 
-def find(jobs: Jobs, filter: JobFilter, page: PageRequest, now: int) -> JobPage:
+def find(jobs: JobTable, filter: JobFilter, page: PageRequest, now: int) -> JobPage:
     """Return one page of the jobs that *filter* means, newest submission first."""
     found = list(islice(_matching(jobs, filter, page.after), page.limit + 1))
     shown = found[: page.limit]
@@ -31,7 +31,7 @@ def find(jobs: Jobs, filter: JobFilter, page: PageRequest, now: int) -> JobPage:
     return JobPage([job_of(record, now) for record in shown], shown[-1].seq if has_more else None)
 
 
-def count(jobs: Jobs, filter: JobFilter) -> int:
+def count(jobs: JobTable, filter: JobFilter) -> int:
     """Return how many jobs *filter* means: from counters where they can tell."""
     if not filter.is_countable:
         return sum(1 for _ in _matching(jobs, filter, None))
@@ -44,7 +44,7 @@ def count(jobs: Jobs, filter: JobFilter) -> int:
     )
 
 
-def _matching(jobs: Jobs, filter: JobFilter, after: int | None) -> Iterator[Record]:
+def _matching(jobs: JobTable, filter: JobFilter, after: int | None) -> Iterator[Record]:
     return (record for record in jobs.roll.before(after) if _matches(record, filter))
 
 
@@ -62,7 +62,7 @@ def _matches(record: Record, filter: JobFilter) -> bool:
 
 
 def dead_letters(
-    jobs: Jobs, type: str | None, page: PageRequest, queues: Sequence[str] | None
+    jobs: JobTable, type: str | None, page: PageRequest, queues: Sequence[str] | None
 ) -> DeadLetterPage:
     """Return one page of the dead-letter list, most recently dead first."""
     wanted = (
@@ -78,8 +78,8 @@ def dead_letters(
 
 
 def situation(
-    jobs: Jobs,
-    settings: Settings,
+    jobs: JobTable,
+    settings: LaneSettings,
     rates: Rates,
     workers: Sequence[WorkerInfo],
     record: Record,
@@ -105,7 +105,9 @@ def situation(
     )
 
 
-def dependencies(jobs: Jobs, record: Record | None, with_results: bool = False) -> list[Dependency]:
+def dependencies(
+    jobs: JobTable, record: Record | None, with_results: bool = False
+) -> list[Dependency]:
     """Return what *record* waits for or waited for."""
     return [
         Dependency(
@@ -119,12 +121,12 @@ def dependencies(jobs: Jobs, record: Record | None, with_results: bool = False) 
     ]
 
 
-def dependents(jobs: Jobs, record: Record | None) -> list[str]:
+def dependents(jobs: JobTable, record: Record | None) -> list[str]:
     """Return who waits for *record* or waited for it."""
     return [child.id for child in jobs.children(record)] if record is not None else []
 
 
-def _jobs_ahead(jobs: Jobs, record: Record) -> int:
+def _jobs_ahead(jobs: JobTable, record: Record) -> int:
     lane = jobs.lanes.lane(record.queue, record.type)
     if lane is None or record.state is not State.SCHEDULED:
         return 0
@@ -135,7 +137,7 @@ def _serves(worker: WorkerInfo, record: Record) -> bool:
     return record.type in worker.types and (worker.queues is None or record.queue in worker.queues)
 
 
-def queue_views(jobs: Jobs, settings: Settings) -> list[QueueView]:
+def queue_views(jobs: JobTable, settings: LaneSettings) -> list[QueueView]:
     """Return every queue that has (had) a job or a setting, sorted by name."""
     counts = jobs.counts.by_queue()
     names = jobs.pairs.queues() | settings.queue_pauses | settings.queue_limits.keys()
@@ -151,7 +153,7 @@ def queue_views(jobs: Jobs, settings: Settings) -> list[QueueView]:
     ]
 
 
-def type_views(jobs: Jobs, settings: Settings, rates: Rates) -> list[TypeView]:
+def type_views(jobs: JobTable, settings: LaneSettings, rates: Rates) -> list[TypeView]:
     """Return every type that has (had) a job or a setting, sorted by name."""
     counts = jobs.counts.by_type()
     return [

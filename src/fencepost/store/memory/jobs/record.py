@@ -13,7 +13,7 @@ from fencepost.core.job.priority import Priority
 from fencepost.store.memory.engine.line import Entry
 
 
-class Place(NamedTuple):
+class IndexPlace(NamedTuple):
     """Where a job stands in every index; all of it follows from the record."""
 
     state: State | None = None
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     """Among those of its concurrency key that wait for a slot."""
 
 
-NOWHERE = Place()
+NOWHERE = IndexPlace()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -92,7 +92,7 @@ class Record:
 
     past: list[Attempt] = field(default_factory=list)
     """The attempts that have ended; the one that runs is in the record itself."""
-    place: Place = NOWHERE
+    place: IndexPlace = NOWHERE
 
     @property
     def line_entry(self) -> Entry:
@@ -157,11 +157,11 @@ class Changes(TypedDict, total=False):
     waits: Waits | None
 
 
-def place_of(record: Record) -> Place:
+def place_of(record: Record) -> IndexPlace:
     """Return where *record* belongs."""
     state, seq = record.state, record.seq
     is_waiting = state is State.DELAYED or state is State.RETRYING
-    return Place(
+    return IndexPlace(
         state=state,
         lane=record.line_entry if state is State.SCHEDULED else None,
         due=(record.run_at, seq) if is_waiting else None,

@@ -17,10 +17,10 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import Beat, Save
 from fencepost.store.memory.jobs.finish import apply
 from fencepost.store.memory.jobs.record import Changes, Record
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 
 
-def extend(jobs: Jobs, beat: Beat, now: int) -> HeartbeatReply:
+def extend(jobs: JobTable, beat: Beat, now: int) -> HeartbeatReply:
     """Extend a valid lease; never shorten or revive one, nor pass its deadline (C10, C18, C44)."""
     record = jobs.get(beat.job_id)
     if record is None or not record.is_leased_by(beat.token, now):
@@ -34,7 +34,7 @@ def extend(jobs: Jobs, beat: Beat, now: int) -> HeartbeatReply:
     return Extended(record.id, from_us(expires_at))
 
 
-def settle(jobs: Jobs, settlement: Settlement, now: int) -> SettleReply:
+def settle(jobs: JobTable, settlement: Settlement, now: int) -> SettleReply:
     """Record a decision under a valid lease; a repeat of the last one is told so."""
     record = jobs.get(settlement.job_id)
     if record is None:
@@ -48,7 +48,7 @@ def settle(jobs: Jobs, settlement: Settlement, now: int) -> SettleReply:
     return lost(record, settlement.job_id)
 
 
-def save(jobs: Jobs, save: Save, now: int) -> SaveReply:
+def save(jobs: JobTable, save: Save, now: int) -> SaveReply:
     """Keep what a handler wants kept, under a valid lease."""
     record = jobs.get(save.job_id)
     if record is None or not record.is_leased_by(save.token, now):

@@ -18,11 +18,12 @@ from fencepost.store.memory.engine.numbered import Roll
 from fencepost.store.memory.jobs.catalog import Pairs
 from fencepost.store.memory.jobs.counts import Counts
 from fencepost.store.memory.jobs.lanes import Lanes
-from fencepost.store.memory.jobs.record import NOWHERE, Changes, Place, Record, place_of
+from fencepost.store.memory.jobs.record import NOWHERE, Changes, IndexPlace, Record, place_of
 from fencepost.store.memory.limits.slots import Scope, Slots
+from fencepost.store.sql.transfer import NOT_ACCEPTED
 
 
-class Jobs:
+class JobTable:
     """The jobs. Every change goes through here: it is journalled, and the indexes follow it."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
@@ -46,6 +47,7 @@ class Jobs:
         self._journal = journal
         self._last_seq = 0
         self._last_death = 0
+        self.is_accepting = True
 
     # Looking.
 
@@ -89,6 +91,8 @@ class Jobs:
 
     def add(self, record: Record) -> None:
         """Store a new job. If it has a key, it takes it from whoever had it."""
+        if not self.is_accepting:
+            raise StoreUnavailableError(f"memory://: {NOT_ACCEPTED}")
         if record.id in self._by_id:
             raise StoreUnavailableError(f"the clock gave out id {record.id} twice; try again")
         if record.holds_key:
@@ -162,7 +166,7 @@ class Jobs:
             setattr(record, name, value)
         self._file(record, place_of(record))
 
-    def _file(self, record: Record, new: Place) -> None:
+    def _file(self, record: Record, new: IndexPlace) -> None:
         """Move *record* to its new place, touching only the indexes in which it moves."""
         old, record.place = record.place, new
         if new.state is not old.state:
@@ -207,7 +211,7 @@ class Jobs:
         else:
             del self._by_key[record.type, record.key]
 
-    def _change_slot(self, scope: Scope, old: Place, new: Place) -> None:
+    def _change_slot(self, scope: Scope, old: IndexPlace, new: IndexPlace) -> None:
         if new.is_active != old.is_active:
             self.slots.take(scope, 1 if new.is_active else -1)
         if new.held != old.held:

@@ -8,7 +8,7 @@ from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.interface.replies import Moved
 from fencepost.store.memory.jobs.record import Changes, Record
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.slots import Scope
 
 
@@ -18,7 +18,7 @@ def hold(record: Record) -> None:
         record.state, record.scheduled_at = State.PENDING, None
 
 
-def has_room(jobs: Jobs, record: Record) -> bool:
+def has_room(jobs: JobTable, record: Record) -> bool:
     """Tell whether the job could take a slot of its key now, or has none."""
     key = record.concurrency_key
     return key is None or jobs.slots.active((record.type, key)) < limit_of(record.policy)
@@ -36,7 +36,7 @@ def held(record: Record, changes: Changes, event: Event) -> Changes:
     return changes
 
 
-def admit(jobs: Jobs, now: int) -> list[Moved]:
+def admit(jobs: JobTable, now: int) -> list[Moved]:
     """Give free slots to those who wait for them, in their order; they join the end of the line."""
     return [
         Moved(record.id, record.type, record.state, State.PENDING)
@@ -45,7 +45,7 @@ def admit(jobs: Jobs, now: int) -> list[Moved]:
     ]
 
 
-def _admit(jobs: Jobs, scope: Scope, now: int) -> Iterator[Record]:
+def _admit(jobs: JobTable, scope: Scope, now: int) -> Iterator[Record]:
     while (entry := jobs.slots.first(scope)) is not None:
         record = jobs.roll[entry[-1]]
         if jobs.slots.active(scope) >= limit_of(record.policy):

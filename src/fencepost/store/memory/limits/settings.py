@@ -7,7 +7,7 @@ from fencepost.errors import ConfigurationError
 from fencepost.store.interface.requests import Scope
 
 
-class Settings:
+class LaneSettings:
     """Pauses and limits by name; one that is taken back leaves nothing behind."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.access import check_room, check_same
 
 
-class Tokens:
+class TokenTable:
     """Tokens by id."""
 
     def __init__(self, journal: Journal) -> None:
@@ -51,7 +51,7 @@ class Tokens:
         self._journal.note(lambda: setattr(self, "_tokens", before))
 
 
-class Actions:
+class ActionTable:
     """The audit log."""
 
     def __init__(self, journal: Journal) -> None:

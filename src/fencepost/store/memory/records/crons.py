@@ -22,10 +22,10 @@ from fencepost.store.interface.crons import (
 )
 from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.jobs import enqueue as submission
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 
 
-class Crons:
+class CronTable:
     """Crons by name."""
 
     def __init__(self, journal: Journal) -> None:
@@ -49,7 +49,7 @@ class Crons:
                 msgspec.structs.replace(declared, declared_at=from_us(now), changed_at=changed_at)
             )
 
-    def fire(self, jobs: Jobs, clock: Clock, fire: CronFire, now: int) -> FireReply:
+    def fire(self, jobs: JobTable, clock: Clock, fire: CronFire, now: int) -> FireReply:
         """Store the jobs of a cron that stands as expected, and move it on."""
         cron = self._crons.get(fire.name)
         if cron is None or not matching(cron, fire):

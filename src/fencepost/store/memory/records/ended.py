@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
 from fencepost.store.interface.replies import EndedPage
 from fencepost.store.memory.jobs.record import Record
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.sql.positions import pack
 
 
 def ended(
-    jobs: Jobs, since: datetime, *, limit: int, after: int | None, newest_first: bool
+    jobs: JobTable, since: datetime, *, limit: int, after: int | None, newest_first: bool
 ) -> EndedPage:
     """Return one page of the jobs that ended at *since* or later."""
     places = {
@@ -30,9 +30,9 @@ def ended(
     return EndedPage(found, found[-1].position if len(shown) > limit else None)
 
 
-def _ended(record: Record, position: int) -> Ended:
+def _ended(record: Record, position: int) -> EndedJob:
     assert record.completed_at is not None
-    return Ended(
+    return EndedJob(
         id=record.id,
         type=record.type,
         queue=record.queue,

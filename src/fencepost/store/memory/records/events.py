@@ -13,12 +13,12 @@ from fencepost.core.values.instants import from_us
 from fencepost.store.interface.replies import EventPage, EventReply
 from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.jobs import enqueue as submission
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.events import record_of
 
 
-class Events:
+class EventTable:
     """The records."""
 
     def __init__(self, journal: Journal) -> None:
@@ -26,7 +26,9 @@ class Events:
             journal, id_of=lambda record: record.id, at_of=lambda record: record.sent_at
         )
 
-    def send(self, jobs: Jobs, clock: Clock, event: NewEvent, new: Sequence[NewJob]) -> EventReply:
+    def send(
+        self, jobs: JobTable, clock: Clock, event: NewEvent, new: Sequence[NewJob]
+    ) -> EventReply:
         """Record *event* with the jobs of its handlers."""
         now = clock.now_us()
         event_id = id_text(event.id or clock.new_id())

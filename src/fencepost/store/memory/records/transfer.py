@@ -12,12 +12,12 @@ from fencepost.store.interface.replies import Dump, Loaded, LoadReply, Present
 from fencepost.store.memory.jobs.finish import judge_again
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.jobs.rows import attempts_of, job_of
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import has_room, hold
 from fencepost.store.sql.transfer import fitting, loadable, needs_key
 
 
-def dump(jobs: Jobs, after: int, limit: int, now: int) -> Dump:
+def dump(jobs: JobTable, after: int, limit: int, now: int) -> Dump:
     """Return the jobs that were submitted after position *after*."""
     found = islice(jobs.roll.after(after), limit)
     numbers = fitting((record.seq, _size(record)) for record in found)
@@ -30,7 +30,7 @@ def _size(record: Record) -> int:
     return sum(len(body.data) for body in bodies if body is not None)
 
 
-def _copy_of(jobs: Jobs, record: Record, now: int) -> JobRecord:
+def _copy_of(jobs: JobTable, record: Record, now: int) -> JobRecord:
     return JobRecord(
         job=job_of(record, now),
         attempts=tuple(attempts_of(record)),
@@ -42,7 +42,7 @@ def _copy_of(jobs: Jobs, record: Record, now: int) -> JobRecord:
     )
 
 
-def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
+def load(jobs: JobTable, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
     """Store jobs that are not there yet, at the end of the order of submission."""
     loadable(records)
     replies: list[LoadReply] = []
@@ -66,7 +66,7 @@ def load(jobs: Jobs, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
     return replies
 
 
-def _link_all(jobs: Jobs, added: Sequence[tuple[Record, JobRecord]], now: int) -> None:
+def _link_all(jobs: JobTable, added: Sequence[tuple[Record, JobRecord]], now: int) -> None:
     """Put jobs behind those that they wait for: these may have ended here since.
 
     Once all are there, for one that gathers waits for what was submitted after it.
@@ -78,7 +78,7 @@ def _link_all(jobs: Jobs, added: Sequence[tuple[Record, JobRecord]], now: int) -
             judge_again(jobs, new, now)
 
 
-def _link(jobs: Jobs, record: Record, dependencies: Sequence[str]) -> None:
+def _link(jobs: JobTable, record: Record, dependencies: Sequence[str]) -> None:
     for job_id in dependencies:
         parent = jobs.get(job_id)
         if parent is not None:
@@ -87,7 +87,7 @@ def _link(jobs: Jobs, record: Record, dependencies: Sequence[str]) -> None:
             raise UnknownDependencyError(job_id)
 
 
-def _takes_key(jobs: Jobs, record: JobRecord, now: int) -> bool:
+def _takes_key(jobs: JobTable, record: JobRecord, now: int) -> bool:
     """Tell whether the job gets its key here, or raise DuplicateJobError."""
     key = record.job.key
     if key is None or not record.holds_key:
@@ -98,7 +98,7 @@ def _takes_key(jobs: Jobs, record: JobRecord, now: int) -> bool:
     return holder is None
 
 
-def _record_of(jobs: Jobs, record: JobRecord, *, has_key: bool) -> Record:
+def _record_of(jobs: JobTable, record: JobRecord, *, has_key: bool) -> Record:
     job, ends_at = record.job, record.key_ends_at
     return Record(
         seq=jobs.next_seq(),
@@ -141,7 +141,7 @@ def _record_of(jobs: Jobs, record: JobRecord, *, has_key: bool) -> Record:
     )
 
 
-def _order_dead(jobs: Jobs) -> None:
+def _order_dead(jobs: JobTable) -> None:
     """Number the dead letters anew: they came in the order of submission, not of death."""
     dead = sorted(jobs.dead.after(0), key=lambda record: (record.completed_at or 0, record.seq))
     for record in dead:

@@ -8,10 +8,10 @@ from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.webhooks.delivery import Delivery, delivery_job
 from fencepost.store.interface.replies import Moved
 from fencepost.store.memory.jobs.record import Record
-from fencepost.store.memory.jobs.table import Jobs
+from fencepost.store.memory.jobs.table import JobTable
 
 
-def call_back(jobs: Jobs, ended: Record, now: int) -> list[Moved]:
+def call_back(jobs: JobTable, ended: Record, now: int) -> list[Moved]:
     """Store the job that tells of the end of another, if that asked for it."""
     if ended.callback_url is None:
         return []

@@ -34,6 +34,9 @@ STALE_NUMBERS = "FP001"
 TOO_MANY_LANES = "FP002"
 """More pairs of queue and type than there may be, see ``fencepost.lane_numbers``."""
 
+NOT_ACCEPTED = "FP003"
+"""A move to another store was begun, see ``fencepost.accept_jobs``."""
+
 _SCHEMA = frozenset({"42P01", "3F000", "42883", "42703"})
 
 _HINTS_BY_STATE = {
@@ -47,6 +50,7 @@ _HINTS_BY_STATE = {
     "57P01": "the server is shutting down or an administrator ended the connection",
     "57P02": "the server is recovering from a crash",
     "57P03": "the server is starting or stopping; wait a moment",
+    NOT_ACCEPTED: "a move of its jobs to another store was begun; submit to that store",
     STALE_NUMBERS: "the server has lost what this process remembers of it; repeat it",
 }
 

@@ -13,7 +13,7 @@ from fencepost.core.flows.dependents import Entry, Parent, enter
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.ids import id_text, wanted_ids
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.core.webhooks.delivery import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
@@ -27,7 +27,6 @@ from fencepost.store.postgres.jobs.rows import body_fields
 from fencepost.store.postgres.joins.notes import note
 from fencepost.store.postgres.limits.concurrency import Touched, admit, key_fields
 from fencepost.store.sql.codes import BY_NUMBER, MODE_NUMBER, NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import encode_failure
 
 SEQS = "select array(select nextval('fencepost.seq') from generate_series(1, %s))"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from fencepost.core.flows.dependents import Parent
 from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import wanted_ids
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import decode_failure
 
 COLUMNS = "id::text, seq, state, priority, depth, failure"

@@ -12,6 +12,7 @@ from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
 from fencepost.core.flows.dependencies import Waits
 from fencepost.core.flows.dependents import Entry, Parent, gather
 from fencepost.core.job.priority import Priority
+from fencepost.core.values.ids import wanted_ids
 from fencepost.errors import DependencyBreadthError
 from fencepost.store.interface.replies import LeaseLost, Moved, Spawned, SpawnReply
 from fencepost.store.interface.requests import Spawn
@@ -27,7 +28,6 @@ from fencepost.store.postgres.jobs.settle import with_states
 from fencepost.store.postgres.jobs.tokens import NOWHERE, Fence, read_token
 from fencepost.store.postgres.limits.concurrency import Touched, admit
 from fencepost.store.sql.codes import MODES
-from fencepost.store.sql.ids import wanted_ids
 
 FLOW = """
 select job.flow from fencepost.job join fencepost.lease on job.seq = any (lease.seqs)

@@ -16,7 +16,7 @@ from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.job.outcome import Decision
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.limits.concurrency import check_max_running
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.ids import id_text, wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.errors import ConfigurationError, IllegalTransition
 from fencepost.store.interface.batches import with_admitted
@@ -60,7 +60,6 @@ from fencepost.store.postgres.jobs.finish import (
 from fencepost.store.postgres.jobs.rows import hex_fields
 from fencepost.store.postgres.limits.concurrency import Touched, admit
 from fencepost.store.sql.codes import BY_NUMBER, ENCRYPTED, MODE_NUMBER, MODES
-from fencepost.store.sql.ids import wanted_ids
 
 A = TypeVar("A")
 B = TypeVar("B")

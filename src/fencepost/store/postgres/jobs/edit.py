@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from fencepost.core.job.edits import HASTENED, WAITING, rescheduled
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import DEFAULT_POLICY, encode_policy
 from fencepost.core.job.priority import Priority
-from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
+from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.batches import with_admitted
@@ -40,7 +41,6 @@ from fencepost.store.postgres.jobs.read import get
 from fencepost.store.postgres.jobs.rows import body_fields
 from fencepost.store.postgres.limits.concurrency import Touched, admit
 from fencepost.store.sql.codes import BY_NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import encode_json
 
 FIND = """

@@ -10,6 +10,7 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
+from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, to_us
 from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.interface.requests import Scope
@@ -30,7 +31,6 @@ from fencepost.store.postgres.limits.concurrency import active
 from fencepost.store.postgres.limits.rates import rate_of, rates_by_type
 from fencepost.store.postgres.records.cluster import workers
 from fencepost.store.sql.codes import BY_NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.positions import pack, unpack
 
 NOW = "coalesce(%s::timestamptz, clock_timestamp())"

@@ -11,6 +11,7 @@ import msgspec
 from fencepost.core.job.job import Body
 from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Settlement
+from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.batches import told_in_order
@@ -33,7 +34,6 @@ from fencepost.store.postgres.jobs.finish import LIFT_LEASED, Ending, lifted
 from fencepost.store.postgres.jobs.rows import body_fields, plain_json
 from fencepost.store.postgres.jobs.tokens import NOWHERE, Fence, read_token
 from fencepost.store.sql.codes import BY_NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import encode_json
 
 COMPLETE = "select fencepost.complete(%s, %s, %s)::text"

@@ -13,7 +13,7 @@ from fencepost.store.interface.replies import ActionPage
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.rows import utc
-from fencepost.store.sql.pages import cut
+from fencepost.store.sql.positions import cut
 
 RECORD = """
 insert into fencepost.action(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.core.values.instants import from_us, to_us
 from fencepost.store.interface.replies import EndedPage
 from fencepost.store.plan import Plan, Row, Statement
@@ -113,9 +113,9 @@ def _statement(
     return Statement(sql, (start, end, *place, limit + 1))
 
 
-def _ended(row: Row) -> Ended:
+def _ended(row: Row) -> EndedJob:
     seq, ended_at, id_, type_, queue, state, attempt, created_at, scheduled_at, started_at = row
-    return Ended(
+    return EndedJob(
         id=id_,
         type=type_,
         queue=queue,

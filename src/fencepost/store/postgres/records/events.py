@@ -16,7 +16,7 @@ from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.enqueue import enqueue
 from fencepost.store.postgres.jobs.rows import body_fields, decode_body, utc
 from fencepost.store.sql.events import decode_jobs, encode_jobs, event_jobs, record_of
-from fencepost.store.sql.pages import cut
+from fencepost.store.sql.positions import cut
 from fencepost.store.sql.texts import encode_json
 
 COLUMNS = "id, name, key, sent_at, encoding, payload, payload_bytes, jobs"

@@ -135,6 +135,13 @@ NOTE_DISORDER = "select fencepost.note_disorder(greatest(%s::timestamptz, %s))"
 
 _encoder = msgspec.json.Encoder()
 
+ACCEPT_JOBS = "select fencepost.accept_jobs(%s)"
+
+
+def accept_jobs(is_accepted: bool) -> Plan[None]:
+    """Refuse whatever inserts a job, or accept jobs again."""
+    yield Statement(ACCEPT_JOBS, (is_accepted,))
+
 
 def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
     """Store jobs that are not there yet, at the end of the order of submission."""

@@ -18,13 +18,12 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.core.job.lifetime import check_due
 from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.ids import id_text, wanted_ids
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import MODE_NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import encode_failure
 from fencepost.store.sqlite.engine.values import values
 from fencepost.store.sqlite.flows.parents import Stored, find_parents, link
@@ -50,7 +49,7 @@ returning seq
 """
 
 
-class Accepted(NamedTuple):
+class PlacedJob(NamedTuple):
     """What became of one new job: the reply, and the job for which its place stands."""
 
     reply: EnqueueReply
@@ -79,7 +78,7 @@ def _is_particular(job: NewJob) -> bool:
     return bool(job.after or job.flow or job.node or job.callback_url or job.concurrency_key)
 
 
-def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[Accepted]]:
+def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[PlacedJob]]:
     """Store *jobs* of any kind; return also the job for which each place stands."""
     _check_times(jobs, now)
     yield from note_clock(env, now)
@@ -112,7 +111,7 @@ class _Batch:
     def __init__(
         self, env: Env, *, known: dict[str, Stored], holders: Holders, last: int, now: int
     ) -> None:
-        self.accepted: list[Accepted] = []
+        self.accepted: list[PlacedJob] = []
         self._env = env
         self._known = known
         self._holders = holders
@@ -162,7 +161,7 @@ class _Batch:
         if atomic and is_rejected:
             raise DuplicateJobError(type=job.type, key=key.value, existing_id=job_id)
         reply = Duplicate(job_id, job.type, key.value, holder.parent.state, is_rejected)
-        self.accepted.append(Accepted(reply, holder))
+        self.accepted.append(PlacedJob(reply, holder))
 
     def _store(
         self,
@@ -202,14 +201,14 @@ class _Batch:
         stored = Stored(seq, Parent(job_id, state, priority, depth, failure))
         if job.key is not None:
             self._take_key(job, job.key, stored)
-        self.accepted.append(Accepted(Enqueued(job_id, job.type, state), stored))
+        self.accepted.append(PlacedJob(Enqueued(job_id, job.type, state), stored))
 
     def _take_key(self, job: NewJob, key: Key, stored: Stored) -> None:
         ends_at = None if key.window is None else self._now + seconds_to_us(key.window)
         self._keys.append((job.type, key.value, stored.seq, ends_at))
         self._holders.put(job.type, key.value, Holding(stored, job.queue, ends_at))
 
-    def write(self) -> Plan[list[Accepted]]:
+    def write(self) -> Plan[list[PlacedJob]]:
         """Store all that was taken in; return what became of each."""
         for template, rows in ((INSERT, self._rows), (TAG, self._tags), (TAKE_KEY, self._keys)):
             for sql, params in values(template, rows):
@@ -228,7 +227,7 @@ class _Batch:
         return [_entered(each, entered) for each in self.accepted] if entered else self.accepted
 
 
-def _entered(accepted: Accepted, entered: dict[str, State]) -> Accepted:
+def _entered(accepted: PlacedJob, entered: dict[str, State]) -> PlacedJob:
     """Return what became of a job that may have got a slot of its key."""
     state = entered.get(accepted.reply.job_id)
     return (

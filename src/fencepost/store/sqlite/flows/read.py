@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from fencepost.core.job.job import Dependency
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.ids import id_text, wanted_ids
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sqlite.engine.values import values
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.rows import decode_body

@@ -10,6 +10,7 @@ from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.job.outcome import Decision
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.limits.concurrency import check_max_running
+from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.errors import ConfigurationError, IllegalTransition
 from fencepost.store.interface.batches import with_admitted
@@ -27,7 +28,6 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import RetryRequest, Scope
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import BY_NUMBER, MODE_NUMBER, NUMBER, PENDING
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sqlite.engine.values import values
 from fencepost.store.sqlite.flows.dependents import end_all, moved
 from fencepost.store.sqlite.flows.parents import judge_parents

@@ -7,10 +7,11 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from fencepost.core.job.edits import HASTENED, WAITING, rescheduled
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.job.priority import Priority
-from fencepost.core.job.reschedule import HASTENED, WAITING, rescheduled
+from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.store.interface.batches import with_admitted
 from fencepost.store.interface.replies import (
@@ -25,7 +26,6 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import Edit, RetryRequest
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER, ENCODING_NUMBER, NUMBER, PENDING
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import encode_json, readable_tags
 from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
 from fencepost.store.sqlite.jobs.enqueue import write_tags
@@ -68,7 +68,7 @@ returning seq
 """
 
 
-class Standing(NamedTuple):
+class EditedRow(NamedTuple):
     """The row of a job that is to be changed."""
 
     seq: int
@@ -118,7 +118,7 @@ def _edit(env: Env, item: Edit) -> Plan[EditReply]:
     row = yield from one(FIND, item.job_id)
     if row is None:
         return NotFound(item.job_id)
-    job = Standing(*row)
+    job = EditedRow(*row)
     if item.is_for_waiting and job.state not in WAITING:
         return Conflict(item.job_id, job.state)
     if item.run_at is not None and max(to_us(item.run_at), now) >= job.expires_at:
@@ -136,7 +136,7 @@ def _edit(env: Env, item: Edit) -> Plan[EditReply]:
     return Edited(seen, moves)
 
 
-def _set_content(job: Standing, item: Edit) -> Plan[None]:
+def _set_content(job: EditedRow, item: Edit) -> Plan[None]:
     if item.tags is not None:
         for name, value in readable_tags(job.tags).items():
             yield Statement(DROP_TAGS, (name, value, job.seq))
@@ -164,7 +164,7 @@ def hasten(env: Env, request: RetryRequest, now: int) -> Plan[RetryReply]:
     """Have a live job that waits for its time run now, or after another delay (C45)."""
     row = yield from one(FIND, request.job_id)
     assert row is not None
-    job = Standing(*row)
+    job = EditedRow(*row)
     if job.state not in HASTENED:
         return Conflict(request.job_id, job.state)
     due = now + seconds_to_us(request.delay)
@@ -179,7 +179,7 @@ def hasten(env: Env, request: RetryRequest, now: int) -> Plan[RetryReply]:
     return (yield from _reschedule(env, request.job_id, job, due, now))
 
 
-def _reschedule(env: Env, job_id: str, job: Standing, due: int, now: int) -> Plan[Moved]:
+def _reschedule(env: Env, job_id: str, job: EditedRow, due: int, now: int) -> Plan[Moved]:
     """Have a waiting job be due at *due*; return what became of it and of those it made room."""
     type_ = (yield from env.catalog.lanes([job.lane]))[job.lane].type
     has_key = job.slot is not None

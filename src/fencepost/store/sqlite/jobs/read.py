@@ -9,13 +9,12 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Attempt, AttemptOutcome, Dependency, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.ids import id_text, wanted_ids
 from fencepost.core.values.instants import from_us, from_us_or_none
 from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
 from fencepost.store.interface.requests import Scope
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.positions import pack, unpack
 from fencepost.store.sqlite.engine.values import values
 from fencepost.store.sqlite.flows.read import dependencies

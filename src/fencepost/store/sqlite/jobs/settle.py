@@ -15,6 +15,7 @@ from fencepost.core.job.lease import deadline, ttl_of
 from fencepost.core.job.lifecycle import Event, State
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
+from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.batches import told_in_order
@@ -32,7 +33,6 @@ from fencepost.store.interface.replies import (
 from fencepost.store.interface.requests import Beat, Save
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import BY_NUMBER, NUMBER, RUNNING
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sql.texts import encode_json
 from fencepost.store.sqlite.engine.values import values
 from fencepost.store.sqlite.flows.dependents import Ended, end_all, follow

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from fencepost.core.flows.dependents import Parent, judge, propagated
 from fencepost.core.job.job import Job, JobRecord
 from fencepost.core.job.lifecycle import DEAD, Event, State, advance
+from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.plan import Plan
-from fencepost.store.sql.ids import wanted_ids
 from fencepost.store.sqlite.flows.parents import Stored, find_parents
 
 Edge = tuple[int, int, int]

@@ -7,7 +7,7 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.store.interface.replies import ActionPage
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.pages import cut
+from fencepost.store.sql.positions import cut
 from fencepost.store.sqlite.jobs.catalog import Env
 
 COLUMNS = "id, at, principal_id, principal, action, target, detail, request_id, status"

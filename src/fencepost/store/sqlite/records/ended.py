@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.core.stats.ended import Ended
+from fencepost.core.stats.ended import EndedJob
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
 from fencepost.store.interface.replies import EndedPage
@@ -40,9 +40,9 @@ def ended(
     return EndedPage(found, found[-1].position if len(rows) > limit else None)
 
 
-def _ended(row: Row, lane: Lane) -> Ended:
+def _ended(row: Row, lane: Lane) -> EndedJob:
     seq, ended_at, id_, _, state, attempt, created_at, scheduled_at, started_at = row
-    return Ended(
+    return EndedJob(
         id=id_text(id_),
         type=lane.type,
         queue=lane.queue,

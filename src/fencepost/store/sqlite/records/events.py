@@ -14,7 +14,7 @@ from fencepost.store.interface.replies import EventPage, EventReply
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import ENCODING_NUMBER
 from fencepost.store.sql.events import decode_jobs, encode_jobs, record_of
-from fencepost.store.sql.pages import cut
+from fencepost.store.sql.positions import cut
 from fencepost.store.sqlite.engine.values import values
 from fencepost.store.sqlite.flows.enqueue import enqueue
 from fencepost.store.sqlite.jobs.catalog import Env

@@ -15,7 +15,7 @@ from fencepost.store.interface.replies import Loaded, LoadReply, Present
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import ENCODING_NUMBER, MODE_NUMBER, NUMBER
 from fencepost.store.sql.texts import encode_failure, encode_json
-from fencepost.store.sql.transfer import loadable, needs_key
+from fencepost.store.sql.transfer import NOT_ACCEPTED, loadable, needs_key
 from fencepost.store.sqlite.engine.values import values
 from fencepost.store.sqlite.flows.parents import link
 from fencepost.store.sqlite.jobs.catalog import Env, Tally
@@ -38,6 +38,20 @@ insert into jobs(
   callback_url, submitter, payload_encoding, payload)
 {values}
 """
+
+# A trigger and not a flag: no submission pays for a question that is hardly ever answered with no,
+# and what inserts jobs cannot forget to ask.
+REFUSE = f"""
+create trigger if not exists refuse_jobs before insert on jobs begin
+  select raise(abort, '{NOT_ACCEPTED}');
+end
+"""
+ACCEPT = "drop trigger if exists refuse_jobs"
+
+
+def accept_jobs(is_accepted: bool) -> Plan[None]:
+    """Refuse whatever inserts a job, or accept jobs again."""
+    yield Statement(ACCEPT if is_accepted else REFUSE)
 
 
 def load(env: Env, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:

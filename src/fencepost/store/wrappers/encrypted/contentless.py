@@ -63,6 +63,8 @@ CONTENTLESS = frozenset(
         "queues",
         "types",
         "app_limit",
+        # Moving to another store.
+        "accept_jobs",
         # Workers and leading.
         "announce",
         "retire",

@@ -42,7 +42,7 @@ class Details(msgspec.Struct, array_like=True):
     traceback: str | None = None
 
 
-class Holder(NamedTuple):
+class LeaseHolder(NamedTuple):
     """The job that something is written to, and the version of the lease under which it is."""
 
     owner: Owner
@@ -111,7 +111,7 @@ class Sealer:
             return url
         return to_text(self._cipher.seal(url.encode(), Field.CALLBACK, owner))
 
-    def seal_settlement(self, settlement: Settlement, holder: Holder) -> Settlement:
+    def seal_settlement(self, settlement: Settlement, holder: LeaseHolder) -> Settlement:
         """Return *settlement* with its result or failure encrypted."""
         decision = settlement.decision
         if decision.result is not None:
@@ -121,7 +121,7 @@ class Sealer:
             decision = replace(decision, failure=self._seal_failure(decision.failure, holder))
         return replace(settlement, decision=decision)
 
-    def seal_save(self, save: Save, holder: Holder) -> Save:
+    def seal_save(self, save: Save, holder: LeaseHolder) -> Save:
         """Return *save* with what it keeps encrypted."""
         checkpoint, progress = save.checkpoint, save.progress
         if checkpoint is not None:
@@ -133,7 +133,7 @@ class Sealer:
     def seal_record(self, record: JobRecord) -> JobRecord:
         """Return *record* encrypted; what is so already, under whatever key, is left as it is."""
         job = record.job
-        holder = Holder(owner_of(job), job.lease_version)
+        holder = LeaseHolder(owner_of(job), job.lease_version)
         result, checkpoint, progress = job.result, job.checkpoint, job.progress
         if result is not None:
             result = self._seal_body(result, Field.RESULT, *holder)
@@ -156,7 +156,9 @@ class Sealer:
         attempts = tuple(
             replace(
                 each,
-                failure=self._seal_once(each.failure, Holder(holder.owner, each.lease_version)),
+                failure=self._seal_once(
+                    each.failure, LeaseHolder(holder.owner, each.lease_version)
+                ),
             )
             for each in record.attempts
         )
@@ -195,7 +197,7 @@ class Sealer:
             data = stamped(version, data)
         return Body(self._cipher.seal(data, field, owner), Encoding.ENCRYPTED)
 
-    def _seal_failure(self, failure: Failure, holder: Holder) -> Failure:
+    def _seal_failure(self, failure: Failure, holder: LeaseHolder) -> Failure:
         details = _encoder.encode(Details(failure.message, failure.exception, failure.traceback))
         data = stamped(holder.version, details)
         sealed = self._cipher.seal(data, Field.FAILURE, holder.owner)
@@ -203,12 +205,12 @@ class Sealer:
             failure.category, to_text(sealed), code=failure.code, culprit=failure.culprit
         )
 
-    def _seal_once(self, failure: Failure | None, holder: Holder) -> Failure | None:
+    def _seal_once(self, failure: Failure | None, holder: LeaseHolder) -> Failure | None:
         if failure is None or from_text(failure.message) is not None:
             return failure
         return self._seal_failure(failure, holder)
 
-    def _seal_progress(self, progress: Progress, holder: Holder) -> Progress:
+    def _seal_progress(self, progress: Progress, holder: LeaseHolder) -> Progress:
         if not progress.message:
             return progress
         data = stamped(holder.version, progress.message.encode())

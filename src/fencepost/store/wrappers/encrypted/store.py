@@ -52,7 +52,7 @@ from fencepost.store.plan import Effect, Operation, Plan, operation, part_of
 from fencepost.store.wrappers.encrypted.cipher import Cipher
 from fencepost.store.wrappers.encrypted.contentless import CONTENTLESS, names_all_of
 from fencepost.store.wrappers.encrypted.decrypt import Opener
-from fencepost.store.wrappers.encrypted.encrypt import Holder, Sealer, owner_of
+from fencepost.store.wrappers.encrypted.encrypt import LeaseHolder, Sealer, owner_of
 
 T = TypeVar("T")
 
@@ -129,21 +129,21 @@ class EncryptedStore:
         sealed = [self._sealer.seal_save(each, _holder(holders, each.job_id)) for each in saves]
         return (yield from self._store.save(sealed).start())
 
-    def _holders(self, writes: Iterable[Settlement | Save]) -> Plan[dict[str, Holder]]:
+    def _holders(self, writes: Iterable[Settlement | Save]) -> Plan[dict[str, LeaseHolder]]:
         """Return what writes are bound to, by the ids of jobs, looking for what was not given.
 
         A lease that has passed to another attempt meanwhile is refused by its token.
         """
-        holders: dict[str, Holder] = {}
+        holders: dict[str, LeaseHolder] = {}
         unknown: dict[str, None] = {}
         for write in writes:
             job = write.job
             if job is None:
                 unknown[write.job_id.lower()] = None
             else:
-                holders[write.job_id.lower()] = Holder(owner_of(job), job.lease.version)
+                holders[write.job_id.lower()] = LeaseHolder(owner_of(job), job.lease.version)
         for found in (yield from self._get(unknown)).values():
-            holders[found.id] = Holder(owner_of(found), found.lease_version)
+            holders[found.id] = LeaseHolder(owner_of(found), found.lease_version)
         return holders
 
     def _get(self, job_ids: Iterable[str]) -> Plan[dict[str, Job]]:
@@ -335,9 +335,9 @@ class EncryptedStore:
         return (yield from self._store.load(sealed).start())
 
 
-def _holder(holders: Mapping[str, Holder], job_id: str) -> Holder:
+def _holder(holders: Mapping[str, LeaseHolder], job_id: str) -> LeaseHolder:
     """Return what a write is bound to; to nothing if there is no such job: it will be refused."""
-    return holders.get(job_id.lower()) or Holder(Owner(job_id.lower()), 0)
+    return holders.get(job_id.lower()) or LeaseHolder(Owner(job_id.lower()), 0)
 
 
 def _has_content(edit: Edit) -> bool:
