@@ -10,7 +10,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 CORE = "fencepost.core"
 MEMORY = "fencepost.store.memory"
 POSTGRES = "fencepost.store.postgres"
-SQL = f"{POSTGRES}.migrations/0001_initial.sql"
+SQL = f"{POSTGRES}.schema/*.sql"
 
 
 def _rule(name: str, about: str, patches: tuple[tuple[str, str, str], ...], *tests: str) -> Mutant:

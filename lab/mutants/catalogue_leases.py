@@ -7,7 +7,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 POSTGRES = "fencepost.store.postgres"
-SQL = f"{POSTGRES}.migrations/0001_initial.sql"
+SQL = f"{POSTGRES}.schema/*.sql"
 LEASE = "fencepost.core.job.lease"
 
 

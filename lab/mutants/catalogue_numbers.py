@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.mutants.mutant import Mutant, Patch, Place
 
 STORE = "fencepost.store.postgres"
-SQL = f"{STORE}.migrations/0001_initial.sql"
+SQL = f"{STORE}.schema/*.sql"
 
 
 def _sql(name: str, about: str, old: str, new: str, *tests: str) -> Mutant:

@@ -7,7 +7,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 CORE = "fencepost.core.limits.rates"
 MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
-SQL = "fencepost.store.postgres.migrations/0001_initial.sql"
+SQL = "fencepost.store.postgres.schema/*.sql"
 WORKER = "fencepost.worker"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -144,12 +145,11 @@ def test_a_latch_is_for_those_who_may_write(
 
 
 def test_no_advisory_lock_is_taken_but_to_migrate() -> None:
-    folder = files("fencepost.store.postgres")
-    texts = [*folder.iterdir(), *(folder / "migrations").iterdir()]
+    folder = Path(str(files("fencepost.store.postgres")))
     found = {
-        text.name
-        for text in texts
-        if text.name.endswith((".py", ".sql"))
-        and re.search(r"pg_(try_)?advisory_\w*lock", text.read_text("utf-8"))
+        path.name
+        for path in folder.rglob("*.*")
+        if path.suffix in (".py", ".sql")
+        and re.search(r"pg_(try_)?advisory_\w*lock", path.read_text("utf-8"))
     }
-    assert found == {"schema.py"}
+    assert found == {"migration_lock.py"}
