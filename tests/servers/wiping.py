@@ -93,8 +93,8 @@ def empty_through(connection: psycopg.Connection) -> None:
 def wipe(url: str) -> None:
     """Empty every table of schema `fencepost`, and restart its sequences.
 
-    All but `schema_version` and `function_file`, which say what was applied. Does nothing if there is no such schema. Connections that a test forgot are ended if they are
-    in the way.
+    All but `schema_version` and `function_file`, which say what was applied. Does nothing if there
+    is no such schema. Connections that a test forgot are ended if they are in the way.
     """
     with psycopg.connect(url, autocommit=True) as connection:
         wipe_through(connection)

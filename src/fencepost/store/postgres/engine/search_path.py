@@ -4,7 +4,7 @@ A name or an operator without a schema is looked up along the session's ``search
 best match wins, wherever it stands: an operator ``||(text, integer)`` that somebody has created in
 ``public`` is a better match than the server's own, which takes any type, and it is executed as
 whoever uses it. So no statement of ours is executed with a path that leads anywhere else (decision
-0044): functions have theirs fixed when they are created, sessions of ours have it set when they are greeted,
+0044): functions have theirs fixed when they are created, sessions of ours when they are opened,
 behind a pooler each transaction begins with it, and in a transaction of a caller's it is exchanged
 for the time of an operation. ``pg_temp`` is named last because it is looked up first otherwise.
 
