@@ -368,16 +368,3 @@ create table fencepost.pulse(
 -- write to it.
 create table fencepost.marks_latch();
 create table fencepost.tidy_latch();
-
--- A job that `lift` has taken from where it stood, see functions/transition.sql. Times are text: they pass through Python unread.
-create type fencepost.standing as (
-  seq bigint, id uuid, lane integer, policy integer, state smallint, attempt integer,
-  max_attempts integer, version bigint, run_at timestamptz, scheduled_at timestamptz,
-  expires_at timestamptz, secret uuid, worker text, started_at timestamptz, is_overdue boolean
-);
-
--- A job that another is to wait for.
-create type fencepost.parent as (
-  id uuid, seq bigint, state smallint, priority smallint, depth smallint, failure text
-);
-

@@ -106,15 +106,18 @@ language plpgsql set jit = off set enable_seqscan = off set enable_hashjoin = of
 set enable_mergejoin = off set enable_bitmapscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
+  v_waits boolean;
   v_states smallint[];
   v_found bigint[];
   v_more bigint[];
-  v_ended record;
+  v_ended fencepost.parent;
+  v_delayed record;
 begin
   if p_pending <> '{}' then
     perform 1 from fencepost.job where seq = any (p_pending) order by seq for no key update;
   end if;
   for round in 1..case when p_waits then 20 else 1 end loop
+    v_waits := p_waits and round = 1;
     v_rest := array(
       select x from unnest(v_rest) as x where exists (select 1 from fencepost.job where seq = x)
     );
@@ -122,89 +125,125 @@ begin
     if round > 1 then
       perform pg_sleep(0.001 * round);
     end if;
-    if p_waits and round = 1 then
-      perform 1 from fencepost.done where seq = any (v_rest) order by seq for share;
-    end if;
     v_found := '{}';
-    for v_ended in
-      select seq, state, failure from fencepost.done where seq = any (v_rest)
-      order by seq for share skip locked
-    loop
+    for v_ended in select * from fencepost.share_done(v_rest, v_waits) loop
       v_found := v_found || v_ended.seq;
-      return query
-      select j.id, j.seq, v_ended.state, l.priority, coalesce(j.depth, 1::smallint),
-        case when v_ended.state > 5 then v_ended.failure end
-      from fencepost.job j join fencepost.lane l on l.lane = j.lane where j.seq = v_ended.seq;
+      return next v_ended;
     end loop;
     v_rest := array(select x from unnest(v_rest) as x where x not in (select unnest(v_found)));
     exit when v_rest = '{}' and (round > 1 or p_pending = '{}');
-    if p_waits and round = 1 then
-      perform 1 from fencepost.lease l
-      where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
-      order by l.secret, l.part for share;
-    end if;
-    v_found := array(
-      select x from (
-        select l.seqs from fencepost.lease l where exists (
-          select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
-        order by l.secret, l.part for share skip locked
-      ) as held cross join lateral unnest(held.seqs) as x
-      where (x in (select unnest(v_rest))) is true
-    );
+    v_found := fencepost.share_leases(v_rest, v_waits);
     v_states := array_fill(3::smallint, array[cardinality(v_found)]);
-    if p_waits and round = 1 then
-      perform 1 from fencepost.job j cross join lateral (
-        select 1 from fencepost.ready
-        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
-        limit 1 for share
-      ) as r
-      where j.seq = any (v_rest);
-      perform 1 from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
-      order by r.seq for share;
-      perform 1 from fencepost.delayed where seq = any (v_rest) order by seq for share;
-    end if;
-    v_more := array(
-      select r.seq from fencepost.job j cross join lateral (
-        select seq from fencepost.ready
-        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
-        limit 1 for share skip locked
-      ) as r
-      where j.seq = any (v_rest)
-    ) || array(
-      select r.seq from fencepost.ready r where r.seq = any (v_rest) and r.scheduled_at is not null
-      order by r.seq for share skip locked
-    );
+    v_more := fencepost.share_ready(v_rest, v_waits);
     v_found := v_found || v_more;
     v_states := v_states || array_fill(1::smallint, array[cardinality(v_more)]);
-    for v_ended in
-      select seq, state from fencepost.delayed where seq = any (v_rest)
-      order by seq for share skip locked
-    loop
-      v_found := v_found || v_ended.seq;
-      v_states := v_states || v_ended.state;
+    for v_delayed in select * from fencepost.share_delayed(v_rest, v_waits) loop
+      v_found := v_found || v_delayed.seq;
+      v_states := v_states || v_delayed.state;
     end loop;
-    if p_waits and round = 1 then
-      if p_pending = '{}' then
-        perform 1 from fencepost.pending where seq = any (v_rest) order by seq for share;
-      else
-        perform 1 from fencepost.pending where seq = any (v_rest || p_pending)
-        order by seq for update;
-      end if;
-    end if;
-    v_more := array(
-      select seq from fencepost.pending where seq = any (v_rest) order by seq for share skip locked
-    );
+    v_more := fencepost.share_pending(v_rest, v_waits, p_pending);
     v_found := v_found || v_more;
     v_states := v_states || array_fill(0::smallint, array[cardinality(v_more)]);
     return query
     select j.id, j.seq, x.state, l.priority, coalesce(j.depth, 1::smallint), null::text
     from unnest(v_found, v_states) as x(seq, state)
     join fencepost.job j on j.seq = x.seq join fencepost.lane l on l.lane = j.lane;
-    v_rest := array(
-      select x from unnest(v_rest) as x where x not in (select unnest(v_found))
-    );
+    v_rest := array(select x from unnest(v_rest) as x where x not in (select unnest(v_found)));
   end loop;
   if p_waits and v_rest <> '{}' then
     raise exception 'jobs move on at every look' using errcode = '40001';
   end if;
+end $$;
+
+-- Hold those of p_seqs that have ended. This and the next four are steps of `hold_parents`: with
+-- p_waits, they first wait for those who have the rows in hand.
+create or replace function fencepost.share_done(p_seqs bigint[], p_waits boolean)
+returns setof fencepost.parent language plpgsql as $$
+begin
+  if p_waits then
+    perform 1 from fencepost.done where seq = any (p_seqs) order by seq for share;
+  end if;
+  return query
+  select j.id, j.seq, d.state, l.priority, coalesce(j.depth, 1::smallint),
+    case when d.state > 5 then d.failure end
+  from (
+    select seq, state, failure from fencepost.done where seq = any (p_seqs)
+    order by seq for share skip locked
+  ) as d
+  join fencepost.job j on j.seq = d.seq join fencepost.lane l on l.lane = j.lane;
+end $$;
+
+-- Hold the leases of those of p_seqs that run; returns these.
+create or replace function fencepost.share_leases(p_seqs bigint[], p_waits boolean)
+returns bigint[] language plpgsql as $$
+begin
+  if p_waits then
+    perform 1 from fencepost.lease l
+    where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(p_seqs))) is true)
+    order by l.secret, l.part for share;
+  end if;
+  return array(
+    select x from (
+      select l.seqs from fencepost.lease l where exists (
+        select 1 from unnest(l.seqs) as x where (x in (select unnest(p_seqs))) is true)
+      order by l.secret, l.part for share skip locked
+    ) as held cross join lateral unnest(held.seqs) as x
+    where (x in (select unnest(p_seqs))) is true
+  );
+end $$;
+
+-- Hold those of p_seqs that are in line; returns these.
+create or replace function fencepost.share_ready(p_seqs bigint[], p_waits boolean)
+returns bigint[] language plpgsql as $$
+begin
+  if p_waits then
+    perform 1 from fencepost.job j cross join lateral (
+      select 1 from fencepost.ready
+      where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+      limit 1 for share
+    ) as r
+    where j.seq = any (p_seqs);
+    perform 1 from fencepost.ready r where r.seq = any (p_seqs) and r.scheduled_at is not null
+    order by r.seq for share;
+  end if;
+  return array(
+    select r.seq from fencepost.job j cross join lateral (
+      select seq from fencepost.ready
+      where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+      limit 1 for share skip locked
+    ) as r
+    where j.seq = any (p_seqs)
+  ) || array(
+    select r.seq from fencepost.ready r where r.seq = any (p_seqs) and r.scheduled_at is not null
+    order by r.seq for share skip locked
+  );
+end $$;
+
+-- Hold those of p_seqs that wait for their time.
+create or replace function fencepost.share_delayed(p_seqs bigint[], p_waits boolean)
+returns table(seq bigint, state smallint) language plpgsql as $$
+begin
+  if p_waits then
+    perform 1 from fencepost.delayed d where d.seq = any (p_seqs) order by d.seq for share;
+  end if;
+  return query
+  select d.seq, d.state from fencepost.delayed d where d.seq = any (p_seqs)
+  order by d.seq for share skip locked;
+end $$;
+
+-- Hold those of p_seqs that wait for others, or for a key; returns these. What p_pending names is
+-- locked for update.
+create or replace function fencepost.share_pending(
+  p_seqs bigint[], p_waits boolean, p_pending bigint[]
+) returns bigint[] language plpgsql as $$
+begin
+  if p_waits and p_pending = '{}' then
+    perform 1 from fencepost.pending where seq = any (p_seqs) order by seq for share;
+  elsif p_waits then
+    perform 1 from fencepost.pending where seq = any (p_seqs || p_pending)
+    order by seq for update;
+  end if;
+  return array(
+    select seq from fencepost.pending where seq = any (p_seqs) order by seq for share skip locked
+  );
 end $$;

@@ -52,7 +52,7 @@ returns json language plpgsql set jit = off set plan_cache_mode = force_generic_
 declare
   t timestamptz;
   due timestamptz;
-  j record;
+  j fencepost.new_job;
   v_seq bigint;
   v_state smallint;
   v_replies json[] := '{}';
@@ -68,27 +68,10 @@ begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
   if v_count > 1 then
-    -- Numbers in the order of the jobs, keys in the one order in which everybody takes them.
     v_seqs := array(select nextval('fencepost.seq') from generate_series(1, v_count));
-    v_taken := array_fill(false, array[v_count]);
-    for j in
-      select x.n, x.value ->> 'type' as type, x.value ->> 'key' as key,
-        (x.value ->> 'key_window')::bigint as key_window
-      from json_array_elements(p_jobs) with ordinality as x(value, n)
-      where x.value ->> 'key' is not null
-      order by (x.value ->> 'type') collate "C", (x.value ->> 'key') collate "C", x.n
-    loop
-      v_taken[j.n] := fencepost.take_key(t, j.type, j.key, v_seqs[j.n], j.key_window);
-    end loop;
+    v_taken := fencepost.take_each_key(t, p_jobs, v_seqs);
   end if;
-  for j in select * from json_to_recordset(p_jobs) as x(
-    id uuid, lane integer, type text, policy integer, max_attempts integer, delay bigint,
-    run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
-    tags jsonb, replay_of uuid, encoding smallint, payload text, payload_hex text, flow text,
-    node text, mode smallint, depth smallint, gathers boolean, missing integer,
-    callback_url text, callback json, slot bigint, concurrency_key text, max_running integer,
-    own_priority smallint, priority smallint, submitter text
-  ) loop
+  for j in select * from json_populate_recordset(null::fencepost.new_job, p_jobs) loop
     if (j.lane, j.policy) is distinct from (v_lane, v_policy) then
       perform fencepost.check_numbers(j.lane, j.policy);
       v_lane := j.lane;
@@ -103,39 +86,12 @@ begin
     due := greatest(coalesce(j.run_at, t + j.delay * interval '1 microsecond'), t);
     v_state := case when j.missing > 0 then 0 when due > t then 2
       when j.slot is not null then 0 else 1 end;
-    insert into fencepost.job(
-      seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
-      correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
-      gathers, callback_url, own_priority, submitter)
-    values (v_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
-      j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
-      j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers,
-      j.callback_url, j.own_priority, j.submitter);
-    if j.callback is not null then
-      perform fencepost.ask_back(v_seq, j.callback);
-    end if;
-    if j.slot is not null then
-      insert into fencepost.keyed(seq, slot, max_running, key)
-      values (v_seq, j.slot, j.max_running, j.concurrency_key);
-    end if;
+    perform fencepost.store(v_seq, t, due, v_state, j);
     if v_state = 0 and coalesce(j.missing, 0) = 0 then
-      insert into fencepost.pending(
-        seq, run_at, since, lane, attempt, version, mode, missing, slot, priority)
-      values (v_seq, due, t, j.lane, 0, 0, j.mode, 0, j.slot, coalesce(
-        j.priority, (select lane.priority from fencepost.lane where lane.lane = j.lane)));
       v_held := v_held || v_seq;
       v_slots := v_slots || j.slot;
       v_places := v_places || (cardinality(v_replies) + 1);
-    elsif v_state = 0 then
-      insert into fencepost.pending(seq, run_at, since, lane, attempt, version, mode, missing)
-      values (v_seq, due, t, j.lane, 0, 0, j.mode, j.missing);
-    elsif v_state = 1 then
-      insert into fencepost.ready(lane, run_at, seq) values (j.lane, due, v_seq);
-    else
-      insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
-      values (v_seq, due, t, j.lane, 0, 0, 2);
     end if;
-    insert into fencepost.tally(lane, state, count) values (j.lane, v_state, 1);
     v_replies := v_replies || json_build_array(v_state, null);
   end loop;
   perform fencepost.note_order(p_now, t);
@@ -149,6 +105,63 @@ begin
   return array_to_json(v_replies);
 end $$;
 
+-- Give keys to those of several jobs that ask for one; returns of each whether it got it. Numbers
+-- are in the order of the jobs, keys are taken in the one order in which everybody takes them.
+create or replace function fencepost.take_each_key(t timestamptz, p_jobs json, p_seqs bigint[])
+returns boolean[] language plpgsql as $$
+declare
+  j record;
+  v_taken boolean[] := array_fill(false, array[cardinality(p_seqs)]);
+begin
+  for j in
+    select x.n, x.value ->> 'type' as type, x.value ->> 'key' as key,
+      (x.value ->> 'key_window')::bigint as key_window
+    from json_array_elements(p_jobs) with ordinality as x(value, n)
+    where x.value ->> 'key' is not null
+    order by (x.value ->> 'type') collate "C", (x.value ->> 'key') collate "C", x.n
+  loop
+    v_taken[j.n] := fencepost.take_key(t, j.type, j.key, p_seqs[j.n], j.key_window);
+  end loop;
+  return v_taken;
+end $$;
+
+-- Store a job in the state that it is to have.
+create or replace function fencepost.store(
+  p_seq bigint, t timestamptz, due timestamptz, p_state smallint, j fencepost.new_job
+) returns void language plpgsql as $$
+begin
+  insert into fencepost.job(
+    seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
+    correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
+    gathers, callback_url, own_priority, submitter)
+  values (p_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
+    j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
+    j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers,
+    j.callback_url, j.own_priority, j.submitter);
+  if j.callback is not null then
+    perform fencepost.ask_back(p_seq, j.callback);
+  end if;
+  if j.slot is not null then
+    insert into fencepost.keyed(seq, slot, max_running, key)
+    values (p_seq, j.slot, j.max_running, j.concurrency_key);
+  end if;
+  if p_state = 0 and coalesce(j.missing, 0) = 0 then
+    insert into fencepost.pending(
+      seq, run_at, since, lane, attempt, version, mode, missing, slot, priority)
+    values (p_seq, due, t, j.lane, 0, 0, j.mode, 0, j.slot, coalesce(
+      j.priority, (select lane.priority from fencepost.lane where lane.lane = j.lane)));
+  elsif p_state = 0 then
+    insert into fencepost.pending(seq, run_at, since, lane, attempt, version, mode, missing)
+    values (p_seq, due, t, j.lane, 0, 0, j.mode, j.missing);
+  elsif p_state = 1 then
+    insert into fencepost.ready(lane, run_at, seq) values (j.lane, due, p_seq);
+  else
+    insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
+    values (p_seq, due, t, j.lane, 0, 0, 2);
+  end if;
+  insert into fencepost.tally(lane, state, count) values (j.lane, p_state, 1);
+end $$;
+
 -- Jobs of flows and jobs that wait for others, whose numbers, keys and places among each other are
 -- settled: `ended` and `failure` are set for one that has ended with what it was to wait for.
 -- Returns the states in which they are stored.
@@ -157,28 +170,16 @@ returns smallint[] language plpgsql set jit = off set plan_cache_mode = force_ge
 declare
   t timestamptz;
   v_states smallint[];
-  v_asked bigint;
   v_checked bigint;
   v_last bigint;
-  v_next timestamptz;
 begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
-  with given as materialized (
-    select x.*, greatest(coalesce(x.run_at, t + x.delay * interval '1 microsecond'), t) as due
-    from json_to_recordset(p_jobs) as x(
-      seq bigint, id uuid, lane integer, policy integer, max_attempts integer, delay bigint,
-      run_at timestamptz, lifetime bigint, key text, key_window bigint, correlation_id text,
-      tags jsonb, encoding smallint, payload text, payload_hex text, flow text, node text,
-      mode smallint, depth smallint, gathers boolean, missing integer, parents bigint[],
-      ended smallint, failure text, is_dead_letter boolean, callback_url text, callback json,
-      slot bigint, concurrency_key text, max_running integer, own_priority smallint,
-      priority smallint, submitter text
-    )
-  ), placed as materialized (
-    select given.*, coalesce(given.ended, case when given.missing > 0 then 0 when due > t then 2
-      when given.slot is not null then 0 else 1 end)::smallint as state
-    from given
+  with placed as materialized (
+    select x.*, y.due, coalesce(x.ended, case when x.missing > 0 then 0 when y.due > t then 2
+      when x.slot is not null then 0 else 1 end)::smallint as state
+    from json_populate_recordset(null::fencepost.new_job, p_jobs) as x
+    cross join greatest(coalesce(x.run_at, t + x.delay * interval '1 microsecond'), t) as y(due)
   ), stored as (
     insert into fencepost.job(
       seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
@@ -217,16 +218,10 @@ begin
     insert into fencepost.tally(lane, state, count)
     select lane, state, count(*) from placed group by lane, state
   )
-  select array_agg(state order by seq), (select count(*) from asked), max(seq), (
+  select array_agg(state order by seq), max(seq), (select count(*) from asked) + (
     select count(*) from (select distinct lane, policy from placed) as x
     cross join lateral fencepost.check_numbers(x.lane, x.policy) as checked
-  )
-  into v_states, v_asked, v_last, v_checked from placed;
-  -- They were numbered by an earlier statement, and may have waited for keys since.
-  select created_at into v_next from fencepost.job where seq > v_last order by seq limit 1;
-  if v_next < t - interval '500 milliseconds' then
-    perform fencepost.note_disorder(t);
-  end if;
-  perform fencepost.note_order(p_now, t);
+  ) into v_states, v_last, v_checked from placed;
+  perform fencepost.note_order_after(p_now, v_last, t);
   return v_states;
 end $$;

@@ -14,8 +14,7 @@ end $$;
 -- own, which a look that waited for it cannot see; so what was not found is looked for again, by a
 -- later statement, until that finds no more either.
 create or replace function fencepost.hold_leases(t timestamptz, p_secret uuid, p_seqs bigint[])
-returns setof fencepost.lease language plpgsql
-set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+returns setof fencepost.lease language plpgsql as $$
 declare
   v_rest bigint[] := p_seqs;
   v_count integer;
@@ -151,7 +150,8 @@ end $$;
 -- Put jobs into a part of their leases each, so that whoever locks that locks no other job;
 -- p_groups is [[secret, "{seq,…}"], …], by secret.
 create or replace function fencepost.isolate(p_now timestamptz, p_groups json) returns void
-language plpgsql as $$
+language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
   h record;
@@ -218,7 +218,8 @@ end $$;
 create or replace function fencepost.save(
   p_now timestamptz, p_secret uuid, p_seq bigint, p_progress text, p_encoding smallint,
   p_checkpoint text, p_checkpoint_bytes bytea
-) returns boolean language plpgsql as $$
+) returns boolean language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
   e fencepost.lease;

@@ -49,12 +49,12 @@ end $$;
 -- What a claim may start. `types` are those that have a rate and claimable jobs, `rooms` how many
 -- of each may start (null: any number), `moments` when a start is written down. `places` says of
 -- each lane where its type stands among these, null if nowhere. From `closed` lanes nothing may be
--- taken; `shut` are those that were so anyway. The clock is read under the lock: whoever gets it
+-- taken, and nothing was to be from those of p_paused. The clock is read under the lock: whoever gets it
 -- later counts at a later time.
 create or replace function fencepost.allow(
   p_now timestamptz, p_lanes integer[], p_paused integer[],
   out t timestamptz, out types text[], out rooms integer[], out moments bigint[],
-  out places integer[], out closed integer[], out shut integer[]
+  out places integer[], out closed integer[]
 ) language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -62,7 +62,6 @@ declare
   v_now bigint;
   v_is_ahead boolean;
 begin
-  shut := coalesce(p_paused, '{}');
   types := array(
     select distinct l.type from unnest(p_lanes) as x(lane)
     join fencepost.line l on l.lane = x.lane join fencepost.rate on rate.type = l.type
@@ -70,7 +69,7 @@ begin
       select 1 from fencepost.ready r
       where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
     ) as first
-    where x.lane <> all (shut) order by l.type
+    where x.lane <> all (p_paused) order by l.type
   );
   perform fencepost.lock_rates(types);
   t := coalesce(p_now, clock_timestamp());
@@ -137,8 +136,7 @@ $$;
 -- Write down what a claim has started, see `allow`. Returns when more may start, if there are jobs
 -- in these lanes that may not now.
 create or replace function fencepost.use(
-  t timestamptz, p_lanes integer[], p_types text[], p_rooms integer[], p_moments bigint[],
-  p_places integer[], p_spent integer[], p_shut integer[]
+  t timestamptz, p_lanes integer[], b fencepost.claim_bounds, p_spent integer[]
 ) returns timestamptz language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
 set enable_bitmapscan = off as $$
@@ -147,14 +145,14 @@ declare
   v_full text[];
 begin
   insert into fencepost.rate_use as u(type, at, count)
-  select p_types[x.place], p_moments[x.place], sum(x.spent)
-  from unnest(p_places, p_spent) as x(place, spent)
-  where x.spent > 0 and p_moments[x.place] is not null group by x.place
+  select b.types[x.place], b.moments[x.place], sum(x.spent)
+  from unnest(b.places, p_spent) as x(place, spent)
+  where x.spent > 0 and b.moments[x.place] is not null group by x.place
   on conflict (type, at) do update set count = u.count + excluded.count;
   v_full := array(
-    select x.type from unnest(p_types, p_rooms) with ordinality as x(type, room, place)
+    select x.type from unnest(b.types, b.type_rooms) with ordinality as x(type, room, place)
     where x.room <= (
-      select coalesce(sum(s.spent), 0) from unnest(p_places, p_spent) as s(place, spent)
+      select coalesce(sum(s.spent), 0) from unnest(b.places, p_spent) as s(place, spent)
       where s.place = x.place
     )
   );
@@ -171,7 +169,7 @@ begin
         select 1 from fencepost.ready r
         where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
       ) as first
-      where l.type = any (v_full) and l.lane <> all (p_shut)
+      where l.type = any (v_full) and l.lane <> all (b.shut)
     ) as x
   );
 end $$;

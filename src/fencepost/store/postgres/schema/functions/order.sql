@@ -15,6 +15,21 @@ begin
   end if;
 end $$;
 
+-- The same for jobs that were numbered by an earlier statement, up to p_last: they may have waited for
+-- keys since.
+create or replace function fencepost.note_order_after(
+  p_now timestamptz, p_last bigint, t timestamptz
+) returns void language plpgsql as $$
+declare
+  v_next timestamptz;
+begin
+  select created_at into v_next from fencepost.job where seq > p_last order by seq limit 1;
+  if v_next < t - interval '500 milliseconds' then
+    perform fencepost.note_disorder(t);
+  end if;
+  perform fencepost.note_order(p_now, t);
+end $$;
+
 -- The first number of jobs that were created at p_at or later: no job before it was created a second
 -- after that, and none from it on a second before. Numbers up to p_after are left out.
 create or replace function fencepost.first_since(p_at timestamptz, p_after bigint) returns bigint

@@ -19,7 +19,8 @@ end $$;
 -- Lift running jobs under valid leases; p_groups is [[secret, "{seq,…}"], …]. What is not held is
 -- not returned.
 create or replace function fencepost.lift_leased(p_now timestamptz, p_groups json)
-returns setof fencepost.standing language plpgsql as $$
+returns setof fencepost.standing language plpgsql
+set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
   t timestamptz := coalesce(p_now, clock_timestamp());
   g record;
@@ -81,8 +82,7 @@ language plpgsql set jit = off set enable_seqscan = off as $$
 declare
   v_rest bigint[] := p_seqs;
   v_leases fencepost.lease[];
-  v_places tid[];
-  v_ready bigint[];
+  v_ready fencepost.places;
   v_delayed bigint[];
   v_pending bigint[];
   e fencepost.lease;
@@ -93,35 +93,14 @@ begin
       where not exists (select 1 from fencepost.done where done.seq = x)
         and exists (select 1 from fencepost.job where job.seq = x)
     );
-    exit when v_rest = '{}';
-    if round = 1 then
-      v_leases := array(
-        select l from fencepost.lease l
-        where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
-        order by l.secret, l.part for update
-      );
-    else
-      -- Of all places in one look, for nobody moves while it lasts.
-      v_rest := array(
-        select j.seq from fencepost.job j where j.seq = any (v_rest) and (
-          exists (select 1 from fencepost.done where done.seq = j.seq)
-          or exists (select 1 from fencepost.lease where j.seq = any (lease.seqs))
-          or exists (select 1 from fencepost.ready r
-            where r.lane = j.lane and r.run_at = j.run_at and r.seq = j.seq)
-          or exists (select 1 from fencepost.ready r
-            where r.seq = j.seq and r.scheduled_at is not null)
-          or exists (select 1 from fencepost.delayed where delayed.seq = j.seq)
-          or exists (select 1 from fencepost.pending where pending.seq = j.seq)
-        )
-      );
-      exit when v_rest = '{}';
-      perform pg_sleep(0.001 * round);
-      v_leases := array(
-        select l from fencepost.lease l
-        where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(v_rest))) is true)
-        order by l.secret, l.part for update skip locked
-      );
+    if round > 1 then
+      v_rest := fencepost.standing_of(v_rest);
     end if;
+    exit when v_rest = '{}';
+    if round > 1 then
+      perform pg_sleep(0.001 * round);
+    end if;
+    v_leases := fencepost.lock_leases(v_rest, round = 1);
     foreach e in array v_leases loop
       return query select * from fencepost.lift_held(
         e, array(select x from unnest(e.seqs) as x where (x in (select unnest(v_rest))) is true));
@@ -130,59 +109,10 @@ begin
       select x from unnest(v_rest) as x where x not in (
         select unnest(l.seqs) from unnest(v_leases) as l)
     );
-    -- A row is found by its whole key, or by ready_again; never by looking through the line, which a
-    -- plan does that was made while the line was short.
-    if round = 1 then
-      select array_agg(first.place), array_agg(first.seq) into v_places, v_ready from (
-        select r.place, j.seq from fencepost.job j cross join lateral (
-          select ctid as place from fencepost.ready
-          where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
-          limit 1 for update
-        ) as r
-        where j.seq = any (v_rest)
-      ) as first;
-      select v_places || array_agg(again.place), v_ready || array_agg(again.seq)
-      into v_places, v_ready from (
-        select r.ctid as place, r.seq from fencepost.ready r
-        where r.seq = any (v_rest) and r.scheduled_at is not null
-        order by r.seq for update
-      ) as again;
-      v_delayed := array(
-        select d.seq from fencepost.delayed d where d.seq = any (v_rest)
-        order by d.seq for update
-      );
-    else
-      select array_agg(first.place), array_agg(first.seq) into v_places, v_ready from (
-        select r.place, j.seq from fencepost.job j cross join lateral (
-          select ctid as place from fencepost.ready
-          where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
-          limit 1 for update skip locked
-        ) as r
-        where j.seq = any (v_rest)
-      ) as first;
-      select v_places || array_agg(again.place), v_ready || array_agg(again.seq)
-      into v_places, v_ready from (
-        select r.ctid as place, r.seq from fencepost.ready r
-        where r.seq = any (v_rest) and r.scheduled_at is not null
-        order by r.seq for update skip locked
-      ) as again;
-      v_delayed := array(
-        select d.seq from fencepost.delayed d where d.seq = any (v_rest)
-        order by d.seq for update skip locked
-      );
-    end if;
-    return query
-    with gone as (delete from fencepost.ready where ctid = any (v_places) returning *)
-    select j.seq, j.id, gone.lane, j.policy, 1::smallint, gone.attempt, j.max_attempts,
-      gone.version, gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at,
-      null::uuid, null::text, null::timestamptz, null::boolean
-    from gone join fencepost.job j on j.seq = gone.seq;
-    return query
-    with gone as (delete from fencepost.delayed d where d.seq = any (v_delayed) returning d.*)
-    select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
-      gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null::uuid, null::text,
-      null::timestamptz, null::boolean
-    from gone join fencepost.job j on j.seq = gone.seq;
+    v_ready := fencepost.lock_ready(v_rest, round = 1);
+    v_delayed := fencepost.lock_delayed(v_rest, round = 1);
+    return query select * from fencepost.lift_ready(v_ready.rows);
+    return query select * from fencepost.lift_delayed(v_delayed);
     if round = 1 then
       perform fencepost.lock_behind(p_seqs, v_rest);
     end if;
@@ -193,12 +123,128 @@ begin
     return query select * from fencepost.lift_pending(v_pending);
     v_rest := array(
       select x from unnest(v_rest) as x
-      where x not in (select unnest(v_ready || v_delayed || v_pending))
+      where x not in (select unnest(v_ready.seqs || v_delayed || v_pending))
     );
   end loop;
   if v_rest <> '{}' then
     raise exception 'jobs move on at every look' using errcode = '40001';
   end if;
+end $$;
+
+-- Those of p_seqs that stand somewhere, or have ended: of all places in one look, for nobody moves
+-- while it lasts.
+create or replace function fencepost.standing_of(p_seqs bigint[]) returns bigint[]
+language plpgsql as $$
+begin
+  return array(
+    select j.seq from fencepost.job j where j.seq = any (p_seqs) and (
+      exists (select 1 from fencepost.done where done.seq = j.seq)
+      or exists (select 1 from fencepost.lease where j.seq = any (lease.seqs))
+      or exists (select 1 from fencepost.ready r
+        where r.lane = j.lane and r.run_at = j.run_at and r.seq = j.seq)
+      or exists (select 1 from fencepost.ready r
+        where r.seq = j.seq and r.scheduled_at is not null)
+      or exists (select 1 from fencepost.delayed where delayed.seq = j.seq)
+      or exists (select 1 from fencepost.pending where pending.seq = j.seq)
+    )
+  );
+end $$;
+
+-- Lock the leases that hold some of p_seqs; without p_waits, those that nobody else has in hand.
+create or replace function fencepost.lock_leases(p_seqs bigint[], p_waits boolean)
+returns fencepost.lease[] language plpgsql as $$
+begin
+  if p_waits then
+    return array(
+      select l from fencepost.lease l
+      where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(p_seqs))) is true)
+      order by l.secret, l.part for update
+    );
+  end if;
+  return array(
+    select l from fencepost.lease l
+    where exists (select 1 from unnest(l.seqs) as x where (x in (select unnest(p_seqs))) is true)
+    order by l.secret, l.part for update skip locked
+  );
+end $$;
+
+-- Lock those of p_seqs that are in line; without p_waits, those that nobody else has in hand. A row is
+-- found by its whole key, or by ready_again; never by looking through the line, which a plan does
+-- that was made while the line was short.
+create or replace function fencepost.lock_ready(p_seqs bigint[], p_waits boolean)
+returns fencepost.places language plpgsql as $$
+declare
+  v_first fencepost.places;
+  v_again fencepost.places;
+begin
+  if p_waits then
+    select array_agg(x.place), array_agg(x.seq) into v_first from (
+      select r.place, j.seq from fencepost.job j cross join lateral (
+        select ctid as place from fencepost.ready
+        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+        limit 1 for update
+      ) as r
+      where j.seq = any (p_seqs)
+    ) as x;
+    select array_agg(x.place), array_agg(x.seq) into v_again from (
+      select r.ctid as place, r.seq from fencepost.ready r
+      where r.seq = any (p_seqs) and r.scheduled_at is not null order by r.seq for update
+    ) as x;
+  else
+    select array_agg(x.place), array_agg(x.seq) into v_first from (
+      select r.place, j.seq from fencepost.job j cross join lateral (
+        select ctid as place from fencepost.ready
+        where lane = j.lane and run_at = j.run_at and seq = j.seq and scheduled_at is null
+        limit 1 for update skip locked
+      ) as r
+      where j.seq = any (p_seqs)
+    ) as x;
+    select array_agg(x.place), array_agg(x.seq) into v_again from (
+      select r.ctid as place, r.seq from fencepost.ready r
+      where r.seq = any (p_seqs) and r.scheduled_at is not null
+      order by r.seq for update skip locked
+    ) as x;
+  end if;
+  return row(v_first.rows || v_again.rows, v_first.seqs || v_again.seqs);
+end $$;
+
+-- Lock those of p_seqs that wait for their time; without p_waits, those that nobody else has in hand.
+create or replace function fencepost.lock_delayed(p_seqs bigint[], p_waits boolean)
+returns bigint[] language plpgsql as $$
+begin
+  if p_waits then
+    return array(
+      select d.seq from fencepost.delayed d where d.seq = any (p_seqs) order by d.seq for update
+    );
+  end if;
+  return array(
+    select d.seq from fencepost.delayed d where d.seq = any (p_seqs)
+    order by d.seq for update skip locked
+  );
+end $$;
+
+-- Lift jobs that are in line, by the places of their rows, which this transaction has locked.
+create or replace function fencepost.lift_ready(p_rows tid[]) returns setof fencepost.standing
+language plpgsql as $$
+begin
+  return query
+  with gone as (delete from fencepost.ready where ctid = any (p_rows) returning *)
+  select j.seq, j.id, gone.lane, j.policy, 1::smallint, gone.attempt, j.max_attempts,
+    gone.version, gone.run_at, coalesce(gone.scheduled_at, j.created_at), j.expires_at,
+    null::uuid, null::text, null::timestamptz, null::boolean
+  from gone join fencepost.job j on j.seq = gone.seq;
+end $$;
+
+-- Lift jobs that wait for their time, whose rows this transaction has locked.
+create or replace function fencepost.lift_delayed(p_seqs bigint[])
+returns setof fencepost.standing language plpgsql as $$
+begin
+  return query
+  with gone as (delete from fencepost.delayed d where d.seq = any (p_seqs) returning d.*)
+  select j.seq, j.id, gone.lane, j.policy, gone.state, gone.attempt, j.max_attempts,
+    gone.version, gone.run_at, gone.scheduled_at, j.expires_at, null::uuid, null::text,
+    null::timestamptz, null::boolean
+  from gone join fencepost.job j on j.seq = gone.seq;
 end $$;
 
 -- Lift a terminal job.
@@ -230,19 +276,7 @@ begin
     perform fencepost.hold_marks();
   end if;
   with given as materialized (
-    select x.seq, x.lane, x.was_lane, x.state, x.was, x.attempt, x.number, x.version, x.secret,
-      x.worker, x.started_at, x.outcome, x.failure, x.encoding, x.result, x.result_hex,
-      x.is_dead_letter, x.mode, coalesce(x.missing, 0) as missing, keyed.slot,
-      case when x.is_in_line then t else x.scheduled_at end as scheduled_at,
-      case when x.delay is null then x.run_at
-      else least(t + x.delay * interval '1 microsecond', x.expires_at) end as due
-    from json_to_recordset(p_jobs) as x(
-      seq bigint, lane integer, was_lane integer, state smallint, was smallint, attempt integer,
-      number integer, version bigint, delay bigint, run_at timestamptz, scheduled_at timestamptz,
-      expires_at timestamptz, secret uuid, worker text, started_at timestamptz, outcome text,
-      failure text, encoding smallint, result text, result_hex text, is_dead_letter boolean,
-      is_in_line boolean, mode smallint, missing integer
-    ) left join fencepost.keyed on keyed.seq = x.seq
+    select * from fencepost.read_moves(t, p_jobs)
   ), held_up as (
     insert into fencepost.pending(
       seq, run_at, since, scheduled_at, lane, attempt, version, mode, missing, slot, priority)
@@ -286,4 +320,30 @@ begin
     group by slot
   ) as x;
   return v_touched;
+end $$;
+
+-- What `put` is given, one row a job, with its concurrency slot.
+create or replace function fencepost.read_moves(t timestamptz, p_jobs json)
+returns table(
+  seq bigint, lane integer, was_lane integer, state smallint, was smallint, attempt integer,
+  number integer, version bigint, secret uuid, worker text, started_at timestamptz, outcome text,
+  failure text, encoding smallint, result text, result_hex text, is_dead_letter boolean,
+  mode smallint, missing integer, slot bigint, scheduled_at timestamptz, due timestamptz
+) rows 100 language plpgsql as $$
+#variable_conflict use_column
+begin
+  return query
+  select x.seq, x.lane, x.was_lane, x.state, x.was, x.attempt, x.number, x.version, x.secret,
+    x.worker, x.started_at, x.outcome, x.failure, x.encoding, x.result, x.result_hex,
+    x.is_dead_letter, x.mode, coalesce(x.missing, 0) as missing, keyed.slot,
+    case when x.is_in_line then t else x.scheduled_at end as scheduled_at,
+    case when x.delay is null then x.run_at
+    else least(t + x.delay * interval '1 microsecond', x.expires_at) end as due
+  from json_to_recordset(p_jobs) as x(
+    seq bigint, lane integer, was_lane integer, state smallint, was smallint, attempt integer,
+    number integer, version bigint, delay bigint, run_at timestamptz, scheduled_at timestamptz,
+    expires_at timestamptz, secret uuid, worker text, started_at timestamptz, outcome text,
+    failure text, encoding smallint, result text, result_hex text, is_dead_letter boolean,
+    is_in_line boolean, mode smallint, missing integer
+  ) left join fencepost.keyed on keyed.seq = x.seq;
 end $$;

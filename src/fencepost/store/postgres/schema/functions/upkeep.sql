@@ -131,10 +131,7 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   is_early constant boolean := pg_current_xact_id_if_assigned() is null;
   m fencepost.pulse;
-  l record;
   v_until timestamptz;
-  v_first timestamptz;
-  v_low timestamptz;
   v_lanes integer[];
   v_below jsonb := '{}';
   v_below_lease timestamptz;
@@ -153,20 +150,9 @@ begin
   -- Before the counts are read: what is added up then has all that these transactions have left.
   v_until := case when pg_snapshot_xmin(pg_current_snapshot()) >= m.next_xid then m.at end;
   perform fencepost.add_up(case when p_is_thorough then 0 else m.tally_mark end);
-  -- Some time after they counted: a claim under way may have read the clock a while ago. And not by
-  -- claims, which would have to step over all that an old snapshot keeps from being removed.
-  delete from fencepost.rate_use u using fencepost.rate r
-  where r.type = u.type and u.at <= -2 * r.window_us - 60000000
-      + (extract(epoch from v_now) * 1000000)::bigint
-    and u.at > case when p_is_thorough or m.at < 'epoch' then 0 else -2 * r.window_us - 60000000
-      + (extract(epoch from m.at) * 1000000)::bigint end;
+  perform fencepost.prune_uses(v_now, case when not p_is_thorough then m.at end);
   if p_is_thorough then
-    -- Of these the latest count, see `first_since` and search.py.
-    if (select count(*) from fencepost.disorder) > 1 then
-      with gone as (delete from fencepost.disorder returning seq, created_at)
-      insert into fencepost.disorder(seq, created_at)
-      select max(seq), max(created_at) from gone;
-    end if;
+    perform fencepost.merge_disorder();
     -- Before the lock: it may take a while.
     v_lanes := array(select lane from fencepost.lane);
     select coalesce(jsonb_object_agg(x.lane, first.run_at), '{}') into v_below
@@ -184,17 +170,55 @@ begin
   exception when lock_not_available then
     return;  -- somebody holds the marks, see hold_marks: another time
   end;
+  perform fencepost.move_marks(v_lanes, v_until, v_below);
+  perform fencepost.next_pulse(
+    v_until, case when v_until is not null and is_early then v_now end, v_below_lease, v_below_due);
+end $$;
+
+-- Delete the uses of rates some time after they counted: a claim under way may have read the clock a
+-- while ago. And not by claims, which would have to step over all that an old snapshot keeps from
+-- being removed. p_last is when it was done last, null to look at all.
+create or replace function fencepost.prune_uses(p_now timestamptz, p_last timestamptz)
+returns void language plpgsql as $$
+begin
+  delete from fencepost.rate_use u using fencepost.rate r
+  where r.type = u.type and u.at <= -2 * r.window_us - 60000000
+      + (extract(epoch from p_now) * 1000000)::bigint
+    and u.at > case when p_last is null or p_last < 'epoch' then 0
+      else -2 * r.window_us - 60000000 + (extract(epoch from p_last) * 1000000)::bigint end;
+end $$;
+
+-- Leave one row of `disorder`: the latest counts, see `first_since` and search.py.
+create or replace function fencepost.merge_disorder() returns void language plpgsql as $$
+begin
+  if (select count(*) from fencepost.disorder) > 1 then
+    with gone as (delete from fencepost.disorder returning seq, created_at)
+    insert into fencepost.disorder(seq, created_at)
+    select max(seq), max(created_at) from gone;
+  end if;
+end $$;
+
+-- Move the marks of lanes up to p_until, if that is known, or to the first job of each; p_below has
+-- jobs that were found below the marks. It holds marks_latch.
+create or replace function fencepost.move_marks(
+  p_lanes integer[], p_until timestamptz, p_below jsonb
+) returns void language plpgsql as $$
+declare
+  l record;
+  v_first timestamptz;
+  v_low timestamptz;
+begin
   for l in
-    select x.lane, y.number, coalesce(y.low, '-infinity') as low from unnest(v_lanes) as x(lane)
+    select x.lane, y.number, coalesce(y.low, '-infinity') as low from unnest(p_lanes) as x(lane)
     left join lateral (
       select number, low from fencepost.mark where lane = x.lane order by number desc limit 1
     ) as y on true
   loop
     select r.run_at into v_first from fencepost.ready r
-    where r.lane = l.lane and r.run_at >= l.low and r.run_at < coalesce(v_until, l.low)
+    where r.lane = l.lane and r.run_at >= l.low and r.run_at < coalesce(p_until, l.low)
     order by r.run_at, r.seq limit 1;
-    v_low := least(coalesce(v_until, l.low), v_first,
-      (v_below ->> l.lane::text)::timestamptz);
+    v_low := least(coalesce(p_until, l.low), v_first,
+      (p_below ->> l.lane::text)::timestamptz);
     continue when v_low = l.low;
     if l.number is not null then
       -- Only if nobody lowers it now.
@@ -206,24 +230,34 @@ begin
     insert into fencepost.mark(lane, number, low)
     values (l.lane, coalesce(l.number, 0) + 1, v_low);
   end loop;
-  m := fencepost.marks();
+end $$;
+
+-- Write the next row of `pulse`: marks follow up to p_until, if that is known, and p_now is the next
+-- time to be remembered, null to keep the one there is. The others are times that were found below
+-- the marks.
+create or replace function fencepost.next_pulse(
+  p_until timestamptz, p_now timestamptz, p_below_lease timestamptz, p_below_due timestamptz
+) returns void language plpgsql as $$
+declare
+  m constant fencepost.pulse := fencepost.marks();
+begin
   insert into fencepost.pulse(
     number, at, next_xid, next_tally, tally_mark, lease_mark, due_mark, lifetime_mark)
   select m.number + 1,
-    case when v_until is null or not is_early then m.at else v_now end,
-    case when v_until is null or not is_early then m.next_xid else pg_current_xact_id() end,
-    case when v_until is null or not is_early then m.next_tally else s.last_value + 1 end,
-    case when v_until is null then m.tally_mark else m.next_tally end,
+    coalesce(p_now, m.at),
+    case when p_now is null then m.next_xid else pg_current_xact_id() end,
+    case when p_now is null then m.next_tally else s.last_value + 1 end,
+    case when p_until is null then m.tally_mark else m.next_tally end,
     -- A claim reads the clock before its transaction has a number, and may then be held up.
-    least(coalesce(v_until - interval '5 seconds', m.lease_mark), v_below_lease, (
+    least(coalesce(p_until - interval '5 seconds', m.lease_mark), p_below_lease, (
       select min(expires_at) from fencepost.lease
-      where expires_at >= m.lease_mark and expires_at < v_until - interval '5 seconds')),
-    least(coalesce(v_until, m.due_mark), v_below_due, (
+      where expires_at >= m.lease_mark and expires_at < p_until - interval '5 seconds')),
+    least(coalesce(p_until, m.due_mark), p_below_due, (
       select min(run_at) from fencepost.delayed
-      where run_at >= m.due_mark and run_at < v_until)),
-    least(coalesce(v_until, m.lifetime_mark), (
+      where run_at >= m.due_mark and run_at < p_until)),
+    least(coalesce(p_until, m.lifetime_mark), (
       select min(expires_at) from fencepost.job
-      where expires_at >= m.lifetime_mark and expires_at < v_until
+      where expires_at >= m.lifetime_mark and expires_at < p_until
         and not exists (select 1 from fencepost.done where done.seq = job.seq)))
   from fencepost.tally_number_seq s;
   delete from fencepost.pulse where number = m.number;
