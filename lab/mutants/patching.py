@@ -140,12 +140,14 @@ class _Loader(SourceFileLoader):
         super().exec_module(module)
         if self._files and hasattr(module, "migrations"):
             read = module.migrations
-            module.migrations = lambda: [
+            module.migrations = lambda: [  # type: ignore[attr-defined]
                 (number, name, self._mutated(sql)) for number, name, sql in read()
             ]
         if self._files and hasattr(module, "function_set"):
             read_set = module.function_set
-            module.function_set = lambda: self._mutated_set(read_set())
+            module.function_set = lambda: self._mutated_set(  # type: ignore[attr-defined]
+                read_set()
+            )
 
     def _mutated_set(self, functions: Any) -> Any:
         files = (each._replace(sql=self._mutated(each.sql)) for each in functions.files)
