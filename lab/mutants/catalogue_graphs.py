@@ -10,7 +10,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 CORE = "fencepost.core"
 MEMORY = "fencepost.store.memory"
 POSTGRES = "fencepost.store.postgres"
-SQL = f"{POSTGRES}.migrations/0001_initial.sql"
+SQL = f"{POSTGRES}.schema/*.sql"
 
 
 def _rule(name: str, about: str, patches: tuple[tuple[str, str, str], ...], *tests: str) -> Mutant:
@@ -217,16 +217,17 @@ KEPT_BY_POSTGRES = (
         (
             Patch(
                 SQL,
-                "  v_told json;\nbegin\n  if p_is_joined",
-                "  v_told json;\n"
-                "  v_early bigint[] := array(select parent from fencepost.dependency);\n"
-                "begin\n  if p_is_joined",
+                "  v_ended bigint[] := '{}';\nbegin\n  if p_is_joined",
+                "  v_ended bigint[] := '{}';\nbegin\n"
+                "  perform set_config('fencepost.early', "
+                "array(select parent from fencepost.dependency)::text, true);\n"
+                "  if p_is_joined",
             ),
             Patch(
                 SQL,
-                "if exists (select 1 from fencepost.dependency where parent = any (v_ended)) then",
-                "if exists (select 1 from fencepost.dependency "
-                "where parent = any (v_ended) and parent = any (v_early)) then",
+                "exists (select 1 from fencepost.dependency where parent = any (p_ended)),",
+                "exists (select 1 from fencepost.dependency where parent = any (p_ended) "
+                "and parent = any (current_setting('fencepost.early')::bigint[])),",
             ),
         ),
         ("TestRacingDependencies",),
@@ -244,8 +245,8 @@ KEPT_BY_POSTGRES = (
         "place-of-a-parent-is-not-held",
         "a job is cancelled while another comes to wait for it",
         (
-            ("limit 1 for share\n      ) as r", "limit 1\n      ) as r"),
-            ("limit 1 for share skip locked\n      ) as r", "limit 1\n      ) as r"),
+            ("limit 1 for share\n    ) as r", "limit 1\n    ) as r"),
+            ("limit 1 for share skip locked\n    ) as r", "limit 1\n    ) as r"),
         ),
         "TestRacingDependencies",
     ),
@@ -292,7 +293,7 @@ KEPT_BY_POSTGRES = (
                 "job.gathers and pending.slot is null\norder by pending.seq",
             ),
             Patch(SQL, "  if p_pending <> '{}' then\n", "  if false then\n"),
-            Patch(SQL, "where seq = any (v_rest || p_pending)", "where seq = any (v_rest)"),
+            Patch(SQL, "where seq = any (p_seqs || p_pending)", "where seq = any (p_seqs)"),
         ),
         ("TestSpawning",),
     ),

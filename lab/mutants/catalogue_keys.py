@@ -6,7 +6,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 
 MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
-SQL = "fencepost.store.postgres.migrations/0001_initial.sql"
+SQL = "fencepost.store.postgres.schema/*.sql"
 
 
 def _mutant(place: Place, name: str, about: str, patch: Patch, *tests: str) -> Mutant:

@@ -7,7 +7,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 POSTGRES = "fencepost.store.postgres"
-SQL = f"{POSTGRES}.migrations/0001_initial.sql"
+SQL = f"{POSTGRES}.schema/*.sql"
 LEASE = "fencepost.core.job.lease"
 
 
@@ -49,8 +49,8 @@ VERSIONS = (
         "a lease's number is one more than the last that the server remembers",
         SQL,
         (
-            "  v_first := (extract(epoch from t) * 1000000)::bigint;\n",
-            "  v_first := 1;\n",
+            "row(t, (extract(epoch from t) * 1000000)::bigint, p_worker",
+            "row(t, 1, p_worker",
         ),
         "TestClaiming",
         "tests/store/postgres/test_fence.py",
@@ -61,8 +61,8 @@ VERSIONS = (
         "two claims in one instant, or with a clock that was set back, have one number",
         SQL,
         (
-            "array_agg(greatest(x.version + 1, p_first) order by x.n)",
-            "array_agg(greatest(x.version, p_first) order by x.n)",
+            "array_agg(greatest(y.version + 1, v_first) order by y.n)",
+            "array_agg(greatest(y.version, v_first) order by y.n)",
         ),
         "TestClaiming",
         "TestAttempts",
@@ -73,8 +73,9 @@ VERSIONS = (
         "a success of a first attempt is kept under another number than its lease had",
         SQL,
         (
-            "      v_version := fencepost.next_version(0, e.started_at);\n",
-            "      v_version := 1;\n",
+            "returns void language plpgsql as $$\ndeclare\n"
+            "  v_version constant bigint := fencepost.next_version(0, e.started_at);\n",
+            "returns void language plpgsql as $$\ndeclare\n  v_version constant bigint := 1;\n",
         ),
         "TestSettling",
         "TestAttempts",
@@ -235,8 +236,8 @@ SIZES = (
         "of the jobs that were too much for a claim, all but one are gone",
         SQL,
         (
-            "v_attempts, v_versions);\n    select * into popped",
-            "v_attempts, v_versions) limit 1;\n    select * into popped",
+            "x.attempts, x.versions);\n    v_again",
+            "x.attempts, x.versions) limit 1;\n    v_again",
         ),
         "TestSizes",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.mutants.mutant import Mutant, Patch, Place
 
 STORE = "fencepost.store.postgres"
-SQL = f"{STORE}.migrations/0001_initial.sql"
+SQL = f"{STORE}.schema/*.sql"
 
 
 def _sql(name: str, about: str, old: str, new: str, *tests: str) -> Mutant:
@@ -135,15 +135,15 @@ MARKS = (
     _sql(
         "tidying-reads-the-dead",
         "tidying looks for the first job in line from the beginning of time",
-        "where r.lane = l.lane and r.run_at >= l.low and r.run_at < coalesce(v_until, l.low)",
-        "where r.lane = l.lane and (p_is_thorough or r.run_at >= l.low)",
+        "where r.lane = l.lane and r.run_at >= l.low and r.run_at < coalesce(p_until, l.low)",
+        "where r.lane = l.lane",
         "tests/store/postgres/test_old_snapshots.py",
     ),
     _sql(
         "claims-step-over-ended-leases",
         "every claim reads all leases that an old snapshot keeps",
-        "where expires_at >= m.lease_mark and expires_at <= t) as expires_at,",
-        "where expires_at >= m.lease_mark) as expires_at,",
+        "where expires_at >= m.lease_mark and expires_at <= t),",
+        "where expires_at >= m.lease_mark),",
         "tests/store/postgres/test_old_snapshots.py",
     ),
     _sql(

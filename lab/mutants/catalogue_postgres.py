@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.mutants.mutant import Mutant, Patch, Place
 
 STORE = "fencepost.store.postgres"
-SQL = f"{STORE}.migrations/0001_initial.sql"
+SQL = f"{STORE}.schema/*.sql"
 OPEN = "tests/store/postgres/test_open_transactions.py"
 ORDER = "tests/store/postgres/test_lock_order.py"
 
@@ -176,8 +176,8 @@ LEASES = (
     _sql(
         "lost-job-keeps-others-from-ending",
         "a job that stands nowhere is looked for until all is undone, by every expiry",
-        "          exists (select 1 from fencepost.done where done.seq = j.seq)\n",
-        "          true or exists (select 1 from fencepost.done where done.seq = j.seq)\n",
+        "      exists (select 1 from fencepost.done where done.seq = j.seq)\n",
+        "      true or exists (select 1 from fencepost.done where done.seq = j.seq)\n",
         "tests/store/postgres/test_catalog.py",
     ),
     _python(
@@ -334,15 +334,15 @@ JOBS = (
     _sql(
         "claims-expire-nothing",
         "a claim hands out jobs past their lifetime",
-        "elsif ahead.has_outlived then",
-        "elsif false then",
+        "when ahead.has_outlived then",
+        "when false then",
         "TestExpiring",
     ),
     _sql(
         "claim-is-not-counted",
         "a claim takes no job off the counter of those in line",
-        "values (p_lane, 1, -pop.count), (p_lane, 3, pop.count);",
-        "values (p_lane, 3, pop.count);",
+        "values (p_lane, 1, -x.count), (p_lane, 3, x.count);",
+        "values (p_lane, 3, x.count);",
         "TestViews",
         "TestLooking",
     ),
@@ -399,8 +399,8 @@ MARKS = (
     _sql(
         "mark-moves-too-far",
         "the mark moves over jobs that stand in line",
-        "v_low := least(coalesce(v_until, l.low), v_first,",
-        "v_low := least(coalesce(v_until, l.low),",
+        "v_low := least(coalesce(p_until, l.low), v_first,",
+        "v_low := least(coalesce(p_until, l.low),",
         "tests/store/postgres/test_marks.py",
     ),
     _sql(

@@ -7,7 +7,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 CORE = "fencepost.core.limits.rates"
 MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
-SQL = "fencepost.store.postgres.migrations/0001_initial.sql"
+SQL = "fencepost.store.postgres.schema/*.sql"
 WORKER = "fencepost.worker"
 
 
@@ -110,13 +110,13 @@ STORES = (
     ),
     _mutant(
         Place.POSTGRES, "rate-is-not-used", UNWRITTEN,
-        Patch(SQL, "where x.spent > 0 and p_moments[x.place] is not null",
-              "where x.spent > 1000000 and p_moments[x.place] is not null"),
+        Patch(SQL, "where x.spent > 0 and b.moments[x.place] is not null",
+              "where x.spent > 1000000 and b.moments[x.place] is not null"),
         "TestRates",
     ),
     _mutant(
         Place.POSTGRES, "rate-takes-turns-for-nothing", HIDING,
-        Patch(SQL, "    v_paused := v_paused || a.closed;\n", ""),
+        Patch(SQL, "    b.paused := b.paused || a.closed;\n", ""),
         "TestRates",
     ),
 )  # fmt: skip

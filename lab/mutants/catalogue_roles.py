@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.mutants.mutant import Mutant, Patch, Place
 
 STORE = "fencepost.store.postgres"
-SQL = "fencepost.store.postgres.migrations/0001_initial.sql"
+SQL = "fencepost.store.postgres.schema/*.sql"
 PLANTED = "tests/store/postgres/test_planted.py"
 LOCKS = "tests/store/postgres/test_hostile_locks.py"
 SCHEMA = "tests/store/postgres/test_schema.py"
@@ -24,9 +24,9 @@ MUTANTS = (
     _python(
         "functions-look-anywhere",
         "names in functions are looked up by the path of whoever calls them",
-        "engine.schema",
-        "{_CREATE}{sql}{_FIX_PATHS}{_record(number, name, sql)}",
-        "{_CREATE}{sql}{_record(number, name, sql)}",
+        "engine.functions",
+        "{FIX_FUNCTIONS}{record}",
+        "{record}",
         PLANTED,
     ),
     _python(

@@ -22,8 +22,8 @@ class Patch(msgspec.Struct, frozen=True):
     """Some text of a module, or of a file of SQL, and what stands there instead."""
 
     target: str
-    """A module (``fencepost.store.sqlite.engine.lock``), or a folder of SQL and a file in it
-    (``fencepost.store.postgres.migrations/0001_initial.sql``)."""
+    """A module (``fencepost.store.sqlite.engine.lock``), or the SQL files below a folder, one of
+    which has the text (``fencepost.store.postgres.schema/*.sql``)."""
     old: str
     new: str
 

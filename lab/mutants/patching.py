@@ -18,11 +18,12 @@ from typing import Any
 
 from lab.mutants.mutant import Mutant, Patch
 
+POSTGRES = "fencepost.store.postgres"
 SCHEMAS = {
-    "fencepost.store.postgres.migrations": "fencepost.store.postgres.engine.schema",
-    "fencepost.store.sqlite.migrations": "fencepost.store.sqlite.engine.schema",
+    f"{POSTGRES}.schema": (f"{POSTGRES}.engine.schema", f"{POSTGRES}.engine.functions"),
+    "fencepost.store.sqlite.migrations": ("fencepost.store.sqlite.engine.schema",),
 }
-"""Which module reads the files of which folder, by its function ``migrations``."""
+"""Which modules read the files of which folder, by ``migrations`` and by ``function_set``."""
 
 
 class PatchError(Exception):
@@ -46,6 +47,8 @@ def source_of(patch: Patch) -> str:
     if spec is None or spec.origin is None:
         raise PatchError(f"there is no {patch.target}")
     path = Path(spec.origin)
+    if file == "*.sql":
+        return "\n".join(each.read_text("utf-8") for each in sorted(path.parent.rglob(file)))
     return ((path.parent / file) if file else path).read_text("utf-8")
 
 
@@ -77,7 +80,8 @@ class Plant:
         files: dict[str, list[Patch]] = {}
         for patch in self.mutant.patches:
             if patch.is_sql_file:
-                files.setdefault(SCHEMAS[patch.target.partition("/")[0]], []).append(patch)
+                for reader in SCHEMAS[patch.target.partition("/")[0]]:
+                    files.setdefault(reader, []).append(patch)
             else:
                 modules.setdefault(patch.target, []).append(patch)
         for name in (*modules, *files):
@@ -134,14 +138,21 @@ class _Loader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        if self._files:
+        if self._files and hasattr(module, "migrations"):
             read = module.migrations
-            module.migrations = lambda: self._mutated(read())  # type: ignore[attr-defined]
+            module.migrations = lambda: [  # type: ignore[attr-defined]
+                (number, name, self._mutated(sql)) for number, name, sql in read()
+            ]
+        if self._files and hasattr(module, "function_set"):
+            read_set = module.function_set
+            module.function_set = lambda: self._mutated_set(  # type: ignore[attr-defined]
+                read_set()
+            )
 
-    def _mutated(self, migrations: list[Any]) -> list[Any]:
-        """Return the migrations, each a number, a name and its SQL."""
-        changed = []
-        for number, name, sql in migrations:
-            own = [each for each in self._files if each.target.endswith(f"/{name}.sql")]
-            changed.append((number, name, self._plant.patch(sql, own)))
-        return changed
+    def _mutated_set(self, functions: Any) -> Any:
+        files = (each._replace(sql=self._mutated(each.sql)) for each in functions.files)
+        return functions._replace(files=tuple(files))
+
+    def _mutated(self, sql: str) -> str:
+        """Return the text of one file with the patches whose text it has."""
+        return self._plant.patch(sql, [each for each in self._files if each.old in sql])

@@ -7,11 +7,12 @@ import json
 import pytest
 from tests.cli.support import Command, end, wait_until
 
-from fencepost.store.postgres.engine import schema
+from fencepost.store.postgres.engine import functions, schema
 
 ADD = '{"a": 1, "b": 2}'
 SECRET = "open-sesame"
 NAMES = [name for _, name, _ in schema.migrations()]
+NAMES.append(functions.title(list(functions.function_set().files)))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -147,9 +148,8 @@ def sprung(admin: Admin) -> bool:
 
 def _functions(admin: Admin) -> list[str]:
     """Return the names of the server's functions that stand in our SQL."""
-    folder = files("fencepost.store.postgres")
-    texts = [each for each in folder.iterdir() if each.name.endswith((".py", ".sql"))]
-    texts += [each for each in (folder / "migrations").iterdir() if each.name.endswith(".sql")]
+    folder = Path(str(files("fencepost.store.postgres")))
+    texts = [each for each in folder.rglob("*.*") if each.suffix in (".py", ".sql")]
     called = {name for text in texts for name in re.findall(r"\b(\w+)\(", text.read_text("utf-8"))}
     rows = admin.execute(
         "select distinct proname::text from pg_proc where proname = any (%s) "

@@ -54,7 +54,7 @@ REPORT = NewJob(type="report", queue="slow", policy=Policy(max_attempts=3))
 EMPTY = """
 do $$ declare t text; begin
   for t in select tablename from pg_tables
-    where schemaname = 'fencepost' and tablename <> 'schema_version' loop
+    where schemaname = 'fencepost' and tablename not in ('schema_version', 'function_file') loop
     execute format('truncate fencepost.%I restart identity', t);
   end loop;
 end $$

@@ -14,7 +14,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.store.interface.replies import Finding
 from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
 from fencepost.store.plan import Effect, Operation
-from fencepost.store.postgres.engine import schema
+from fencepost.store.postgres.engine import migration_lock
 from fencepost.store.postgres.jobs.catalog import Catalog, Env
 from fencepost.store.postgres.records import doctor as examination
 from fencepost.store.postgres.store import PostgresStore
@@ -117,7 +117,7 @@ def test_who_may_create_where_names_are_looked_up_is_named(
 def test_who_holds_migrations_up_is_named(store: PostgresStore, admin: psycopg.Connection) -> None:
     """Decision 0045: any role can take an advisory lock, and these alone are waited for."""
     assert "migration_lock" not in examined(store)
-    admin.execute(schema._TRY_SESSION_LOCK)
+    admin.execute(migration_lock.TRY_SESSION_LOCK)
     [found] = examined(store)["migration_lock"]
     assert found.level == "warn"
     assert f"pg_terminate_backend({admin.info.backend_pid})" in found.text

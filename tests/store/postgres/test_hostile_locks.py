@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import psycopg
@@ -19,7 +20,6 @@ from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Decision, Settlement
 from fencepost.core.job.priority import Priority
 from fencepost.core.limits.rates import Rate
-from fencepost.store import postgres
 from fencepost.store.interface.requests import ClaimRequest, Edit, PruneRequest, Scope
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
@@ -145,11 +145,11 @@ def test_a_latch_is_for_those_who_may_write(
 
 
 def test_no_advisory_lock_is_taken_but_to_migrate() -> None:
-    folder = Path(postgres.__file__).parent
+    folder = Path(str(files("fencepost.store.postgres")))
     found = {
-        text.name
-        for text in folder.rglob("*.*")
-        if text.suffix in (".py", ".sql")
-        and re.search(r"pg_(try_)?advisory_\w*lock", text.read_text("utf-8"))
+        path.name
+        for path in folder.rglob("*.*")
+        if path.suffix in (".py", ".sql")
+        and re.search(r"pg_(try_)?advisory_\w*lock", path.read_text("utf-8"))
     }
-    assert found == {"schema.py"}
+    assert found == {"migration_lock.py"}

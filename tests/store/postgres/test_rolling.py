@@ -13,7 +13,7 @@ from tests.store.postgres.witness import Ledger, Producer, check_nothing_lost, m
 from tests.worker.support import eventually_sync, working_in_thread
 
 from fencepost.errors import SchemaError, StoreUnavailableError
-from fencepost.store.postgres.engine import schema
+from fencepost.store.postgres.engine import functions, schema
 
 # As later versions will: each changes one table, in a way that older programs need not know of.
 LATER = [
@@ -86,6 +86,56 @@ def test_a_process_of_the_version_before_starts_on_a_newer_schema_that_allows_it
     with monkeypatch.context() as newer, make_app(postgres_url) as middle:
         newer.setattr(schema, "migrations", lambda: later[:-1])
         assert middle.jobs.count() == 1
+
+
+def test_programs_of_the_version_before_go_on_with_newer_functions(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real second version: a new column, and a function that fills it for everybody."""
+    known, ours = schema.migrations(), functions.function_set()
+    newest = known[-1][0]
+    later = (newest + 1, "later", f"-- oldest: {newest}\n{LATER[1]}")
+    newer = functions.FunctionSet(ours.release + 1, tuple(_filling(each) for each in ours.files))
+    ledger = Ledger(tmp_path / "ledger")
+    with make_app(postgres_url) as callers, make_app(postgres_url) as app:
+        callers.migrate()
+        task = ledger.task(callers)
+        ledger.task(app, seconds=0.01)
+        with working_in_thread(app, concurrency=4), Producer(callers, task) as producer:
+            eventually_sync(lambda: len(ledger.runs()) > 20, "jobs that run")
+            with monkeypatch.context() as version, make_app(postgres_url) as owner:
+                version.setattr(schema, "migrations", lambda: [*known, later])
+                version.setattr(functions, "function_set", lambda: newer)
+                assert owner.migrate() == ["later", "functions: settle"]
+                assert owner.jobs.count() > 0
+            eventually_sync(lambda: _filled(postgres_url) > 20, "jobs that the new one completed")
+            with make_app(postgres_url) as restarted:
+                assert restarted.migrate() == []  # its functions are older
+                assert restarted.jobs.count() > 0
+            filled = _filled(postgres_url)
+            eventually_sync(lambda: _filled(postgres_url) > filled + 20, "more of them")
+        assert producer.errors == []
+        with working_in_thread(app, concurrency=4):
+            check_nothing_lost(callers, ledger, producer.acknowledged)
+        assert app.session.counters.get("store.unavailable", during="claim") == 0
+        assert app.session.counters.get("store.unavailable", during="settle") == 0
+
+
+def _filling(each: functions.FunctionFile) -> functions.FunctionFile:
+    """Return the functions of a version that notes who completed a job in the new column."""
+    if each.name != "settle":
+        return each
+    sql = each.sql.replace("    result)\n  select x.seq", "    result, later)\n  select x.seq")
+    sql = sql.replace("coalesce(x.result, 'null')\n", "coalesce(x.result, 'null'), 'yes'\n")
+    assert sql.count("later") == sql.count("'yes'") == 1
+    return each._replace(sql=sql)
+
+
+def _filled(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("select count(later) from fencepost.done").fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 def test_a_migration_gives_way_to_a_transaction_that_does_not_end(

@@ -1,9 +1,10 @@
-"""Numbered migrations: which there are, which were applied, and applying the rest.
+"""Numbered migrations: which there are, which were applied, and applying the rest; then functions.
 
 Unlike a file, a database is shared by programs of several versions and belongs to somebody: it is
 migrated when that somebody says so, never by opening it. Each migration is one transaction with
 the row that records it, under a lock that ends with it, so that it works through a pooler too and
-two that migrate at once take turns.
+two that migrate at once take turns. Functions follow, in one transaction more (``functions.py``):
+until then those of the version before are there, which a migration has to leave in working order.
 
 The first lines of a migration may say more about it:
 
@@ -28,28 +29,27 @@ from typing import Any
 import psycopg
 
 from fencepost.errors import SchemaError, StoreUnavailableError
-from fencepost.store.postgres.engine.search_path import SEARCH_PATH
+from fencepost.store.postgres.engine import functions
+from fencepost.store.postgres.engine.migration_lock import (
+    LOCK,
+    SESSION_LOCK,
+    SESSION_UNLOCK,
+    TRY_SESSION_LOCK,
+    is_granted,
+    pause,
+    turn,
+)
+from fencepost.store.postgres.engine.search_path import FIX_FUNCTIONS, FIX_LOCALLY, SEARCH_PATH
 
 Connection = psycopg.Connection[Any]
 Migration = tuple[int, str, str]
 
 OLDEST_SERVER = 130_000
 LOCK_TIMEOUT = "10s"
-"""How long a migration waits for a table: whoever comes after it waits behind it."""
+"""How long a migration waits for a table: sessions that come after it wait behind it."""
 
-LOCK_CLASS = 1178947157
-"""Of the advisory lock under which migrations take turns. Any role can hold it: nothing that is
-always there could be locked instead. ``fencepost doctor`` says who does."""
-
-_LOCK = f"select pg_catalog.pg_advisory_xact_lock({LOCK_CLASS}, 0)"
-# These and what asks for the version may come before a path is set: each name is the server's only
-# if its arguments are of the very types that it takes.
-# Never waited for: whoever waits has a snapshot, for the end of which an index that is created
-# concurrently waits in turn.
-_TRY_LOCK = f"select pg_catalog.pg_try_advisory_xact_lock({LOCK_CLASS}, 0)"
-_TRY_SESSION_LOCK = f"select pg_catalog.pg_try_advisory_lock({LOCK_CLASS}, 0)"
-_SESSION_UNLOCK = f"select pg_catalog.pg_advisory_unlock({LOCK_CLASS}, 0)"
-_PAUSE = "select pg_catalog.pg_sleep(0.1::double precision)"
+# What asks for the version may come before a path is set: each name is the server's only if its
+# arguments are of the very types that it takes.
 _STATE = """
 select pg_catalog.current_setting('server_version_num')::integer,
   pg_catalog.current_setting('server_version'), pg_catalog.current_setting('server_encoding'),
@@ -83,7 +83,7 @@ _CREATED_INDEX = re.compile(
 )
 
 # `create schema if not exists` wants the right to create one even where there is one.
-_CREATE = """
+_CREATE = f"""
 do $$ begin
   if not exists (select from pg_namespace where nspname = 'fencepost') then
     create schema fencepost;
@@ -95,28 +95,11 @@ create table if not exists fencepost.schema_version(
   oldest integer,
   applied_at timestamptz not null default clock_timestamp()
 );
+{functions.CREATE.strip()}
 """
 _RECORD = """
 insert into fencepost.schema_version(version, name, oldest) values ({number}, '{name}', {oldest});
 """
-
-# Names in a function are looked up by its own path (decision 0044). Not said by the migrations: one
-# could forget it.
-_FIX_PATHS = f"""
-do $$
-declare
-  command text;
-begin
-  for command in
-    select format('alter routine %s set search_path = {SEARCH_PATH}', p.oid::regprocedure)
-    from pg_proc p where p.pronamespace = 'fencepost'::regnamespace
-      and not coalesce(array_to_string(p.proconfig, ' '), '') ~ 'search_path='
-  loop
-    execute command;
-  end loop;
-end $$;
-"""
-_PATH = f"set local search_path = {SEARCH_PATH};"
 
 # For a script that is run by hand, which goes on after an error.
 _IN_TURN = """
@@ -131,7 +114,7 @@ end $$;
 @cache
 def migrations() -> list[Migration]:
     """Return number, name and SQL of every migration, in order."""
-    folder = files("fencepost.store.postgres.migrations")
+    folder = files("fencepost.store.postgres.schema")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [
         (int(name.split("_")[0]), name.removesuffix(".sql"), (folder / name).read_text("utf-8"))
@@ -177,6 +160,12 @@ def check(connection: Connection) -> None:
             f"{_place(connection)} has {f'schema version {version}' if version else 'no schema'}, "
             f"this Fencepost needs {migrations()[-1][0]}; run `fencepost migrate`"
         )
+    stale = _stale(connection)
+    if stale:
+        raise SchemaError(
+            f"{_place(connection)} has other {functions.title(stale)} than this Fencepost needs; "
+            f"run `fencepost migrate`"
+        )
 
 
 def _place(connection: Connection) -> str:
@@ -198,26 +187,35 @@ def _missing(connection: Connection) -> list[Migration]:
     return [migration for migration in migrations() if migration[0] > version]
 
 
+def _stale(connection: Connection) -> list[functions.FunctionFile]:
+    """Return the function files yet to be applied."""
+    if current_version(connection) == 0:
+        return list(functions.function_set().files)
+    return functions.pending(connection, migrations()[-1][0])
+
+
 def pending(connection: Connection) -> list[tuple[str, str]]:
-    """Return name and script of each migration yet to be applied.
+    """Return name and script of each migration yet to be applied, and of the functions.
 
     The scripts are for psql: each records itself, and changes nothing if it was applied before or
     if the one before it was not. Each is one transaction, but for what no transaction can hold.
     """
-    return [(migration[1], _script(*migration)) for migration in _missing(connection)]
+    steps = [(migration[1], _script(*migration)) for migration in _missing(connection)]
+    if stale := _stale(connection):
+        steps.append((functions.title(stale), functions.script(stale, migrations()[-1][0])))
+    return steps
 
 
 def _script(number: int, name: str, sql: str) -> str:
     in_turn = _IN_TURN.format(before=number - 1, name=name)
     record = _record(number, name, sql).strip()
     if not _is_concurrent(sql):
-        body = f"{_CREATE.strip()}{in_turn}\n{sql.strip()}\n{_FIX_PATHS}\n{record}"
-        return f"begin;\n{_PATH}\n{_LOCK};\n{body}\ncommit;\n"
-    lock = _LOCK.replace("_xact", "")
+        body = f"{_CREATE.strip()}{in_turn}\n{sql.strip()}\n{FIX_FUNCTIONS}\n{record}"
+        return f"begin;\n{FIX_LOCALLY}\n{LOCK};\n{body}\ncommit;\n"
     body = "".join(f"{_without_leftover(each)}{each};\n" for each in _statements(sql))
     path = f"set search_path = {SEARCH_PATH};"
-    unlock = f"{_SESSION_UNLOCK};\nreset search_path;"
-    return f"\\set ON_ERROR_STOP on\n{path}\n{lock};{in_turn}{body}{record}\n{unlock}\n"
+    unlock = f"{SESSION_UNLOCK};\nreset search_path;"
+    return f"\\set ON_ERROR_STOP on\n{path}\n{SESSION_LOCK};{in_turn}{body}{record}\n{unlock}\n"
 
 
 def _without_leftover(statement: str) -> str:
@@ -249,7 +247,7 @@ def _statements(sql: str) -> list[str]:
 
 
 def apply(connection: Connection) -> list[str]:
-    """Apply what is pending, each migration in one transaction; return the names of those.
+    """Apply what is pending, each migration in one transaction and then functions; return what.
 
     If it fails half-way, the migrations before are applied and the rest is as it was; what a
     concurrent one has left is taken up or removed by the next who applies it.
@@ -261,6 +259,7 @@ def apply(connection: Connection) -> list[str]:
             step = _apply_apart if _is_concurrent(sql) else _apply_whole
             if step(connection, number, name, sql):
                 applied.append(name)
+        applied += functions.apply(connection, migrations()[-1][0])
     except psycopg.errors.InsufficientPrivilege as error:
         raise SchemaError(
             f"this role may not migrate: {error.diag.message_primary}; run `fencepost migrate` as "
@@ -271,18 +270,15 @@ def apply(connection: Connection) -> list[str]:
 
 def _apply_whole(connection: Connection, number: int, name: str, sql: str) -> bool:
     """Apply a migration as one transaction, in its turn; tell whether it was this one's to do."""
-    with connection.transaction():
-        # A migration takes the time that it needs.
-        connection.execute(_PATH.encode())
-        connection.execute("set local statement_timeout = 0; set local lock_timeout = 0")
-        if _is_granted(connection, _TRY_LOCK):
+    with turn(connection) as has_lock:
+        if has_lock:
             if current_version(connection) != number - 1:
                 return False
             connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'".encode())
-            script = f"{_CREATE}{sql}{_FIX_PATHS}{_record(number, name, sql)}"
+            script = f"{_CREATE}{sql}{FIX_FUNCTIONS}{_record(number, name, sql)}"
             connection.execute(script.encode())
             return True
-    connection.execute(_PAUSE)
+    pause(connection)
     return False
 
 
@@ -293,8 +289,8 @@ def _apply_apart(connection: Connection, number: int, name: str, sql: str) -> bo
             f"{name} cannot be applied through a pooler, which keeps no lock between two "
             f"statements; run `fencepost migrate` with a URL that leads to the server itself"
         )
-    if not _is_granted(connection, _TRY_SESSION_LOCK):
-        connection.execute(_PAUSE)
+    if not is_granted(connection, TRY_SESSION_LOCK):
+        pause(connection)
         return False
     with _unhurried(connection):
         try:
@@ -306,7 +302,7 @@ def _apply_apart(connection: Connection, number: int, name: str, sql: str) -> bo
             return True
         finally:
             if not connection.closed:
-                connection.execute(_SESSION_UNLOCK)
+                connection.execute(SESSION_UNLOCK)
 
 
 def _execute_once(connection: Connection, statement: str) -> None:
@@ -330,8 +326,3 @@ def _unhurried(connection: Connection) -> Iterator[None]:
     finally:
         if not connection.closed:
             connection.execute(_SET_HURRY, before)
-
-
-def _is_granted(connection: Connection, lock: str) -> bool:
-    row = connection.execute(lock.encode()).fetchone()
-    return row == (True,)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fencepost.store.interface.replies import Finding
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.postgres.engine.schema import LOCK_CLASS
+from fencepost.store.postgres.engine.migration_lock import LOCK_CLASS
 
 SHOWN_MAX = 5
 

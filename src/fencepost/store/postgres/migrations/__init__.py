@@ -1,1 +1,0 @@
-"""Numbered SQL files, applied in order, each once."""
