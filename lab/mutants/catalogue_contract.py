@@ -110,6 +110,17 @@ MUTANTS = (
         "TestReopening",
     ),
     _mutant(
+        "moved-store-accepts-jobs",
+        "a store whose jobs were moved away accepts new ones",
+        Place.MEMORY,
+        Patch(
+            "fencepost.store.memory.jobs.table",
+            "        if not self.is_accepting:\n",
+            "        if self is None:\n",
+        ),
+        "TestAcceptance",
+    ),
+    _mutant(
         "running-job-is-hastened",
         "a retry takes any live job",
         Place.MEMORY,

@@ -114,6 +114,14 @@ def test_a_paused_queue_or_type_is_refused(command: Command, app: App, scope: Sc
     assert our_jobs(app) == 0
 
 
+def test_a_store_that_was_moved_away_is_refused(command: Command, app: App) -> None:
+    app.store.run(app.store.accept_jobs(False))
+    refused = command("bench", *SMALL)
+    assert refused.exit_code == 1
+    assert "new jobs are refused" in refused.stderr
+    assert app.store.run(app.store.lead(TYPE, "next", 1.0)), "the next bench need not wait"
+
+
 def test_a_paused_queue_of_the_user_stays_paused(command: Command, app: App) -> None:
     app.queues.pause("default")
     command.ok("bench", "--jobs", "2")
