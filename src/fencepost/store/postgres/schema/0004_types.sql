@@ -12,6 +12,9 @@ create type fencepost.new_job as (
   own_priority smallint, priority smallint, submitter text
 );
 
+-- Numbers of new jobs, and whether each got the key that it asked for, see `number_each`.
+create type fencepost.numbered_jobs as (seqs bigint[], taken boolean[]);
+
 -- A job that `lift` has taken from where it stood, see functions/transition.sql. Times are text: they pass through Python unread.
 create type fencepost.standing as (
   seq bigint, id uuid, lane integer, policy integer, state smallint, attempt integer,

@@ -53,23 +53,19 @@ declare
   t timestamptz;
   due timestamptz;
   j fencepost.new_job;
+  k fencepost.numbered_jobs;
   v_seq bigint;
   v_state smallint;
   v_replies json[] := '{}';
-  v_held bigint[] := '{}';
-  v_places integer[] := '{}';
-  v_slots bigint[] := '{}';
+  v_stored bigint[] := '{}';
   v_lane integer;
   v_policy integer;
-  v_count integer := json_array_length(p_jobs);
-  v_seqs bigint[];
-  v_taken boolean[];
+  is_held boolean := false;
 begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
-  if v_count > 1 then
-    v_seqs := array(select nextval('fencepost.seq') from generate_series(1, v_count));
-    v_taken := fencepost.take_each_key(t, p_jobs, v_seqs);
+  if json_array_length(p_jobs) > 1 then
+    k := fencepost.number_each(t, p_jobs);
   end if;
   for j in select * from json_populate_recordset(null::fencepost.new_job, p_jobs) loop
     if (j.lane, j.policy) is distinct from (v_lane, v_policy) then
@@ -77,8 +73,8 @@ begin
       v_lane := j.lane;
       v_policy := j.policy;
     end if;
-    v_seq := coalesce(v_seqs[cardinality(v_replies) + 1], nextval('fencepost.seq'));
-    if j.key is not null and not coalesce(v_taken[cardinality(v_replies) + 1],
+    v_seq := coalesce(k.seqs[cardinality(v_replies) + 1], nextval('fencepost.seq'));
+    if j.key is not null and not coalesce(k.taken[cardinality(v_replies) + 1],
       fencepost.take_key(t, j.type, j.key, v_seq, j.key_window)) then
       v_replies := v_replies || fencepost.holder(j.type, j.key);
       continue;
@@ -86,33 +82,41 @@ begin
     due := greatest(coalesce(j.run_at, t + j.delay * interval '1 microsecond'), t);
     v_state := case when j.missing > 0 then 0 when due > t then 2
       when j.slot is not null then 0 else 1 end;
-    perform fencepost.store(v_seq, t, due, v_state, j);
-    if v_state = 0 and coalesce(j.missing, 0) = 0 then
-      v_held := v_held || v_seq;
-      v_slots := v_slots || j.slot;
-      v_places := v_places || (cardinality(v_replies) + 1);
+    insert into fencepost.job(
+      seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
+      correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
+      gathers, callback_url, own_priority, submitter)
+    values (v_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
+      j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
+      j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers,
+      j.callback_url, j.own_priority, j.submitter);
+    if v_state = 1 then
+      insert into fencepost.ready(lane, run_at, seq) values (j.lane, due, v_seq);
     end if;
+    if v_state <> 1 or j.callback is not null or j.slot is not null then
+      perform fencepost.enqueue_waiting(v_seq, t, due, v_state, j);
+      is_held := is_held or v_state = 0;
+    end if;
+    insert into fencepost.tally(lane, state, count) values (j.lane, v_state, 1);
     v_replies := v_replies || json_build_array(v_state, null);
+    v_stored[cardinality(v_replies)] := v_seq;
   end loop;
   perform fencepost.note_order(p_now, t);
-  if p_admits and v_held <> '{}' then
-    for v_seq in select seq from fencepost.admit(p_now, v_slots, null) loop
-      if v_seq = any (v_held) then
-        v_replies[v_places[array_position(v_held, v_seq)]] := json_build_array(1, null);
-      end if;
-    end loop;
-  end if;
-  return array_to_json(v_replies);
+  return array_to_json(case when p_admits and is_held
+    then fencepost.admit_new(p_now, v_stored, v_replies) else v_replies end);
 end $$;
 
--- Give keys to those of several jobs that ask for one; returns of each whether it got it. Numbers
--- are in the order of the jobs, keys are taken in the one order in which everybody takes them.
-create or replace function fencepost.take_each_key(t timestamptz, p_jobs json, p_seqs bigint[])
-returns boolean[] language plpgsql as $$
+-- Give numbers to several jobs, and keys to those that ask for one. Numbers are in the order of the
+-- jobs, keys are taken in the one order in which everybody takes them.
+create or replace function fencepost.number_each(t timestamptz, p_jobs json)
+returns fencepost.numbered_jobs language plpgsql as $$
 declare
   j record;
-  v_taken boolean[] := array_fill(false, array[cardinality(p_seqs)]);
+  k fencepost.numbered_jobs;
+  v_count constant integer := json_array_length(p_jobs);
 begin
+  k.seqs := array(select nextval('fencepost.seq') from generate_series(1, v_count));
+  k.taken := array_fill(false, array[v_count]);
   for j in
     select x.n, x.value ->> 'type' as type, x.value ->> 'key' as key,
       (x.value ->> 'key_window')::bigint as key_window
@@ -120,24 +124,16 @@ begin
     where x.value ->> 'key' is not null
     order by (x.value ->> 'type') collate "C", (x.value ->> 'key') collate "C", x.n
   loop
-    v_taken[j.n] := fencepost.take_key(t, j.type, j.key, p_seqs[j.n], j.key_window);
+    k.taken[j.n] := fencepost.take_key(t, j.type, j.key, k.seqs[j.n], j.key_window);
   end loop;
-  return v_taken;
+  return k;
 end $$;
 
--- Store a job in the state that it is to have.
-create or replace function fencepost.store(
+-- Store what few jobs have: what is to be called back, a concurrency key, and something to wait for.
+create or replace function fencepost.enqueue_waiting(
   p_seq bigint, t timestamptz, due timestamptz, p_state smallint, j fencepost.new_job
 ) returns void language plpgsql as $$
 begin
-  insert into fencepost.job(
-    seq, id, created_at, run_at, expires_at, lane, policy, max_attempts, key, key_window,
-    correlation_id, tags, replay_of, encoding, payload, payload_bytes, flow, node, mode, depth,
-    gathers, callback_url, own_priority, submitter)
-  values (p_seq, j.id, t, due, t + j.lifetime * interval '1 microsecond', j.lane, j.policy,
-    j.max_attempts, j.key, j.key_window, j.correlation_id, j.tags, j.replay_of, j.encoding,
-    j.payload, decode(j.payload_hex, 'hex'), j.flow, j.node, j.mode, j.depth, j.gathers,
-    j.callback_url, j.own_priority, j.submitter);
   if j.callback is not null then
     perform fencepost.ask_back(p_seq, j.callback);
   end if;
@@ -153,13 +149,32 @@ begin
   elsif p_state = 0 then
     insert into fencepost.pending(seq, run_at, since, lane, attempt, version, mode, missing)
     values (p_seq, due, t, j.lane, 0, 0, j.mode, j.missing);
-  elsif p_state = 1 then
-    insert into fencepost.ready(lane, run_at, seq) values (j.lane, due, p_seq);
-  else
+  elsif p_state = 2 then
     insert into fencepost.delayed(seq, run_at, since, lane, attempt, version, state)
     values (p_seq, due, t, j.lane, 0, 0, 2);
   end if;
-  insert into fencepost.tally(lane, state, count) values (j.lane, p_state, 1);
+end $$;
+
+-- Let in those of p_stored, the numbers of new jobs in the order of p_replies, for which there is a slot;
+-- returns the replies as they are then.
+create or replace function fencepost.admit_new(
+  p_now timestamptz, p_stored bigint[], p_replies json[]
+) returns json[] language plpgsql as $$
+declare
+  v_replies json[] := p_replies;
+  v_seq bigint;
+begin
+  for v_seq in
+    select a.seq from fencepost.admit(p_now, array(
+      select p.slot from fencepost.pending p where p.seq = any (p_stored) and p.slot is not null
+      order by p.seq
+    ), null) as a
+  loop
+    if v_seq = any (p_stored) then
+      v_replies[array_position(p_stored, v_seq)] := json_build_array(1, null);
+    end if;
+  end loop;
+  return v_replies;
 end $$;
 
 -- Jobs of flows and jobs that wait for others, whose numbers, keys and places among each other are
