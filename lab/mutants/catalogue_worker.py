@@ -168,8 +168,8 @@ MUTANTS = (
         "drains-one-batch-at-its-start",
         "of leases that ran out while nobody looked, one batch is taken back",
         "worker.worker",
-        "            while await self._store.run_async(self._store.recover(RECOVER_BATCH)):\n",
-        "            if await self._store.run_async(self._store.recover(RECOVER_BATCH)):\n",
+        "while await self._store.run_async(self._store.upkeep.recover(RECOVER_BATCH)):\n",
+        "if await self._store.run_async(self._store.upkeep.recover(RECOVER_BATCH)):\n",
         "tests/worker/test_starting.py",
     ),
     _mutant(

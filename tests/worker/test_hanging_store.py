@@ -11,7 +11,7 @@ from tests.worker.support import LONG
 
 from fencepost import App
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -64,7 +64,7 @@ def test_a_heart_that_waits_for_the_store_is_not_waited_for_long(
 
     anything.submit()
     hand = Hand()
-    claim = inner.run(inner.claim(ClaimRequest(worker="w", limit=1, lease_ttl=30.0)))
+    claim = inner.run(inner.queue.claim(ClaimRequest(worker="w", limit=1, lease_ttl=30.0)))
     hand.take(claim.jobs, asked_at=0.0, answered_at=0.0)
     clock.advance(15)
     heart = Heartbeater(cast(Store, store), hand, Counters(), lambda held, reason: None)

@@ -32,7 +32,7 @@ from fencepost import (
     State,
     Timeouts,
 )
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.worker.process.children import Children
 from fencepost.worker.run.attempt import Attempt
 
@@ -232,7 +232,7 @@ async def test_a_job_lost_before_its_child_is_there_starts_no_child(sqlite_app: 
     task = sqlite_app.task(isolation="process")(isolated.pid_of)
     task.submit(1)
     store = sqlite_app.store
-    [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    [job] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     children = Children(store.url, sqlite_app.session.counters)
     attempt = Attempt(
         sqlite_app.session.task("pid_of"),

@@ -17,7 +17,7 @@ from fencepost import App, Context, State
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import START_WITHIN
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -164,7 +164,7 @@ async def test_a_job_that_was_lost_before_it_began_does_not_begin(app: App) -> N
         begun.append(ctx.job_id)
 
     work.submit_many([()] * 2)
-    claim = app.store.run(app.store.claim(ClaimRequest(worker="w", limit=2)))
+    claim = app.store.run(app.store.queue.claim(ClaimRequest(worker="w", limit=2)))
     hand = Hand()
     taken, _ = hand.take(claim.jobs, asked_at=0.0, answered_at=math.inf)
     hand.drop(claim.jobs[0].id, claim.jobs[0].lease.token)
@@ -188,7 +188,7 @@ class LateStore(FlakyStore):
 
     async def run_async(self, operation: Operation[T]) -> T:
         result = await super().run_async(operation)
-        if operation.name == "claim":
+        if operation.is_a(QueueFacet.claim):
             await asyncio.sleep(1.5 * START_WITHIN)
         return result
 

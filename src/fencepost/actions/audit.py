@@ -53,7 +53,7 @@ def end(session: Session, action: Action, status: int | None = None) -> Script[N
     """Record how an action ended; to do it again with the same action is harmless."""
     ended = replace(action, status=status)
     log(names.AUDIT_ACTION, phase="end", **_fields(ended))
-    yield session.store.record_action(ended)
+    yield session.store.audit.record(ended)
 
 
 class Auditor:

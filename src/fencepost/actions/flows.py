@@ -16,9 +16,9 @@ from fencepost.core.job.lifecycle import LIVE, State
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.names import check_flow
 from fencepost.errors import FlowNotFoundError, JobNotFoundError, WaitTimeoutError
-from fencepost.store.interface.replies import Moved, RetryReply
-from fencepost.store.interface.requests import RetryRequest
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.control import RetryReply, RetryRequest
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.replies import Moved
 
 Ids = Mapping[str, str]
 """The ids of a flow's jobs by their names there."""
@@ -31,7 +31,9 @@ def members(
     jobs: list[Job] = []
     position: int | None = None
     while True:
-        page = yield session.store.find(JobFilter(flow=flow_id), PageRequest(PAGE_MAX, position))
+        page = yield session.store.reader.find(
+            JobFilter(flow=flow_id), PageRequest(PAGE_MAX, position)
+        )
         jobs += [job for job in page.jobs if queues is None or job.queue in queues]
         position = page.next
         if position is None:
@@ -66,7 +68,7 @@ def _look(session: Session, ids: Ids) -> Script[dict[str, Job | None]]:
     names, found = list(ids), dict[str, Job | None]()
     for start in range(0, len(names), PAGE_MAX):
         some = names[start : start + PAGE_MAX]
-        jobs = yield session.store.get([ids[name] for name in some])
+        jobs = yield session.store.reader.get([ids[name] for name in some])
         found.update(zip(some, jobs, strict=True))
     return found
 
@@ -81,7 +83,7 @@ def wait(
     yield Pause(Topic.SETTLED, 0)
     live = JobFilter(flow=flow_id, states=tuple(state for state in State if state in LIVE))
     while True:
-        page = yield session.store.find(live, PageRequest(1))
+        page = yield session.store.reader.find(live, PageRequest(1))
         still: Job | None = page.jobs[0] if page.jobs else None
         if still is None:
             found = yield from _look(session, ids)
@@ -146,9 +148,11 @@ def retry(session: Session, flow_id: str, *, queues: Collection[str] | None = No
     if not ended:
         return 0
     waiting = [job.id for job in ended if job.waits is not None]
-    found: list[list[Dependency]] = yield session.store.dependencies(waiting)
+    found: list[list[Dependency]] = yield session.store.reader.dependencies(waiting)
     order = _oldest_first([job.id for job in ended], dict(zip(waiting, found, strict=True)))
-    replies: list[RetryReply] = yield session.store.retry([RetryRequest(each) for each in order])
+    replies: list[RetryReply] = yield session.store.control.retry(
+        [RetryRequest(each) for each in order]
+    )
     return sum(isinstance(reply, Moved) for reply in replies)
 
 

@@ -72,7 +72,9 @@ class _Gatherer:
 
     async def _store_batch(self, batch: list[Waiting]) -> None:
         try:
-            replies = await self._store.run_async(self._store.enqueue([job for job, _ in batch]))
+            replies = await self._store.run_async(
+                self._store.queue.enqueue([job for job, _ in batch])
+            )
         except BaseException as error:  # noqa: BLE001 - every waiting caller must be told
             for _, future in batch:
                 _fail(future, error)

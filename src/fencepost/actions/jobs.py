@@ -34,22 +34,14 @@ from fencepost.errors import (
     StateConflictError,
     WaitTimeoutError,
 )
-from fencepost.store.interface.replies import (
-    CancelReply,
-    Conflict,
-    Duplicate,
-    Edited,
-    Moved,
-    NotFound,
-    TooLate,
-)
-from fencepost.store.interface.requests import Edit, RetryRequest
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.control import CancelReply, Edit, Edited, RetryRequest
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.replies import Conflict, Duplicate, Moved, NotFound, TooLate
 
 
 def get(session: Session, job_id: str) -> Script[Job]:
     """Return the job, or raise JobNotFoundError."""
-    (job,) = yield session.store.get([job_id])
+    (job,) = yield session.store.reader.get([job_id])
     if job is None:
         raise JobNotFoundError(job_id)
     found: Job = job
@@ -121,7 +113,7 @@ def _decode_result(session: Session, job: Job) -> Any:
 
 def cancel(session: Session, job_id: str) -> Script[State]:
     """Cancel one job, or raise."""
-    (reply,) = yield session.store.cancel([job_id])
+    (reply,) = yield session.store.control.cancel([job_id])
     return _moved(job_id, reply, "cancelled")
 
 
@@ -170,9 +162,9 @@ def cancel_all(
     cancelled: set[str] = set()
     position: int | None = None
     while True:
-        page = yield session.store.find(live, PageRequest(PAGE_MAX, position))
+        page = yield session.store.reader.find(live, PageRequest(PAGE_MAX, position))
         if page.jobs:
-            replies = yield session.store.cancel([job.id for job in page.jobs])
+            replies = yield session.store.control.cancel([job.id for job in page.jobs])
             cancelled.update(_cancelled(replies))
         position = page.next
         if position is None:
@@ -187,7 +179,7 @@ def _count_within(
         return len(job_ids)
     count = 0
     for start in range(0, len(job_ids), PAGE_MAX):
-        located = yield session.store.locate(job_ids[start : start + PAGE_MAX])
+        located = yield session.store.reader.locate(job_ids[start : start + PAGE_MAX])
         count += sum(queue in queues for queue in located)
     return count
 
@@ -214,7 +206,7 @@ def retry(
         parse_duration(delay, name="delay"),
         None if priority is None else parse_priority(priority),
     )
-    (reply,) = yield session.store.retry([request])
+    (reply,) = yield session.store.control.retry([request])
     if isinstance(reply, Conflict) and reply.culprit is not None:
         job = yield from get(session, job_id)
         raise held_up(job_id, reply, job.flow)
@@ -267,7 +259,7 @@ def edit(session: Session, job_id: str, edits: Edits) -> Script[Job]:
         check_correlation_id(correlation_id) if correlation_id else correlation_id,
         check_callback(url, session.webhooks) if url else url,
     )
-    (reply,) = yield session.store.edit([request])
+    (reply,) = yield session.store.control.edit([request])
     if isinstance(reply, Edited):
         return reply.job
     if isinstance(reply, TooLate):
@@ -321,7 +313,7 @@ def _new_tags(job: Job, tags: Mapping[str, str]) -> dict[str, str]:
 
 def why(session: Session, job_id: str) -> Script[list[Reason]]:
     """Explain where the job is, or raise JobNotFoundError."""
-    situation = yield session.store.situation(job_id)
+    situation = yield session.store.reader.situation(job_id)
     if situation is None:
         raise JobNotFoundError(job_id)
     return explain(situation)
@@ -329,7 +321,7 @@ def why(session: Session, job_id: str) -> Script[list[Reason]]:
 
 def attempts(session: Session, job_id: str) -> Script[list[Attempt]]:
     """Return the job's attempts, or raise JobNotFoundError."""
-    found = yield session.store.attempts(job_id)
+    found = yield session.store.reader.attempts(job_id)
     if found is None:
         raise JobNotFoundError(job_id)
     every: list[Attempt] = found

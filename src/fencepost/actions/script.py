@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.interface.listener import Listener, Topic
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
 T = TypeVar("T")

@@ -133,31 +133,33 @@ class Session:
     def submit(self, job: NewJob, conn: Any = None) -> EnqueueReply:
         """Store one job, and return when it is safe, or when it is part of *conn*'s transaction."""
         if conn is not None:
-            return accepted(self.store.run_in(conn, lambda store: store.enqueue([job]))[0])
-        return accepted(self.store.run(self.in_time(self.store.enqueue([job])))[0])
+            return accepted(self.store.run_in(conn, lambda store: store.queue.enqueue([job]))[0])
+        return accepted(self.store.run(self.in_time(self.store.queue.enqueue([job])))[0])
 
     def submit_all(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
         """Store all of *jobs* or none."""
         if conn is not None:
-            return self.store.run_in(conn, lambda store: store.enqueue(jobs, atomic=True))
-        return self.store.run(self.in_time(self.store.enqueue(jobs, atomic=True)))
+            return self.store.run_in(conn, lambda store: store.queue.enqueue(jobs, atomic=True))
+        return self.store.run(self.in_time(self.store.queue.enqueue(jobs, atomic=True)))
 
     async def submit_all_async(self, jobs: list[NewJob], conn: Any = None) -> list[EnqueueReply]:
         """As ``submit_all``, for the async face."""
         store = self.store
         if conn is not None:
-            return await store.run_in_async(conn, lambda view: view.enqueue(jobs, atomic=True))
-        return await store.run_async(self.in_time(store.enqueue(jobs, atomic=True)))
+            return await store.run_in_async(
+                conn, lambda view: view.queue.enqueue(jobs, atomic=True)
+            )
+        return await store.run_async(self.in_time(store.queue.enqueue(jobs, atomic=True)))
 
     async def submit_async(self, job: NewJob, conn: Any = None) -> EnqueueReply:
         """Store one job together with others submitted at the same time, or as *conn*'s alone."""
         if conn is not None:
-            replies = await self.store.run_in_async(conn, lambda store: store.enqueue([job]))
+            replies = await self.store.run_in_async(conn, lambda store: store.queue.enqueue([job]))
             return accepted(replies[0])
         if job.after is not None or job.run_at is not None:
             # What cannot be waited for, or falls due too late by the store's clock, refuses the
             # whole batch, and strangers share a group.
-            operation = self.in_time(self.store.enqueue([job]))
+            operation = self.in_time(self.store.queue.enqueue([job]))
             return accepted((await self.store.run_async(operation))[0])
         store = self.store
         if self._submitter is None or self._submitter.store is not store:

@@ -64,7 +64,7 @@ from fencepost.handles.queues import (
 from fencepost.handles.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.handles.tokens import AsyncTokens, Tokens
 from fencepost.store.environment import url_from_environment
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
 from fencepost.worker import Context
 
@@ -372,7 +372,7 @@ class App:
 
     def limit(self, *, max_running: int | None) -> None:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
-        self.store.run(self.store.limit(Scope.APP, "", max_running))
+        self.store.run(self.store.settings.limit(Scope.APP, "", max_running))
 
     def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
         """Return counts, and rates and times of wait and run of the last *window*."""
@@ -433,7 +433,7 @@ class AsyncApp:
     async def limit(self, *, max_running: int | None) -> None:
         """Run at most so many jobs at once in all, over all workers; None lifts the limit."""
         store = self._app.store
-        await store.run_async(store.limit(Scope.APP, "", max_running))
+        await store.run_async(store.settings.limit(Scope.APP, "", max_running))
 
     async def stats(self, *, window: Duration = STATS_WINDOW_DEFAULT) -> Statistics:
         """Return counts, and rates and times of wait and run of the last *window*."""

@@ -11,7 +11,7 @@ from fencepost.actions.session import Session
 from fencepost.core.access.audit import Action
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.filter import ACTIONS, encode_cursor, make_page
-from fencepost.store.interface.replies import ActionPage
+from fencepost.store.interface.audit import ActionPage
 
 
 class AuditLog(msgspec.Struct, frozen=True):
@@ -29,7 +29,9 @@ class AuditLog(msgspec.Struct, frozen=True):
 
 def list_page(session: Session, after: str | None, limit: int) -> Script[AuditLog]:
     """Return a page of the log."""
-    page: ActionPage = yield session.store.actions(make_page(limit=limit, after=after, of=ACTIONS))
+    page: ActionPage = yield session.store.audit.list(
+        make_page(limit=limit, after=after, of=ACTIONS)
+    )
     following = None if page.next is None else encode_cursor(page.next, ACTIONS)
     return AuditLog(page.actions, following)
 

@@ -87,7 +87,7 @@ def list_all(session: Session) -> Script[list[CronView]]:
     """Return the crons of the store, and those of this app which no worker has declared yet."""
     from fencepost.store.interface.cron_definitions import view_of
 
-    seen: CronList = yield session.store.crons()
+    seen: CronList = yield session.store.crons.list()
     views = {name: view_of(cron, seen.now) for name, cron in session.crons.items()}
     views |= {row.name: row for row in seen.crons}
     return [view for _, view in sorted(views.items())]
@@ -98,21 +98,21 @@ def pause(session: Session, name: str) -> Script[None]:
     from fencepost.core.cron.cron import check_cron_name
     from fencepost.store.interface.cron_definitions import definition_of
 
-    if (yield session.store.pause_cron(check_cron_name(name))):
+    if (yield session.store.crons.pause(check_cron_name(name))):
         return
     own = session.crons.get(name)
     if own is None:
         raise CronNotFoundError(name)
-    seen: CronList = yield session.store.crons()
-    yield session.store.declare_crons([definition_of(own, seen.now)])
-    yield session.store.pause_cron(name)
+    seen: CronList = yield session.store.crons.list()
+    yield session.store.crons.declare([definition_of(own, seen.now)])
+    yield session.store.crons.pause(name)
 
 
 def resume(session: Session, name: str) -> Script[None]:
     """Go on with the first tick from now, or raise CronNotFoundError."""
     view, now = yield from _find(session, name)
     tick = schedule_of(view).next_after(now)
-    is_found = yield session.store.resume_cron(name, tick)
+    is_found = yield session.store.crons.resume(name, tick)
     if not is_found and name not in session.crons:
         raise CronNotFoundError(name)
 
@@ -127,7 +127,7 @@ def run(session: Session, name: str) -> Script[EnqueueReply]:
             f"the stored job of cron {name!r} cannot be read; start a worker, which declares it"
         )
     job = msgspec.structs.replace(template, delay=0.0)
-    replies: list[EnqueueReply] = yield session.in_time(session.store.enqueue([job]))
+    replies: list[EnqueueReply] = yield session.in_time(session.store.queue.enqueue([job]))
     return replies[0]
 
 
@@ -144,7 +144,7 @@ def forget(session: Session, name: str) -> Script[None]:
     """Delete a cron from the store, or raise CronNotFoundError."""
     from fencepost.core.cron.cron import check_cron_name
 
-    if not (yield session.store.forget_cron(check_cron_name(name))):
+    if not (yield session.store.crons.forget(check_cron_name(name))):
         raise CronNotFoundError(name)
 
 
@@ -154,7 +154,7 @@ def _find(session: Session, name: str) -> Script[tuple[CronView, datetime]]:
     from fencepost.store.interface.cron_definitions import view_of
 
     check_cron_name(name)
-    seen: CronList = yield session.store.crons()
+    seen: CronList = yield session.store.crons.list()
     for row in seen.crons:
         if row.name == name:
             return row, seen.now

@@ -26,15 +26,9 @@ from fencepost.handles.job import (
     naming_existing,
     naming_existing_async,
 )
-from fencepost.store.interface.replies import (
-    Conflict,
-    DeadLetterPage,
-    Duplicate,
-    NotFound,
-    Replayed,
-    ReplayReply,
-    Sealed,
-)
+from fencepost.store.interface.control import Replayed, ReplayReply, Sealed
+from fencepost.store.interface.reader import DeadLetterPage
+from fencepost.store.interface.replies import Conflict, Duplicate, NotFound
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
@@ -62,14 +56,14 @@ def list_page(
     wanted = None if type is None else check_type(type)
     asked = make_page(limit=limit, after=after, of=DEAD_LETTERS)
     among = None if queues is None else sorted(queues)
-    page: DeadLetterPage = yield session.store.dead_letters(wanted, asked, among)
+    page: DeadLetterPage = yield session.store.reader.dead_letters(wanted, asked, among)
     following = None if page.next is None else encode_cursor(page.next, DEAD_LETTERS)
     return DeadLetters(page.letters, following)
 
 
 def replay(session: Session, job_id: str) -> Script[Replayed]:
     """Replace a dead letter by a fresh job, or raise; the record stays unless it is stored."""
-    replies: list[ReplayReply] = yield session.store.replay([job_id])
+    replies: list[ReplayReply] = yield session.store.control.replay([job_id])
     match replies[0]:
         case Sealed():
             raise (yield from _why_sealed(session, job_id))
@@ -78,14 +72,14 @@ def replay(session: Session, job_id: str) -> Script[Replayed]:
         case Duplicate(existing_id, type_, key):
             raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
         case Conflict() as conflict:
-            (job,) = yield session.store.get([job_id])
+            (job,) = yield session.store.reader.get([job_id])
             raise held_up(job_id, conflict, None if job is None else job.flow)
         case NotFound():
             raise JobNotFoundError(job_id)
 
 
 def _why_sealed(session: Session, job_id: str) -> Script[FencepostError]:
-    (job,) = yield session.store.get([job_id])
+    (job,) = yield session.store.reader.get([job_id])
     return JobNotFoundError(job_id) if job is None else unreadable(job.payload, session.store.keys)
 
 
@@ -100,9 +94,11 @@ def replay_all(session: Session, type: str | None, limit: int | None) -> Script[
     position: int | None = None
     while limit is None or total < limit:
         size = PAGE_MAX if limit is None else min(PAGE_MAX, limit - total)
-        page: DeadLetterPage = yield session.store.dead_letters(wanted, PageRequest(size, position))
+        page: DeadLetterPage = yield session.store.reader.dead_letters(
+            wanted, PageRequest(size, position)
+        )
         if page.letters:
-            replies = yield session.store.replay([letter.job_id for letter in page.letters])
+            replies = yield session.store.control.replay([letter.job_id for letter in page.letters])
             total += sum(isinstance(reply, Replayed) for reply in replies)
         position = page.next
         if position is None:
@@ -112,7 +108,7 @@ def replay_all(session: Session, type: str | None, limit: int | None) -> Script[
 
 def discard(session: Session, job_id: str) -> Script[None]:
     """Take a dead letter off the list, or raise JobNotFoundError."""
-    (reply,) = yield session.store.discard([job_id])
+    (reply,) = yield session.store.control.discard([job_id])
     if isinstance(reply, NotFound):
         raise JobNotFoundError(job_id)
 

@@ -32,7 +32,7 @@ from fencepost.handles.job import (
 from fencepost.handles.task import TaskHandle, async_handle, check_bulk, handle
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.store.interface.replies import EventReply
+from fencepost.store.interface.events import EventReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.worker import Context
@@ -79,7 +79,7 @@ class _Handle:
         event, jobs = prepare_event(
             self._session, self._pattern, key, data, on_duplicate=OnDuplicate.REJECT
         )
-        return lambda store: self._session.in_time(store.send(event, jobs))
+        return lambda store: self._session.in_time(store.events.send(event, jobs))
 
     def _note(self, reply: EventReply) -> EventReply:
         return note_unhandled(self._session, reply)

@@ -11,7 +11,7 @@ from fencepost.actions.session import Session
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.events import SentEvent, check_event_name
 from fencepost.core.filter import EVENTS, encode_cursor, make_page
-from fencepost.store.interface.replies import EventPage
+from fencepost.store.interface.events import EventPage
 
 
 class SentEvents(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ def find(session: Session, name: str | None, after: str | None, limit: int) -> S
     """Return a page of events."""
     wanted = None if name is None else check_event_name(name)
     asked = make_page(limit=limit, after=after, of=EVENTS)
-    page: EventPage = yield session.store.events(wanted, asked)
+    page: EventPage = yield session.store.events.list(wanted, asked)
     following = None if page.next is None else encode_cursor(page.next, EVENTS)
     return SentEvents(page.events, following)
 

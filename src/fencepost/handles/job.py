@@ -158,7 +158,7 @@ def naming_existing(session: Session) -> Iterator[None]:
     except DuplicateJobError as error:
         if error.existing_id is None:
             raise
-        (job,) = session.store.run(session.store.get([error.existing_id]))
+        (job,) = session.store.run(session.store.reader.get([error.existing_id]))
         if job is not None:
             error.existing = JobHandle(session, job.id, job.type, job.state, duplicate=True)
         raise
@@ -172,7 +172,7 @@ async def naming_existing_async(session: Session) -> AsyncIterator[None]:
     except DuplicateJobError as error:
         if error.existing_id is None:
             raise
-        (job,) = await session.store.run_async(session.store.get([error.existing_id]))
+        (job,) = await session.store.run_async(session.store.reader.get([error.existing_id]))
         if job is not None:
             error.existing = AsyncJobHandle(session, job.id, job.type, job.state, duplicate=True)
         raise

@@ -48,13 +48,13 @@ class Page(msgspec.Struct, frozen=True):
 
 def find(session: Session, filter: JobFilter, after: str | None, limit: int) -> Script[Page]:
     """Return a page of jobs."""
-    page = yield session.store.find(filter, make_page(limit=limit, after=after))
+    page = yield session.store.reader.find(filter, make_page(limit=limit, after=after))
     return Page(page.jobs, None if page.next is None else encode_cursor(page.next))
 
 
 def count(session: Session, filter: JobFilter) -> Script[int]:
     """Count the jobs that meet *filter*."""
-    total: int = yield session.store.count(filter)
+    total: int = yield session.store.reader.count(filter)
     return total
 
 

@@ -8,8 +8,9 @@ from fencepost.core.bounds import SCALE_TARGET_DEFAULT
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.names import check_queue, check_type
-from fencepost.store.interface.replies import QueueView, TypeView
-from fencepost.store.interface.requests import Scope, WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.settings import Scope
 
 
 class Queues:
@@ -20,20 +21,20 @@ class Queues:
 
     def list(self) -> list[QueueView]:
         """Return every queue with its counts."""
-        return self._session.store.run(self._session.store.queues())
+        return self._session.store.run(self._session.store.overview.queues())
 
     def pause(self, name: str) -> None:
         """Hand out no more jobs of a queue; those running go on."""
-        self._session.store.run(self._session.store.pause(Scope.QUEUE, check_queue(name)))
+        self._session.store.run(self._session.store.settings.pause(Scope.QUEUE, check_queue(name)))
 
     def resume(self, name: str) -> None:
         """Hand out the jobs of a queue again, in their old order."""
-        self._session.store.run(self._session.store.resume(Scope.QUEUE, check_queue(name)))
+        self._session.store.run(self._session.store.settings.resume(Scope.QUEUE, check_queue(name)))
 
     def limit(self, name: str, *, max_running: int | None) -> None:
         """Run at most so many jobs of a queue at once, over all workers; None lifts the limit."""
         self._session.store.run(
-            self._session.store.limit(Scope.QUEUE, check_queue(name), max_running)
+            self._session.store.settings.limit(Scope.QUEUE, check_queue(name), max_running)
         )
 
     def scale(self, name: str, *, target: Duration = SCALE_TARGET_DEFAULT) -> Scale:
@@ -49,24 +50,24 @@ class AsyncQueues:
 
     async def list(self) -> list[QueueView]:
         """Return every queue with its counts."""
-        return await self._session.store.run_async(self._session.store.queues())
+        return await self._session.store.run_async(self._session.store.overview.queues())
 
     async def pause(self, name: str) -> None:
         """Hand out no more jobs of a queue; those running go on."""
         await self._session.store.run_async(
-            self._session.store.pause(Scope.QUEUE, check_queue(name))
+            self._session.store.settings.pause(Scope.QUEUE, check_queue(name))
         )
 
     async def resume(self, name: str) -> None:
         """Hand out the jobs of a queue again, in their old order."""
         await self._session.store.run_async(
-            self._session.store.resume(Scope.QUEUE, check_queue(name))
+            self._session.store.settings.resume(Scope.QUEUE, check_queue(name))
         )
 
     async def limit(self, name: str, *, max_running: int | None) -> None:
         """Run at most so many jobs of a queue at once, over all workers; None lifts the limit."""
         await self._session.store.run_async(
-            self._session.store.limit(Scope.QUEUE, check_queue(name), max_running)
+            self._session.store.settings.limit(Scope.QUEUE, check_queue(name), max_running)
         )
 
     async def scale(self, name: str, *, target: Duration = SCALE_TARGET_DEFAULT) -> Scale:
@@ -82,15 +83,15 @@ class Types:
 
     def list(self) -> list[TypeView]:
         """Return every type with its counts."""
-        return self._session.store.run(self._session.store.types())
+        return self._session.store.run(self._session.store.overview.types())
 
     def pause(self, name: str) -> None:
         """Hand out no more jobs of a type; those running go on."""
-        self._session.store.run(self._session.store.pause(Scope.TYPE, check_type(name)))
+        self._session.store.run(self._session.store.settings.pause(Scope.TYPE, check_type(name)))
 
     def resume(self, name: str) -> None:
         """Hand out the jobs of a type again, in their old order."""
-        self._session.store.run(self._session.store.resume(Scope.TYPE, check_type(name)))
+        self._session.store.run(self._session.store.settings.resume(Scope.TYPE, check_type(name)))
 
 
 class AsyncTypes:
@@ -101,16 +102,18 @@ class AsyncTypes:
 
     async def list(self) -> list[TypeView]:
         """Return every type with its counts."""
-        return await self._session.store.run_async(self._session.store.types())
+        return await self._session.store.run_async(self._session.store.overview.types())
 
     async def pause(self, name: str) -> None:
         """Hand out no more jobs of a type; those running go on."""
-        await self._session.store.run_async(self._session.store.pause(Scope.TYPE, check_type(name)))
+        await self._session.store.run_async(
+            self._session.store.settings.pause(Scope.TYPE, check_type(name))
+        )
 
     async def resume(self, name: str) -> None:
         """Hand out the jobs of a type again, in their old order."""
         await self._session.store.run_async(
-            self._session.store.resume(Scope.TYPE, check_type(name))
+            self._session.store.settings.resume(Scope.TYPE, check_type(name))
         )
 
 
@@ -122,7 +125,7 @@ class Workers:
 
     def list(self) -> list[WorkerInfo]:
         """Return the workers heard from within the last minute."""
-        return self._session.store.run(self._session.store.workers())
+        return self._session.store.run(self._session.store.cluster.workers())
 
 
 class AsyncWorkers:
@@ -133,4 +136,4 @@ class AsyncWorkers:
 
     async def list(self) -> list[WorkerInfo]:
         """Return the workers heard from within the last minute."""
-        return await self._session.store.run_async(self._session.store.workers())
+        return await self._session.store.run_async(self._session.store.cluster.workers())

@@ -23,7 +23,7 @@ from fencepost.handles.job import (
     naming_existing_async,
 )
 from fencepost.store.interface.replies import Duplicate, EnqueueReply
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.settings import Scope
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -177,11 +177,11 @@ class TaskHandle(_Handle, Generic[P, R]):
 
     def pause(self) -> None:
         """Hand out no more jobs of this type; those running go on."""
-        self._session.store.run(self._session.store.pause(Scope.TYPE, self.type))
+        self._session.store.run(self._session.store.settings.pause(Scope.TYPE, self.type))
 
     def resume(self) -> None:
         """Hand out the jobs of this type again, in their old order."""
-        self._session.store.run(self._session.store.resume(Scope.TYPE, self.type))
+        self._session.store.run(self._session.store.settings.resume(Scope.TYPE, self.type))
 
 
 class AsyncTaskHandle(_Handle, Generic[P, R]):
@@ -238,8 +238,12 @@ class AsyncTaskHandle(_Handle, Generic[P, R]):
 
     async def pause(self) -> None:
         """Hand out no more jobs of this type; those running go on."""
-        await self._session.store.run_async(self._session.store.pause(Scope.TYPE, self.type))
+        await self._session.store.run_async(
+            self._session.store.settings.pause(Scope.TYPE, self.type)
+        )
 
     async def resume(self) -> None:
         """Hand out the jobs of this type again, in their old order."""
-        await self._session.store.run_async(self._session.store.resume(Scope.TYPE, self.type))
+        await self._session.store.run_async(
+            self._session.store.settings.resume(Scope.TYPE, self.type)
+        )

@@ -36,24 +36,24 @@ def create(session: Session, options: TokenOptions) -> Script[NewToken]:
     action = begin(
         session, Principal.local(), "token.create", target=token.record.id, detail=detail
     )
-    yield session.store.add_token(token.record)
+    yield session.store.access.add(token.record)
     yield from end(session, action)
     return token
 
 
 def list_all(session: Session) -> Script[list[TokenRecord]]:
     """Return every token."""
-    records: list[TokenRecord] = yield session.store.tokens()
+    records: list[TokenRecord] = yield session.store.access.tokens()
     return records
 
 
 def revoke(session: Session, name: str) -> Script[str]:
     """Make a token good for nothing, or raise TokenNotFoundError; return its id."""
-    records: list[TokenRecord] = yield session.store.tokens()
+    records: list[TokenRecord] = yield session.store.access.tokens()
     record = _meant(records, name)
     detail = {"name": record.name}
     action = begin(session, Principal.local(), "token.revoke", target=record.id, detail=detail)
-    if not (yield session.store.revoke_token(record.id)):
+    if not (yield session.store.access.revoke(record.id)):
         raise TokenNotFoundError(name)
     yield from end(session, action)
     return record.id

@@ -48,8 +48,9 @@ from fencepost.maintenance import Maintenance
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log, logger
-from fencepost.store.interface.requests import WorkerInfo
-from fencepost.store.interface.store import Store, Topic
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.store import Store
 from fencepost.worker.monitor.lag import measure_lag
 from fencepost.worker.monitor.presence import announce
 from fencepost.worker.run.attempt import Attempt
@@ -340,7 +341,7 @@ class Worker:
         # Both are courtesies: whoever is silent is forgotten, and a term runs out.
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(FAREWELL):
-                await self._store.run_async(self._store.retire(self.id))
+                await self._store.run_async(self._store.cluster.retire(self.id))
                 await self._maintenance.resign()
         if threading.current_thread() is threading.main_thread():
             assert self._loop is not None
@@ -356,7 +357,7 @@ class Worker:
     async def _recover_at_start(self) -> None:
         """Drain leases that ran out while nobody looked (S4-19)."""
         with suppress(StoreError):
-            while await self._store.run_async(self._store.recover(RECOVER_BATCH)):
+            while await self._store.run_async(self._store.upkeep.recover(RECOVER_BATCH)):
                 if self._is_stopping:
                     return
                 await asyncio.shield(self._clock.sleep_async(0))

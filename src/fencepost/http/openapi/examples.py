@@ -40,8 +40,8 @@ from fencepost.http.operations import (
 )
 from fencepost.http.request.codes import Code
 from fencepost.http.request.problems import TITLES, Problem
-from fencepost.store.interface.replies import QueueView, TypeView
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.wire import jobs as job_wire
 from fencepost.wire import leases as lease_wire
 from fencepost.wire.crons import CronView

@@ -91,7 +91,7 @@ async def send_event(call: Call[EventBody, Nothing]) -> Reply:
     )
     jobs = [submitted_by(call.principal, job) for job in jobs]
     async with naming_existing_async(session):
-        reply = await session.store.run_async(session.store.send(event, jobs))
+        reply = await session.store.run_async(session.store.events.send(event, jobs))
     sent = note_unhandled(session, reply).event
     made = [
         Accepted(

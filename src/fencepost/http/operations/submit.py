@@ -40,14 +40,14 @@ async def submit_job(call: Call[Submission, Nothing]) -> Reply:
     except InvalidJobError as error:
         raise known.named(error) from None
     if isinstance(reply, Duplicate):
-        (existing,) = await session.store.run_async(session.store.get([reply.job_id]))
+        (existing,) = await session.store.run_async(session.store.reader.get([reply.job_id]))
         if existing is None:
             raise JobNotFoundError(reply.job_id)
         (seen,) = await shown(call, [existing])
         return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)))
     accepted = _accepted(reply)
     if reply.state is State.DELAYED:
-        reading = session.store.run_async(session.store.get([reply.job_id]))
+        reading = session.store.run_async(session.store.reader.get([reply.job_id]))
         (stored,) = await afterwards(reading)
         if stored is not None:
             accepted = Accepted(
@@ -87,7 +87,7 @@ async def _store(
         return []
     try:
         carrying = session.carrying(jobs)
-        enqueuing = session.store.enqueue(carrying, atomic=atomic)
+        enqueuing = session.store.queue.enqueue(carrying, atomic=atomic)
         replies = await session.store.run_async(enqueuing)
     except InvalidJobError as error:  # what cannot be waited for, or falls due too late
         if atomic or len(jobs) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost.http.operations import crons, dead_letters, flows, jobs, lanes
 from fencepost.http.routes.roles import OPERATE
 from fencepost.http.routes.route import Route
-from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.wire.jobs import Accepted, JobSummary
 
 ROUTES = [

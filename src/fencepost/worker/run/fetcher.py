@@ -20,8 +20,7 @@ from fencepost.core.bounds import (
 )
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.replies import Claim
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import Claim, ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation, Plan
 from fencepost.worker.run.context import CancelReason
@@ -108,7 +107,7 @@ class Fetcher:
         )
         self._asked_at = self._store.clock.monotonic()
         self._is_asking, self._has_begun, self._answer = True, False, None
-        operation = self._timed(self._store.claim(request))
+        operation = self._timed(self._store.queue.claim(request))
         try:
             if blocks:
                 claim = self._store.run(operation)

@@ -28,7 +28,7 @@ async def declare_rates(
     rates = {type: task.rate for type, task in tasks.items()}
     while not is_stopping():
         try:
-            await store.run_async(store.set_rates(rates))
+            await store.run_async(store.settings.set_rates(rates))
         except StoreError as error:
             await store.clock.sleep_async(patience.failed(error))
         else:

@@ -117,7 +117,7 @@ class Loader:
         self._patience.succeeded()
 
     def _asked(self, owed: Sequence[Held]) -> Operation[list[list[Dependency]]]:
-        return self._store.dependencies([held.job.id for held in owed], with_results=True)
+        return self._store.reader.dependencies([held.job.id for held in owed], with_results=True)
 
 
 def _fill(owed: Sequence[Held], found: Sequence[Sequence[Dependency]]) -> None:

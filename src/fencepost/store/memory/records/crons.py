@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,9 @@ from fencepost.store.interface.crons import (
 from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.jobs import enqueue as submission
 from fencepost.store.memory.jobs.table import Jobs
+
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import World
 
 
 class Crons:
@@ -56,7 +59,7 @@ class Crons:
             return NotDue(fire.name)
         last_tick = cron.last_tick if fire.last_tick is None else fire.last_tick
         self._change(cron, last_tick=last_tick, next_tick=fire.next_tick)
-        stored = submission.enqueue(jobs, clock, fire.jobs, atomic=False, now=now)
+        stored = submission.accept(jobs, clock, fire.jobs, atomic=False, now=now)
         return Fired(fire.name, stored)
 
     def list(self, now: datetime) -> CronList:
@@ -90,3 +93,34 @@ class Crons:
             self._journal.note(lambda: self._crons.pop(cron.name))
         else:
             self._journal.note(lambda: self._crons.__setitem__(cron.name, before))
+
+
+def declare(world: World, crons: Sequence[CronDefinition]) -> None:
+    """Write crons down."""
+    world.crons.declare(crons, world.now)
+
+
+def fire(world: World, fires: Sequence[CronFire]) -> list[FireReply]:
+    """Store the jobs of crons that stand as expected."""
+    now = world.now
+    return [world.crons.fire(world.jobs, world.clock, each, now) for each in fires]
+
+
+def crons(world: World) -> CronList:
+    """Return all crons, by name."""
+    return world.crons.list(world.clock.now())
+
+
+def pause(world: World, name: str) -> bool:
+    """Fire no more ticks of a cron."""
+    return world.crons.pause(name)
+
+
+def resume(world: World, name: str, next_tick: datetime | None) -> bool:
+    """Go on with a paused cron."""
+    return world.crons.resume(name, next_tick)
+
+
+def forget(world: World, name: str) -> bool:
+    """Delete a cron."""
+    return world.crons.forget(name)

@@ -11,7 +11,7 @@ from fencepost.core.bounds import DUMP_BYTES
 from fencepost.core.job.job import Body, Job, JobRecord, NewJob
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.replies import Loaded, LoadReply, Present
+from fencepost.store.interface.transfer import Loaded, LoadReply, Present
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.flows.enqueue import DELIVERY, callback_fields
 from fencepost.store.postgres.jobs.catalog import Env, Numbers
