@@ -31,10 +31,10 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.store.group_commit import Posted
 from fencepost.store.interface.control import Edit, RetryRequest
-from fencepost.store.interface.queue import Beat, ClaimRequest, Settled, Spawn
+from fencepost.store.interface.queue import Beat, ClaimRequest, QueueFacet, Settled, Spawn
 from fencepost.store.interface.replies import Enqueued
 from fencepost.store.interface.store import Store
-from fencepost.store.plan import Declaration, Effect, Operation, Plan, Statement
+from fencepost.store.plan import Operation, Plan, Statement, declaration_of
 from fencepost.store.postgres.engine.group_commit import _Crew
 from fencepost.store.postgres.jobs.tokens import read_token
 from fencepost.store.postgres.joins.preparation import isolation
@@ -364,7 +364,8 @@ def posted(name: str, **fields: Any) -> Posted:
         yield Statement(f"select {name}", alone=True, **fields)
 
     future: Any = None
-    return Posted(Operation(Declaration(name.split()[0], Effect.WRITE), plan), future, future)
+    declaration = declaration_of(QueueFacet.operations[name.split()[0]])
+    return Posted(Operation(declaration, plan), future, future)
 
 
 def sorted_names(group: Sequence[Posted]) -> list[list[str]]:
