@@ -177,7 +177,7 @@ async def test_jobs_that_a_claim_under_way_brings_are_given_back(
 
 
 async def test_a_store_that_hangs_does_not_keep_one_that_is_cancelled_twice() -> None:
-    store = HangingStore(MemoryStore(clock=SystemClock()), "claim")
+    store = HangingStore(MemoryStore(clock=SystemClock()), QueueFacet.claim)
     app = App("memory://", store=cast(Store, store))
 
     @app.task

@@ -23,7 +23,8 @@ class ClusterFacet(Facet, abstract=True):
     """Workers that are alive, and which of them leads."""
 
     @operation(Effect.LEASE, has_content=False)
-    def announce(self, worker: WorkerInfo) -> Operation[None]: ...
+    def announce(self, worker: WorkerInfo) -> Operation[None]:
+        """Record that a worker is alive."""
 
     @operation(Effect.LEASE, has_content=False)
     def retire(self, worker_id: str) -> Operation[None]:
@@ -38,4 +39,5 @@ class ClusterFacet(Facet, abstract=True):
         """Take or keep the term called *name*; None while somebody else holds it."""
 
     @operation(Effect.LEASE, has_content=False)
-    def resign(self, name: str, worker: str) -> Operation[None]: ...
+    def resign(self, name: str, worker: str) -> Operation[None]:
+        """Give up a term, if *worker* holds it."""

@@ -111,13 +111,16 @@ class ControlFacet(Facet, abstract=True):
     """What an operator does to single jobs and dead letters."""
 
     @operation(Effect.WRITE, has_content=False)
-    def cancel(self, job_ids: Sequence[str]) -> Operation[list[CancelReply]]: ...
+    def cancel(self, job_ids: Sequence[str]) -> Operation[list[CancelReply]]:
+        """Cancel jobs that have not ended; a worker that runs one has lost its lease."""
 
     @operation(Effect.WRITE, has_content=False, wakes=Wakes.READY)
-    def retry(self, requests: Sequence[RetryRequest]) -> Operation[list[RetryReply]]: ...
+    def retry(self, requests: Sequence[RetryRequest]) -> Operation[list[RetryReply]]:
+        """Run jobs again by hand, each with a new budget of attempts."""
 
     @operation(Effect.WRITE, has_content=True, wakes=Wakes.READY)
-    def edit(self, edits: Sequence[Edit]) -> Operation[list[EditReply]]: ...
+    def edit(self, edits: Sequence[Edit]) -> Operation[list[EditReply]]:
+        """Change what a user may change about jobs."""
 
     @operation(Effect.WRITE, has_content=True, wakes=Wakes.READY)
     def replay(self, requests: Sequence[str | Replay]) -> Operation[list[ReplayReply]]:

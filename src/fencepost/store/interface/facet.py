@@ -19,8 +19,8 @@ T = TypeVar("T")
 E = TypeVar("E")
 S = TypeVar("S")
 P = ParamSpec("P")
-Method = TypeVar("Method", bound=Callable[..., Operation[Any]])
-Made = Callable[..., Operation[Any]]
+Method = Callable[..., Operation[Any]]
+M = TypeVar("M", bound=Method)
 
 
 def operation(
@@ -30,10 +30,10 @@ def operation(
     wakes: Wakes = Wakes.BY_MOVES,
     jobs_at: int | None = None,
     name: str | None = None,
-) -> Callable[[Method], Method]:
+) -> Callable[[M], M]:
     """Declare a method of an interface to be an operation; *name* is the method's own if None."""
 
-    def declare(method: Method) -> Method:
+    def declare(method: M) -> M:
         vars(method)["declaration"] = Declaration(
             name or method.__name__, effect, wakes, has_content, jobs_at
         )
@@ -45,7 +45,7 @@ def operation(
 class Facet:
     """Some operations of a store. A subclass is complete, or else says that it is *abstract*."""
 
-    operations: ClassVar[Mapping[str, Made]] = {}
+    operations: ClassVar[Mapping[str, Method]] = {}
     """The methods of the interface, as they were declared, by their names."""
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
@@ -53,13 +53,13 @@ class Facet:
         cls.operations = {
             name: member
             for base in reversed(cls.__mro__)
-            for name, member in (vars(base).get("operations", {}) | _declared(base)).items()
+            for name, member in _declared(base).items()
         }
         if not abstract:
             _complete(cls)
 
     @classmethod
-    def supply(cls, name: str, declaration: Declaration) -> Made | None:  # noqa: ARG003
+    def supply(cls, name: str, declaration: Declaration) -> Method | None:  # noqa: ARG003
         """Return what does an operation for which the class has no plan; None if nothing does.
 
         A wrapper may supply some by what was declared of them.
@@ -67,7 +67,8 @@ class Facet:
         return None
 
 
-def _declared(kind: type) -> dict[str, Made]:
+def _declared(kind: type) -> dict[str, Method]:
+    """Return the operations that a class declares itself; those that it binds wrap declared ones."""
     return {
         name: member
         for name, member in vars(kind).items()
@@ -98,10 +99,10 @@ def _complete(facet: type[Facet]) -> None:
 class Binding:
     """A plan that waits for the declaration of its operation."""
 
-    def __init__(self, make: Callable[[Declaration], Made]) -> None:
+    def __init__(self, make: Callable[[Declaration], Method]) -> None:
         self._make = make
 
-    def method(self, declared: Made) -> Made:
+    def method(self, declared: Method) -> Method:
         """Return the method that makes the operation."""
         return update_wrapper(self._make(declaration_of(declared)), declared)
 
@@ -111,7 +112,7 @@ def planned(
 ) -> Callable[Concatenate[S, P], Operation[T]]:
     """Make a method that returns a plan into one that returns the operation of its name."""
 
-    def make(declaration: Declaration) -> Made:
+    def make(declaration: Declaration) -> Method:
         def operate(self: Any, /, *args: Any, **kwargs: Any) -> Operation[T]:
             return Operation(declaration, partial(method, self, *args, **kwargs), args)
 
@@ -137,7 +138,7 @@ class Binder(Generic[E]):
     ) -> Callable[Concatenate[Any, P], Operation[T]]:
         """Return what becomes a method; its types are those of *plan* without the environment."""
 
-        def make(declaration: Declaration) -> Made:
+        def make(declaration: Declaration) -> Method:
             def read(self: Any, /, *args: Any, **kwargs: Any) -> Operation[T]:
                 return Operation(declaration, partial(plan, self._reading, *args, **kwargs), args)
 

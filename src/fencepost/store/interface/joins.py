@@ -41,7 +41,7 @@ class JoinsFacet(Facet, abstract=True):
 
     @operation(Effect.READ, has_content=False)
     def fates(self, asked: Sequence[Joined]) -> Operation[list[Fate]]:
-        """Tell what became of settlements that were made by ``run_in``; waits for nobody."""
+        """Return what became of settlements that were made by ``run_in``; never waits."""
 
 
 class NoJoins(JoinsFacet):

@@ -16,10 +16,10 @@ class Topic(StrEnum):
 
 
 class Listener(Protocol):
-    """Waits for news from any process. A wake-up may be lost or spurious; poll beneath it."""
+    """Waits for notifications from any process. One may be lost or spurious: poll as well."""
 
     def wait(self, timeout: float) -> bool:
-        """Block until news came (True) or *timeout* seconds passed (False)."""
+        """Block until a notification came (True) or *timeout* seconds passed (False)."""
         ...
 
     async def wait_async(self, timeout: float) -> bool: ...

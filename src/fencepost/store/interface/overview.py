@@ -32,10 +32,12 @@ class OverviewFacet(Facet, abstract=True):
     """A store as a whole: its queues and types, what ended, its condition."""
 
     @operation(Effect.READ, has_content=False)
-    def queues(self) -> Operation[list[QueueView]]: ...
+    def queues(self) -> Operation[list[QueueView]]:
+        """Return every queue that has had a job or a setting, by name."""
 
     @operation(Effect.READ, has_content=False)
-    def types(self) -> Operation[list[TypeView]]: ...
+    def types(self) -> Operation[list[TypeView]]:
+        """Return every type that has had a job or a setting, by name."""
 
     @operation(Effect.READ, has_content=False)
     def ended(

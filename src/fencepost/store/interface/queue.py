@@ -162,7 +162,7 @@ class QueueFacet(Facet, abstract=True):
 
     @operation(Effect.WRITE, has_content=True, wakes=Wakes.READY)
     def spawn(self, spawns: Sequence[Spawn]) -> Operation[list[SpawnReply]]:
-        """Store jobs under valid leases; whoever gathers what the spawning job does waits for them.
+        """Store jobs under valid leases; jobs that gather the parent's children wait for these too.
 
         Raises DependencyError, and nothing at all is stored, if one of them is refused.
         """

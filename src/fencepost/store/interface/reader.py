@@ -31,17 +31,20 @@ class ReaderFacet(Facet, abstract=True):
     """Looking at jobs: one by one, by a filter, with what is around them."""
 
     @operation(Effect.READ, has_content=True)
-    def get(self, job_ids: Sequence[str]) -> Operation[list[Job | None]]: ...
+    def get(self, job_ids: Sequence[str]) -> Operation[list[Job | None]]:
+        """Return jobs by id; None for one that is not there."""
 
     @operation(Effect.READ, has_content=False)
     def locate(self, job_ids: Sequence[str]) -> Operation[list[str | None]]:
         """Return the queue of each job, and nothing else of it; None for one that is not there."""
 
     @operation(Effect.READ, has_content=True)
-    def find(self, filter: JobFilter, page: PageRequest) -> Operation[JobPage]: ...
+    def find(self, filter: JobFilter, page: PageRequest) -> Operation[JobPage]:
+        """Return a page of the jobs that *filter* selects, newest first."""
 
     @operation(Effect.READ, has_content=False)
-    def count(self, filter: JobFilter) -> Operation[int]: ...
+    def count(self, filter: JobFilter) -> Operation[int]:
+        """Count the jobs that *filter* selects."""
 
     @operation(Effect.READ, has_content=True)
     def attempts(self, job_id: str) -> Operation[list[Attempt] | None]:

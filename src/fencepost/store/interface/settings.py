@@ -22,10 +22,12 @@ class SettingsFacet(Facet, abstract=True):
     """What an operator pauses or bounds: queues, types, the whole store."""
 
     @operation(Effect.WRITE, has_content=False)
-    def pause(self, scope: Scope, name: str) -> Operation[None]: ...
+    def pause(self, scope: Scope, name: str) -> Operation[None]:
+        """Claim no more jobs of a queue or a type."""
 
     @operation(Effect.WRITE, has_content=False, wakes=Wakes.READY)
-    def resume(self, scope: Scope, name: str) -> Operation[None]: ...
+    def resume(self, scope: Scope, name: str) -> Operation[None]:
+        """Claim jobs of a queue or a type again."""
 
     @operation(Effect.WRITE, has_content=False, wakes=Wakes.READY)
     def limit(self, scope: Scope, name: str, max_running: int | None) -> Operation[None]:
@@ -40,4 +42,5 @@ class SettingsFacet(Facet, abstract=True):
         """
 
     @operation(Effect.READ, has_content=False)
-    def app_limit(self) -> Operation[int | None]: ...
+    def app_limit(self) -> Operation[int | None]:
+        """Return the limit of the whole store; None if it has none."""

@@ -50,7 +50,8 @@ class UpkeepFacet(Facet, abstract=True):
         """Dead-letter live jobs past their lifetime."""
 
     @operation(Effect.WRITE, has_content=False)
-    def prune(self, request: PruneRequest) -> Operation[Pruned]: ...
+    def prune(self, request: PruneRequest) -> Operation[Pruned]:
+        """Delete terminal jobs that have been kept long enough."""
 
     @operation(Effect.LEASE, has_content=False)
     def tidy(self) -> Operation[None]:

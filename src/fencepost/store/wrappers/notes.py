@@ -25,6 +25,7 @@ from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import ControlFacet, Discarded, Edited, Replayed
 from fencepost.store.interface.crons import CronsFacet, Fired
 from fencepost.store.interface.events import EventReply, EventsFacet
+from fencepost.store.interface.facet import Method
 from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.queue import AlreadySettled, Claim, QueueFacet, Settled, Spawned
 from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost, Moved
@@ -34,7 +35,6 @@ from fencepost.store.interface.upkeep import Pruned, UpkeepFacet
 from fencepost.store.plan import Operation
 from fencepost.store.wrappers.transitions import EVENT_NAMES, SUBMIT, Happening, count, count_moves
 
-Method = Callable[..., Operation[Any]]
 Note = Callable[[Counters, Operation[Any], Any], None]
 
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters, Key, key_of
-from fencepost.store.interface.facet import Facet
+from fencepost.store.interface.facet import Facet, Method
 from fencepost.store.interface.store import Facets, Store
 from fencepost.store.interruption import undisturbed
 from fencepost.store.plan import Declaration, Effect, Operation, declaration_of
-from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES, Method, Note
+from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES, Note
 from fencepost.store.wrappers.wrapped import WrappedStore
 
 T = TypeVar("T")

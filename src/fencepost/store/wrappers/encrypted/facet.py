@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.job.job import Job, NewJob
-from fencepost.store.interface.facet import Facet, Made
+from fencepost.store.interface.facet import Facet, Method
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Declaration, Operation, Plan, part_of
 from fencepost.store.wrappers.encrypted.decrypt import Opener
@@ -27,7 +27,7 @@ class Encrypting(Facet, Generic[F], abstract=True):
         self._opener = opener
 
     @classmethod
-    def supply(cls, name: str, declaration: Declaration) -> Made | None:
+    def supply(cls, name: str, declaration: Declaration) -> Method | None:
         if declaration.has_content:
             return None
 
