@@ -68,7 +68,7 @@ class Facet:
 
 
 def _declared(kind: type) -> dict[str, Method]:
-    """Return the operations that a class declares itself; those that it binds wrap declared ones."""
+    """Return the operations that a class declares itself; what it binds wraps declared ones."""
     return {
         name: member
         for name, member in vars(kind).items()
