@@ -13,7 +13,7 @@ from fencepost.store.interface.reader import ReaderFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.facets import MemoryQueue, bound
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.memory.world import World
+from fencepost.store.memory.world import MemoryWorld
 from fencepost.store.plan import Effect, Operation, Plan, Statement, declaration_of
 from fencepost.store.postgres.facets import PostgresQueue
 from fencepost.store.sqlite.facets import SqliteQueue
@@ -22,6 +22,7 @@ from fencepost.store.wrappers.encrypted.facets import EncryptedQueue
 from fencepost.store.wrappers.encrypted.store import encrypted
 from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES
 from fencepost.store.wrappers.observed import ObservedStore, by_declaration, facets_of_a_store
+from fencepost.store.wrappers.wrapped import WrappedStore
 from fencepost.testing.clock import FakeClock
 
 KEYS = KeyRing((EncryptionKey("k", b"k" * 32),))
@@ -178,7 +179,7 @@ def test_a_method_of_a_wrapper_is_declared_by_its_name() -> None:
             yield from ()
             return saves
 
-    made = Own(World(FakeClock())).save(["x"])
+    made = Own(MemoryWorld(FakeClock())).save(["x"])
     assert (made.declaration, made.given) == (declaration_of(QueueFacet.save), (["x"],))
 
 
@@ -197,3 +198,9 @@ def test_every_store_has_every_facet() -> None:
     store: Store = encrypted(MemoryStore(clock=FakeClock()), KEYS)
     for name, facet in store.facets._asdict().items():
         assert getattr(store, name) is facet
+
+
+def test_a_wrapper_passes_on_all_that_a_store_itself_has() -> None:
+    """Not what a store inherits: that would answer for the wrapper, not for the store inside."""
+    own = {name for name in (*vars(Store), *Store.__annotations__) if not name.startswith("_")}
+    assert {"run", "run_in", "listen", "keys"} <= own <= set(vars(WrappedStore))

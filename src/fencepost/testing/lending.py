@@ -15,7 +15,7 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.facets import bound
 from fencepost.store.memory.jobs import read
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.memory.world import World
+from fencepost.store.memory.world import MemoryWorld
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
 
@@ -68,11 +68,11 @@ def _set(session: Session, values: dict[str, Any]) -> None:
         setattr(session, name, value)
 
 
-def _mark(world: World) -> str:
+def _mark(world: MemoryWorld) -> str:
     return "joined"
 
 
-def _fates(world: World, asked: Sequence[Joined]) -> list[Fate]:
+def _fates(world: MemoryWorld, asked: Sequence[Joined]) -> list[Fate]:
     jobs = read.get(world, [each.job_id for each in asked])
     return [Fate.SETTLED if job and job.state is State.COMPLETED else Fate.UNDONE for job in jobs]
 
@@ -101,7 +101,7 @@ class BorrowedStore(MemoryStore):
         return BorrowedJoins(self.world)
 
 
-class BorrowedJoins(BoundFacet[World], JoinsFacet):
+class BorrowedJoins(BoundFacet[MemoryWorld], JoinsFacet):
     """Says of what was done at once that it is settled."""
 
     mark = bound(_mark)

@@ -19,7 +19,7 @@ class EventReply(msgspec.Struct, frozen=True):
 
     event: SentEvent
     jobs: list[EnqueueReply]
-    """What became of each handler's job; a duplicate is told of, and is in the record too."""
+    """What became of each handler's job; a duplicate is reported here, and is in the record too."""
 
 
 class EventPage(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class EventsFacet(Facet, abstract=True):
     def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Operation[EventReply]:
         """Record *event* and store its handlers' *jobs*, all or none; each is marked as its own.
 
-        A key that is held makes a duplicate, which is told of and recorded; one that asks to be
+        A key that is held makes a duplicate, which is reported and recorded; one that asks to be
         refused raises DuplicateJobError, and nothing is stored.
         """
 

@@ -36,28 +36,28 @@ from fencepost.store.memory.records import crons as schedules
 from fencepost.store.memory.records import doctor, transfer
 from fencepost.store.memory.records import ended as ends
 from fencepost.store.memory.records import events as records
-from fencepost.store.memory.world import World
+from fencepost.store.memory.world import MemoryWorld
 from fencepost.store.plan import Operation, Plan
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_bind: Binder[World] = Binder()
+_bind: Binder[MemoryWorld] = Binder()
 
 
 def bound(
-    act: Callable[Concatenate[World, P], T],
+    act: Callable[Concatenate[MemoryWorld, P], T],
 ) -> Callable[Concatenate[Any, P], Operation[T]]:
     """Bind a function over the world, as a plan without statements."""
 
-    def plan(world: World, /, *args: P.args, **kwargs: P.kwargs) -> Plan[T]:
+    def plan(world: MemoryWorld, /, *args: P.args, **kwargs: P.kwargs) -> Plan[T]:
         yield from ()
         return act(world, *args, **kwargs)
 
     return _bind(plan)
 
 
-def facets(world: World, joins: JoinsFacet) -> Facets:
+def facets(world: MemoryWorld, joins: JoinsFacet) -> Facets:
     """Return the operations over *world*."""
     return Facets(
         queue=MemoryQueue(world),
@@ -76,7 +76,7 @@ def facets(world: World, joins: JoinsFacet) -> Facets:
     )
 
 
-class MemoryQueue(BoundFacet[World], QueueFacet):
+class MemoryQueue(BoundFacet[MemoryWorld], QueueFacet):
     enqueue = bound(entries.enqueue)
     claim = bound(claims.claim)
     heartbeat = bound(leases.heartbeat)
@@ -85,7 +85,7 @@ class MemoryQueue(BoundFacet[World], QueueFacet):
     spawn = bound(spawns.spawn)
 
 
-class MemoryControl(BoundFacet[World], ControlFacet):
+class MemoryControl(BoundFacet[MemoryWorld], ControlFacet):
     cancel = bound(controls.cancel)
     retry = bound(entries.retry)
     edit = bound(edits.edit)
@@ -93,7 +93,7 @@ class MemoryControl(BoundFacet[World], ControlFacet):
     discard = bound(controls.discard)
 
 
-class MemoryReader(BoundFacet[World], ReaderFacet):
+class MemoryReader(BoundFacet[MemoryWorld], ReaderFacet):
     get = bound(views.get)
     locate = bound(views.locate)
     find = bound(views.find)
@@ -105,7 +105,7 @@ class MemoryReader(BoundFacet[World], ReaderFacet):
     dead_letters = bound(views.dead_letters)
 
 
-class MemorySettings(BoundFacet[World], SettingsFacet):
+class MemorySettings(BoundFacet[MemoryWorld], SettingsFacet):
     pause = bound(limits.pause)
     resume = bound(limits.resume)
     limit = bound(limits.limit)
@@ -113,7 +113,7 @@ class MemorySettings(BoundFacet[World], SettingsFacet):
     app_limit = bound(limits.app_limit)
 
 
-class MemoryUpkeep(BoundFacet[World], UpkeepFacet):
+class MemoryUpkeep(BoundFacet[MemoryWorld], UpkeepFacet):
     recover = bound(chores.recover)
     promote = bound(chores.promote)
     expire = bound(chores.expire)
@@ -121,7 +121,7 @@ class MemoryUpkeep(BoundFacet[World], UpkeepFacet):
     tidy = bound(chores.tidy)
 
 
-class MemoryCrons(BoundFacet[World], CronsFacet):
+class MemoryCrons(BoundFacet[MemoryWorld], CronsFacet):
     declare = bound(schedules.declare)
     fire = bound(schedules.fire)
     pause = bound(schedules.pause)
@@ -130,19 +130,19 @@ class MemoryCrons(BoundFacet[World], CronsFacet):
     list = bound(schedules.crons)
 
 
-class MemoryAccess(BoundFacet[World], AccessFacet):
+class MemoryAccess(BoundFacet[MemoryWorld], AccessFacet):
     tokens = bound(keys.tokens)
     add = bound(keys.add)
     revoke = bound(keys.revoke)
 
 
-class MemoryAudit(BoundFacet[World], AuditFacet):
+class MemoryAudit(BoundFacet[MemoryWorld], AuditFacet):
     record = bound(keys.record)
     prune = bound(keys.prune)
     list = bound(keys.actions)
 
 
-class MemoryCluster(BoundFacet[World], ClusterFacet):
+class MemoryCluster(BoundFacet[MemoryWorld], ClusterFacet):
     announce = bound(members.announce)
     retire = bound(members.retire)
     workers = bound(members.workers)
@@ -150,20 +150,20 @@ class MemoryCluster(BoundFacet[World], ClusterFacet):
     resign = bound(members.resign)
 
 
-class MemoryOverview(BoundFacet[World], OverviewFacet):
+class MemoryOverview(BoundFacet[MemoryWorld], OverviewFacet):
     queues = bound(views.queues)
     types = bound(views.types)
     ended = bound(ends.ended)
     inspect = bound(doctor.examine)
 
 
-class MemoryEvents(BoundFacet[World], EventsFacet):
+class MemoryEvents(BoundFacet[MemoryWorld], EventsFacet):
     send = bound(records.send)
     prune = bound(records.prune)
     load = bound(records.load)
     list = bound(records.events)
 
 
-class MemoryTransfer(BoundFacet[World], TransferFacet):
+class MemoryTransfer(BoundFacet[MemoryWorld], TransferFacet):
     dump = bound(transfer.dump)
     load = bound(transfer.load)

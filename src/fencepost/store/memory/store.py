@@ -13,7 +13,7 @@ from fencepost.store.interface.listener import Listener, Topic
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.engine.notification import Bells
 from fencepost.store.memory.facets import facets
-from fencepost.store.memory.world import World
+from fencepost.store.memory.world import MemoryWorld
 from fencepost.store.plan import Operation, Row, Statement, run_plan
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class MemoryStore(Store):
     def __init__(self, *, url: str = "memory://", clock: Clock) -> None:
         self.url = url
         self.clock = clock
-        self.world = World(clock)
+        self.world = MemoryWorld(clock)
         super().__init__(facets(self.world, self._joins()))
         self._bells = Bells()
         self._lock = threading.RLock()

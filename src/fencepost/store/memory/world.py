@@ -18,7 +18,7 @@ from fencepost.store.memory.records.crons import Crons
 from fencepost.store.memory.records.events import Events
 
 
-class World:
+class MemoryWorld:
     """The state of one memory store; one operation at a time changes it, under the store's lock."""
 
     def __init__(self, clock: Clock) -> None:

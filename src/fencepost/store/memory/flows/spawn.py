@@ -21,10 +21,10 @@ from fencepost.store.memory.jobs.table import Jobs
 from fencepost.store.memory.limits.concurrency import admit
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
-def spawn(world: World, spawns: Sequence[Spawn]) -> list[SpawnReply]:
+def spawn(world: MemoryWorld, spawns: Sequence[Spawn]) -> list[SpawnReply]:
     """Store jobs under valid leases of the jobs that spawn them."""
     now = world.now
     return [spawn_one(world.jobs, world.clock, each, now) for each in spawns]

@@ -30,10 +30,10 @@ from fencepost.store.memory.jobs.table import Jobs
 from fencepost.store.memory.limits.settings import Settings
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
-def claim(world: World, request: ClaimRequest) -> Claim:
+def claim(world: MemoryWorld, request: ClaimRequest) -> Claim:
     """Bring the jobs up to date (bounded), then lease what is claimable."""
     jobs, settings, rates, clock, do = (
         world.jobs,

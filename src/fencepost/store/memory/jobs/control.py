@@ -18,10 +18,10 @@ from fencepost.store.memory.jobs.table import Jobs
 from fencepost.store.memory.limits.concurrency import admit
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
-def cancel(world: World, job_ids: Sequence[str]) -> list[CancelReply]:
+def cancel(world: MemoryWorld, job_ids: Sequence[str]) -> list[CancelReply]:
     """Cancel jobs that have not ended."""
     jobs, now = world.jobs, world.now
     found = [jobs.get(job_id) for job_id in job_ids]
@@ -38,7 +38,7 @@ def cancel(world: World, job_ids: Sequence[str]) -> list[CancelReply]:
     return with_admitted(replies, admit(jobs, now))
 
 
-def discard(world: World, job_ids: Sequence[str]) -> list[DiscardReply]:
+def discard(world: MemoryWorld, job_ids: Sequence[str]) -> list[DiscardReply]:
     """Take dead letters off the list; their jobs stay."""
     return [_discard(world.jobs, job_id) for job_id in job_ids]
 
@@ -51,7 +51,7 @@ def _discard(jobs: Jobs, job_id: str) -> DiscardReply:
     return Discarded(record.id)
 
 
-def prune(world: World, request: PruneRequest) -> Pruned:
+def prune(world: MemoryWorld, request: PruneRequest) -> Pruned:
     """Delete terminal jobs that were kept long enough; look at a bounded number of jobs."""
     jobs, now = world.jobs, world.now
     if request.after == 0:

@@ -21,10 +21,10 @@ from fencepost.store.memory.jobs.table import Jobs
 from fencepost.store.memory.limits.concurrency import admit
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
-def edit(world: World, edits: Sequence[Edit]) -> list[EditReply]:
+def edit(world: MemoryWorld, edits: Sequence[Edit]) -> list[EditReply]:
     """Change what a user may change about jobs."""
     now = world.now
     replies = [edit_one(world.jobs, each, now) for each in edits]

@@ -43,10 +43,12 @@ from fencepost.store.memory.limits.concurrency import admit, held, hold
 from fencepost.store.memory.records.webhooks import call_back
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
-def enqueue(world: World, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueReply]:
+def enqueue(
+    world: MemoryWorld, jobs: Sequence[NewJob], *, atomic: bool = False
+) -> list[EnqueueReply]:
     """Store new jobs."""
     return accept(world.jobs, world.clock, jobs, atomic=atomic, now=world.now)
 
@@ -176,7 +178,7 @@ def _window_end(window: float | None, now: int) -> int | None:
     return None if window is None else now + seconds_to_us(window)
 
 
-def retry(world: World, requests: Sequence[RetryRequest]) -> list[RetryReply]:
+def retry(world: MemoryWorld, requests: Sequence[RetryRequest]) -> list[RetryReply]:
     """Run jobs again by hand."""
     now = world.now
     return [reopen(world.jobs, request, now) for request in requests]
@@ -257,7 +259,7 @@ def _reopened(record: Record, request: RetryRequest, waits: Waits | None, now: i
     return changes
 
 
-def replay(world: World, requests: Sequence[str | Replay]) -> list[ReplayReply]:
+def replay(world: MemoryWorld, requests: Sequence[str | Replay]) -> list[ReplayReply]:
     """Put a fresh job in the place of each dead letter."""
     now = world.now
     return [replace_dead(world.jobs, as_replay(request), now) for request in requests]

@@ -20,32 +20,32 @@ from fencepost.store.memory.jobs.rows import attempts_of, dead_letter_of, job_of
 from fencepost.store.memory.jobs.table import Jobs
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 AHEAD_MAX = 1_000
 """How many jobs ahead of one are counted; past that, the exact number helps nobody."""
 
 
-def get(world: World, job_ids: Sequence[str]) -> list[Job | None]:
+def get(world: MemoryWorld, job_ids: Sequence[str]) -> list[Job | None]:
     """Return jobs as they stand."""
     now = world.now
     records = [world.jobs.get(job_id) for job_id in job_ids]
     return [None if record is None else job_of(record, now) for record in records]
 
 
-def locate(world: World, job_ids: Sequence[str]) -> list[str | None]:
+def locate(world: MemoryWorld, job_ids: Sequence[str]) -> list[str | None]:
     """Return the queue of each job."""
     records = [world.jobs.get(job_id) for job_id in job_ids]
     return [None if record is None else record.queue for record in records]
 
 
-def attempts(world: World, job_id: str) -> list[Attempt] | None:
+def attempts(world: MemoryWorld, job_id: str) -> list[Attempt] | None:
     """Return the attempts of a job, oldest first."""
     record = world.jobs.get(job_id)
     return None if record is None else attempts_of(record)
 
 
-def find(world: World, filter: JobFilter, page: PageRequest) -> JobPage:
+def find(world: MemoryWorld, filter: JobFilter, page: PageRequest) -> JobPage:
     """Return one page of the jobs that *filter* means, newest submission first."""
     jobs, now = world.jobs, world.now
     found = list(islice(_matching(jobs, filter, page.after), page.limit + 1))
@@ -54,7 +54,7 @@ def find(world: World, filter: JobFilter, page: PageRequest) -> JobPage:
     return JobPage([job_of(record, now) for record in shown], shown[-1].seq if has_more else None)
 
 
-def count(world: World, filter: JobFilter) -> int:
+def count(world: MemoryWorld, filter: JobFilter) -> int:
     """Return how many jobs *filter* means: from counters where they can tell."""
     jobs = world.jobs
     if not filter.is_countable:
@@ -86,7 +86,7 @@ def _matches(record: Record, filter: JobFilter) -> bool:
 
 
 def dead_letters(
-    world: World, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
+    world: MemoryWorld, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
 ) -> DeadLetterPage:
     """Return one page of the dead-letter list, most recently dead first."""
     wanted = (
@@ -101,7 +101,7 @@ def dead_letters(
     return DeadLetterPage(letters, shown[-1].dead_number if has_more else None)
 
 
-def situation(world: World, job_id: str) -> Situation | None:
+def situation(world: MemoryWorld, job_id: str) -> Situation | None:
     """Return what keeps a job where it is, and what stands around it."""
     jobs, settings, rates, now = world.jobs, world.settings, world.rates, world.now
     record = jobs.get(job_id)
@@ -128,7 +128,7 @@ def situation(world: World, job_id: str) -> Situation | None:
 
 
 def dependencies(
-    world: World, job_ids: Sequence[str], *, with_results: bool = False
+    world: MemoryWorld, job_ids: Sequence[str], *, with_results: bool = False
 ) -> list[list[Dependency]]:
     """Return what each job waits for or waited for."""
     records = [world.jobs.get(job_id) for job_id in job_ids]
@@ -150,7 +150,7 @@ def _dependencies(
     ]
 
 
-def dependents(world: World, job_ids: Sequence[str]) -> list[list[str]]:
+def dependents(world: MemoryWorld, job_ids: Sequence[str]) -> list[list[str]]:
     """Return the ids of the jobs that wait for each job or waited for it."""
     records = [world.jobs.get(job_id) for job_id in job_ids]
     return [
@@ -170,7 +170,7 @@ def _serves(worker: WorkerInfo, record: Record) -> bool:
     return record.type in worker.types and (worker.queues is None or record.queue in worker.queues)
 
 
-def queues(world: World) -> list[QueueView]:
+def queues(world: MemoryWorld) -> list[QueueView]:
     """Return every queue that has (had) a job or a setting, sorted by name."""
     jobs, settings = world.jobs, world.settings
     counts = jobs.counts.by_queue()
@@ -187,7 +187,7 @@ def queues(world: World) -> list[QueueView]:
     ]
 
 
-def types(world: World) -> list[TypeView]:
+def types(world: MemoryWorld) -> list[TypeView]:
     """Return every type that has (had) a job or a setting, sorted by name."""
     jobs, settings, rates = world.jobs, world.settings, world.rates
     counts = jobs.counts.by_type()

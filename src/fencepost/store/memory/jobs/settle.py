@@ -26,10 +26,10 @@ from fencepost.store.memory.jobs.table import Jobs
 from fencepost.store.memory.limits.concurrency import admit
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
-def heartbeat(world: World, beats: Sequence[Beat]) -> list[HeartbeatReply]:
+def heartbeat(world: MemoryWorld, beats: Sequence[Beat]) -> list[HeartbeatReply]:
     """Extend leases that are still valid."""
     now = world.now
     return [extend(world.jobs, beat, now) for beat in beats]
@@ -49,7 +49,7 @@ def extend(jobs: Jobs, beat: Beat, now: int) -> HeartbeatReply:
     return Extended(record.id, from_us(expires_at))
 
 
-def settle(world: World, settlements: Sequence[Settlement]) -> list[SettleReply]:
+def settle(world: MemoryWorld, settlements: Sequence[Settlement]) -> list[SettleReply]:
     """Record decisions under valid leases."""
     now = world.now
     replies = [settle_one(world.jobs, settlement, now) for settlement in settlements]
@@ -71,7 +71,7 @@ def settle_one(jobs: Jobs, settlement: Settlement, now: int) -> SettleReply:
     return lost(record, settlement.job_id)
 
 
-def save(world: World, saves: Sequence[Save]) -> list[SaveReply]:
+def save(world: MemoryWorld, saves: Sequence[Save]) -> list[SaveReply]:
     """Keep checkpoints and progress under valid leases."""
     now = world.now
     return [save_one(world.jobs, each, now) for each in saves]

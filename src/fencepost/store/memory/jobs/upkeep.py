@@ -8,27 +8,27 @@ from fencepost.store.interface.replies import Moved
 from fencepost.store.memory.jobs import finish
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
-def recover(world: World, limit: int) -> list[Moved]:
+def recover(world: MemoryWorld, limit: int) -> list[Moved]:
     """Take back jobs whose leases ran out."""
     moved = finish.recover(world.jobs, limit, world.clock.rng, world.now)
     world.announce_room()
     return moved
 
 
-def promote(world: World, limit: int) -> list[Moved]:
+def promote(world: MemoryWorld, limit: int) -> list[Moved]:
     """Make due jobs claimable."""
     return finish.promote(world.jobs, limit, world.now)
 
 
-def expire(world: World, limit: int) -> list[Moved]:
+def expire(world: MemoryWorld, limit: int) -> list[Moved]:
     """Dead-letter live jobs past their lifetime."""
     moved = finish.expire(world.jobs, limit, world.now)
     world.announce_room()
     return moved
 
 
-def tidy(world: World) -> None:
+def tidy(world: MemoryWorld) -> None:
     """Do nothing: there are no books to keep in order."""

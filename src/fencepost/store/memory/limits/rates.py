@@ -11,7 +11,7 @@ from fencepost.store.interface.listener import Topic
 from fencepost.store.memory.engine.journal import Journal
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 V = TypeVar("V")
 
@@ -78,7 +78,7 @@ def _set(values: dict[str, V], type: str, value: V | None) -> None:
         values[type] = value
 
 
-def set_rates(world: World, rates: Mapping[str, Rate | None]) -> None:
+def set_rates(world: MemoryWorld, rates: Mapping[str, Rate | None]) -> None:
     """Bound how often jobs of types start."""
     world.rates.set(rates, world.now)
     world.journal.announce(Topic.READY)

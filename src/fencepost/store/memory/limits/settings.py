@@ -10,7 +10,7 @@ from fencepost.store.interface.listener import Topic
 from fencepost.store.interface.settings import Scope
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
 class Settings:
@@ -69,23 +69,23 @@ def _keep(paused: set[str], name: str, is_paused: bool) -> None:
         paused.discard(name)
 
 
-def pause(world: World, scope: Scope, name: str) -> None:
+def pause(world: MemoryWorld, scope: Scope, name: str) -> None:
     """Claim no more jobs of a queue or a type."""
     world.settings.pause(scope, name, True)
 
 
-def resume(world: World, scope: Scope, name: str) -> None:
+def resume(world: MemoryWorld, scope: Scope, name: str) -> None:
     """Claim jobs of a queue or a type again."""
     world.settings.pause(scope, name, False)
     world.journal.announce(Topic.READY)
 
 
-def limit(world: World, scope: Scope, name: str, max_running: int | None) -> None:
+def limit(world: MemoryWorld, scope: Scope, name: str, max_running: int | None) -> None:
     """Bound the running jobs of a queue or of the app."""
     world.settings.limit(scope, name, max_running)
     world.journal.announce(Topic.READY)
 
 
-def app_limit(world: World) -> int | None:
+def app_limit(world: MemoryWorld) -> int | None:
     """Return the bound of the whole store."""
     return world.settings.app_limit

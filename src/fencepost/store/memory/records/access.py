@@ -17,7 +17,7 @@ from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.access import check_room, check_same
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
 class Tokens:
@@ -81,31 +81,31 @@ def _recorded_at(action: Action) -> datetime:
     return action.at
 
 
-def add(world: World, record: TokenRecord) -> None:
+def add(world: MemoryWorld, record: TokenRecord) -> None:
     """Keep a token."""
     world.tokens.add(record, world.clock.now())
 
 
-def tokens(world: World) -> list[TokenRecord]:
+def tokens(world: MemoryWorld) -> list[TokenRecord]:
     """Return all tokens, the oldest first."""
     return world.tokens.list()
 
 
-def revoke(world: World, token_id: str) -> bool:
+def revoke(world: MemoryWorld, token_id: str) -> bool:
     """Make a token good for nothing from now on."""
     return world.tokens.revoke(token_id, world.clock.now())
 
 
-def record(world: World, action: Action) -> None:
+def record(world: MemoryWorld, action: Action) -> None:
     """Append to the audit log."""
     world.actions.record(action, world.clock.now())
 
 
-def actions(world: World, page: PageRequest) -> ActionPage:
+def actions(world: MemoryWorld, page: PageRequest) -> ActionPage:
     """Return a page of the audit log, newest first."""
     return world.actions.page(page)
 
 
-def prune(world: World, keep: float, limit: int) -> int:
+def prune(world: MemoryWorld, keep: float, limit: int) -> int:
     """Delete the oldest of the audit log."""
     return world.actions.prune(keep, limit, world.now)

@@ -11,7 +11,7 @@ from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.store.interface.cluster import Term, WorkerInfo
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
 class Presence:
@@ -54,26 +54,26 @@ def _is_heard(seen: int, now: int) -> bool:
     return now < seen + seconds_to_us(WORKER_SILENCE)
 
 
-def announce(world: World, worker: WorkerInfo) -> None:
+def announce(world: MemoryWorld, worker: WorkerInfo) -> None:
     """Note that a worker lives."""
     world.presence.announce(worker, world.now)
 
 
-def retire(world: World, worker_id: str) -> None:
+def retire(world: MemoryWorld, worker_id: str) -> None:
     """Forget a worker that has stopped."""
     world.presence.retire(worker_id)
 
 
-def workers(world: World) -> list[WorkerInfo]:
+def workers(world: MemoryWorld) -> list[WorkerInfo]:
     """Return the workers heard from lately."""
     return world.presence.workers(world.now)
 
 
-def lead(world: World, name: str, worker: str, ttl: float) -> Term | None:
+def lead(world: MemoryWorld, name: str, worker: str, ttl: float) -> Term | None:
     """Take or keep a term."""
     return world.presence.lead(name, worker, ttl, world.now)
 
 
-def resign(world: World, name: str, worker: str) -> None:
+def resign(world: MemoryWorld, name: str, worker: str) -> None:
     """Give up a term."""
     world.presence.resign(name, worker)

@@ -25,7 +25,7 @@ from fencepost.store.memory.jobs import enqueue as submission
 from fencepost.store.memory.jobs.table import Jobs
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
 class Crons:
@@ -95,32 +95,32 @@ class Crons:
             self._journal.note(lambda: self._crons.__setitem__(cron.name, before))
 
 
-def declare(world: World, crons: Sequence[CronDefinition]) -> None:
+def declare(world: MemoryWorld, crons: Sequence[CronDefinition]) -> None:
     """Write crons down."""
     world.crons.declare(crons, world.now)
 
 
-def fire(world: World, fires: Sequence[CronFire]) -> list[FireReply]:
+def fire(world: MemoryWorld, fires: Sequence[CronFire]) -> list[FireReply]:
     """Store the jobs of crons that stand as expected."""
     now = world.now
     return [world.crons.fire(world.jobs, world.clock, each, now) for each in fires]
 
 
-def crons(world: World) -> CronList:
+def crons(world: MemoryWorld) -> CronList:
     """Return all crons, by name."""
     return world.crons.list(world.clock.now())
 
 
-def pause(world: World, name: str) -> bool:
+def pause(world: MemoryWorld, name: str) -> bool:
     """Fire no more ticks of a cron."""
     return world.crons.pause(name)
 
 
-def resume(world: World, name: str, next_tick: datetime | None) -> bool:
+def resume(world: MemoryWorld, name: str, next_tick: datetime | None) -> bool:
     """Go on with a paused cron."""
     return world.crons.resume(name, next_tick)
 
 
-def forget(world: World, name: str) -> bool:
+def forget(world: MemoryWorld, name: str) -> bool:
     """Delete a cron."""
     return world.crons.forget(name)

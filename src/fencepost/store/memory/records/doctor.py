@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fencepost.store.interface.overview import Finding
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 EPHEMERAL = Finding(
     "warn",
@@ -16,6 +16,6 @@ EPHEMERAL = Finding(
 )
 
 
-def examine(world: World) -> list[Finding]:
+def examine(world: MemoryWorld) -> list[Finding]:
     """Return the one thing that there is to say."""
     return [EPHEMERAL]

@@ -12,11 +12,11 @@ from fencepost.store.memory.jobs.record import Record
 from fencepost.store.sql.positions import pack
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
 def ended(
-    world: World,
+    world: MemoryWorld,
     since: datetime,
     *,
     limit: int,

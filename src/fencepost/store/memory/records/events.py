@@ -19,7 +19,7 @@ from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.events import record_of
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
 class Events:
@@ -53,21 +53,21 @@ class Events:
         return sum(self._ledger.add(record) for record in records)
 
 
-def send(world: World, event: NewEvent, jobs: Sequence[NewJob]) -> EventReply:
+def send(world: MemoryWorld, event: NewEvent, jobs: Sequence[NewJob]) -> EventReply:
     """Record an event with the jobs of its handlers."""
     return world.events.send(world.jobs, world.clock, event, jobs)
 
 
-def events(world: World, name: str | None, page: PageRequest) -> EventPage:
+def events(world: MemoryWorld, name: str | None, page: PageRequest) -> EventPage:
     """Return a page of the records, newest first."""
     return world.events.page(name, page)
 
 
-def prune(world: World, keep: float, limit: int) -> int:
+def prune(world: MemoryWorld, keep: float, limit: int) -> int:
     """Delete the oldest records that were kept long enough."""
     return world.events.prune(keep, limit, world.now)
 
 
-def load(world: World, events: Sequence[SentEvent]) -> int:
+def load(world: MemoryWorld, events: Sequence[SentEvent]) -> int:
     """Record what is not there yet."""
     return world.events.load(events)

@@ -18,10 +18,10 @@ from fencepost.store.memory.limits.concurrency import has_room, hold
 from fencepost.store.sql.transfer import fitting, loadable, needs_key
 
 if TYPE_CHECKING:
-    from fencepost.store.memory.world import World
+    from fencepost.store.memory.world import MemoryWorld
 
 
-def dump(world: World, after: int, limit: int) -> Dump:
+def dump(world: MemoryWorld, after: int, limit: int) -> Dump:
     """Return the jobs that were submitted after position *after*."""
     jobs, now = world.jobs, world.now
     found = islice(jobs.roll.after(after), limit)
@@ -47,7 +47,7 @@ def _copy_of(jobs: Jobs, record: Record, now: int) -> JobRecord:
     )
 
 
-def load(world: World, records: Sequence[JobRecord]) -> list[LoadReply]:
+def load(world: MemoryWorld, records: Sequence[JobRecord]) -> list[LoadReply]:
     """Store jobs that are not there yet, at the end of the order of submission."""
     jobs, now = world.jobs, world.now
     loadable(records)
