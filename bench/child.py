@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from bench.noop import BenchApp
-from fencepost.store.interface.replies import Claim
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import Claim, ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
@@ -62,6 +61,22 @@ class Mark(NamedTuple):
     at: float
 
 
+class _LimitedQueue:
+    """A queue in which no more than so many jobs seem to be left."""
+
+    def __init__(self, queue: QueueFacet, left: int | None) -> None:
+        self._queue = queue
+        self._left = left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def claim(self, request: ClaimRequest) -> Operation[Claim]:
+        if self._left is not None and self._left < request.limit:
+            request = msgspec.structs.replace(request, limit=self._left)
+        return self._queue.claim(request)
+
+
 class Stopwatch:
     """Passes operations on to a store; notes the first claim and the last settlement.
 
@@ -80,10 +95,9 @@ class Stopwatch:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def claim(self, request: ClaimRequest) -> Operation[Claim]:
-        if self._left is not None and self._left < request.limit:
-            request = msgspec.structs.replace(request, limit=self._left)
-        return self._store.claim(request)
+    @property
+    def queue(self) -> Any:
+        return _LimitedQueue(self._store.queue, self._left)
 
     def run(self, operation: Operation[T]) -> T:
         self._before(operation)
@@ -94,14 +108,14 @@ class Stopwatch:
         return self._after(operation, await self._store.run_async(operation))
 
     def _before(self, operation: Operation[Any]) -> None:
-        if not self._has_begun and operation.name == "claim":
+        if not self._has_begun and operation.is_a(QueueFacet.claim):
             self._has_begun = True
             self.began = self._store.clock.monotonic()
 
     def _after(self, operation: Operation[Any], result: T) -> T:
-        if operation.name == "claim" and self._left is not None:
+        if operation.is_a(QueueFacet.claim) and self._left is not None:
             self._left -= len(cast(Claim, result).jobs)
-        elif operation.name == "settle":
+        elif operation.is_a(QueueFacet.settle):
             self.settled += len(operation.given[0])
             self.ended = self._store.clock.monotonic()
             self.marks.append(Mark(self.settled, self.ended))

@@ -14,7 +14,7 @@ from bench.figures import Figure, pair
 from bench.noop import BenchApp
 from fencepost.core.bounds import RATE_COUNT_MAX
 from fencepost.core.limits.rates import Rate
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 
 RATE = Rate(RATE_COUNT_MAX, 60.0)
 CLAIM = 10
@@ -49,12 +49,12 @@ def _claimed(bench: Bench, rate: Rate | None) -> float:
     with bench.new_store() as url, BenchApp(url) as app:
         app.noop.submit_many(range(count))
         store = app.app.store
-        store.run(store.set_rates({app.noop.type: rate}))
+        store.run(store.settings.set_rates({app.noop.type: rate}))
 
         def claim_all() -> None:
             left = count
             while left:
-                jobs = store.run(store.claim(request)).jobs
+                jobs = store.run(store.queue.claim(request)).jobs
                 assert jobs, f"{left:,} jobs are left, and nothing is given"
                 left -= len(jobs)
 

@@ -17,7 +17,7 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.queue import Spawn
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
@@ -25,11 +25,11 @@ __all__ = ["TestAcceptance"]
 
 
 def refuse(h: Harness) -> None:
-    h.run(h.store.accept_jobs(False))
+    h.run(h.store.transfer.accept_jobs(False))
 
 
 def accept(h: Harness) -> None:
-    h.run(h.store.accept_jobs(True))
+    h.run(h.store.transfer.accept_jobs(True))
 
 
 def refused(h: Harness, make: Callable[[Store], Operation[Any]]) -> None:
@@ -65,7 +65,7 @@ class TestAcceptance:
     def test_nor_one_of_an_event_a_cron_a_dead_letter_or_another_store(self, h: Harness) -> None:
         dead = h.job_in(State.DEAD_LETTER)
         declare(h, definition(h))
-        [cron] = h.run(h.store.crons()).crons
+        [cron] = h.run(h.store.crons.list()).crons
         assert cron.next_tick is not None
         fire = firing(cron.next_tick)
         h.submit("report")
@@ -75,16 +75,16 @@ class TestAcceptance:
         h.advance_to(cron.next_tick)
         refuse(h)
         before = h.snapshot()
-        refused(h, lambda store: store.send(NewEvent("user.created"), [job()]))
-        refused(h, lambda store: store.fire([fire]))
-        refused(h, lambda store: store.replay([dead]))
-        refused(h, lambda store: store.load(records))
+        refused(h, lambda store: store.events.send(NewEvent("user.created"), [job()]))
+        refused(h, lambda store: store.crons.fire([fire]))
+        refused(h, lambda store: store.control.replay([dead]))
+        refused(h, lambda store: store.transfer.load(records))
         assert h.snapshot() == before
-        assert h.run(h.store.crons()).crons == [cron], "the tick is still to come"
+        assert h.run(h.store.crons.list()).crons == [cron], "the tick is still to come"
         accept(h)
-        h.run(h.store.fire([fire]))
+        h.run(h.store.crons.fire([fire]))
         h.replay(dead)
-        h.run(h.store.load(records))
+        h.run(h.store.transfer.load(records))
 
     def test_jobs_that_are_there_go_on(self, h: Harness) -> None:
         """A move refuses to begin beside running jobs, and cannot stop what begins just then."""
@@ -92,7 +92,7 @@ class TestAcceptance:
         claimed = h.take()
         refuse(h)
         h.heartbeat(claimed)
-        refused(h, lambda store: store.spawn([_spawn(claimed)]))
+        refused(h, lambda store: store.queue.spawn([_spawn(claimed)]))
         h.succeed(claimed)
         h.cancel(second)
         h.succeed(h.take())
@@ -107,7 +107,7 @@ class TestAcceptance:
         h.submit()
         refuse(h)
         refuse(h)
-        refused(h, lambda store: store.enqueue([job()]))
+        refused(h, lambda store: store.queue.enqueue([job()]))
         accept(h)
         accept(h)
         h.submit()
@@ -115,16 +115,16 @@ class TestAcceptance:
 
     def test_every_process_refuses_also_after_a_restart(self, h: Harness) -> None:
         one, other = h.peers(2)
-        h.run(other.enqueue([job()]))
-        h.run(one.accept_jobs(False))
-        refused(h, lambda _: other.enqueue([job()]))
+        h.run(other.queue.enqueue([job()]))
+        h.run(one.transfer.accept_jobs(False))
+        refused(h, lambda _: other.queue.enqueue([job()]))
         h.reopen(is_clean=False)
         if h.is_durable:
-            refused(h, lambda store: store.enqueue([job()]))
+            refused(h, lambda store: store.queue.enqueue([job()]))
 
 
 def _enqueue(jobs: Sequence[NewJob], store: Store, *, atomic: bool) -> Operation[Any]:
-    return store.enqueue(jobs, atomic=atomic)
+    return store.queue.enqueue(jobs, atomic=atomic)
 
 
 def _spawn(claimed: ClaimedJob) -> Spawn:

@@ -38,27 +38,27 @@ def new_token(h: Harness, name: str = "ci", **options: Any) -> NewToken:
 
 def add(h: Harness, name: str = "ci", **options: Any) -> NewToken:
     token = new_token(h, name, **options)
-    h.run(h.store.add_token(token.record))
+    h.run(h.store.access.add(token.record))
     return token
 
 
 def tokens(h: Harness) -> list[TokenRecord]:
-    return h.run(h.store.tokens())
+    return h.run(h.store.access.tokens())
 
 
 def revoke(h: Harness, token: NewToken) -> bool:
-    return h.run(h.store.revoke_token(token.record.id))
+    return h.run(h.store.access.revoke(token.record.id))
 
 
 def record(h: Harness, action: str = "job.cancel", **fields: Any) -> Action:
     made = make_action(ALICE, action, id=id_text(h.clock.new_id()), **fields)
     ended = msgspec.structs.replace(made, status=200)
-    h.run(h.store.record_action(ended))
+    h.run(h.store.audit.record(ended))
     return msgspec.structs.replace(ended, at=h.now)
 
 
 def recorded(h: Harness) -> list[Action]:
-    return h.run(h.store.actions(PageRequest(PAGE_MAX))).actions
+    return h.run(h.store.audit.list(PageRequest(PAGE_MAX))).actions
 
 
 class TestTokens:
@@ -85,14 +85,14 @@ class TestTokens:
         token = add(h)
         assert revoke(h, token)
         before = tokens(h)
-        h.run(h.store.add_token(token.record))
+        h.run(h.store.access.add(token.record))
         assert tokens(h) == before
 
     def test_an_id_that_another_token_has_is_refused(self, h: Harness) -> None:
         token = add(h)
         other = msgspec.structs.replace(new_token(h).record, id=token.record.id)
         with pytest.raises(StateConflictError):
-            h.run(h.store.add_token(other))
+            h.run(h.store.access.add(other))
         assert tokens(h) == [token.record]
 
     def test_names_may_repeat(self, h: Harness) -> None:
@@ -116,7 +116,7 @@ class TestTokens:
     @pytest.mark.parametrize("token_id", ["0123456789ab", "", "ci", "x" * 10_000, "a\0b", "é'; --"])
     def test_to_revoke_what_is_no_token_is_told(self, h: Harness, token_id: str) -> None:
         token = add(h)
-        assert h.run(h.store.revoke_token(token_id)) is False
+        assert h.run(h.store.access.revoke(token_id)) is False
         assert tokens(h) == [token.record]
 
     def test_what_ended_long_ago_is_forgotten_when_a_token_is_added(self, h: Harness) -> None:
@@ -137,18 +137,18 @@ class TestTokens:
     def test_there_is_a_bound(self, h: Harness) -> None:
         """Servers read all tokens every few seconds."""
         for number in range(TOKENS_MAX):
-            h.run(h.store.add_token(new_token(h, f"n{number}").record))
+            h.run(h.store.access.add(new_token(h, f"n{number}").record))
         before = tokens(h)
         with pytest.raises(ConfigurationError, match="1,000 tokens"):
             add(h)
         assert tokens(h) == before
-        h.run(h.store.add_token(before[0]))  # it is there: no room is needed
+        h.run(h.store.access.add(before[0]))  # it is there: no room is needed
 
     def test_two_who_add_and_revoke_at_once_get_what_they_asked_for(self, h: Harness) -> None:
         token = new_token(h).record
-        h.race([lambda store: store.add_token(token)] * 4, h.peers(2))
+        h.race([lambda store: store.access.add(token)] * 4, h.peers(2))
         assert tokens(h) == [token]
-        revoked = h.race([lambda store: store.revoke_token(token.id)] * 4, h.peers(2))
+        revoked = h.race([lambda store: store.access.revoke(token.id)] * 4, h.peers(2))
         assert revoked == [True] * 4
         assert tokens(h)[0].revoked_at == h.now
 
@@ -174,7 +174,7 @@ class TestAuditLog:
 
     def test_who_needs_no_token_is_recorded_by_name(self, h: Harness) -> None:
         action = make_action(Principal.local(), "token.create", id=id_text(h.clock.new_id()))
-        h.run(h.store.record_action(action))
+        h.run(h.store.audit.record(action))
         (found,) = recorded(h)
         assert (found.principal_id, found.principal, found.status) == (None, "local", None)
 
@@ -182,7 +182,7 @@ class TestAuditLog:
         """After an unknown outcome one asks again."""
         action = record(h)
         h.advance(1.0)
-        h.run(h.store.record_action(action))
+        h.run(h.store.audit.record(action))
         assert recorded(h) == [action]
 
     def test_the_log_is_read_newest_first_page_by_page(self, h: Harness) -> None:
@@ -190,7 +190,7 @@ class TestAuditLog:
         seen: list[Action] = []
         after: int | None = None
         for size in (2, 2, 1):
-            page = h.run(h.store.actions(PageRequest(2, after)))
+            page = h.run(h.store.audit.list(PageRequest(2, after)))
             assert len(page.actions) == size
             seen += page.actions
             after = page.next
@@ -199,7 +199,7 @@ class TestAuditLog:
     @pytest.mark.parametrize("position", [0, 7, 10**18 - 1])
     def test_a_position_that_no_page_gave_out_is_no_error(self, h: Harness, position: int) -> None:
         record(h)
-        page = h.run(h.store.actions(PageRequest(1, position)))
+        page = h.run(h.store.audit.list(PageRequest(1, position)))
         assert page.actions in ([], recorded(h))
         assert page.next is None
 
@@ -207,10 +207,10 @@ class TestAuditLog:
         """Gone at that time, and not the instant before."""
         record(h)
         h.advance(timedelta(hours=1) - INSTANT)
-        assert h.run(h.store.prune_actions(3600.0, 10)) == 0
+        assert h.run(h.store.audit.prune(3600.0, 10)) == 0
         h.advance(INSTANT)
         young = record(h)
-        assert h.run(h.store.prune_actions(3600.0, 10)) == 1
+        assert h.run(h.store.audit.prune(3600.0, 10)) == 1
         assert recorded(h) == [young]
 
     def test_pruning_is_bounded_and_takes_the_oldest_first(self, h: Harness) -> None:
@@ -218,11 +218,11 @@ class TestAuditLog:
         for _ in range(5):
             made.append(record(h))
             h.advance(1.0)
-        assert h.run(h.store.prune_actions(0.0, 0)) == 0
-        assert h.run(h.store.prune_actions(0.0, 2)) == 2
+        assert h.run(h.store.audit.prune(0.0, 0)) == 0
+        assert h.run(h.store.audit.prune(0.0, 2)) == 2
         assert recorded(h) == made[:1:-1]
-        pruned = h.race([lambda store: store.prune_actions(0.0, 2)] * 3, h.peers(2))
-        while more := h.run(h.store.prune_actions(0.0, 10)):
+        pruned = h.race([lambda store: store.audit.prune(0.0, 2)] * 3, h.peers(2))
+        while more := h.run(h.store.audit.prune(0.0, 10)):
             pruned.append(more)
         assert sum(pruned) == 3
         assert recorded(h) == []

@@ -18,8 +18,11 @@ from fencepost.core.webhooks.delivery import (
     DELIVERY_TYPE,
     Delivery,
 )
-from fencepost.store.interface.replies import Loaded, Moved, Replayed, Settled
-from fencepost.store.interface.requests import PruneRequest, Replay, Spawn
+from fencepost.store.interface.control import Replay, Replayed
+from fencepost.store.interface.queue import Settled, Spawn
+from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.transfer import Loaded
+from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestCallbacks"]
 
@@ -97,7 +100,7 @@ class TestCallbacks:
         assert h.enqueue(asked, job("b", flow="f"))[0].job_id == job_id
         h.submit("c")
         parent = claim_of(h, "c")
-        h.run(h.store.spawn([Spawn(parent.id, parent.lease.token, (asked,))]))
+        h.run(h.store.queue.spawn([Spawn(parent.id, parent.lease.token, (asked,))]))
         assert [told(each).job_id for each in deliveries(h)] == [job_id]
 
     def test_a_batch_stores_one_for_each_that_asked(self, h: Harness) -> None:
@@ -105,7 +108,7 @@ class TestCallbacks:
         h.submit_many(5, "a")
         h.succeed_all(h.claim(8).jobs)
         assert sorted(told(each).job_id for each in deliveries(h)) == sorted(wanted)
-        counts = {view.name: view.counts for view in h.run(h.store.types())}
+        counts = {view.name: view.counts for view in h.run(h.store.overview.types())}
         assert counts[DELIVERY_TYPE] == {State.SCHEDULED: 3}
 
     def test_leases_and_lifetimes_that_run_out_are_told_of(self, h: Harness) -> None:
@@ -115,7 +118,7 @@ class TestCallbacks:
         h.claim(0)
         outlived = h.submit("b", callback_url=URL, policy=Policy(lifetime=5.0))
         h.advance(5)
-        h.run(h.store.expire(10))
+        h.run(h.store.upkeep.expire(10))
         assert [told(each).job_id for each in deliveries(h)] == [lost, outlived]
         assert {told(each).state for each in deliveries(h)} == {State.DEAD_LETTER}
 
@@ -156,7 +159,7 @@ class TestCallbacks:
         )
         parent = claim_of(h, "b")
         new = (job("d", key=Key("s"), callback_url=URL),)
-        [spawned] = h.run(h.store.spawn([Spawn(parent.id, parent.lease.token, new)]))
+        [spawned] = h.run(h.store.queue.spawn([Spawn(parent.id, parent.lease.token, new)]))
         h.succeed(parent)
         for type_ in "acd":
             h.succeed(claim_of(h, type_))
@@ -210,7 +213,7 @@ class TestCallbacks:
         h.succeed(claim_of(h, DELIVERY_TYPE))
         h.advance(10)
         keep = {state: 1.0 for state in State if state.is_terminal}
-        assert h.run(h.store.prune(PruneRequest(keep=keep, limit=10))).count == 2
+        assert h.run(h.store.upkeep.prune(PruneRequest(keep=keep, limit=10))).count == 2
         assert h.find() == []
 
     @pytest.mark.parametrize("given", [None, "https://example.com/other"])
@@ -221,7 +224,7 @@ class TestCallbacks:
         dead = h.submit("a", callback_url=URL)
         bring(h, dead, State.FAILED)
         payload = h.get(dead).payload
-        [reply] = h.run(h.store.replay([Replay(dead, payload=payload, callback_url=given)]))
+        [reply] = h.run(h.store.control.replay([Replay(dead, payload=payload, callback_url=given)]))
         assert isinstance(reply, Replayed)
         assert h.get(reply.job_id).callback_url == (given or URL)
         assert h.get(dead).callback_url == URL

@@ -26,7 +26,7 @@ class TestCancelling:
         assert (seen.completed_at, seen.updated_at) == (now, now)
         h.advance("2d")
         assert h.claim().jobs == []
-        assert h.run(h.store.recover(10)) == h.run(h.store.promote(10)) == []
+        assert h.run(h.store.upkeep.recover(10)) == h.run(h.store.upkeep.promote(10)) == []
         assert h.state(job_id) is State.CANCELLED
 
     @pytest.mark.parametrize("state", TERMINAL, ids=str)
@@ -54,7 +54,7 @@ class TestCancelling:
         h.claim()
         h.advance(TTL)
         assert h.cancel(first) == Moved(first, "mail", State.CANCELLED, State.RUNNING)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         assert h.cancel(second) == Moved(second, "mail", State.CANCELLED, State.RETRYING)
         h.advance("1d")
         claim = h.claim()
@@ -68,11 +68,11 @@ class TestCancelling:
     def test_each_job_of_a_batch_is_answered_for_itself(self, h: Harness) -> None:
         """S3-9, S3-11: in order; the same twice, unknown and malformed ids among them."""
         one, two = h.submit_many(2)
-        assert h.run(h.store.cancel([one, NOBODY, "no id", one, two])) == [
+        assert h.run(h.store.control.cancel([one, NOBODY, "no id", one, two])) == [
             Moved(one, "mail", State.CANCELLED, State.SCHEDULED),
             NotFound(NOBODY),
             NotFound("no id"),
             Conflict(one, State.CANCELLED),
             Moved(two, "mail", State.CANCELLED, State.SCHEDULED),
         ]
-        assert h.run(h.store.cancel([])) == []
+        assert h.run(h.store.control.cancel([])) == []

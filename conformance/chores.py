@@ -12,7 +12,7 @@ from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
-from fencepost.store.interface.replies import Settled
+from fencepost.store.interface.queue import Settled
 
 __all__ = ["TestChores", "TestFans"]
 
@@ -106,5 +106,5 @@ class TestFans:
         leaves = [job("leaf", after=on, concurrency_key=str(n)) for n in range(FAN)]
         h.submit_all(*leaves)
         h.succeed(h.take())
-        views = h.run(h.store.types())
+        views = h.run(h.store.overview.types())
         assert [view.counts for view in views if view.name == "leaf"] == [{State.SCHEDULED: FAN}]

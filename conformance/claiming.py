@@ -15,8 +15,7 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import attempt_id
 from fencepost.core.values.instants import to_us
-from fencepost.store.interface.replies import Claim, Extended
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import Claim, ClaimRequest, Extended
 
 __all__ = ["TestClaiming", "TestWaiting"]
 
@@ -63,7 +62,7 @@ class TestClaiming:
         assert claimed.waited == 2.5
         h.fail(claimed, retry_after=7.0)
         h.advance(7.0)
-        h.run(h.store.promote(10))
+        h.run(h.store.upkeep.promote(10))
         h.advance(0.25)
         claimed = h.take()
         assert claimed.waited == 0.25
@@ -154,7 +153,7 @@ class TestClaiming:
     def test_a_claimer_that_names_no_length_gets_five_minutes(self, h: Harness) -> None:
         """S1-39, C3."""
         h.submit()
-        [claimed] = h.run(h.store.claim(ClaimRequest(worker="w", limit=1))).jobs
+        [claimed] = h.run(h.store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
         assert claimed.lease_ttl == 300.0
         assert claimed.lease.expires_at == h.now + timedelta(minutes=5)
 
@@ -173,7 +172,7 @@ class TestClaiming:
         h.advance(1.0)
         claims.append(h.take())
         h.advance(TTL)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         h.advance(2.0)
         claims.append(h.take())
         h.reject(claims[-1])

@@ -16,20 +16,23 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome, Released, Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
-from fencepost.store.interface.replies import (
+from fencepost.store.interface.control import Replayed, RetryRequest
+from fencepost.store.interface.queue import (
     AlreadySettled,
     Claim,
+    ClaimRequest,
+    Settled,
+    SettleReply,
+)
+from fencepost.store.interface.replies import (
     Conflict,
     Duplicate,
     Enqueued,
     LeaseLost,
     Moved,
     NotFound,
-    Replayed,
-    Settled,
-    SettleReply,
 )
-from fencepost.store.interface.requests import ClaimRequest, RetryRequest, Scope
+from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
@@ -42,11 +45,11 @@ over_stores = pytest.mark.parametrize("stores", [1, 4], ids="over {} store objec
 
 def claimer(number: int, limit: int = 1) -> Callable[[Store], Operation[Claim]]:
     request = ClaimRequest(worker=f"w{number}", limit=limit, lease_ttl=TTL)
-    return lambda store: store.claim(request)
+    return lambda store: store.queue.claim(request)
 
 
 def canceller(job_id: str) -> Ask:
-    return lambda store: store.cancel([job_id])
+    return lambda store: store.control.cancel([job_id])
 
 
 def settler(
@@ -54,7 +57,7 @@ def settler(
 ) -> Callable[[Store], Operation[list[SettleReply]]]:
     decision = decide(claimed, outcome, h.clock.rng)
     settlement = Settlement(claimed.id, claimed.lease.token, decision)
-    return lambda store: store.settle([settlement])
+    return lambda store: store.queue.settle([settlement])
 
 
 class TestConcurrency:
@@ -85,7 +88,7 @@ class TestConcurrency:
         """S2-17, S2-38, C32: W=3, round after round; and W is reached."""
         peers = h.peers(stores)
         job_ids = h.submit_many(12)
-        h.run(h.store.limit(scope, "default", 3))
+        h.run(h.store.settings.limit(scope, "default", 3))
         done: list[str] = []
         while len(done) < 12:
             claims = h.race([claimer(n, 2) for n in range(CROWD)], peers)
@@ -104,7 +107,7 @@ class TestConcurrency:
         h.advance(TTL)
 
         async def recover(store: Store, run: Run) -> list[Moved]:
-            moved: list[Moved] = await run(store.recover(50))
+            moved: list[Moved] = await run(store.upkeep.recover(50))
             return moved
 
         async def claim(store: Store, run: Run) -> list[Moved]:
@@ -148,7 +151,7 @@ class TestConcurrency:
     def test_one_key_makes_one_job(self, h: Harness, mode: OnDuplicate, stores: int) -> None:
         """S1-9, S3-12, C15: of sixteen submissions at once."""
         new = job(key=Key("k", on_duplicate=mode))
-        asks: list[Ask] = [lambda store: store.enqueue([new])] * CROWD
+        asks: list[Ask] = [lambda store: store.queue.enqueue([new])] * CROWD
         replies = list(chain(*h.race(asks, h.peers(stores))))
         [stored] = [reply for reply in replies if isinstance(reply, Enqueued)]
         duplicates = [reply for reply in replies if isinstance(reply, Duplicate)]
@@ -159,14 +162,14 @@ class TestConcurrency:
     def test_a_letter_replayed_by_many_is_replayed_once(self, h: Harness) -> None:
         """S3-26, S3-27."""
         job_id = h.job_in(State.FAILED)
-        replies = h.race([lambda store: store.replay([job_id])] * 8)
+        replies = h.race([lambda store: store.control.replay([job_id])] * 8)
         assert Counter(type(reply) for [reply] in replies) == {Replayed: 1, NotFound: 7}
         assert len(h.find()) == 2
 
     def test_a_job_retried_by_many_is_reopened_once(self, h: Harness) -> None:
         """S3-17, C36."""
         job_id = h.job_in(State.FAILED)
-        replies = h.race([lambda store: store.retry([RetryRequest(job_id)])] * 8)
+        replies = h.race([lambda store: store.control.retry([RetryRequest(job_id)])] * 8)
         assert Counter(type(reply) for [reply] in replies) == {Moved: 1, Conflict: 7}
 
     @over_stores
@@ -174,7 +177,7 @@ class TestConcurrency:
         """S4-20."""
 
         def candidate(number: int) -> Ask:
-            return lambda store: store.lead("chores", f"w{number}", 5.0)
+            return lambda store: store.cluster.lead("chores", f"w{number}", 5.0)
 
         terms = h.race([candidate(n) for n in range(8)], h.peers(stores))
         assert len([term for term in terms if term is not None]) == 1
@@ -183,17 +186,17 @@ class TestConcurrency:
     def test_submissions_at_once_are_all_stored(self, h: Harness, stores: int) -> None:
         """S0-3, S0-20: and counted."""
         new = [job(), job("other", delay=9.0)]
-        asks: list[Ask] = [lambda store: store.enqueue(new)] * CROWD
+        asks: list[Ask] = [lambda store: store.queue.enqueue(new)] * CROWD
         replies = list(chain(*h.race(asks, h.peers(stores))))
         assert {reply.job_id for reply in replies} == set(ids(h.find()))
-        [view] = h.run(h.store.queues())
+        [view] = h.run(h.store.overview.queues())
         assert view.counts == {State.SCHEDULED: 16, State.DELAYED: 16}
 
     @over_stores
     def test_workers_that_run_freely_do_each_job_once(self, h: Harness, stores: int) -> None:
         """S0-1, S0-12, S0-21, S2-22, S2-38, S3-1: under a limit, with releases on the way."""
         job_ids = h.submit_many(48, policy=Policy(backoff=Backoff("constant", 0.0)))
-        h.run(h.store.limit(Scope.APP, "", 12))
+        h.run(h.store.settings.limit(Scope.APP, "", 12))
         finished: list[str] = []
 
         async def work(store: Store, run: Run) -> None:

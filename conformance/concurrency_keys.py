@@ -17,16 +17,11 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.why import explain
-from fencepost.store.interface.replies import (
-    Claim,
-    Duplicate,
-    Enqueued,
-    Moved,
-    Replayed,
-    Settled,
-    Spawned,
-)
-from fencepost.store.interface.requests import Edit, PruneRequest, Scope, Spawn
+from fencepost.store.interface.control import Edit, Replayed
+from fencepost.store.interface.queue import Claim, Settled, Spawn, Spawned
+from fencepost.store.interface.replies import Duplicate, Enqueued, Moved
+from fencepost.store.interface.settings import Scope
+from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestConcurrencyKeys", "TestKeyTurns", "TestKeysAndDependencies"]
 
@@ -71,7 +66,7 @@ class TestConcurrencyKeys:
         assert (held.scheduled_at, held.waits, held.attempt) == (None, None, 0)
         assert held.run_at == held.updated_at == h.now
         assert ids(h.find(states=(State.PENDING,))) == [second]
-        [view] = h.run(h.store.queues())
+        [view] = h.run(h.store.overview.queues())
         assert view.counts == {State.PENDING: 1, State.SCHEDULED: 1}
 
     def test_the_next_takes_the_slot_as_its_holder_ends(self, h: Harness) -> None:
@@ -83,7 +78,7 @@ class TestConcurrencyKeys:
         seen = h.get(second)
         assert seen.scheduled_at == seen.run_at == seen.updated_at == h.now
         assert h.state(third) is State.PENDING
-        [view] = h.run(h.store.types())
+        [view] = h.run(h.store.overview.types())
         assert view.counts == {State.PENDING: 1, State.SCHEDULED: 1, State.COMPLETED: 1}
         assert ids(h.claim().jobs) == [second]
 
@@ -122,9 +117,11 @@ class TestConcurrencyKeys:
         h.submit_all(keyed())
         running = h.take()
         h.advance(6)
-        assert h.run(h.store.promote(10)) == [Moved(later, "mail", State.PENDING, State.DELAYED)]
+        assert h.run(h.store.upkeep.promote(10)) == [
+            Moved(later, "mail", State.PENDING, State.DELAYED)
+        ]
         assert h.get(later).scheduled_at is None
-        assert h.run(h.store.promote(10)) == []
+        assert h.run(h.store.upkeep.promote(10)) == []
         assert h.claim().wait == TTL - 6
         reply = h.succeed(running)
         assert isinstance(reply, Settled)
@@ -133,7 +130,9 @@ class TestConcurrencyKeys:
     def test_a_job_that_falls_due_takes_a_free_slot_at_once(self, h: Harness) -> None:
         later = h.submit_all(keyed(delay=5.0))[0]
         h.advance(6)
-        assert h.run(h.store.promote(10)) == [Moved(later, "mail", State.SCHEDULED, State.DELAYED)]
+        assert h.run(h.store.upkeep.promote(10)) == [
+            Moved(later, "mail", State.SCHEDULED, State.DELAYED)
+        ]
         seen = h.get(later)
         assert seen.scheduled_at == seen.run_at == h.now
 
@@ -186,7 +185,7 @@ class TestConcurrencyKeys:
         h.submit("parent")
         parent = h.take()
         children = tuple(replace(keyed(), key=Key(f"spawn:{n}")) for n in (1, 2))
-        [reply] = h.run(h.store.spawn([Spawn(parent.id, parent.lease.token, children)]))
+        [reply] = h.run(h.store.queue.spawn([Spawn(parent.id, parent.lease.token, children)]))
         assert isinstance(reply, Spawned)
         assert [each.state for each in reply.replies] == [State.SCHEDULED, State.PENDING]
         h.succeed(h.take())
@@ -207,15 +206,15 @@ class TestConcurrencyKeys:
 
     def test_a_pause_gives_no_slot_away(self, h: Harness) -> None:
         first, second = h.submit_all(keyed(), keyed())
-        h.run(h.store.pause(Scope.TYPE, "mail"))
+        h.run(h.store.settings.pause(Scope.TYPE, "mail"))
         assert h.claim().jobs == []
         assert states(h, [first, second]) == [State.SCHEDULED, State.PENDING]
-        h.run(h.store.resume(Scope.TYPE, "mail"))
+        h.run(h.store.settings.resume(Scope.TYPE, "mail"))
         assert h.take().id == first
 
     def test_it_says_why(self, h: Harness) -> None:
         _, second = h.submit_all(keyed(), keyed())
-        situation = h.run(h.store.situation(second))
+        situation = h.run(h.store.reader.situation(second))
         assert situation is not None
         assert situation.key_active == 1
         [reason] = explain(situation)
@@ -228,7 +227,7 @@ class TestConcurrencyKeys:
         h.succeed(h.take())
         h.advance(10)
         keep = {State.COMPLETED: 5.0}
-        assert h.run(h.store.prune(PruneRequest(keep=keep, limit=10))).count == 2
+        assert h.run(h.store.upkeep.prune(PruneRequest(keep=keep, limit=10))).count == 2
         first, second = h.submit_all(keyed(), keyed())
         assert states(h, [first, second]) == [State.SCHEDULED, State.PENDING]
         h.succeed(h.take())
@@ -239,7 +238,7 @@ class TestConcurrencyKeys:
         h.succeed(h.take())
         running = h.take()
         h.advance(10)
-        h.run(h.store.prune(PruneRequest(keep={State.COMPLETED: 5.0}, limit=10)))
+        h.run(h.store.upkeep.prune(PruneRequest(keep={State.COMPLETED: 5.0}, limit=10)))
         assert h.claim().jobs == []
         h.succeed(running)
         assert len(h.claim().jobs) == 1
@@ -285,20 +284,20 @@ def _cancel_in_line(h: Harness) -> object:
 def _expire_running(h: Harness) -> object:
     h.take(lease_ttl=500.0)
     h.advance(100)
-    [moved] = h.run(h.store.expire(1))
+    [moved] = h.run(h.store.upkeep.expire(1))
     return moved
 
 
 def _expire_in_line(h: Harness) -> object:
     h.advance(100)
-    [moved] = h.run(h.store.expire(1))
+    [moved] = h.run(h.store.upkeep.expire(1))
     return moved
 
 
 def _recover(h: Harness) -> object:
     h.take()
     h.advance(TTL)
-    [moved] = h.run(h.store.recover(1))
+    [moved] = h.run(h.store.upkeep.recover(1))
     return moved
 
 
@@ -359,7 +358,7 @@ class TestKeyTurns:
 
     def test_jobs_cancelled_together_leave_nobody_behind(self, h: Harness) -> None:
         first, second, third, fourth = h.submit_all(*[keyed()] * 4)
-        replies = h.run(h.store.cancel([second, first, third]))
+        replies = h.run(h.store.control.cancel([second, first, third]))
         assert all(isinstance(reply, Moved) for reply in replies)
         assert h.take().id == fourth
 
@@ -375,7 +374,7 @@ class TestKeyTurns:
         h.submit_all(keyed())
         [held] = h.submit_all(keyed(policy=replace(ONE_ATTEMPT, lifetime=50.0)))
         h.advance(50)
-        [moved] = h.run(h.store.expire(10))
+        [moved] = h.run(h.store.upkeep.expire(10))
         assert moved == Moved(held, "mail", State.DEAD_LETTER, State.PENDING)
         assert h.claim(10).jobs != []
 
@@ -384,7 +383,7 @@ class TestKeyTurns:
         h.submit_all(keyed())
         late, early = h.submit_all(keyed(delay=9.0), keyed(delay=5.0))
         h.advance(10)
-        h.run(h.store.promote(10))
+        h.run(h.store.upkeep.promote(10))
         plain, low, high = h.submit_all(
             keyed(), keyed(priority=Priority.LOW), keyed(priority=Priority.HIGH)
         )
@@ -402,14 +401,14 @@ class TestKeyTurns:
     def test_an_edited_priority_changes_whose_turn_it_is(self, h: Harness) -> None:
         h.submit_all(keyed())
         first, second = h.submit_all(keyed(), keyed())
-        h.run(h.store.edit([Edit(second, priority=Priority.HIGH)]))
+        h.run(h.store.control.edit([Edit(second, priority=Priority.HIGH)]))
         assert states(h, [first, second]) == [State.PENDING, State.PENDING]
         h.succeed(h.take())
         assert h.take().id == second
 
     def test_an_edited_job_keeps_its_slot(self, h: Harness) -> None:
         first, second = h.submit_all(keyed(), keyed())
-        h.run(h.store.edit([Edit(first, priority=Priority.LOW)]))
+        h.run(h.store.control.edit([Edit(first, priority=Priority.LOW)]))
         assert states(h, [first, second]) == [State.SCHEDULED, State.PENDING]
         h.succeed(h.take())
         assert h.take().id == second
@@ -447,7 +446,7 @@ class TestKeysAndDependencies:
         assert reply == Settled(parent, "parent", State.COMPLETED)
         seen = h.get(child)
         assert (seen.state, seen.waits and seen.waits.missing) == (State.PENDING, 0)
-        situation = h.run(h.store.situation(child))
+        situation = h.run(h.store.reader.situation(child))
         assert situation is not None
         assert [reason.code for reason in explain(situation)] == ["pending_key"]
         h.succeed(claim_of(h, "c"))

@@ -26,8 +26,9 @@ from fencepost.store.interface.crons import (
     FireReply,
     NotDue,
 )
+from fencepost.store.interface.listener import Topic
 from fencepost.store.interface.replies import Duplicate, Enqueued
-from fencepost.store.interface.store import Store, Topic
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
 __all__ = ["TestCrons", "TestFiring"]
@@ -54,11 +55,11 @@ def definition(h: Harness, name: str = "report", **fields: Any) -> CronDefinitio
 
 
 def declare(h: Harness, *crons: CronDefinition) -> None:
-    h.run(h.store.declare_crons(crons))
+    h.run(h.store.crons.declare(crons))
 
 
 def crons(h: Harness) -> dict[str, CronView]:
-    found: list[CronView] = h.run(h.store.crons()).crons
+    found: list[CronView] = h.run(h.store.crons.list()).crons
     assert [each.name for each in found] == sorted(each.name for each in found)
     return {each.name: each for each in found}
 
@@ -80,12 +81,12 @@ def firing(expected: datetime, name: str = "report", count: int = 1, **fields: A
 
 
 def fire(h: Harness, *fires: CronFire) -> list[FireReply]:
-    replies: list[FireReply] = h.run(h.store.fire(fires))
+    replies: list[FireReply] = h.run(h.store.crons.fire(fires))
     return replies
 
 
 def firer(*fires: CronFire) -> Callable[[Store], Operation[list[FireReply]]]:
-    return lambda store: store.fire(fires)
+    return lambda store: store.crons.fire(fires)
 
 
 class TestCrons:
@@ -110,10 +111,10 @@ class TestCrons:
 
     def test_the_time_is_the_stores_own(self, h: Harness) -> None:
         """Also of a store without any."""
-        assert h.run(h.store.crons()).now == h.now
+        assert h.run(h.store.crons.list()).now == h.now
         declare(h, definition(h))
         h.advance(90.5)
-        assert h.run(h.store.crons()).now == h.now
+        assert h.run(h.store.crons.list()).now == h.now
 
     def test_an_unchanged_cron_keeps_its_tick_though_it_has_passed(self, h: Harness) -> None:
         """That is how it is known what was missed."""
@@ -128,7 +129,7 @@ class TestCrons:
         self, h: Harness, changed: dict[str, str]
     ) -> None:
         declare(h, definition(h))
-        h.run(h.store.pause_cron("report"))
+        h.run(h.store.crons.pause("report"))
         h.advance(5 * 3600.0)
         new = definition(h, **changed)
         declare(h, new)
@@ -167,17 +168,17 @@ class TestCrons:
     @over_stores
     def test_a_crowd_that_declares_the_same_agrees(self, h: Harness, stores: int) -> None:
         wanted = [definition(h, name) for name in "dbac"]
-        h.race([lambda store: store.declare_crons(wanted)] * CROWD, h.peers(stores))
+        h.race([lambda store: store.crons.declare(wanted)] * CROWD, h.peers(stores))
         assert list(crons(h)) == ["a", "b", "c", "d"]
         assert {cron.next_tick for cron in crons(h).values()} == {h.now + HOUR}
 
     def test_a_resumed_cron_goes_on_from_the_tick_that_is_given(self, h: Harness) -> None:
         """Ticks that passed while it was paused are not made up for."""
         declare(h, definition(h))
-        assert h.run(h.store.pause_cron("report"))
+        assert h.run(h.store.crons.pause("report"))
         h.advance(5 * 3600.0)
         later = h.now + HOUR
-        assert h.run(h.store.resume_cron("report", later))
+        assert h.run(h.store.crons.resume("report", later))
         cron = crons(h)["report"]
         assert (cron.is_paused, cron.next_tick) == (False, later)
 
@@ -186,24 +187,24 @@ class TestCrons:
         declare(h, definition(h))
         before = crons(h)["report"]
         h.advance(5 * 3600.0)
-        assert h.run(h.store.resume_cron("report", h.now + HOUR))
+        assert h.run(h.store.crons.resume("report", h.now + HOUR))
         assert crons(h)["report"] == before
 
     def test_a_forgotten_cron_is_gone_until_it_is_declared_again(self, h: Harness) -> None:
         declare(h, definition(h), definition(h, "other"))
-        assert h.run(h.store.forget_cron("report"))
+        assert h.run(h.store.crons.forget("report"))
         assert list(crons(h)) == ["other"]
         declare(h, definition(h))
         assert list(crons(h)) == ["other", "report"]
 
     def test_what_nobody_has_declared_is_not_found(self, h: Harness) -> None:
-        assert h.run(h.store.pause_cron("nobody")) is False
-        assert h.run(h.store.resume_cron("nobody", h.now)) is False
-        assert h.run(h.store.forget_cron("nobody")) is False
+        assert h.run(h.store.crons.pause("nobody")) is False
+        assert h.run(h.store.crons.resume("nobody", h.now)) is False
+        assert h.run(h.store.crons.forget("nobody")) is False
 
     def test_crons_outlive_the_store_object(self, h: Harness) -> None:
         declare(h, definition(h, template=RICH))
-        h.run(h.store.pause_cron("report"))
+        h.run(h.store.crons.pause("report"))
         before = crons(h)
         h.reopen(is_clean=False)
         assert crons(h) == (before if h.is_durable else {})
@@ -279,11 +280,11 @@ class TestFiring:
         async def work(store: Store, run: Run) -> list[datetime]:
             fired: list[datetime] = []
             for _ in range(100):
-                [cron] = (await run(store.crons())).crons
+                [cron] = (await run(store.crons.list())).crons
                 assert cron.next_tick is not None
                 if cron.next_tick > end:
                     return fired
-                [reply] = await run(store.fire([firing(cron.next_tick)]))
+                [reply] = await run(store.crons.fire([firing(cron.next_tick)]))
                 fired += [cron.next_tick] if isinstance(reply, Fired) else []
             raise AssertionError("the ticks do not come to an end")
 
@@ -293,7 +294,7 @@ class TestFiring:
 
     def test_a_paused_cron_is_not_due(self, h: Harness) -> None:
         declare(h, definition(h))
-        h.run(h.store.pause_cron("report"))
+        h.run(h.store.crons.pause("report"))
         tick = h.advance(HOUR)
         before = crons(h)
         assert fire(h, firing(tick)) == [NotDue("report")]
@@ -313,7 +314,7 @@ class TestFiring:
 
     def test_a_forgotten_cron_is_not_due(self, h: Harness) -> None:
         declare(h, definition(h))
-        h.run(h.store.forget_cron("report"))
+        h.run(h.store.crons.forget("report"))
         assert fire(h, firing(h.now + HOUR), firing(h.now, "nobody")) == [
             NotDue("report"),
             NotDue("nobody"),
@@ -355,7 +356,7 @@ class TestFiring:
         tick = h.advance(HOUR)
         [first] = fire(h, firing(tick))
         assert isinstance(first, Fired)
-        h.run(h.store.forget_cron("report"))
+        h.run(h.store.crons.forget("report"))
         declare(h, definition(h, next_tick=tick))
         [second] = fire(h, firing(tick))
         assert isinstance(second, Fired)
@@ -366,7 +367,7 @@ class TestFiring:
 
     def test_of_several_crons_each_is_answered_for_itself(self, h: Harness) -> None:
         declare(h, definition(h, "b"), definition(h, "a"), definition(h, "c"))
-        h.run(h.store.pause_cron("a"))
+        h.run(h.store.crons.pause("a"))
         tick = h.advance(HOUR)
         replies = fire(h, firing(tick, "c"), firing(tick, "a"), firing(tick, "b"))
         assert [(type(reply), reply.name) for reply in replies] == [

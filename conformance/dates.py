@@ -45,7 +45,7 @@ class TestDates:
             expected = job_ids[start:end][::-1]
             assert ids(h.find(**stretch)) == expected
             assert self._paged(h, JobFilter(**stretch)) == expected
-            assert h.run(h.store.count(JobFilter(**stretch))) == len(expected)
+            assert h.run(h.store.reader.count(JobFilter(**stretch))) == len(expected)
 
     @pytest.mark.parametrize(
         "conditions",
@@ -72,21 +72,21 @@ class TestDates:
         filter = JobFilter(**conditions, **stretch)
         assert ids(h.find(**conditions, **stretch)) == expected
         assert self._paged(h, filter) == expected
-        assert h.run(h.store.count(filter)) == len(expected)
+        assert h.run(h.store.reader.count(filter)) == len(expected)
 
     def test_any_time_of_the_calendar_can_be_asked_for(self, h: Harness) -> None:
         job_id = h.submit()
         first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
         assert ids(h.find(created_after=first, created_before=last)) == [job_id]
         assert h.find(created_before=first) == h.find(created_after=last) == []
-        assert h.run(h.store.count(JobFilter(created_before=first))) == 0
+        assert h.run(h.store.reader.count(JobFilter(created_before=first))) == 0
 
     def test_jobs_that_came_from_another_store_are_found_by_when_they_were_created_there(
         self, h: Harness
     ) -> None:
         """Their place in the order of submission says nothing of when that was."""
         job_ids, times = self._populate(h, 12, LONG)
-        dump = h.run(h.store.dump(0, 100)).records
+        dump = h.run(h.store.transfer.dump(0, 100)).records
         shift = timedelta(days=400)
         moved = []
         for number, record in enumerate(dump):
@@ -95,7 +95,7 @@ class TestDates:
             created_at = record.job.created_at + (-shift if number % 2 else shift)
             other = replace(record.job, id=f"{number:08}{record.job.id[8:]}", created_at=created_at)
             moved.append(replace(record, job=other, holds_key=False))
-        h.run(h.store.load(moved))
+        h.run(h.store.transfer.load(moved))
         h.advance(LONG)
         last = h.submit()
         everything = h.find()
@@ -131,7 +131,7 @@ class TestDates:
         found: list[str] = []
         after: int | None = None
         for _ in range(100):
-            page = h.run(h.store.find(filter, PageRequest(3, after)))
+            page = h.run(h.store.reader.find(filter, PageRequest(3, after)))
             found += ids(page.jobs)
             after = page.next
             if after is None:

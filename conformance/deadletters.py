@@ -21,8 +21,9 @@ from fencepost.core.job.job import Body, DeadLetter, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.replies import Discarded, Duplicate, NotFound, Replayed
-from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.control import Discarded, Replayed
+from fencepost.store.interface.replies import Duplicate, NotFound
+from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestDeadLetters", "TestReplaying"]
 
@@ -68,7 +69,7 @@ class TestDeadLetters:
         seen: list[str] = []
         after: int | None = None
         for size in (2, 2, 1):
-            page = h.run(h.store.dead_letters(None, PageRequest(2, after)))
+            page = h.run(h.store.reader.dead_letters(None, PageRequest(2, after)))
             assert len(page.letters) == size
             seen += [letter.job_id for letter in page.letters]
             after = page.next
@@ -82,7 +83,7 @@ class TestDeadLetters:
         letters.append(h.job_in(State.DEAD_LETTER))
         h.advance(1.0)
         letters.append(h.job_in(State.FAILED))
-        page = h.run(h.store.dead_letters(None, PageRequest(2)))
+        page = h.run(h.store.reader.dead_letters(None, PageRequest(2)))
         assert [letter.job_id for letter in page.letters] == [letters[2], letters[1]]
         match fate:
             case "retried":
@@ -90,12 +91,12 @@ class TestDeadLetters:
             case "replayed":
                 h.replay(letters[1])
             case "discarded":
-                h.run(h.store.discard([letters[1]]))
+                h.run(h.store.control.discard([letters[1]]))
             case "pruned":
                 prune = PruneRequest(keep={State.DEAD_LETTER: 0.0}, limit=10)
-                assert h.run(h.store.prune(prune)).count == 1
+                assert h.run(h.store.upkeep.prune(prune)).count == 1
         assert len(h.letters()) == 2
-        rest = h.run(h.store.dead_letters(None, PageRequest(2, page.next)))
+        rest = h.run(h.store.reader.dead_letters(None, PageRequest(2, page.next)))
         assert [letter.job_id for letter in rest.letters] == letters[:1]
         assert rest.next is None
 
@@ -103,7 +104,7 @@ class TestDeadLetters:
     def test_a_position_that_no_page_gave_out_is_no_error(self, h: Harness, position: int) -> None:
         """S3-24: what it shows is on the list, if it shows anything."""
         h.job_in(State.FAILED)
-        page = h.run(h.store.dead_letters(None, PageRequest(1, position)))
+        page = h.run(h.store.reader.dead_letters(None, PageRequest(1, position)))
         assert page.letters in ([], h.letters())
         assert page.next is None
 
@@ -120,7 +121,7 @@ class TestDeadLetters:
         job_id = h.job_in(State.FAILED)
         before = h.get(job_id)
         batch = [job_id, job_id, NOBODY, "no id"]
-        assert h.run(h.store.discard(batch)) == [
+        assert h.run(h.store.control.discard(batch)) == [
             Discarded(job_id),
             NotFound(job_id),
             NotFound(NOBODY),
@@ -136,14 +137,14 @@ class TestDeadLetters:
         """S0-12, S3-25, C37."""
         job_id = h.job_in(state)
         before = h.snapshot()
-        assert h.run(h.store.discard([job_id])) == [NotFound(job_id)]
+        assert h.run(h.store.control.discard([job_id])) == [NotFound(job_id)]
         assert h.replay(job_id) == NotFound(job_id)
         assert h.snapshot() == before
 
     def test_a_discarded_job_can_still_be_retried(self, h: Harness) -> None:
         """S0-61, C36."""
         job_id = h.job_in(State.FAILED)
-        h.run(h.store.discard([job_id]))
+        h.run(h.store.control.discard([job_id]))
         h.retry(job_id)
         assert h.take().id == job_id
 
@@ -194,13 +195,16 @@ class TestReplaying:
     def test_a_letter_is_replayed_once(self, h: Harness) -> None:
         """S3-27: the record goes with the enqueue, so a repeat finds none."""
         dead_id = h.job_in(State.FAILED)
-        first, second = h.run(h.store.replay([dead_id, dead_id]))
+        first, second = h.run(h.store.control.replay([dead_id, dead_id]))
         assert isinstance(first, Replayed)
         assert second == NotFound(dead_id)
         assert h.replay(dead_id) == NotFound(dead_id)
         assert len(h.find()) == 2
-        assert h.run(h.store.replay([NOBODY, "no id"])) == [NotFound(NOBODY), NotFound("no id")]
-        assert h.run(h.store.replay([])) == []
+        assert h.run(h.store.control.replay([NOBODY, "no id"])) == [
+            NotFound(NOBODY),
+            NotFound("no id"),
+        ]
+        assert h.run(h.store.control.replay([])) == []
 
     def test_a_key_held_by_another_job_keeps_the_letter(self, h: Harness) -> None:
         """S3-27, C15: no fresh job; the record is removed only after a successful enqueue."""

@@ -12,8 +12,8 @@ from fencepost.core.job.job import AttemptOutcome, Body, Category
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import LEASE_EXPIRED
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.replies import Extended, LeaseLost, Moved, Saved, Settled
-from fencepost.store.interface.requests import Beat
+from fencepost.store.interface.queue import Beat, Extended, Saved, Settled
+from fencepost.store.interface.replies import LeaseLost, Moved
 
 __all__ = ["TestDeadlines", "TestLeaseLengths"]
 
@@ -73,7 +73,9 @@ class TestDeadlines:
         job_id = h.submit(policy=SHORT)
         h.take()
         h.advance(10.0)
-        assert h.run(h.store.recover(10)) == [Moved(job_id, "mail", State.RETRYING, State.RUNNING)]
+        assert h.run(h.store.upkeep.recover(10)) == [
+            Moved(job_id, "mail", State.RETRYING, State.RUNNING)
+        ]
         failure = timed_out(10.0).failure
         assert failure.category is Category.TIMEOUT
         assert h.get(job_id).failure == failure
@@ -106,7 +108,7 @@ class TestDeadlines:
         h.advance(10.0)
         h.heartbeat(claimed)
         h.advance(TTL)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         assert h.get(job_id).failure == LEASE_EXPIRED.failure
 
     def test_the_next_attempt_has_all_of_its_time(self, h: Harness) -> None:
@@ -114,7 +116,7 @@ class TestDeadlines:
         job_id = h.submit(policy=SHORT)
         h.take()
         h.advance(10.0)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         h.advance(1.0)
         claimed = h.take("w2")
         assert (claimed.id, claimed.attempt) == (job_id, 2)
@@ -139,7 +141,7 @@ class TestDeadlines:
         claimed = h.take(timeout_grace=5.0)
         h.advance(15.0)
         assert h.succeed(claimed) == LeaseLost(job_id, State.RUNNING)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         assert h.get(job_id).failure == timed_out(10.0).failure
 
     def test_a_claim_says_when_the_first_lease_ends(self, h: Harness) -> None:
@@ -216,7 +218,7 @@ class TestLeaseLengths:
         claimed = {each.id: each for each in h.claim(lease_ttl=45.0).jobs}
         h.advance(10.0)
         beats = [Beat(id_, claimed[id_].lease.token) for id_ in (plain, own)]
-        assert h.run(h.store.heartbeat(beats)) == [
+        assert h.run(h.store.queue.heartbeat(beats)) == [
             Extended(plain, h.now + 45 * SECONDS),
             Extended(own, h.now + 17 * SECONDS),
         ]
@@ -230,12 +232,12 @@ class TestLeaseLengths:
         beats = [
             Beat(each.id, each.lease.token, ttl) for each, ttl in zip(claimed, ttls, strict=True)
         ]
-        assert h.run(h.store.heartbeat(beats)) == [
+        assert h.run(h.store.queue.heartbeat(beats)) == [
             Extended(each.id, h.now + (ttl or TTL) * SECONDS)
             for each, ttl in zip(claimed, ttls, strict=True)
         ]
         assert h.succeed(claimed[0]) == Settled(claimed[0].id, "mail", State.COMPLETED)
 
     def _beat(self, h: Harness, job_id: str, token: str) -> object:
-        [reply] = h.run(h.store.heartbeat([Beat(job_id, token)]))
+        [reply] = h.run(h.store.queue.heartbeat([Beat(job_id, token)]))
         return reply

@@ -24,8 +24,10 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.replies import Conflict, Duplicate, Enqueued, Moved, Settled
-from fencepost.store.interface.requests import Edit, PruneRequest
+from fencepost.store.interface.control import Edit
+from fencepost.store.interface.queue import Settled
+from fencepost.store.interface.replies import Conflict, Duplicate, Enqueued, Moved
+from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestDependencies"]
 
@@ -61,7 +63,7 @@ class TestDependencies:
         assert (waiting.waits.mode, waiting.waits.missing, waiting.waits.depth) == (Mode.ALL, 1, 2)
         assert h.get(a).waits is None
         assert ids(h.find(states=(State.PENDING,))) == [waiting.id]
-        [view] = [view for view in h.run(h.store.types()) if view.name == "c"]
+        [view] = [view for view in h.run(h.store.overview.types()) if view.name == "c"]
         assert view.counts == {State.PENDING: 1}
 
     def test_a_job_that_is_let_go_takes_its_place_in_line_then(self, h: Harness) -> None:
@@ -75,7 +77,7 @@ class TestDependencies:
         assert seen.scheduled_at == seen.run_at == seen.updated_at == h.now
         assert seen.waits is not None
         assert seen.waits.missing == 0
-        [view] = [view for view in h.run(h.store.types()) if view.name == "c"]
+        [view] = [view for view in h.run(h.store.overview.types()) if view.name == "c"]
         assert view.counts == {State.SCHEDULED: 1}
 
     def test_its_own_time_is_waited_for_too(self, h: Harness) -> None:
@@ -97,7 +99,7 @@ class TestDependencies:
         assert isinstance(reply, Enqueued)
         assert reply.state is State.SCHEDULED
         assert claim_of(h, "c").has_dependencies
-        [dependencies] = h.run(h.store.dependencies([reply.job_id], with_results=True))
+        [dependencies] = h.run(h.store.reader.dependencies([reply.job_id], with_results=True))
         assert [(each.job_id, each.state, each.result) for each in dependencies] == [
             (a, State.COMPLETED, DONE)
         ]
@@ -146,7 +148,7 @@ class TestDependencies:
             assert seen.completed_at == h.now
             assert seen.failure is not None
             assert seen.failure.culprit == a
-        assert h.run(h.store.count(JobFilter(states=(state,)))) == 3
+        assert h.run(h.store.reader.count(JobFilter(states=(state,)))) == 3
 
     def test_after_any_runs_when_one_has_ended_however_it_did(self, h: Harness) -> None:
         """S1-61: AFTER_ANY; C26: any terminal state of any one lets it go."""
@@ -238,7 +240,7 @@ class TestDependencies:
             outcome = Succeeded(DONE) if claimed.id == good else REJECTED
             decision = decide(claimed, outcome, h.clock.rng)
             settlements.append(Settlement(claimed.id, claimed.lease.token, decision))
-        h.run(h.store.settle(settlements))
+        h.run(h.store.queue.settle(settlements))
         assert h.state(both) is State.FAILED
         assert h.state(one) is State.SCHEDULED
         assert h.state(either) is State.SCHEDULED
@@ -270,7 +272,7 @@ class TestDependencies:
         waiting = h.submit("c", after=after(a))
         claim_of(h, "a")
         h.advance(31)
-        [moved] = h.run(h.store.recover(10))
+        [moved] = h.run(h.store.upkeep.recover(10))
         assert moved.state is State.DEAD_LETTER
         assert moved.followed == (Moved(waiting, "c", State.DEAD_LETTER, State.PENDING),)
         assert h.state(waiting) is State.DEAD_LETTER
@@ -291,13 +293,13 @@ class TestDependencies:
         own = h.submit("d", after=after(a), policy=Policy(lifetime=5.0))
         behind = h.submit("e", after=after(own))
         h.advance(5)
-        [moved] = h.run(h.store.expire(10))
+        [moved] = h.run(h.store.upkeep.expire(10))
         assert moved.job_id == own
         assert moved.was is State.PENDING
         assert h.state(own) is h.state(behind) is State.DEAD_LETTER
         assert h.state(waiting) is State.PENDING
         h.advance(5)
-        [moved] = h.run(h.store.expire(10))
+        [moved] = h.run(h.store.upkeep.expire(10))
         assert moved.job_id == a
         assert h.state(waiting) is State.DEAD_LETTER
 
@@ -326,7 +328,7 @@ class TestDependencies:
             job("c", after=after(1)),
             job("d", after=after(2)),
         )
-        replies = h.run(h.store.cancel([a, b, c, b]))
+        replies = h.run(h.store.control.cancel([a, b, c, b]))
         moved = [reply for reply in replies if isinstance(reply, Moved)]
         assert [(each.job_id, each.was) for each in moved] == [
             (a, State.SCHEDULED),
@@ -337,7 +339,7 @@ class TestDependencies:
         followed = [each for reply in moved for each in reply.followed]
         assert followed == [Moved(d, "d", State.CANCELLED, State.PENDING)]
         assert [culprit(h, each) for each in (a, b, c, d)] == [None, None, None, c]
-        counts = {view.name: view.counts for view in h.run(h.store.types())}
+        counts = {view.name: view.counts for view in h.run(h.store.overview.types())}
         assert counts == {name: {State.CANCELLED: 1} for name in "abcd"}
 
     def test_lifetimes_that_end_together_end_each_on_its_own_account(self, h: Harness) -> None:
@@ -349,7 +351,7 @@ class TestDependencies:
             job("c", after=after(1)),
         )
         h.advance(5)
-        moved = h.run(h.store.expire(10))
+        moved = h.run(h.store.upkeep.expire(10))
         assert [each.job_id for each in moved] == [a, b]
         followed = [each for reply in moved for each in reply.followed]
         assert followed == [Moved(c, "c", State.DEAD_LETTER, State.PENDING)]
@@ -359,11 +361,11 @@ class TestDependencies:
         a = h.submit("a")
         b = h.submit("b", after=any_of(a))
         h.advance(7)
-        first, second = h.run(h.store.cancel([a, b]))
+        first, second = h.run(h.store.control.cancel([a, b]))
         assert isinstance(first, Moved)
         assert second == Moved(b, "b", State.CANCELLED, State.PENDING)
         assert h.get(b).scheduled_at is None
-        counts = {view.name: view.counts for view in h.run(h.store.types())}
+        counts = {view.name: view.counts for view in h.run(h.store.overview.types())}
         assert counts == {name: {State.CANCELLED: 1} for name in "ab"}
 
     def test_the_most_urgent_priority_is_inherited(self, h: Harness) -> None:
@@ -393,7 +395,7 @@ class TestDependencies:
         """S1-106: priority is editable while not started."""
         a = h.submit("a")
         c = h.submit("c", after=after(a))
-        [edited] = h.run(h.store.edit([Edit(c, Priority.HIGH, {"x": "y"})]))
+        [edited] = h.run(h.store.control.edit([Edit(c, Priority.HIGH, {"x": "y"})]))
         assert edited.job.priority is Priority.HIGH  # type: ignore[union-attr]
         bring(h, a, State.COMPLETED)
         d = h.submit("d", run_at=h.get(c).run_at)
@@ -432,7 +434,7 @@ class TestDependencies:
             job("c", after=after(0, existing, existing.upper(), 1)),
         )
         assert missing(h, third.job_id) == 1
-        assert h.run(h.store.dependents([existing])) == [[third.job_id]]
+        assert h.run(h.store.reader.dependents([existing])) == [[third.job_id]]
         bring(h, existing, State.COMPLETED)
         assert h.state(third.job_id) is State.SCHEDULED
 
@@ -440,22 +442,22 @@ class TestDependencies:
         a, b = h.submit("a", node="first", flow="f1"), h.submit("b")
         c = h.submit("c", after=after(b, a), flow="f1", node="last")
         d = h.submit("d", after=after(b))
-        [of_c, of_a, of_nobody] = h.run(h.store.dependencies([c, a, NOBODY]))
+        [of_c, of_a, of_nobody] = h.run(h.store.reader.dependencies([c, a, NOBODY]))
         assert [(each.job_id, each.type, each.node) for each in of_c] == [
             (b, "b", None),
             (a, "a", "first"),
         ]
         assert of_a == of_nobody == []
-        assert h.run(h.store.dependents([b, c, "no id"])) == [[c, d], [], []]
+        assert h.run(h.store.reader.dependents([b, c, "no id"])) == [[c, d], [], []]
         claimed = claim_of(h, "a")
         assert claimed.flow == "f1"
         assert not claimed.has_dependencies
         h.succeed(claimed, Body(b"[1]"))
         h.succeed(claim_of(h, "b"))
         assert claim_of(h, "c").has_dependencies
-        [with_results] = h.run(h.store.dependencies([c], with_results=True))
+        [with_results] = h.run(h.store.reader.dependencies([c], with_results=True))
         assert [each.result for each in with_results] == [DONE, Body(b"[1]")]
-        [without] = h.run(h.store.dependencies([c]))
+        [without] = h.run(h.store.reader.dependencies([c]))
         assert [each.result for each in without] == [None, None]
 
     def test_jobs_are_found_by_their_flow(self, h: Harness) -> None:
@@ -463,16 +465,16 @@ class TestDependencies:
         [x, y] = [h.submit("b", flow="f1", node=name) for name in ("x", "y")]
         assert ids(h.find(flow="f1")) == [y, x]
         assert [(each.flow, each.node) for each in h.find(flow="f1")] == [("f1", "y"), ("f1", "x")]
-        assert h.run(h.store.count(JobFilter(flow="f1"))) == 2
-        assert h.run(h.store.count(JobFilter(flow="f2"))) == 0
+        assert h.run(h.store.reader.count(JobFilter(flow="f1"))) == 2
+        assert h.run(h.store.reader.count(JobFilter(flow="f2"))) == 0
 
     def test_why_names_what_a_pending_job_waits_for(self, h: Harness) -> None:
         a = h.submit("a")
         c = h.submit("c", after=after(a))
-        situation = h.run(h.store.situation(c))
+        situation = h.run(h.store.reader.situation(c))
         assert situation is not None
         assert [each.job_id for each in situation.dependencies] == [a]
-        assert h.run(h.store.situation(a)).dependencies == ()  # type: ignore[union-attr]
+        assert h.run(h.store.reader.situation(a)).dependencies == ()  # type: ignore[union-attr]
 
     def test_what_somebody_still_waits_for_is_not_pruned(self, h: Harness) -> None:
         a, b = h.submit("a"), h.submit("b")
@@ -480,11 +482,11 @@ class TestDependencies:
         bring(h, a, State.COMPLETED)
         h.advance(100)
         request = PruneRequest(keep={state: 10.0 for state in State if state.is_terminal}, limit=10)
-        assert h.run(h.store.prune(request)).count == 0
+        assert h.run(h.store.upkeep.prune(request)).count == 0
         bring(h, b, State.COMPLETED)
         h.succeed(claim_of(h, "c"))
         h.advance(100)
-        assert h.run(h.store.prune(request)).count == 3
-        assert h.run(h.store.dependents([a])) == [[]]
+        assert h.run(h.store.upkeep.prune(request)).count == 3
+        assert h.run(h.store.reader.dependents([a])) == [[]]
         assert h.find() == []
         assert c

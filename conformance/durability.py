@@ -10,15 +10,10 @@ from fencepost.core.job.job import Body, Encoding, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.replies import (
-    AlreadySettled,
-    Duplicate,
-    Enqueued,
-    LeaseLost,
-    Saved,
-    Settled,
-)
-from fencepost.store.interface.requests import Scope, WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.queue import AlreadySettled, Saved, Settled
+from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost
+from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestDurability"]
 
@@ -87,7 +82,7 @@ class TestDurability:
         h.reopen(is_clean=is_clean)
         drained: list[str] = []
         for _ in range(4):
-            drained += [moved.job_id for moved in h.run(h.store.recover(2))]
+            drained += [moved.job_id for moved in h.run(h.store.upkeep.recover(2))]
         assert sorted(drained) == (sorted(job_ids) if h.is_durable else [])
         h.advance(1.0)
         assert [each.attempt for each in h.claim().jobs] == ([2] * 5 if h.is_durable else [])
@@ -98,15 +93,15 @@ class TestDurability:
         h.submit("paused")
         h.submit("mail", queue="paused")
         h.submit_many(3)
-        h.run(h.store.pause(Scope.TYPE, "paused"))
-        h.run(h.store.pause(Scope.QUEUE, "paused"))
-        h.run(h.store.limit(Scope.QUEUE, "default", 2))
-        h.run(h.store.limit(Scope.APP, "", 7))
+        h.run(h.store.settings.pause(Scope.TYPE, "paused"))
+        h.run(h.store.settings.pause(Scope.QUEUE, "paused"))
+        h.run(h.store.settings.limit(Scope.QUEUE, "default", 2))
+        h.run(h.store.settings.limit(Scope.APP, "", 7))
         h.reopen(is_clean=is_clean)
-        assert h.run(h.store.app_limit()) == (7 if h.is_durable else None)
+        assert h.run(h.store.settings.app_limit()) == (7 if h.is_durable else None)
         assert [each.type for each in h.claim().jobs] == (["mail"] * 2 if h.is_durable else [])
-        h.run(h.store.resume(Scope.TYPE, "paused"))
-        h.run(h.store.limit(Scope.QUEUE, "default", None))
+        h.run(h.store.settings.resume(Scope.TYPE, "paused"))
+        h.run(h.store.settings.limit(Scope.QUEUE, "default", None))
         assert len(h.claim().jobs) == (2 if h.is_durable else 0)
 
     @restarts
@@ -130,20 +125,20 @@ class TestDurability:
         worker = WorkerInfo(
             id="w1", host="h", pid=1, queues=None, types=(), concurrency=1, started_at=h.now
         )
-        h.run(h.store.announce(worker))
-        h.run(h.store.lead("chores", "w1", 5.0))
+        h.run(h.store.cluster.announce(worker))
+        h.run(h.store.cluster.lead("chores", "w1", 5.0))
         h.reopen(is_clean=is_clean)
-        assert len(h.run(h.store.workers())) == (1 if h.is_durable else 0)
-        assert (h.run(h.store.lead("chores", "w2", 5.0)) is None) is h.is_durable
+        assert len(h.run(h.store.cluster.workers())) == (1 if h.is_durable else 0)
+        assert (h.run(h.store.cluster.lead("chores", "w2", 5.0)) is None) is h.is_durable
 
     def test_two_store_objects_see_the_same_jobs(self, h: Harness) -> None:
         """S0-3, S0-38, S2-17: what one wrote, the other reads at once."""
         other = h.peers(2)[1]
         job_id = h.submit()
         claimed = h.take()
-        [seen] = other.run(other.get([job_id]))
+        [seen] = other.run(other.reader.get([job_id]))
         assert seen == h.get(job_id)
-        other.run(other.cancel([job_id]))
+        other.run(other.control.cancel([job_id]))
         assert h.succeed(claimed) == LeaseLost(job_id, State.CANCELLED)
 
     def test_closing_twice_is_closing_once(self, h: Harness) -> None:
@@ -152,7 +147,7 @@ class TestDurability:
         h.store.close()
         h.store.close()
         h.reopen()
-        assert (h.run(h.store.get([job_id])) != [None]) is h.is_durable
+        assert (h.run(h.store.reader.get([job_id])) != [None]) is h.is_durable
 
 
 EMPTY: dict[str, object] = {"jobs": [], "attempts": [], "letters": [], "queues": [], "types": []}

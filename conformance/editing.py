@@ -15,8 +15,9 @@ from fencepost.core.job.job import Body, Encoding
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.replies import Conflict, Edited, Moved, NotFound, TooLate
-from fencepost.store.interface.requests import ClaimRequest, Edit, RetryRequest
+from fencepost.store.interface.control import Edit, Edited, RetryRequest
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.replies import Conflict, Moved, NotFound, TooLate
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
@@ -32,7 +33,7 @@ class TestEditing:
         job_id = h.job_in(state)
         before = h.get(job_id)
         h.advance(0.5)
-        [reply] = h.run(h.store.edit([Edit(job_id, Priority.HIGH)]))
+        [reply] = h.run(h.store.control.edit([Edit(job_id, Priority.HIGH)]))
         after = h.get(job_id)
         assert reply == Edited(after)
         assert after.priority is Priority.HIGH
@@ -47,7 +48,7 @@ class TestEditing:
         job_id = h.job_in(state, tags={"a": "1"})
         before = h.snapshot()
         edit = Edit(job_id, Priority.HIGH, {"b": "2"})
-        assert h.run(h.store.edit([edit])) == [Conflict(job_id, state)]
+        assert h.run(h.store.control.edit([edit])) == [Conflict(job_id, state)]
         assert h.snapshot() == before
 
     @pytest.mark.parametrize("state", REACHABLE, ids=str)
@@ -56,12 +57,12 @@ class TestEditing:
         job_id = h.job_in(state, tags={"a": "1", "b": "2"})
         before = h.get(job_id)
         h.advance(0.5)
-        h.run(h.store.edit([Edit(job_id, tags={"b": "3", "ü": "🦊"})]))
+        h.run(h.store.control.edit([Edit(job_id, tags={"b": "3", "ü": "🦊"})]))
         assert h.get(job_id).tags == {"b": "3", "ü": "🦊"}
         assert (h.get(job_id).updated_at, h.get(job_id).state) == (before.updated_at, state)
         assert h.find(tags={"a": "1"}) == []
         assert ids(h.find(tags={"ü": "🦊"})) == [job_id]
-        h.run(h.store.edit([Edit(job_id, tags={})]))
+        h.run(h.store.control.edit([Edit(job_id, tags={})]))
         assert h.get(job_id).tags == {}
         assert h.find(tags={"b": "3"}) == []
 
@@ -78,7 +79,7 @@ class TestEditing:
             "correlation_id": "new",
             "callback_url": "https://example.com/hook",
         }
-        assert h.run(h.store.edit([Edit(job_id, **changes)])) == [
+        assert h.run(h.store.control.edit([Edit(job_id, **changes)])) == [
             Edited(replace(before, **changes))
         ]
         assert h.get(job_id) == replace(before, **changes)
@@ -95,7 +96,7 @@ class TestEditing:
     def test_what_is_empty_is_taken_away(self, h: Harness) -> None:
         """C46: the correlation id, and the webhook with its delivery."""
         job_id = h.submit(correlation_id="c", callback_url="https://example.com/hook")
-        h.run(h.store.edit([Edit(job_id, correlation_id="", callback_url="")]))
+        h.run(h.store.control.edit([Edit(job_id, correlation_id="", callback_url="")]))
         seen = h.get(job_id)
         assert (seen.correlation_id, seen.callback_url) == (None, None)
         h.succeed(h.take())
@@ -116,7 +117,7 @@ class TestEditing:
         job_id = h.job_in(state, correlation_id="c")
         before = h.snapshot()
         edit = Edit(job_id, tags={"b": "2"}, **{name: changes[name]})
-        assert h.run(h.store.edit([edit])) == [Conflict(job_id, state)]
+        assert h.run(h.store.control.edit([edit])) == [Conflict(job_id, state)]
         assert h.snapshot() == before
 
     @pytest.mark.parametrize("state", [State.DELAYED, State.RETRYING], ids=str)
@@ -128,12 +129,12 @@ class TestEditing:
         before = h.get(job_id)
         for seconds in (7200.0, 20.0):
             at = h.now + timedelta(seconds=seconds)
-            [reply] = h.run(h.store.edit([Edit(job_id, run_at=at)]))
+            [reply] = h.run(h.store.control.edit([Edit(job_id, run_at=at)]))
             assert reply == Edited(replace(before, run_at=at))
         h.advance(20.0 - 0.000001)
         assert h.claim().jobs == []
         now = h.advance(0.0000005)
-        [reply] = h.run(h.store.edit([Edit(job_id, run_at=h.now - timedelta(hours=1))]))
+        [reply] = h.run(h.store.control.edit([Edit(job_id, run_at=h.now - timedelta(hours=1))]))
         seen = h.get(job_id)
         assert reply == Edited(seen, (Moved(job_id, "mail", State.SCHEDULED, state),))
         assert (seen.run_at, seen.scheduled_at, seen.updated_at) == (now, now, now)
@@ -143,9 +144,9 @@ class TestEditing:
         """C46: and one whose time has come keeps its place there."""
         first, second, third = h.submit_many(3)
         h.advance(1.0)
-        h.run(h.store.edit([Edit(second, run_at=h.now)]))
+        h.run(h.store.control.edit([Edit(second, run_at=h.now)]))
         at = h.now + timedelta(seconds=30)
-        [reply] = h.run(h.store.edit([Edit(first, run_at=at)]))
+        [reply] = h.run(h.store.control.edit([Edit(first, run_at=at)]))
         seen = h.get(first)
         assert reply == Edited(seen, (Moved(first, "mail", State.DELAYED, State.SCHEDULED),))
         assert (seen.state, seen.run_at, seen.updated_at) == (State.DELAYED, at, h.now)
@@ -158,7 +159,7 @@ class TestEditing:
         parent = h.submit("a")
         child = h.submit("b", after=Dependencies((parent,)))
         at = h.now + timedelta(seconds=30)
-        [reply] = h.run(h.store.edit([Edit(child, run_at=at)]))
+        [reply] = h.run(h.store.control.edit([Edit(child, run_at=at)]))
         assert isinstance(reply, Edited)
         assert (reply.job.state, reply.job.run_at, reply.moved) == (State.PENDING, at, ())
         h.succeed(h.take())
@@ -169,10 +170,10 @@ class TestEditing:
         alone = Policy(max_running_per_key=1)
         first, second, third = h.submit_many(3, concurrency_key="c", policy=alone)
         later = h.now + timedelta(seconds=30)
-        [held] = h.run(h.store.edit([Edit(second, run_at=later)]))
+        [held] = h.run(h.store.control.edit([Edit(second, run_at=later)]))
         assert h.state(second) is State.DELAYED
         assert isinstance(held, Edited)
-        [reply] = h.run(h.store.edit([Edit(first, run_at=later)]))
+        [reply] = h.run(h.store.control.edit([Edit(first, run_at=later)]))
         assert isinstance(reply, Edited)
         assert set(reply.moved) == {
             Moved(first, "mail", State.DELAYED, State.SCHEDULED),
@@ -189,9 +190,9 @@ class TestEditing:
         ends = h.get(job_id).expires_at
         before = h.snapshot()
         edit = Edit(job_id, Priority.HIGH, {"a": "1"}, run_at=ends, payload=Body(b"2"))
-        assert h.run(h.store.edit([edit])) == [TooLate(job_id, ends)]
+        assert h.run(h.store.control.edit([edit])) == [TooLate(job_id, ends)]
         assert h.snapshot() == before
-        [reply] = h.run(h.store.edit([replace(edit, run_at=ends - INSTANT)]))
+        [reply] = h.run(h.store.control.edit([replace(edit, run_at=ends - INSTANT)]))
         assert isinstance(reply, Edited)
 
     def test_a_priority_reaches_those_who_inherited_it(self, h: Harness) -> None:
@@ -210,12 +211,12 @@ class TestEditing:
         assert priorities() == [normal, high, high, low]
         before = h.get(last)
         h.advance(1.0)
-        h.run(h.store.edit([Edit(top, Priority.CRITICAL)]))
+        h.run(h.store.control.edit([Edit(top, Priority.CRITICAL)]))
         assert priorities() == [Priority.CRITICAL] * 3 + [low]
         assert h.get(last).updated_at == before.updated_at
-        h.run(h.store.edit([Edit(top, bulk)]))
+        h.run(h.store.control.edit([Edit(top, bulk)]))
         assert priorities() == [low, high, high, low]
-        h.run(h.store.edit([Edit(other, high)]))
+        h.run(h.store.control.edit([Edit(other, high)]))
         assert priorities() == [high, high, high, high]
         claimed = h.claim(types=frozenset({"other"})).jobs
         h.succeed(claimed[0])
@@ -226,7 +227,7 @@ class TestEditing:
         parent = h.submit("parent")
         child = h.submit("child", after=Dependencies((parent,)))
         behind = h.submit("behind", after=Dependencies((child,)), priority=Priority.BULK)
-        h.run(h.store.edit([Edit(child, Priority.LOW), Edit(parent, Priority.CRITICAL)]))
+        h.run(h.store.control.edit([Edit(child, Priority.LOW), Edit(parent, Priority.CRITICAL)]))
         assert h.get(child).priority is Priority.LOW
         assert h.get(behind).priority is Priority.LOW
 
@@ -245,13 +246,13 @@ class TestEditing:
         """S1-106, S1-107."""
         job_id = h.submit(tags={"a": "1"})
         before = h.get(job_id)
-        assert h.run(h.store.edit([Edit(job_id)])) == [Edited(before)]
+        assert h.run(h.store.control.edit([Edit(job_id)])) == [Edited(before)]
         assert h.get(job_id) == before
 
     def test_a_job_edited_while_it_waits_is_claimed_as_edited(self, h: Harness) -> None:
         """S1-106, S1-107."""
         job_id = h.job_in(State.RETRYING)
-        h.run(h.store.edit([Edit(job_id, Priority.LOW, {"t": "1"})]))
+        h.run(h.store.control.edit([Edit(job_id, Priority.LOW, {"t": "1"})]))
         h.advance(1.0)
         claimed = h.take()
         assert (claimed.id, claimed.priority, claimed.tags) == (job_id, Priority.LOW, {"t": "1"})
@@ -265,24 +266,24 @@ class TestEditing:
             Edit("no id", tags={}),
             Edit(job_id, tags={"a": "1"}),
         ]
-        replies = h.run(h.store.edit(edits))
+        replies = h.run(h.store.control.edit(edits))
         assert replies[0] == NotFound(NOBODY)
         assert replies[2:] == [NotFound("no id"), Edited(h.get(job_id))]
         assert isinstance(replies[1], Edited)
         assert (h.get(job_id).priority, h.get(job_id).tags) == (Priority.HIGH, {"a": "1"})
-        assert h.run(h.store.edit([])) == []
+        assert h.run(h.store.control.edit([])) == []
 
 
 def _edit(edit: Edit, store: Store) -> Operation[Any]:
-    return store.edit([edit])
+    return store.control.edit([edit])
 
 
 def _retry(job_id: str, store: Store) -> Operation[Any]:
-    return store.retry([RetryRequest(job_id)])
+    return store.control.retry([RetryRequest(job_id)])
 
 
 def claiming(store: Store) -> Operation[Any]:
-    return store.claim(ClaimRequest(worker="w", limit=2))
+    return store.queue.claim(ClaimRequest(worker="w", limit=2))
 
 
 class TestRacingEdits:
@@ -326,7 +327,7 @@ class TestRacingEdits:
             job_id = h.submit(delay=1.0)
             h.advance(1.0)
             answers: list[Any] = h.race(
-                [partial(_retry, job_id), lambda store: store.promote(10), claiming], peers
+                [partial(_retry, job_id), lambda store: store.upkeep.promote(10), claiming], peers
             )
             jobs = [*answers[2].jobs, *h.claim().jobs]
             assert ids(jobs) == [job_id]

@@ -91,22 +91,22 @@ class TestEnded:
 
     def test_reading_goes_on_behind_the_last_end(self, h: Harness) -> None:
         """What ended meanwhile comes next, and nothing comes again."""
-        assert h.run(h.store.ended(EVER, limit=5)).next is None
+        assert h.run(h.store.overview.ended(EVER, limit=5)).next is None
         first = self._end(h)
         [seen] = self._all(h)
         after = seen.position
-        assert h.run(h.store.ended(EVER, limit=5, after=after)).jobs == []
+        assert h.run(h.store.overview.ended(EVER, limit=5, after=after)).jobs == []
         h.advance(0.01)
         second = self._end(h)
-        [later] = h.run(h.store.ended(EVER, limit=5, after=after)).jobs
+        [later] = h.run(h.store.overview.ended(EVER, limit=5, after=after)).jobs
         assert (seen.id, later.id) == (first, second)
         assert later.position > seen.position
 
     def test_a_page_that_just_holds_all_is_the_last(self, h: Harness) -> None:
         for _ in range(3):
             self._end(h)
-        assert h.run(h.store.ended(EVER, limit=3)).next is None
-        assert h.run(h.store.ended(EVER, limit=2)).next is not None
+        assert h.run(h.store.overview.ended(EVER, limit=3)).next is None
+        assert h.run(h.store.overview.ended(EVER, limit=2)).next is not None
 
     @pytest.mark.parametrize("state", DEAD, ids=str)
     def test_a_job_that_is_run_again_has_not_ended_until_it_ends_again(
@@ -128,13 +128,15 @@ class TestEnded:
         h.submit(policy=ONE_ATTEMPT)
         h.take()
         h.advance(TTL)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         assert [each.state for each in self._all(h)] == [State.DEAD_LETTER]
 
     def test_a_place_that_nobody_gave_out_does_no_harm(self, h: Harness) -> None:
         job_id = self._end(h)
-        assert [each.id for each in h.run(h.store.ended(EVER, limit=5, after=0)).jobs] == [job_id]
-        assert h.run(h.store.ended(EVER, limit=5, after=10**18)).jobs == self._all(h)
+        assert [each.id for each in h.run(h.store.overview.ended(EVER, limit=5, after=0)).jobs] == [
+            job_id
+        ]
+        assert h.run(h.store.overview.ended(EVER, limit=5, after=10**18)).jobs == self._all(h)
         assert job_id != NOBODY
 
     def test_the_whole_calendar_can_be_asked_for(self, h: Harness) -> None:
@@ -171,7 +173,7 @@ class TestEnded:
     def _all(
         self, h: Harness, since: datetime = EVER, *, newest_first: bool = False
     ) -> list[EndedJob]:
-        page = h.run(h.store.ended(since, limit=100, newest_first=newest_first))
+        page = h.run(h.store.overview.ended(since, limit=100, newest_first=newest_first))
         assert page.next is None
         return page.jobs
 
@@ -179,7 +181,9 @@ class TestEnded:
         found: list[str] = []
         after: int | None = None
         for _ in range(100):
-            asked = h.store.ended(since, limit=limit, after=after, newest_first=newest_first)
+            asked = h.store.overview.ended(
+                since, limit=limit, after=after, newest_first=newest_first
+            )
             page = h.run(asked)
             found += [each.id for each in page.jobs]
             after = page.next

@@ -18,8 +18,8 @@ from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.retry import Backoff
 from fencepost.errors import FencepostError, InvalidJobError
+from fencepost.store.interface.queue import Spawn
 from fencepost.store.interface.replies import Enqueued
-from fencepost.store.interface.requests import Spawn
 
 __all__ = ["TestEnqueueing", "TestPayloads"]
 
@@ -210,9 +210,9 @@ class TestEnqueueing:
                     h.enqueue(replace(new, after=Dependencies((parent,))))
                 case "spawned":
                     spawned = replace(new, key=Key(f"k{late}", None))
-                    h.run(h.store.spawn([Spawn(running.id, running.lease.token, (spawned,))]))
+                    h.run(h.store.queue.spawn([Spawn(running.id, running.lease.token, (spawned,))]))
                 case "sent":
-                    h.run(h.store.send(NewEvent("e"), [job(), new]))
+                    h.run(h.store.events.send(NewEvent("e"), [job(), new]))
                 case _:
                     h.enqueue(job(), new)
 
@@ -257,7 +257,7 @@ class TestPayloads:
         job_id = h.submit(payload=payload)
         assert h.take().payload == payload
         h.advance(30.0)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         h.advance(1.0)
         h.reject(h.take())
         h.retry(job_id)

@@ -15,8 +15,9 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.replies import Duplicate, Enqueued, EventReply
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.events import EventReply
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.replies import Duplicate, Enqueued
 from fencepost.store.plan import Operation, Plan
 
 __all__ = ["TestEvents"]
@@ -28,7 +29,7 @@ STATEMENTS_MAX = 100
 
 
 def send(h: Harness, event: NewEvent = CREATED, *jobs: NewJob) -> EventReply:
-    return h.run(h.store.send(event, jobs))
+    return h.run(h.store.events.send(event, jobs))
 
 
 def keyed(type: str, key: str = "k", on_duplicate: OnDuplicate = OnDuplicate.RETURN) -> NewJob:
@@ -36,7 +37,7 @@ def keyed(type: str, key: str = "k", on_duplicate: OnDuplicate = OnDuplicate.RET
 
 
 def recorded(h: Harness, name: str | None = None) -> list[SentEvent]:
-    return h.run(h.store.events(name, PageRequest(PAGE_MAX))).events
+    return h.run(h.store.events.list(name, PageRequest(PAGE_MAX))).events
 
 
 class Broken(Exception):
@@ -61,7 +62,7 @@ def broken(operation: Operation[EventReply], after: int) -> Operation[EventReply
             raise Broken(is_whole=True) from None
         raise Broken(is_whole=False)
 
-    return Operation(operation.name, operation.effect, start, operation.given)
+    return Operation(operation.declaration, start, operation.given)
 
 
 class TestEvents:
@@ -115,8 +116,8 @@ class TestEvents:
         sent = send(h, event).event
         assert (sent.payload, sent.key) == (payload, event.key)
         assert recorded(h) == [sent]
-        h.run(h.store.prune_events(0.0, 1))
-        h.run(h.store.load_events([sent]))
+        h.run(h.store.events.prune(0.0, 1))
+        h.run(h.store.events.load([sent]))
         assert recorded(h) == [sent]
 
     def test_each_event_has_an_id_of_its_own(self, h: Harness) -> None:
@@ -167,7 +168,7 @@ class TestEvents:
         self, h: Harness, jobs: tuple[NewJob, ...]
     ) -> None:
         """S0-5: at any statement, and before the commit; afterwards all is as if it never was."""
-        sending = h.store.send(CREATED, jobs)
+        sending = h.store.events.send(CREATED, jobs)
         for after in range(STATEMENTS_MAX):
             with pytest.raises(Broken) as caught:
                 h.run(broken(sending, after))
@@ -182,7 +183,7 @@ class TestEvents:
     def test_two_who_send_with_one_key_at_once_make_one_job_a_handler(self, h: Harness) -> None:
         """S3-16, S1-9: each is told which jobs it made; both events are on record."""
         jobs = [keyed("welcome"), keyed("index"), keyed("audit")]
-        replies = h.race([lambda store: store.send(CREATED, jobs)] * 4, h.peers(2))
+        replies = h.race([lambda store: store.events.send(CREATED, jobs)] * 4, h.peers(2))
         made = Counter(
             reply.type for each in replies for reply in each.jobs if isinstance(reply, Enqueued)
         )
@@ -203,7 +204,7 @@ class TestEvents:
         seen: list[SentEvent] = []
         after: int | None = None
         for size in (2, 2, 1):
-            page = h.run(h.store.events(None, PageRequest(2, after)))
+            page = h.run(h.store.events.list(None, PageRequest(2, after)))
             assert len(page.events) == size
             seen += page.events
             after = page.next
@@ -213,16 +214,16 @@ class TestEvents:
         old = send(h).event
         h.advance(1.0)
         send(h)
-        page = h.run(h.store.events(None, PageRequest(1)))
-        assert h.run(h.store.prune_events(0.0, 1)) == 1
+        page = h.run(h.store.events.list(None, PageRequest(1)))
+        assert h.run(h.store.events.prune(0.0, 1)) == 1
         send(h)
-        assert h.run(h.store.events(None, PageRequest(1, page.next))).events == []
+        assert h.run(h.store.events.list(None, PageRequest(1, page.next))).events == []
         assert old not in recorded(h)
 
     @pytest.mark.parametrize("position", [0, 7, 10**18 - 1])
     def test_a_position_that_no_page_gave_out_is_no_error(self, h: Harness, position: int) -> None:
         send(h)
-        page = h.run(h.store.events(None, PageRequest(1, position)))
+        page = h.run(h.store.events.list(None, PageRequest(1, position)))
         assert page.events in ([], recorded(h))
         assert page.next is None
 
@@ -230,8 +231,8 @@ class TestEvents:
         created = [send(h).event for _ in range(3)]
         send(h, NewEvent("user.deleted"))
         assert recorded(h, "user.created") == created[::-1]
-        page = h.run(h.store.events("user.created", PageRequest(2)))
-        rest = h.run(h.store.events("user.created", PageRequest(2, page.next)))
+        page = h.run(h.store.events.list("user.created", PageRequest(2)))
+        rest = h.run(h.store.events.list("user.created", PageRequest(2, page.next)))
         assert (rest.events, rest.next) == (created[:1], None)
         assert recorded(h, "user") == recorded(h, "user.*") == []
 
@@ -239,10 +240,10 @@ class TestEvents:
         """S1-5: counted from when it was sent; gone at that time, and not the instant before."""
         job_id = send(h, CREATED, job()).jobs[0].job_id
         h.advance(timedelta(hours=1) - INSTANT)
-        assert h.run(h.store.prune_events(3600.0, 10)) == 0
+        assert h.run(h.store.events.prune(3600.0, 10)) == 0
         h.advance(INSTANT)
         young = send(h).event
-        assert h.run(h.store.prune_events(3600.0, 10)) == 1
+        assert h.run(h.store.events.prune(3600.0, 10)) == 1
         assert recorded(h) == [young]
         assert h.state(job_id) is State.SCHEDULED
 
@@ -252,11 +253,11 @@ class TestEvents:
         for _ in range(5):
             sent.append(send(h).event)
             h.advance(1.0)
-        assert h.run(h.store.prune_events(0.0, 0)) == 0
-        assert h.run(h.store.prune_events(0.0, 2)) == 2
+        assert h.run(h.store.events.prune(0.0, 0)) == 0
+        assert h.run(h.store.events.prune(0.0, 2)) == 2
         assert recorded(h) == sent[:1:-1]
-        assert h.run(h.store.prune_events(0.0, 10)) == 3
-        assert h.run(h.store.prune_events(0.0, 10)) == 0
+        assert h.run(h.store.events.prune(0.0, 10)) == 3
+        assert h.run(h.store.events.prune(0.0, 10)) == 0
 
     def test_records_can_be_loaded_once(self, h: Harness) -> None:
         """A move that is repeated adds nothing."""
@@ -272,9 +273,9 @@ class TestEvents:
             )
             for number in range(3)
         ]
-        assert h.run(h.store.load_events([*foreign, known])) == 3
-        assert h.run(h.store.load_events([*foreign, known])) == 0
-        assert h.run(h.store.load_events([])) == 0
+        assert h.run(h.store.events.load([*foreign, known])) == 3
+        assert h.run(h.store.events.load([*foreign, known])) == 0
+        assert h.run(h.store.events.load([])) == 0
         assert recorded(h) == [*foreign[::-1], known]
 
     def test_a_record_survives_its_store_object(self, h: Harness) -> None:

@@ -20,7 +20,8 @@ from conformance.harness import (
 from fencepost.core.job.job import Body, ClaimedJob, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
+from fencepost.store.interface.queue import AlreadySettled, Extended, Saved, Settled
+from fencepost.store.interface.replies import LeaseLost
 
 __all__ = ["TestFencing", "TestZombies"]
 
@@ -47,7 +48,7 @@ def _expire_long_ago(h: Harness, claimed: ClaimedJob) -> None:
 
 def _recover(h: Harness, claimed: ClaimedJob) -> None:
     _expire(h, claimed)
-    h.run(h.store.recover(10))
+    h.run(h.store.upkeep.recover(10))
 
 
 def _recover_by_claim(h: Harness, claimed: ClaimedJob) -> None:
@@ -58,7 +59,7 @@ def _recover_by_claim(h: Harness, claimed: ClaimedJob) -> None:
 def _make_claimable(h: Harness, claimed: ClaimedJob) -> None:
     _recover(h, claimed)
     h.advance(1.0)
-    h.run(h.store.promote(10))
+    h.run(h.store.upkeep.promote(10))
 
 
 def _take_over(h: Harness, claimed: ClaimedJob) -> None:
@@ -88,7 +89,7 @@ def _cancel(h: Harness, claimed: ClaimedJob) -> None:
 def _outlive(h: Harness, claimed: ClaimedJob) -> None:
     h.heartbeat(claimed, 3600.0)
     h.advance(600.0)
-    h.run(h.store.expire(10))
+    h.run(h.store.upkeep.expire(10))
 
 
 def _cancel_reopen_and_take(h: Harness, claimed: ClaimedJob) -> None:

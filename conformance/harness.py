@@ -36,16 +36,17 @@ from fencepost.core.job.outcome import (
 )
 from fencepost.core.job.policy import Policy
 from fencepost.core.values.duration import Duration
-from fencepost.store.interface.replies import (
-    CancelReply,
+from fencepost.store.interface.control import CancelReply, RetryRequest
+from fencepost.store.interface.queue import (
+    Beat,
     Claim,
-    Enqueued,
-    EnqueueReply,
+    ClaimRequest,
     HeartbeatReply,
+    Save,
     SaveReply,
     SettleReply,
 )
-from fencepost.store.interface.requests import Beat, ClaimRequest, RetryRequest, Save
+from fencepost.store.interface.replies import Enqueued, EnqueueReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
@@ -177,7 +178,7 @@ class Harness:
     # The data's way.
 
     def enqueue(self, *jobs: NewJob, atomic: bool = False) -> list[EnqueueReply]:
-        return self.run(self.store.enqueue(jobs, atomic=atomic))
+        return self.run(self.store.queue.enqueue(jobs, atomic=atomic))
 
     def submit(self, type: str = "mail", **fields: Any) -> str:
         """Enqueue one job, see it stored, and return its id."""
@@ -199,7 +200,7 @@ class Harness:
 
     def claim(self, limit: int = 10, worker: str = "w1", **fields: Any) -> Claim:
         request = ClaimRequest(worker=worker, limit=limit, **{"lease_ttl": TTL, **fields})
-        return self.run(self.store.claim(request))
+        return self.run(self.store.queue.claim(request))
 
     def take(self, worker: str = "w1", **fields: Any) -> ClaimedJob:
         """Claim one job, and see that there was one."""
@@ -208,7 +209,7 @@ class Harness:
 
     def succeed_all(self, jobs: Sequence[ClaimedJob]) -> list[SettleReply]:
         """Settle all of *jobs* as successes, in one batch."""
-        return self.run(self.store.settle([self.success(each) for each in jobs]))
+        return self.run(self.store.queue.settle([self.success(each) for each in jobs]))
 
     def success(self, claimed: ClaimedJob) -> Settlement:
         """Return what settles *claimed* as a success."""
@@ -219,7 +220,7 @@ class Harness:
         """Settle *claimed* under its lease with what ``core.outcome`` decides."""
         decision = decide(claimed, outcome, self.clock.rng)
         settlement = Settlement(claimed.id, claimed.lease.token, decision)
-        [reply] = self.run(self.store.settle([settlement]))
+        [reply] = self.run(self.store.queue.settle([settlement]))
         return reply
 
     def succeed(self, claimed: ClaimedJob, result: Body = DONE) -> SettleReply:
@@ -242,32 +243,32 @@ class Harness:
 
     def heartbeat(self, claimed: ClaimedJob, lease_ttl: float = TTL) -> HeartbeatReply:
         beat = Beat(claimed.id, claimed.lease.token, lease_ttl)
-        [reply] = self.run(self.store.heartbeat([beat]))
+        [reply] = self.run(self.store.queue.heartbeat([beat]))
         return reply
 
     def save(self, claimed: ClaimedJob, **fields: Any) -> SaveReply:
-        [reply] = self.run(self.store.save([Save(claimed.id, claimed.lease.token, **fields)]))
+        [reply] = self.run(self.store.queue.save([Save(claimed.id, claimed.lease.token, **fields)]))
         return reply
 
     # Control.
 
     def cancel(self, job_id: str) -> CancelReply:
-        [reply] = self.run(self.store.cancel([job_id]))
+        [reply] = self.run(self.store.control.cancel([job_id]))
         return reply
 
     def retry(self, job_id: str, **fields: Any) -> Any:
-        [reply] = self.run(self.store.retry([RetryRequest(job_id, **fields)]))
+        [reply] = self.run(self.store.control.retry([RetryRequest(job_id, **fields)]))
         return reply
 
     def replay(self, job_id: str) -> Any:
-        [reply] = self.run(self.store.replay([job_id]))
+        [reply] = self.run(self.store.control.replay([job_id]))
         return reply
 
     # Looking.
 
     def get(self, job_id: str) -> Job:
         """Return a job, and see that there is one."""
-        [found] = self.run(self.store.get([job_id]))
+        [found] = self.run(self.store.reader.get([job_id]))
         assert found is not None
         return found
 
@@ -276,7 +277,7 @@ class Harness:
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """Return the attempts of a job, and see that there is one."""
-        attempts = self.run(self.store.attempts(job_id))
+        attempts = self.run(self.store.reader.attempts(job_id))
         assert attempts is not None
         return attempts
 
@@ -285,7 +286,9 @@ class Harness:
         jobs: list[Job] = []
         after: int | None = None
         for _ in range(PAGES_MAX):
-            page = self.run(self.store.find(JobFilter(**conditions), PageRequest(PAGE_MAX, after)))
+            page = self.run(
+                self.store.reader.find(JobFilter(**conditions), PageRequest(PAGE_MAX, after))
+            )
             jobs += page.jobs
             after = page.next
             if after is None:
@@ -293,7 +296,7 @@ class Harness:
         raise AssertionError("the pages do not come to an end")
 
     def letters(self, type: str | None = None) -> list[DeadLetter]:
-        return self.run(self.store.dead_letters(type, PageRequest(PAGE_MAX))).letters
+        return self.run(self.store.reader.dead_letters(type, PageRequest(PAGE_MAX))).letters
 
     def snapshot(self) -> dict[str, Any]:
         """Return all that can be seen, to tell whether anything has changed."""
@@ -302,8 +305,8 @@ class Harness:
             "jobs": jobs,
             "attempts": [self.attempts(each.id) for each in jobs],
             "letters": self.letters(),
-            "queues": self.run(self.store.queues()),
-            "types": self.run(self.store.types()),
+            "queues": self.run(self.store.overview.queues()),
+            "types": self.run(self.store.overview.types()),
         }
 
     # Getting somewhere.

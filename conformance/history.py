@@ -18,7 +18,8 @@ from fencepost.core.job.outcome import LEASE_EXPIRED
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import attempt_id
-from fencepost.store.interface.requests import PruneRequest, Scope
+from fencepost.store.interface.settings import Scope
+from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestAttempts", "TestHistories"]
 
@@ -29,8 +30,8 @@ class TestAttempts:
     def test_a_job_that_never_ran_has_none(self, h: Harness) -> None:
         """S1-78, C33."""
         assert h.attempts(h.submit()) == []
-        assert h.run(h.store.attempts(NOBODY)) is None
-        assert h.run(h.store.attempts("no id")) is None
+        assert h.run(h.store.reader.attempts(NOBODY)) is None
+        assert h.run(h.store.reader.attempts("no id")) is None
 
     def test_a_running_attempt_has_no_end_yet(self, h: Harness) -> None:
         """S1-56, S1-77, S1-78: it is counted at its start, with its worker."""
@@ -61,7 +62,7 @@ class TestAttempts:
         h.advance(1.0)
         h.take("w4")
         h.advance(TTL)
-        h.run(h.store.recover(1))
+        h.run(h.store.upkeep.recover(1))
         h.advance(2.0)
         h.take("w5")
         h.cancel(job_id)
@@ -93,7 +94,7 @@ class TestAttempts:
         second_start = h.advance(4.0)
         h.take()
         second_end = h.advance(TTL + 8)
-        h.run(h.store.recover(1))
+        h.run(h.store.upkeep.recover(1))
         assert [(each.started_at, each.ended_at) for each in h.attempts(job_id)] == [
             (first_start, first_end),
             (second_start, second_end),
@@ -104,7 +105,7 @@ class TestAttempts:
         """S1-56."""
         job_id = h.submit(delay=5.0)
         h.advance(5.0)
-        h.run(h.store.promote(1))
+        h.run(h.store.upkeep.promote(1))
         h.cancel(job_id)
         h.retry(job_id)
         assert h.attempts(job_id) == []
@@ -203,13 +204,13 @@ class Wanderer:
         self.h.advance(self.random.choice([0.5, 1.0, 5.0, TTL]))
 
     def recover(self) -> None:
-        self.h.run(self.h.store.recover(self.random.randint(1, 5)))
+        self.h.run(self.h.store.upkeep.recover(self.random.randint(1, 5)))
 
     def promote(self) -> None:
-        self.h.run(self.h.store.promote(self.random.randint(1, 5)))
+        self.h.run(self.h.store.upkeep.promote(self.random.randint(1, 5)))
 
     def expire(self) -> None:
-        self.h.run(self.h.store.expire(self.random.randint(1, 5)))
+        self.h.run(self.h.store.upkeep.expire(self.random.randint(1, 5)))
 
     def cancel(self) -> None:
         self.h.cancel(self.pick())
@@ -222,17 +223,17 @@ class Wanderer:
         self.h.replay(self.pick())
 
     def discard(self) -> None:
-        self.h.run(self.h.store.discard([self.pick()]))
+        self.h.run(self.h.store.control.discard([self.pick()]))
 
     def pause(self) -> None:
-        self.h.run(self.h.store.pause(Scope.QUEUE, "p"))
+        self.h.run(self.h.store.settings.pause(Scope.QUEUE, "p"))
 
     def resume(self) -> None:
-        self.h.run(self.h.store.resume(Scope.QUEUE, "p"))
+        self.h.run(self.h.store.settings.resume(Scope.QUEUE, "p"))
 
     def prune(self) -> None:
         keep = dict.fromkeys(TERMINAL, 120.0)
-        self.h.run(self.h.store.prune(PruneRequest(keep=keep, limit=3)))
+        self.h.run(self.h.store.upkeep.prune(PruneRequest(keep=keep, limit=3)))
 
     def check_counts(self) -> None:
         """Compare every counter with a recount, and every job's state with every other's."""
@@ -241,13 +242,13 @@ class Wanderer:
         by_state = {state: [each.id for each in h.find(states=(state,))] for state in State}
         assert Counter(chain(*by_state.values())) == Counter(each.id for each in jobs)
         for state, found in by_state.items():
-            assert h.run(h.store.count(JobFilter(states=(state,)))) == len(found)
-        for view in h.run(h.store.queues()):
+            assert h.run(h.store.reader.count(JobFilter(states=(state,)))) == len(found)
+        for view in h.run(h.store.overview.queues()):
             assert view.counts == Counter(each.state for each in jobs if each.queue == view.name)
-        for kind in h.run(h.store.types()):
+        for kind in h.run(h.store.overview.types()):
             assert kind.counts == Counter(each.state for each in jobs if each.type == kind.name)
-        assert sum(sum(v.counts.values()) for v in h.run(h.store.queues())) == len(jobs)
-        assert sum(sum(v.counts.values()) for v in h.run(h.store.types())) == len(jobs)
+        assert sum(sum(v.counts.values()) for v in h.run(h.store.overview.queues())) == len(jobs)
+        assert sum(sum(v.counts.values()) for v in h.run(h.store.overview.types())) == len(jobs)
 
 
 SETTLEMENTS: list[Callable[[Harness, ClaimedJob], object]] = [

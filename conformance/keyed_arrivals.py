@@ -16,8 +16,8 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.interface.crons import Fired
-from fencepost.store.interface.replies import Moved, Settled, Spawned
-from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.queue import Settled, Spawn, Spawned
+from fencepost.store.interface.replies import Moved
 
 __all__ = ["TestKeyedArrivals"]
 
@@ -32,7 +32,9 @@ class TestKeyedArrivals:
     """Whatever brings a job into line asks its key, and whatever ends it frees its slot."""
 
     def test_the_jobs_of_an_event_wait_for_a_slot(self, h: Harness) -> None:
-        reply = h.run(h.store.send(NewEvent("user.created"), [keyed(), keyed(), job("index")]))
+        reply = h.run(
+            h.store.events.send(NewEvent("user.created"), [keyed(), keyed(), job("index")])
+        )
         assert [each.state for each in reply.jobs] == [
             State.SCHEDULED,
             State.PENDING,
@@ -76,7 +78,7 @@ class TestKeyedArrivals:
         [holder] = h.submit_all(keyed("last"))
         parent = claim_of(h, "parent")
         child = job("child", key=Key("spawn:1"))
-        [reply] = h.run(h.store.spawn([Spawn(parent.id, parent.lease.token, (child,))]))
+        [reply] = h.run(h.store.queue.spawn([Spawn(parent.id, parent.lease.token, (child,))]))
         assert isinstance(reply, Spawned)
         h.succeed(parent)
         h.succeed(claim_of(h, "child"))
@@ -93,7 +95,7 @@ class TestKeyedArrivals:
         h.retry(parent)
         again = claim_of(h, "parent")
         child = job("child", key=Key("spawn:1"))
-        h.run(h.store.spawn([Spawn(again.id, again.lease.token, (child,))]))
+        h.run(h.store.queue.spawn([Spawn(again.id, again.lease.token, (child,))]))
         h.succeed(claim_of(h, "last"))
         assert claim_of(h, "last").id == last
 
@@ -121,7 +123,7 @@ class TestKeyedArrivals:
             each.job_id for each in h.enqueue(keyed(), keyed(after=after(0)), keyed(after=after(1)))
         )
         [other] = h.submit_all(keyed())
-        h.run(h.store.cancel([third, first, second]))
+        h.run(h.store.control.cancel([third, first, second]))
         assert set(states(h, [first, second, third])) == {State.CANCELLED}
         assert h.take().id == other
 
@@ -139,7 +141,7 @@ class TestKeyedArrivals:
         assert h.take().id == child
 
     def test_a_rate_and_a_key_hold_both(self, h: Harness) -> None:
-        h.run(h.store.set_rates({"mail": Rate(2, 60.0)}))
+        h.run(h.store.settings.set_rates({"mail": Rate(2, 60.0)}))
         job_ids = h.submit_all(*[keyed()] * 3, keyed(key="tenant:8"))
         started = h.claim(10).jobs
         assert ids(started) == [job_ids[0], job_ids[3]]

@@ -174,7 +174,7 @@ class TestKeys:
         h.advance(1.0)
         h.take()
         h.advance(30.0)
-        h.run(h.store.recover(1))
+        h.run(h.store.upkeep.recover(1))
         assert h.enqueue(keyed(ACTIVE))[0].job_id == job_id
 
     @pytest.mark.parametrize("state", REACHABLE, ids=str)

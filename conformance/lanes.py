@@ -15,8 +15,8 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.errors import TooManyLanesError
 from fencepost.store.interface.replies import Enqueued
-from fencepost.store.interface.requests import PruneRequest
 from fencepost.store.interface.store import Store
+from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestLanes"]
 
@@ -30,8 +30,8 @@ FEW = 5
 def prune(h: Harness) -> None:
     """Do what a leader does every minute."""
     if h.store.tidy_interval is not None:
-        h.run(h.store.tidy())
-    h.run(h.store.prune(PruneRequest(keep=SHORT, limit=1000)))
+        h.run(h.store.upkeep.tidy())
+    h.run(h.store.upkeep.prune(PruneRequest(keep=SHORT, limit=1000)))
 
 
 def let_unused_lanes_go(h: Harness, left: list[str]) -> None:
@@ -52,7 +52,7 @@ def let_unused_lanes_go(h: Harness, left: list[str]) -> None:
 
 
 def types(h: Harness) -> list[str]:
-    return [view.name for view in h.run(h.store.types())]
+    return [view.name for view in h.run(h.store.overview.types())]
 
 
 def finish(h: Harness, *names: str) -> None:
@@ -107,10 +107,10 @@ class TestLanes:
         """The bound is on what is new, not on who asks."""
         h.enqueue(*[job(f"t{number}") for number in range(FEW)])
         [_, other] = h.peers(2)
-        [reply] = other.run(other.enqueue([job("t1")]))
+        [reply] = other.run(other.queue.enqueue([job("t1")]))
         assert isinstance(reply, Enqueued)
         with pytest.raises(TooManyLanesError):
-            other.run(other.enqueue([job("new")]))
+            other.run(other.queue.enqueue([job("new")]))
 
     @pytest.mark.usefixtures("few")
     def test_unused_ones_make_room(self, h: Harness) -> None:
@@ -140,24 +140,26 @@ class TestLanes:
         for _ in range(PASSES):
             h.advance(LANE_IDLE)
             if h.store.tidy_interval is not None:
-                h.run(h.store.tidy())
-            h.run(h.store.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 1e6), limit=100)))
+                h.run(h.store.upkeep.tidy())
+            h.run(h.store.upkeep.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 1e6), limit=100)))
         assert h.get(job_id).type == "a"
         assert types(h) == ["a"]
 
     def test_a_removed_lane_that_others_remember_is_made_again(self, h: Harness) -> None:
         """S0-1: no job is stored where nobody finds it."""
         [_, other] = h.peers(2)
-        other.run(other.enqueue([job("a"), job("b", tags={"x": "y"})]))
+        other.run(other.queue.enqueue([job("a"), job("b", tags={"x": "y"})]))
         finish(h, "a", "b")
         let_unused_lanes_go(h, left=[])
         for name in ("a", "b"):
-            [reply] = other.run(other.enqueue([job(name, tags={"x": "y"} if name == "b" else {})]))
+            [reply] = other.run(
+                other.queue.enqueue([job(name, tags={"x": "y"} if name == "b" else {})])
+            )
             assert isinstance(reply, Enqueued)
             claimed = h.take(types=frozenset({name}))
             assert (claimed.id, claimed.type) == (reply.job_id, name)
             assert h.find(type=name)[0].id == reply.job_id
-        counts = {view.name: view.counts for view in h.run(h.store.types())}
+        counts = {view.name: view.counts for view in h.run(h.store.overview.types())}
         assert counts == {"a": {State.RUNNING: 1}, "b": {State.RUNNING: 1}}
 
     @pytest.mark.parametrize("queues", [None, {"default": 1}])
@@ -209,7 +211,7 @@ class TestLanes:
 
 def _submit(name: str) -> Callable[[Store, Run], Coroutine[Any, Any, Sequence[str]]]:
     async def script(store: Store, run: Run) -> Sequence[str]:
-        replies = [await run(store.enqueue([job(name)])) for _ in range(5)]
+        replies = [await run(store.queue.enqueue([job(name)])) for _ in range(5)]
         return [reply.job_id for [reply] in replies]
 
     return script
@@ -218,6 +220,6 @@ def _submit(name: str) -> Callable[[Store, Run], Coroutine[Any, Any, Sequence[st
 async def _prune(store: Store, run: Run) -> Sequence[str]:
     for _ in range(5):
         if store.tidy_interval is not None:
-            await run(store.tidy())
-        await run(store.prune(PruneRequest(keep=SHORT, limit=1000)))
+            await run(store.upkeep.tidy())
+        await run(store.upkeep.prune(PruneRequest(keep=SHORT, limit=1000)))
     return []

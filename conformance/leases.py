@@ -9,8 +9,8 @@ import pytest
 from conformance.harness import INSTANT, NOBODY, REACHABLE, TTL, Harness
 from fencepost.core.job.job import Ownership
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import Extended, LeaseLost, Settled
-from fencepost.store.interface.requests import Beat
+from fencepost.store.interface.queue import Beat, Extended, Settled
+from fencepost.store.interface.replies import LeaseLost
 
 __all__ = ["TestLeases"]
 
@@ -68,7 +68,7 @@ class TestLeases:
         h.advance(20.0)
         h.heartbeat(claimed)
         h.advance(TTL - 0.000001)
-        assert h.run(h.store.recover(10)) == []
+        assert h.run(h.store.upkeep.recover(10)) == []
         h.advance(0.000001)
         assert h.heartbeat(claimed) == LeaseLost(claimed.id, State.RUNNING)
 
@@ -93,7 +93,7 @@ class TestLeases:
             h.advance(10.0)
             assert isinstance(h.heartbeat(claimed), Extended)
             assert h.claim(worker="w2").jobs == []
-            assert h.run(h.store.recover(10)) == []
+            assert h.run(h.store.upkeep.recover(10)) == []
         assert h.get(job_id).attempt == 1
         assert h.succeed(claimed) == Settled(job_id, "mail", State.COMPLETED)
 
@@ -120,7 +120,7 @@ class TestLeases:
             Beat(one.id, two.lease.token, TTL),
             Beat(one.id, one.lease.token, 60.0),
         ]
-        assert h.run(h.store.heartbeat(beats)) == [
+        assert h.run(h.store.queue.heartbeat(beats)) == [
             LeaseLost(two.id, State.COMPLETED),
             Extended(one.id, h.now + TTL * SECONDS),
             LeaseLost(NOBODY, None),
@@ -128,12 +128,12 @@ class TestLeases:
             LeaseLost(one.id, State.RUNNING),
             Extended(one.id, h.now + 60 * SECONDS),
         ]
-        assert h.run(h.store.heartbeat([])) == []
+        assert h.run(h.store.queue.heartbeat([])) == []
 
     @pytest.mark.parametrize("state", [s for s in REACHABLE if s is not State.RUNNING], ids=str)
     def test_a_job_that_does_not_run_has_no_lease(self, h: Harness, state: State) -> None:
         """S0-34, S2-11, S2-30, S3-7."""
         job_id = h.job_in(state)
         assert h.get(job_id).lease is None
-        [reply] = h.run(h.store.heartbeat([Beat(job_id, "", TTL)]))
+        [reply] = h.run(h.store.queue.heartbeat([Beat(job_id, "", TTL)]))
         assert reply == LeaseLost(job_id, state)

@@ -7,14 +7,15 @@ import pytest
 from conformance.harness import TTL, Harness, ids
 from fencepost.core.bounds import RECOVER_BATCH
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.replies import Extended, QueueView, Settled
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.overview import QueueView
+from fencepost.store.interface.queue import Extended, Settled
+from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestLimits"]
 
 
 def limit(h: Harness, scope: Scope, name: str, max_running: int | None) -> None:
-    h.run(h.store.limit(scope, name, max_running))
+    h.run(h.store.settings.limit(scope, name, max_running))
 
 
 class TestLimits:
@@ -48,7 +49,7 @@ class TestLimits:
         assert len(h.claim(3, queues={"a": 1}).jobs) == 3
         assert len(h.claim(3, queues={"b": 1}).jobs) == 1
         assert h.claim(9).jobs == []
-        assert h.run(h.store.app_limit()) == 4
+        assert h.run(h.store.settings.app_limit()) == 4
 
     def test_a_queue_is_limited_for_itself(self, h: Harness) -> None:
         """S2-17: other queues are not."""
@@ -56,7 +57,7 @@ class TestLimits:
         b = h.submit_many(3, queue="b")
         limit(h, Scope.QUEUE, "a", 1)
         assert ids(h.claim(10).jobs) == a[:1] + b
-        assert h.run(h.store.app_limit()) is None
+        assert h.run(h.store.settings.app_limit()) is None
 
     def test_the_tighter_of_both_limits_holds(self, h: Harness) -> None:
         """S2-17."""
@@ -116,26 +117,28 @@ class TestLimits:
         assert len(h.claim(10).jobs) == 2
         limit(h, Scope.APP, "", None)
         assert len(h.claim(10).jobs) == 7
-        assert h.run(h.store.app_limit()) is None
+        assert h.run(h.store.settings.app_limit()) is None
 
     def test_a_limit_of_a_queue_is_listed_with_it(self, h: Harness) -> None:
         """S2-17: also before its first job; pause and limit do not disturb each other."""
         limit(h, Scope.QUEUE, "q", 2)
-        assert h.run(h.store.queues()) == [QueueView(name="q", max_running=2)]
-        h.run(h.store.pause(Scope.QUEUE, "q"))
-        assert h.run(h.store.queues()) == [QueueView(name="q", is_paused=True, max_running=2)]
+        assert h.run(h.store.overview.queues()) == [QueueView(name="q", max_running=2)]
+        h.run(h.store.settings.pause(Scope.QUEUE, "q"))
+        assert h.run(h.store.overview.queues()) == [
+            QueueView(name="q", is_paused=True, max_running=2)
+        ]
         limit(h, Scope.QUEUE, "q", None)
         h.submit(queue="q")
         assert h.claim().jobs == []
-        h.run(h.store.resume(Scope.QUEUE, "q"))
+        h.run(h.store.settings.resume(Scope.QUEUE, "q"))
         assert len(h.claim().jobs) == 1
 
     def test_the_limit_of_the_app_has_no_name(self, h: Harness) -> None:
         """S2-17: any name means the same one."""
         limit(h, Scope.APP, "one", 1)
         limit(h, Scope.APP, "two", 2)
-        assert h.run(h.store.app_limit()) == 2
-        assert h.run(h.store.queues()) == []
+        assert h.run(h.store.settings.app_limit()) == 2
+        assert h.run(h.store.overview.queues()) == []
 
     @pytest.mark.parametrize(
         ("scope", "max_running"),
@@ -147,6 +150,6 @@ class TestLimits:
         """S2-17: and nothing is set."""
         with pytest.raises(ConfigurationError):
             limit(h, scope, "default", max_running)
-        assert h.run(h.store.app_limit()) is None
+        assert h.run(h.store.settings.app_limit()) is None
         h.submit_many(5)
         assert len(h.claim(10).jobs) == 5

@@ -21,8 +21,9 @@ from fencepost.core.filter import JobFilter, PageRequest, parse_states
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.replies import QueueView, TypeView
-from fencepost.store.interface.requests import Scope, WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestFinding", "TestLooking", "TestSituations", "TestViews"]
 
@@ -32,9 +33,9 @@ class TestLooking:
         """S1-3, S1-96: unknown and malformed ids give none; one may be asked for twice."""
         one, two = h.submit_many(2)
         wanted = [two, NOBODY, one, "no id", two, ""]
-        found = h.run(h.store.get(wanted))
+        found = h.run(h.store.reader.get(wanted))
         assert [each and each.id for each in found] == [two, None, one, None, two, None]
-        assert h.run(h.store.get([])) == []
+        assert h.run(h.store.reader.get([])) == []
 
     @pytest.mark.parametrize("state", REACHABLE, ids=str)
     def test_the_coarse_state_follows_from_the_fine_one(self, h: Harness, state: State) -> None:
@@ -62,7 +63,7 @@ class TestLooking:
         h.store.migrate()
         assert h.store.migrate() == []
         assert h.store.pending_migrations() == []
-        findings = h.run(h.store.inspect())
+        findings = h.run(h.store.overview.inspect())
         assert {finding.level for finding in findings} <= {"ok", "note", "warn", "fail"}
         assert all(finding.code and finding.text for finding in findings)
         assert len(h.find()) == 1
@@ -73,20 +74,20 @@ class TestFinding:
         """S1-96: whole, without repeats, and stable while jobs are added and change."""
         job_ids = h.submit_many(7)
         expected = job_ids[::-1]
-        first = h.run(h.store.find(JobFilter(), PageRequest(3)))
+        first = h.run(h.store.reader.find(JobFilter(), PageRequest(3)))
         assert ids(first.jobs) == expected[:3]
         h.submit()
         h.take()
-        second = h.run(h.store.find(JobFilter(), PageRequest(3, first.next)))
+        second = h.run(h.store.reader.find(JobFilter(), PageRequest(3, first.next)))
         assert ids(second.jobs) == expected[3:6]
-        third = h.run(h.store.find(JobFilter(), PageRequest(3, second.next)))
+        third = h.run(h.store.reader.find(JobFilter(), PageRequest(3, second.next)))
         assert (ids(third.jobs), third.next) == (expected[6:], None)
 
     def test_a_page_that_just_holds_all_is_the_last(self, h: Harness) -> None:
         """S1-96."""
         h.submit_many(3)
-        assert h.run(h.store.find(JobFilter(), PageRequest(3))).next is None
-        assert h.run(h.store.find(JobFilter(type="none"), PageRequest(3))).next is None
+        assert h.run(h.store.reader.find(JobFilter(), PageRequest(3))).next is None
+        assert h.run(h.store.reader.find(JobFilter(type="none"), PageRequest(3))).next is None
 
     @pytest.mark.parametrize(
         "conditions",
@@ -122,11 +123,11 @@ class TestFinding:
         ]
         filter = JobFilter(**conditions)  # type: ignore[arg-type]  # the table above is right
         assert ids(h.find(**conditions)) == expected
-        assert h.run(h.store.count(filter)) == len(expected)
+        assert h.run(h.store.reader.count(filter)) == len(expected)
         paged: list[str] = []
         after: int | None = None
         for _ in range(20):
-            page = h.run(h.store.find(filter, PageRequest(2, after)))
+            page = h.run(h.store.reader.find(filter, PageRequest(2, after)))
             paged += ids(page.jobs)
             after = page.next
             if after is None:
@@ -159,11 +160,11 @@ class TestViews:
         for state in REACHABLE:
             h.job_in(state, type=f"t-{state}", queue="b")
         h.submit_many(2, "z", queue="a")
-        assert h.run(h.store.queues()) == [
+        assert h.run(h.store.overview.queues()) == [
             QueueView(name="a", counts={State.SCHEDULED: 2}, oldest_at=h.now),
             QueueView(name="b", counts=dict.fromkeys(REACHABLE, 1), oldest_at=h.now),
         ]
-        assert h.run(h.store.types()) == [
+        assert h.run(h.store.overview.types()) == [
             *(
                 TypeView(name=f"t-{state}", counts={state: 1})
                 for state in sorted(REACHABLE, key=str)
@@ -175,8 +176,8 @@ class TestViews:
         """S1-99, S0-8: claimed, settled and recovered several at a time."""
 
         def counts() -> dict[State, int]:
-            [queue] = h.run(h.store.queues())
-            [type_] = h.run(h.store.types())
+            [queue] = h.run(h.store.overview.queues())
+            [type_] = h.run(h.store.overview.types())
             assert queue.counts == type_.counts
             return queue.counts
 
@@ -189,17 +190,17 @@ class TestViews:
                 Settlement(each.id, each.lease.token, decide(each, outcome, h.clock.rng))
                 for each, outcome in zip(claimed[batch], outcomes[batch], strict=True)
             ]
-            h.run(h.store.settle(settlements))
+            h.run(h.store.queue.settle(settlements))
         assert counts() == {
             State.SCHEDULED: 2,
             State.RUNNING: 3,
             State.RETRYING: 2,
             State.COMPLETED: 2,
         }
-        h.run(h.store.cancel([claimed[4].id]))
+        h.run(h.store.control.cancel([claimed[4].id]))
         h.advance(TTL)
-        assert len(h.run(h.store.recover(10))) == 2
-        assert len(h.run(h.store.promote(10))) == 2
+        assert len(h.run(h.store.upkeep.recover(10))) == 2
+        assert len(h.run(h.store.upkeep.promote(10))) == 2
         assert counts() == {
             State.SCHEDULED: 4,
             State.RETRYING: 2,
@@ -212,7 +213,7 @@ class TestViews:
         """S1-99: over all types and priorities, paused ones too; not of what waits or runs."""
 
         def oldest() -> list[datetime | None]:
-            return [queue.oldest_at for queue in h.run(h.store.queues())]
+            return [queue.oldest_at for queue in h.run(h.store.overview.queues())]
 
         h.submit(queue="a", delay=5.0)
         assert oldest() == [None]
@@ -223,32 +224,34 @@ class TestViews:
         h.submit("mail", queue="a", priority=Priority.CRITICAL)
         h.submit("mail", queue="b")
         assert oldest() == [first, h.now]
-        h.run(h.store.pause(Scope.TYPE, "report"))
+        h.run(h.store.settings.pause(Scope.TYPE, "report"))
         assert oldest() == [first, h.now]
-        h.run(h.store.resume(Scope.TYPE, "report"))
+        h.run(h.store.settings.resume(Scope.TYPE, "report"))
         h.claim(types=frozenset({"report"}))
         assert oldest() == [h.now, h.now]
         second = h.now
         h.advance(60.0)
-        h.run(h.store.promote(10))
+        h.run(h.store.upkeep.promote(10))
         assert oldest() == [second, second]
         h.claim(10)
         assert oldest() == [None, None]
 
     def test_an_empty_store_has_neither(self, h: Harness) -> None:
         """S0-8."""
-        assert h.run(h.store.queues()) == []
-        assert h.run(h.store.types()) == []
+        assert h.run(h.store.overview.queues()) == []
+        assert h.run(h.store.overview.types()) == []
 
     def test_settings_are_seen_beside_the_counts(self, h: Harness) -> None:
         """S3-19, S2-17."""
         h.submit()
-        h.run(h.store.pause(Scope.TYPE, "mail"))
-        h.run(h.store.limit(Scope.QUEUE, "default", 5))
+        h.run(h.store.settings.pause(Scope.TYPE, "mail"))
+        h.run(h.store.settings.limit(Scope.QUEUE, "default", 5))
         counts = {State.SCHEDULED: 1}
         queue = QueueView(name="default", max_running=5, counts=counts, oldest_at=h.now)
-        assert h.run(h.store.queues()) == [queue]
-        assert h.run(h.store.types()) == [TypeView(name="mail", is_paused=True, counts=counts)]
+        assert h.run(h.store.overview.queues()) == [queue]
+        assert h.run(h.store.overview.types()) == [
+            TypeView(name="mail", is_paused=True, counts=counts)
+        ]
 
 
 class TestSituations:
@@ -260,18 +263,18 @@ class TestSituations:
         last = h.submit()
         h.claim(2, queues={"other": 1})
         h.claim(1, queues={"default": 1}, types=frozenset({"report"}))
-        h.run(h.store.pause(Scope.TYPE, "mail"))
-        h.run(h.store.limit(Scope.APP, "", 9))
-        h.run(h.store.limit(Scope.QUEUE, "default", 5))
-        situation = h.run(h.store.situation(last))
+        h.run(h.store.settings.pause(Scope.TYPE, "mail"))
+        h.run(h.store.settings.limit(Scope.APP, "", 9))
+        h.run(h.store.settings.limit(Scope.QUEUE, "default", 5))
+        situation = h.run(h.store.reader.situation(last))
         assert situation is not None
         assert (situation.job, situation.now) == (h.get(last), h.now)
         assert (situation.is_type_paused, situation.is_queue_paused) == (True, False)
         assert (situation.app_limit, situation.app_running) == (9, 3)
         assert (situation.queue_limit, situation.queue_running) == (5, 1)
         assert situation.jobs_ahead == 4
-        h.run(h.store.pause(Scope.QUEUE, "default"))
-        situation = h.run(h.store.situation(last))
+        h.run(h.store.settings.pause(Scope.QUEUE, "default"))
+        situation = h.run(h.store.reader.situation(last))
         assert situation is not None
         assert situation.is_queue_paused
 
@@ -280,14 +283,14 @@ class TestSituations:
         job_id = h.submit_many(2)[1]
         h.take()
         h.advance(TTL)
-        situation = h.run(h.store.situation(job_id))
+        situation = h.run(h.store.reader.situation(job_id))
         assert situation is not None
         assert (situation.app_running, situation.queue_running) == (0, 0)
 
     def test_the_line_ahead_is_counted_up_to_a_thousand(self, h: Harness) -> None:
         """S0-7."""
         h.submit_many(1100)
-        situation = h.run(h.store.situation(h.submit()))
+        situation = h.run(h.store.reader.situation(h.submit()))
         assert situation is not None
         assert situation.jobs_ahead == 1000
 
@@ -314,11 +317,11 @@ class TestSituations:
             concurrency=1,
             started_at=h.now - timedelta(days=1),
         )
-        assert not h.run(h.store.situation(job_id)).has_worker  # type: ignore[union-attr]
-        h.run(h.store.announce(worker))
-        assert h.run(h.store.situation(job_id)).has_worker is expected  # type: ignore[union-attr]
+        assert not h.run(h.store.reader.situation(job_id)).has_worker  # type: ignore[union-attr]
+        h.run(h.store.cluster.announce(worker))
+        assert h.run(h.store.reader.situation(job_id)).has_worker is expected  # type: ignore[union-attr]
 
     def test_an_unknown_job_has_none(self, h: Harness) -> None:
         """S1-96."""
-        assert h.run(h.store.situation(NOBODY)) is None
-        assert h.run(h.store.situation("no id")) is None
+        assert h.run(h.store.reader.situation(NOBODY)) is None
+        assert h.run(h.store.reader.situation("no id")) is None

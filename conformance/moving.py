@@ -32,8 +32,10 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.errors import DuplicateJobError, StateConflictError
-from fencepost.store.interface.replies import Duplicate, LeaseLost, Loaded, LoadReply, Present
-from fencepost.store.interface.requests import Edit, PruneRequest
+from fencepost.store.interface.control import Edit
+from fencepost.store.interface.replies import Duplicate, LeaseLost
+from fencepost.store.interface.transfer import Loaded, LoadReply, Present
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.memory.store import MemoryStore
 
 __all__ = ["TestMoving"]
@@ -56,7 +58,7 @@ def dump(h: Harness, limit: int = 1_000) -> list[JobRecord]:
     records: list[JobRecord] = []
     after = 0
     for _ in range(PAGES_MAX):
-        page = h.run(h.store.dump(after, limit))
+        page = h.run(h.store.transfer.dump(after, limit))
         if not page.records:
             assert page.last == after
             return records
@@ -67,7 +69,7 @@ def dump(h: Harness, limit: int = 1_000) -> list[JobRecord]:
 
 
 def load(h: Harness, records: Sequence[JobRecord]) -> list[LoadReply]:
-    return h.run(h.store.load(records))
+    return h.run(h.store.transfer.load(records))
 
 
 def fill(h: Harness) -> None:
@@ -112,7 +114,7 @@ def _fill_attempts(h: Harness) -> None:
     held = h.take("w4", types=frozenset({"lost"}))
     h.save(held, checkpoint=Body(b'{"page":[1,2]}'))
     h.advance(TTL)
-    assert len(h.run(h.store.recover(10))) == 1
+    assert len(h.run(h.store.upkeep.recover(10))) == 1
     h.job_in(State.COMPLETED, type="free", key=Key("lapsed", window=None))
     h.submit("binary")
     h.succeed(h.take(types=frozenset({"binary"})), BINARY)
@@ -124,16 +126,16 @@ def _fill_by_hand(h: Harness) -> None:
         reopened = h.job_in(State.FAILED, type=f"reopened {delay:g}")
         h.advance(1.0)
         h.retry(reopened, delay=delay, priority=Priority.LOW)
-    h.run(h.store.discard([h.job_in(State.FAILED, type="discarded")]))
+    h.run(h.store.control.discard([h.job_in(State.FAILED, type="discarded")]))
     h.advance(1.0)
     h.replay(h.job_in(State.DEAD_LETTER, type="replayed", key=Key("passed on"), payload=BINARY))
     h.advance(1.0)
     h.cancel(h.submit("never", delay=60.0))
     edited = h.submit("edited", tags={"a": "b"})
-    h.run(h.store.edit([Edit(edited, priority=Priority.BULK, tags={"c": "d"})]))
+    h.run(h.store.control.edit([Edit(edited, priority=Priority.BULK, tags={"c": "d"})]))
     h.submit("promoted", delay=1.0)
     h.advance(2.0)
-    h.run(h.store.promote(100))
+    h.run(h.store.upkeep.promote(100))
 
 
 def raise_marks(h: Harness) -> None:
@@ -143,7 +145,7 @@ def raise_marks(h: Harness) -> None:
         h.succeed(h.take())
         h.advance(10.0)
         if h.store.tidy_interval is not None:
-            h.run(h.store.tidy())
+            h.run(h.store.upkeep.tidy())
 
 
 class TestMoving:
@@ -212,7 +214,7 @@ class TestMoving:
         """Many large payloads must not fill the memory; a single larger one must get through."""
         large = Body(b'"' + b"x" * (DUMP_BYTES // 3) + b'"')
         submitted = [h.submit(payload=large) for _ in range(4)]
-        first = h.run(h.store.dump(0, 10))
+        first = h.run(h.store.transfer.dump(0, 10))
         assert [each.job.id for each in first.records] == submitted[:2]
         with elsewhere(h) as other:
             load(other, dump(h))
@@ -368,9 +370,9 @@ class TestMoving:
             h.cancel(job_id)
         assert h.state(job_id) in TERMINAL
         request = PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)
-        assert h.run(h.store.prune(request)).count == 1
+        assert h.run(h.store.upkeep.prune(request)).count == 1
         assert (h.find(), h.letters(), dump(h)) == ([], [], [])
-        assert all(not view.counts for view in h.run(h.store.queues()))
+        assert all(not view.counts for view in h.run(h.store.overview.queues()))
 
     def test_a_policy_arrives_with_its_job(self, h: Harness) -> None:
         """S1-46: even if no job here ever had it."""

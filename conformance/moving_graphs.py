@@ -13,8 +13,10 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.errors import UnknownDependencyError
-from fencepost.store.interface.replies import Loaded, Spawned
-from fencepost.store.interface.requests import PruneRequest, RetryRequest, Spawn
+from fencepost.store.interface.control import RetryRequest
+from fencepost.store.interface.queue import Spawn, Spawned
+from fencepost.store.interface.transfer import Loaded
+from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestMovingGraphs"]
 
@@ -33,13 +35,13 @@ class TestMovingGraphs:
             bring(source, a, State.COMPLETED)
             source.reject(claim_of(source, "b"))
             source.retry(b)
-            source.run(source.store.retry([RetryRequest(c)]))
+            source.run(source.store.control.retry([RetryRequest(c)]))
             records = dump(source)
             assert records[2].dependencies == (a, b)
             assert load(target, records) == [Loaded(each) for each in (a, b, c, d)]
             assert target.find() == source.find()
             assert dump(target) == records
-            assert target.run(target.store.dependents([a, b])) == [[b, c], [c]]
+            assert target.run(target.store.reader.dependents([a, b])) == [[b, c], [c]]
             bring(target, b, State.COMPLETED)
             assert target.state(c) is State.SCHEDULED
             assert [target.state(each) for each in (c, d)] == [State.SCHEDULED, State.DELAYED]
@@ -68,7 +70,9 @@ class TestMovingGraphs:
             first, last = source.submit_all(job("a"), job("b", after=after(0, gathers=True)))
             parent = claim_of(source, "a")
             new = (job("c", key=Key("spawned")),)
-            [reply] = source.run(source.store.spawn([Spawn(parent.id, parent.lease.token, new)]))
+            [reply] = source.run(
+                source.store.queue.spawn([Spawn(parent.id, parent.lease.token, new)])
+            )
             assert isinstance(reply, Spawned)
             spawned = reply.replies[0].job_id
             source.succeed(parent)
@@ -94,5 +98,5 @@ class TestMovingGraphs:
                 h.cancel(each.id)
             keep = PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=1_000)
             h.advance(100_000.0)
-            h.run(h.store.prune(keep))
+            h.run(h.store.upkeep.prune(keep))
             yield h, third

@@ -7,7 +7,7 @@ from datetime import timedelta
 from conformance.harness import Harness, ids, job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.requests import Edit
+from fencepost.store.interface.control import Edit
 
 __all__ = ["TestOrdering"]
 
@@ -84,7 +84,7 @@ class TestOrdering:
         lost = h.submit()
         h.take()
         h.advance(30.0)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         h.advance(0.5)
         before_due = h.submit()
         h.advance(0.5)
@@ -124,7 +124,7 @@ class TestOrdering:
     def test_a_new_priority_moves_the_job_in_line(self, h: Harness) -> None:
         """S1-106, S1-33."""
         first, second, third = h.submit_many(3)
-        h.run(h.store.edit([Edit(third, Priority.HIGH), Edit(first, Priority.LOW)]))
+        h.run(h.store.control.edit([Edit(third, Priority.HIGH), Edit(first, Priority.LOW)]))
         assert ids(h.claim().jobs) == [third, second, first]
 
     def test_promotion_before_the_claim_makes_no_difference(self, h: Harness) -> None:
@@ -132,6 +132,6 @@ class TestOrdering:
         late, early = h.submit(delay=2.0), h.submit(delay=1.0)
         h.advance(2.0)
         third = h.submit()
-        h.run(h.store.promote(1))
-        h.run(h.store.promote(1))
+        h.run(h.store.upkeep.promote(1))
+        h.run(h.store.upkeep.promote(1))
         assert ids(h.claim().jobs) == [early, late, third]

@@ -8,8 +8,9 @@ from conformance.harness import TTL, Harness, ids, job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.replies import QueueView, Settled, TypeView
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.queue import Settled
+from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestPausing"]
 
@@ -18,11 +19,11 @@ both_scopes = pytest.mark.parametrize("scope", list(NAMES), ids=str)
 
 
 def pause(h: Harness, scope: Scope) -> None:
-    h.run(h.store.pause(scope, NAMES[scope]))
+    h.run(h.store.settings.pause(scope, NAMES[scope]))
 
 
 def resume(h: Harness, scope: Scope) -> None:
-    h.run(h.store.resume(scope, NAMES[scope]))
+    h.run(h.store.settings.resume(scope, NAMES[scope]))
 
 
 class TestPausing:
@@ -103,42 +104,42 @@ class TestPausing:
     def test_queue_and_type_are_paused_independently(self, h: Harness) -> None:
         """S3-19, C31: a job goes out when neither is paused; equal names are not mixed up."""
         job_id = h.submit("same", queue="same")
-        h.run(h.store.pause(Scope.QUEUE, "same"))
-        h.run(h.store.pause(Scope.TYPE, "same"))
-        h.run(h.store.resume(Scope.QUEUE, "same"))
+        h.run(h.store.settings.pause(Scope.QUEUE, "same"))
+        h.run(h.store.settings.pause(Scope.TYPE, "same"))
+        h.run(h.store.settings.resume(Scope.QUEUE, "same"))
         assert h.claim().jobs == []
-        h.run(h.store.pause(Scope.QUEUE, "same"))
-        h.run(h.store.resume(Scope.TYPE, "same"))
+        h.run(h.store.settings.pause(Scope.QUEUE, "same"))
+        h.run(h.store.settings.resume(Scope.TYPE, "same"))
         assert h.claim().jobs == []
-        h.run(h.store.resume(Scope.QUEUE, "same"))
+        h.run(h.store.settings.resume(Scope.QUEUE, "same"))
         assert ids(h.claim().jobs) == [job_id]
 
     def test_a_paused_type_does_not_block_its_queue(self, h: Harness) -> None:
         """S3-19: not even a long line of it in front."""
         h.submit_many(1200, "paused", priority=Priority.CRITICAL)
         job_id = h.submit("mail", priority=Priority.BULK)
-        h.run(h.store.pause(Scope.TYPE, "paused"))
+        h.run(h.store.settings.pause(Scope.TYPE, "paused"))
         assert ids(h.claim(1).jobs) == [job_id]
 
     def test_a_name_may_be_paused_before_its_first_job(self, h: Harness) -> None:
         """S3-19: and is listed."""
-        h.run(h.store.pause(Scope.QUEUE, "später"))
-        h.run(h.store.pause(Scope.TYPE, "bald"))
-        assert h.run(h.store.queues()) == [QueueView(name="später", is_paused=True)]
-        assert h.run(h.store.types()) == [TypeView(name="bald", is_paused=True)]
+        h.run(h.store.settings.pause(Scope.QUEUE, "später"))
+        h.run(h.store.settings.pause(Scope.TYPE, "bald"))
+        assert h.run(h.store.overview.queues()) == [QueueView(name="später", is_paused=True)]
+        assert h.run(h.store.overview.types()) == [TypeView(name="bald", is_paused=True)]
         h.submit("x", queue="später")
         h.submit("bald", queue="q")
         assert h.claim().jobs == []
 
     def test_resuming_what_was_never_paused_is_fine(self, h: Harness) -> None:
         """S3-21."""
-        h.run(h.store.resume(Scope.QUEUE, "never"))
-        h.run(h.store.resume(Scope.TYPE, "never"))
+        h.run(h.store.settings.resume(Scope.QUEUE, "never"))
+        h.run(h.store.settings.resume(Scope.TYPE, "never"))
         assert len(h.submit_many(1, "never", queue="never")) == len(h.claim().jobs)
 
     def test_the_whole_app_cannot_be_paused(self, h: Harness) -> None:
         """C31."""
         with pytest.raises(ConfigurationError):
-            h.run(h.store.pause(Scope.APP, ""))
+            h.run(h.store.settings.pause(Scope.APP, ""))
         with pytest.raises(ConfigurationError):
-            h.run(h.store.resume(Scope.APP, ""))
+            h.run(h.store.settings.resume(Scope.APP, ""))

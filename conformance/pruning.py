@@ -11,8 +11,8 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.replies import Duplicate, LeaseLost, NotFound, Pruned
-from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.replies import Duplicate, LeaseLost, NotFound
+from fencepost.store.interface.upkeep import Pruned, PruneRequest
 
 __all__ = ["TestPruning"]
 
@@ -24,7 +24,7 @@ def prune(
     h: Harness, after: int = 0, limit: int = 100, keep: dict[State, float] | None = None
 ) -> Pruned:
     request = PruneRequest(keep=ALL if keep is None else keep, after=after, limit=limit)
-    return h.run(h.store.prune(request))
+    return h.run(h.store.upkeep.prune(request))
 
 
 class TestPruning:
@@ -38,7 +38,7 @@ class TestPruning:
         assert h.state(job_id) is state
         h.advance(0.000001)
         assert prune(h) == Pruned(1, None)
-        assert h.run(h.store.get([job_id])) == [None]
+        assert h.run(h.store.reader.get([job_id])) == [None]
         assert prune(h) == Pruned(0, None)
 
     @pytest.mark.parametrize("state", LIVE, ids=str)
@@ -65,14 +65,14 @@ class TestPruning:
         h.reject(claimed)
         h.advance(HOUR)
         assert prune(h).count == 1
-        assert h.run(h.store.attempts(job_id)) is None
-        assert h.run(h.store.situation(job_id)) is None
+        assert h.run(h.store.reader.attempts(job_id)) is None
+        assert h.run(h.store.reader.situation(job_id)) is None
         assert h.find() == h.find(tags={"a": "1"}) == h.find(correlation_id="c") == []
         assert h.letters() == []
         assert h.cancel(job_id) == h.retry(job_id) == h.replay(job_id) == NotFound(job_id)
         assert h.reject(claimed) == LeaseLost(job_id, None)
-        assert [view.counts for view in h.run(h.store.queues())] in ([], [{}])
-        assert [view.counts for view in h.run(h.store.types())] in ([], [{}])
+        assert [view.counts for view in h.run(h.store.overview.queues())] in ([], [{}])
+        assert [view.counts for view in h.run(h.store.overview.types())] in ([], [{}])
 
     @pytest.mark.parametrize("state", DEAD, ids=str)
     def test_a_job_whose_key_window_lasts_is_kept(self, h: Harness, state: State) -> None:
@@ -128,12 +128,12 @@ class TestPruning:
     def test_jobs_up_to_the_position_are_not_looked_at(self, h: Harness) -> None:
         """S1-5."""
         kept, kept_too, pruned = (h.job_in(State.COMPLETED) for _ in range(3))
-        position = h.run(h.store.find(JobFilter(), PageRequest(2))).next
+        position = h.run(h.store.reader.find(JobFilter(), PageRequest(2))).next
         assert position is not None
         h.advance(HOUR)
         assert prune(h, after=position) == Pruned(1, None)
         assert ids(h.find()) == [kept_too, kept]
-        assert h.run(h.store.get([pruned])) == [None]
+        assert h.run(h.store.reader.get([pruned])) == [None]
 
     def test_one_call_looks_at_a_bounded_number_of_jobs(self, h: Harness) -> None:
         """S1-5: a long line of live jobs is passed in steps."""
@@ -144,7 +144,7 @@ class TestPruning:
         assert first.count == 0
         assert first.next is not None
         assert prune(h, after=first.next) == Pruned(1, None)
-        assert h.run(h.store.get([done])) == [None]
+        assert h.run(h.store.reader.get([done])) == [None]
 
     def test_types_can_have_rules_of_their_own(self, h: Harness) -> None:
         """Retention by state and by type: a type's own rules stand in the place of the others."""
@@ -157,11 +157,11 @@ class TestPruning:
             limit=10,
         )
         h.advance(10)
-        assert h.run(h.store.prune(request)) == Pruned(2, None)
+        assert h.run(h.store.upkeep.prune(request)) == Pruned(2, None)
         assert set(ids(h.find())) == {done, own_failed, kept}
         h.advance(90)
-        assert h.run(h.store.prune(request)) == Pruned(1, None)
+        assert h.run(h.store.upkeep.prune(request)) == Pruned(1, None)
         assert set(ids(h.find())) == {own_failed, kept}
         assert {own, failed}.isdisjoint(ids(h.find()))
         only = PruneRequest(keep={}, keep_by_type={"c": {State.COMPLETED: 0.0}}, limit=10)
-        assert h.run(h.store.prune(only)).count == 1
+        assert h.run(h.store.upkeep.prune(only)).count == 1

@@ -18,8 +18,8 @@ from fencepost.core.job.outcome import Outcome, Released, Settlement, Snoozed, S
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.retry import Backoff
-from fencepost.store.interface.replies import Claim, Settled
-from fencepost.store.interface.requests import ClaimRequest, Edit
+from fencepost.store.interface.control import Edit
+from fencepost.store.interface.queue import Claim, ClaimRequest, Settled
 from fencepost.store.interface.store import Store
 
 __all__ = ["TestMovingKeys", "TestRacingKeys"]
@@ -67,7 +67,7 @@ class TestRacingKeys:
             rng = Random(h.clock.rng.random())
             for _ in range(STEPS_MAX):
                 claim: Claim = await run(
-                    store.claim(ClaimRequest(worker="w", limit=rng.choice((1, 2, 5))))
+                    store.queue.claim(ClaimRequest(worker="w", limit=rng.choice((1, 2, 5))))
                 )
                 for each in claim.jobs:
                     census.enter(keys[each.id])
@@ -75,7 +75,7 @@ class TestRacingKeys:
                     outcome = rng.choice(outcomes)
                     # Before it is told: another may take the slot before this one hears of it.
                     census.leave(keys[each.id])
-                    [reply] = await run(store.settle([_settlement(h, each, outcome)]))
+                    [reply] = await run(store.queue.settle([_settlement(h, each, outcome)]))
                     assert isinstance(reply, Settled)
                 if not claim.jobs and await _is_over(store, run):
                     return
@@ -95,8 +95,8 @@ class TestRacingKeys:
             running = h.take()
             h.race(
                 [
-                    lambda store, each=running: store.settle([h.success(each)]),  # type: ignore[misc]
-                    lambda store: store.enqueue([keyed()]),
+                    lambda store, each=running: store.queue.settle([h.success(each)]),  # type: ignore[misc]
+                    lambda store: store.queue.enqueue([keyed()]),
                 ],
                 peers,
             )
@@ -110,7 +110,7 @@ class TestRacingKeys:
         peers = h.peers(4)
         new = keyed(limit=2)
         for _ in range(12):  # the first time the key is new, which is another race
-            h.race([lambda store: store.enqueue([new, new])] * 8, peers)
+            h.race([lambda store: store.queue.enqueue([new, new])] * 8, peers)
             batch = h.claim(50).jobs
             assert len(batch) == 2
             for _ in range(7):
@@ -127,7 +127,7 @@ class TestRacingKeys:
             assert len(running) == 4
             h.race(
                 [
-                    lambda store, each=each: store.settle([h.success(each)])  # type: ignore[misc]
+                    lambda store, each=each: store.queue.settle([h.success(each)])  # type: ignore[misc]
                     for each in running
                 ],
                 peers,
@@ -142,8 +142,8 @@ class TestRacingKeys:
             assert running.id == first
             h.race(
                 [
-                    lambda store, each=running: store.settle([h.success(each)]),  # type: ignore[misc]
-                    lambda store, each=second: store.cancel([each]),  # type: ignore[misc]
+                    lambda store, each=running: store.queue.settle([h.success(each)]),  # type: ignore[misc]
+                    lambda store, each=second: store.control.cancel([each]),  # type: ignore[misc]
                 ],
                 peers,
             )
@@ -165,8 +165,8 @@ class TestRacingKeys:
     def test_upkeep_of_many_at_once_lets_in_no_more_than_may_be(self, h: Harness) -> None:
         h.submit_all(*[keyed(limit=3, delay=1.0)] * 20)
         h.advance(1)
-        h.race([lambda store: store.promote(3)] * 8, h.peers(4))
-        h.run(h.store.promote(100))
+        h.race([lambda store: store.upkeep.promote(3)] * 8, h.peers(4))
+        h.run(h.store.upkeep.promote(100))
         assert len(h.claim(50).jobs) == 3
 
 
@@ -185,9 +185,9 @@ def fill(h: Harness) -> list[str]:
         State.PENDING,
         State.PENDING,
     ]
-    h.run(h.store.edit([Edit(last, priority=Priority.LOW)]))
+    h.run(h.store.control.edit([Edit(last, priority=Priority.LOW)]))
     h.snooze(h.take(), 0.0)
-    h.run(h.store.promote(10))
+    h.run(h.store.upkeep.promote(10))
     return [first, second, last, *more]
 
 
@@ -202,7 +202,7 @@ def run_out(h: Harness) -> list[str]:
 
 
 async def _is_over(store: Store, run: Run) -> bool:
-    views = await run(store.queues())
+    views = await run(store.overview.queues())
     return all(state.is_terminal for view in views for state in view.counts)
 
 

@@ -13,8 +13,9 @@ from fencepost.core.job.priority import Priority
 from fencepost.core.job.why import Situation, explain
 from fencepost.core.limits.rates import Rate
 from fencepost.errors import InvalidRateError
-from fencepost.store.interface.replies import TypeView
-from fencepost.store.interface.requests import ClaimRequest, Scope
+from fencepost.store.interface.overview import TypeView
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestRates", "TestRatesOfMany", "TestRatesRacing"]
 
@@ -25,7 +26,7 @@ LONG = EXECUTION_TIMEOUT_DEFAULT
 
 
 def rate(h: Harness, **rates: Rate | None) -> None:
-    h.run(h.store.set_rates(rates))
+    h.run(h.store.settings.set_rates(rates))
 
 
 def started(h: Harness, limit: int = 100, **fields: Any) -> list[str]:
@@ -34,7 +35,7 @@ def started(h: Harness, limit: int = 100, **fields: Any) -> list[str]:
 
 
 def situation(h: Harness, job_id: str) -> Situation:
-    found = h.run(h.store.situation(job_id))
+    found = h.run(h.store.reader.situation(job_id))
     assert found is not None
     return found
 
@@ -215,12 +216,12 @@ class TestRates:
         """S2-17: what a limit keeps from starting does not count."""
         mails = h.submit_many(6)
         rate(h, mail=Rate(3, 60.0))
-        h.run(h.store.limit(Scope.QUEUE, "default", 2))
+        h.run(h.store.settings.limit(Scope.QUEUE, "default", 2))
         assert started(h) == mails[:2]
-        h.run(h.store.limit(Scope.QUEUE, "default", 9))
+        h.run(h.store.settings.limit(Scope.QUEUE, "default", 9))
         assert started(h) == mails[2:3]
         assert started(h) == []
-        h.run(h.store.limit(Scope.APP, "", 4))
+        h.run(h.store.settings.limit(Scope.APP, "", 4))
         h.advance(60)
         assert started(h) == mails[3:4]
 
@@ -228,10 +229,10 @@ class TestRates:
         """S3-19."""
         mails = h.submit_many(3)
         rate(h, mail=Rate(1, 60.0))
-        h.run(h.store.pause(Scope.TYPE, "mail"))
+        h.run(h.store.settings.pause(Scope.TYPE, "mail"))
         claim = h.claim()
         assert (claim.jobs, claim.wait) == ([], None)
-        h.run(h.store.resume(Scope.TYPE, "mail"))
+        h.run(h.store.settings.resume(Scope.TYPE, "mail"))
         assert started(h) == mails[:1]
 
     def test_a_rate_that_is_set_again_changes_nothing(self, h: Harness) -> None:
@@ -315,14 +316,14 @@ class TestRates:
     def test_a_type_is_listed_with_its_rate(self, h: Harness) -> None:
         """Also before its first job."""
         rate(h, mail=Rate(100, 60.0))
-        assert h.run(h.store.types()) == [TypeView(name="mail", rate=Rate(100, 60.0))]
+        assert h.run(h.store.overview.types()) == [TypeView(name="mail", rate=Rate(100, 60.0))]
         rate(h, mail=Rate(3, 30.0))
-        h.run(h.store.pause(Scope.TYPE, "mail"))
-        [view] = h.run(h.store.types())
+        h.run(h.store.settings.pause(Scope.TYPE, "mail"))
+        [view] = h.run(h.store.overview.types())
         assert (view.rate, view.is_paused) == (Rate(3, 30.0), True)
-        h.run(h.store.resume(Scope.TYPE, "mail"))
+        h.run(h.store.settings.resume(Scope.TYPE, "mail"))
         rate(h, mail=None)
-        assert h.run(h.store.types()) == []
+        assert h.run(h.store.overview.types()) == []
 
     def test_a_situation_tells_when_the_next_can_start(self, h: Harness) -> None:
         _, second = h.submit_many(2)
@@ -347,7 +348,7 @@ class TestRates:
         """And nothing is set, not even what does make sense."""
         with pytest.raises(InvalidRateError):
             rate(h, text=Rate(1, 60.0), mail=bad)
-        assert h.run(h.store.types()) == []
+        assert h.run(h.store.overview.types()) == []
 
     def test_rates_and_what_was_used_are_kept(self, h: Harness) -> None:
         if not h.is_durable:
@@ -419,7 +420,7 @@ class TestRatesRacing:
         peers = h.peers(CROWD)
         for round_ in range(4):
             asks = [
-                lambda store, w=f"w{number}": store.claim(
+                lambda store, w=f"w{number}": store.queue.claim(
                     ClaimRequest(worker=w, limit=7, lease_ttl=LONG)
                 )
                 for number in range(CROWD)
@@ -434,7 +435,7 @@ class TestRatesRacing:
         h.submit_many(100, "text")
         rate(h, mail=Rate(13, 60.0), text=Rate(11, 60.0))
         asks = [
-            lambda store, w=f"w{number}": store.claim(
+            lambda store, w=f"w{number}": store.queue.claim(
                 ClaimRequest(worker=w, limit=9, lease_ttl=LONG)
             )
             for number in range(CROWD)
@@ -445,5 +446,7 @@ class TestRatesRacing:
 
     def test_rates_set_at_once_leave_one(self, h: Harness) -> None:
         """Workers that start together say the same."""
-        h.race([lambda store: store.set_rates({"mail": Rate(3, 60.0), "text": None})] * CROWD)
-        assert h.run(h.store.types()) == [TypeView(name="mail", rate=Rate(3, 60.0))]
+        h.race(
+            [lambda store: store.settings.set_rates({"mail": Rate(3, 60.0), "text": None})] * CROWD
+        )
+        assert h.run(h.store.overview.types()) == [TypeView(name="mail", rate=Rate(3, 60.0))]

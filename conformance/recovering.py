@@ -34,7 +34,9 @@ class TestRecovering:
         """S0-33, S0-53, S0-54, S1-43, S1-56, S1-85, S2-11, S2-30, S4-4, S4-13, S4-16, S4-17, C8."""
         [job_id] = lost_jobs(h, 1)
         version = h.get(job_id).lease_version
-        assert h.run(h.store.recover(10)) == [Moved(job_id, "mail", State.RETRYING, State.RUNNING)]
+        assert h.run(h.store.upkeep.recover(10)) == [
+            Moved(job_id, "mail", State.RETRYING, State.RUNNING)
+        ]
         seen = h.get(job_id)
         assert (seen.state, seen.attempt, seen.lease_version) == (State.RETRYING, 1, version)
         assert (seen.lease, seen.failure) == (None, LEASE_EXPIRED.failure)
@@ -45,10 +47,10 @@ class TestRecovering:
         job_id = h.submit()
         h.take()
         h.advance(TTL - 0.000001)
-        assert h.run(h.store.recover(10)) == []
+        assert h.run(h.store.upkeep.recover(10)) == []
         assert h.claim().recovered == []
         h.advance(0.000001)
-        assert [moved.job_id for moved in h.run(h.store.recover(10))] == [job_id]
+        assert [moved.job_id for moved in h.run(h.store.upkeep.recover(10))] == [job_id]
 
     def test_a_claim_recovers_on_its_way(self, h: Harness) -> None:
         """S0-85, S2-12, S2-19, S2-39, S4-2, S4-14, S4-24: nobody has to call recover."""
@@ -78,7 +80,7 @@ class TestRecovering:
         job_id = h.submit()
         first = h.take("w1")
         h.advance(TTL)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         h.advance(1.0)
         second = h.take("w2")
         assert (second.id, second.attempt) == (job_id, 2)
@@ -91,7 +93,7 @@ class TestRecovering:
     def test_a_lost_last_attempt_is_the_end(self, h: Harness) -> None:
         """S0-22, S0-44, S4-18, C8: like any failure that exhausts a job."""
         [job_id] = lost_jobs(h, 1, policy=ONE_ATTEMPT)
-        assert h.run(h.store.recover(10)) == [
+        assert h.run(h.store.upkeep.recover(10)) == [
             Moved(job_id, "mail", State.DEAD_LETTER, State.RUNNING)
         ]
         seen = h.get(job_id)
@@ -106,7 +108,7 @@ class TestRecovering:
         for attempt in (1, 2, 3):
             assert h.take(f"w{attempt}").attempt == attempt
             h.advance(TTL)
-            h.run(h.store.recover(10))
+            h.run(h.store.upkeep.recover(10))
             h.advance(60.0)
         assert h.state(job_id) is State.DEAD_LETTER
         assert h.claim().jobs == []
@@ -114,7 +116,9 @@ class TestRecovering:
     def test_a_job_may_refuse_to_be_tried_after_a_loss(self, h: Harness) -> None:
         """S1-85."""
         [job_id] = lost_jobs(h, 1, policy=Policy(on_system=False))
-        assert h.run(h.store.recover(10)) == [Moved(job_id, "mail", State.FAILED, State.RUNNING)]
+        assert h.run(h.store.upkeep.recover(10)) == [
+            Moved(job_id, "mail", State.FAILED, State.RUNNING)
+        ]
         assert [letter.job_id for letter in h.letters()] == [job_id]
 
     def test_a_lost_and_a_failed_attempt_wait_equally_long(self, h: Harness) -> None:
@@ -127,7 +131,7 @@ class TestRecovering:
             h.heartbeat(claims[failed], TTL + 1)
             h.advance(TTL)
             h.fail(claims[failed])
-            h.run(h.store.recover(10))
+            h.run(h.store.upkeep.recover(10))
             assert h.get(lost).run_at == h.get(failed).run_at == h.now + 7 * attempt * SECONDS
             h.advance(7.0 * attempt)
 
@@ -135,7 +139,7 @@ class TestRecovering:
         """S0-62, S0-63, S0-65, C2: each between at once and half a second."""
         fast = Retry.fast()
         job_ids = lost_jobs(h, 30, policy=Policy(fast.max_attempts, fast.backoff))
-        h.run(h.store.recover(30))
+        h.run(h.store.upkeep.recover(30))
         delays = [(h.get(job_id).run_at - h.now).total_seconds() for job_id in job_ids]
         assert 0.0 <= min(delays) < 0.15
         assert 0.35 < max(delays) <= 0.5
@@ -144,9 +148,9 @@ class TestRecovering:
     def test_recovery_twice_changes_nothing_the_second_time(self, h: Harness) -> None:
         """S2-13."""
         lost_jobs(h, 3)
-        assert len(h.run(h.store.recover(10))) == 3
+        assert len(h.run(h.store.upkeep.recover(10))) == 3
         before = h.snapshot()
-        assert h.run(h.store.recover(10)) == []
+        assert h.run(h.store.upkeep.recover(10)) == []
         assert h.claim().recovered == []
         assert h.snapshot() == before
 
@@ -158,14 +162,14 @@ class TestRecovering:
             h.heartbeat(claimed, TTL + 1 + position)
         order = [job_ids[(4, 0, 6, 2, 5, 1, 3).index(position)] for position in range(7)]
         h.advance(TTL + 60)
-        batches = [[moved.job_id for moved in h.run(h.store.recover(3))] for _ in range(4)]
+        batches = [[moved.job_id for moved in h.run(h.store.upkeep.recover(3))] for _ in range(4)]
         assert batches == [order[:3], order[3:6], order[6:], []]
 
     @pytest.mark.parametrize("limit", [0, -1])
     def test_recovering_none_recovers_none(self, h: Harness, limit: int) -> None:
         """S4-13."""
         [job_id] = lost_jobs(h, 1)
-        assert h.run(h.store.recover(limit)) == []
+        assert h.run(h.store.upkeep.recover(limit)) == []
         assert h.state(job_id) is State.RUNNING
 
     def test_a_claim_recovers_a_bounded_batch(self, h: Harness) -> None:
@@ -178,8 +182,8 @@ class TestRecovering:
     def test_recovery_needs_no_word_from_or_about_workers(self, h: Harness) -> None:
         """S2-16: the leases alone decide."""
         [job_id] = lost_jobs(h, 1)
-        assert h.run(h.store.workers()) == []
-        assert [moved.job_id for moved in h.run(h.store.recover(1))] == [job_id]
+        assert h.run(h.store.cluster.workers()) == []
+        assert [moved.job_id for moved in h.run(h.store.upkeep.recover(1))] == [job_id]
 
     @pytest.mark.parametrize("crash", ["after claim", "after heartbeat", "after save"])
     def test_a_crash_at_any_point_leaves_no_job_stuck(self, h: Harness, crash: str) -> None:
@@ -201,5 +205,5 @@ class TestRecovering:
         job_id = h.submit()
         claimed = h.take()
         h.advance(TTL)
-        h.run(h.store.recover(1))
+        h.run(h.store.upkeep.recover(1))
         assert h.succeed(claimed) == LeaseLost(job_id, State.RETRYING)

@@ -32,7 +32,7 @@ class TestRefusedDependencies:
                 with pytest.raises(UnknownDependencyError):
                     h.enqueue(job("x"), job("c", after=after(a, on)), job("y"), atomic=atomic)
         assert h.snapshot() == before
-        assert h.run(h.store.dependents([a])) == [[]]
+        assert h.run(h.store.reader.dependents([a])) == [[]]
 
     def test_a_job_can_wait_only_for_what_comes_before_it(self, h: Harness) -> None:
         """S1-65: cycles are rejected, self-dependency included."""
@@ -82,11 +82,11 @@ class TestRefusedDependencies:
         h.submit("c", key=Key("k"))
         [reply] = h.enqueue(job("c", key=Key("k"), after=after(a)))
         assert isinstance(reply, Duplicate)
-        assert h.run(h.store.dependents([a])) == [[]]
+        assert h.run(h.store.reader.dependents([a])) == [[]]
         with pytest.raises(DuplicateJobError):
             h.enqueue(
                 job("d", after=after(a)),
                 job("c", key=Key("k", on_duplicate=OnDuplicate.REJECT)),
                 atomic=True,
             )
-        assert h.run(h.store.dependents([a])) == [[]]
+        assert h.run(h.store.reader.dependents([a])) == [[]]

@@ -21,6 +21,7 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
+from fencepost.store.interface.control import RetryRequest
 from fencepost.store.interface.replies import (
     Conflict,
     Duplicate,
@@ -29,7 +30,6 @@ from fencepost.store.interface.replies import (
     NotFound,
     TooLate,
 )
-from fencepost.store.interface.requests import RetryRequest
 
 __all__ = ["TestReopening"]
 
@@ -114,7 +114,7 @@ class TestReopening:
         job_id = h.submit()
         lost = h.take()
         h.advance(TTL)
-        h.run(h.store.recover(10))
+        h.run(h.store.upkeep.recover(10))
         assert h.state(job_id) is State.RETRYING
         h.retry(job_id, reset_attempts=False)
         again = h.take()
@@ -240,7 +240,7 @@ class TestReopening:
         first = h.job_in(State.FAILED, key=ACTIVE)
         second = h.job_in(State.FAILED, key=ACTIVE)
         requests = [RetryRequest(first), RetryRequest(second)]
-        assert h.run(h.store.retry(requests)) == [
+        assert h.run(h.store.control.retry(requests)) == [
             Moved(first, "mail", State.SCHEDULED, State.FAILED),
             Duplicate(first, "mail", "k", State.SCHEDULED, True),
         ]
@@ -259,11 +259,11 @@ class TestReopening:
         one = h.job_in(State.CANCELLED)
         two = h.job_in(State.DEAD_LETTER, policy=ONE_ATTEMPT)
         requests = [RetryRequest(each) for each in (one, NOBODY, "no id", one, two)]
-        assert h.run(h.store.retry(requests)) == [
+        assert h.run(h.store.control.retry(requests)) == [
             Moved(one, "mail", State.SCHEDULED, State.CANCELLED),
             NotFound(NOBODY),
             NotFound("no id"),
             Conflict(one, State.SCHEDULED),
             Moved(two, "mail", State.SCHEDULED, State.DEAD_LETTER),
         ]
-        assert h.run(h.store.retry([])) == []
+        assert h.run(h.store.control.retry([])) == []

@@ -14,9 +14,11 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.replies import Conflict, Moved, Replayed
-from fencepost.store.interface.requests import ClaimRequest, Edit, PruneRequest, RetryRequest
+from fencepost.store.interface.control import Edit, Replayed, RetryRequest
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.replies import Conflict, Moved
 from fencepost.store.interface.store import Store
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation
 
 __all__ = ["TestRacingDependencies", "TestReopenedDependencies"]
@@ -26,15 +28,15 @@ Ask = Callable[[Store], Operation[Any]]
 
 
 def _submitting(new: NewJob) -> Ask:
-    return lambda store: store.enqueue([new])
+    return lambda store: store.queue.enqueue([new])
 
 
 def _settling(settlement: Settlement) -> Ask:
-    return lambda store: store.settle([settlement])
+    return lambda store: store.queue.settle([settlement])
 
 
 def _cancelling(job_id: str) -> Ask:
-    return lambda store: store.cancel([job_id])
+    return lambda store: store.control.cancel([job_id])
 
 
 class TestReopenedDependencies:
@@ -65,7 +67,7 @@ class TestReopenedDependencies:
         )
         bring(h, every[0], State.FAILED)
         h.advance(5)
-        moved = h.run(h.store.retry([RetryRequest(each) for each in every]))
+        moved = h.run(h.store.control.retry([RetryRequest(each) for each in every]))
         assert [reply.state for reply in moved] == [  # type: ignore[union-attr]
             State.SCHEDULED,
             State.PENDING,
@@ -113,7 +115,7 @@ class TestReopenedDependencies:
         h.reject(claim_of(h, "c"))
         h.advance(100)
         keep = PruneRequest(keep={State.COMPLETED: 10.0}, limit=10)
-        assert h.run(h.store.prune(keep)).count == 1
+        assert h.run(h.store.upkeep.prune(keep)).count == 1
         assert h.retry(c) == Moved(c, "c", State.SCHEDULED, State.FAILED)
         h.reject(claim_of(h, "c"))
         fresh = h.replay(c)
@@ -129,7 +131,7 @@ class TestReopenedDependencies:
         assert isinstance(reply, Replayed)
         fresh = h.get(reply.job_id)
         assert (fresh.flow, fresh.node, fresh.state) == ("f", "n", State.SCHEDULED)
-        [dependencies] = h.run(h.store.dependencies([fresh.id]))
+        [dependencies] = h.run(h.store.reader.dependencies([fresh.id]))
         assert [each.job_id for each in dependencies] == [a]
 
     def test_a_replayed_job_is_what_the_dead_one_was(self, h: Harness) -> None:
@@ -137,7 +139,7 @@ class TestReopenedDependencies:
         a, b = h.submit("a"), h.submit("b")
         c = h.submit("c", after=any_of(a, b))
         bring(h, a, State.COMPLETED)
-        h.run(h.store.edit([Edit(b, Priority.CRITICAL)]))
+        h.run(h.store.control.edit([Edit(b, Priority.CRITICAL)]))
         h.reject(claim_of(h, "c"))
         reply = h.replay(c)
         assert isinstance(reply, Replayed)
@@ -154,7 +156,7 @@ class TestReopenedDependencies:
             h.reject(claim_of(h, type))
         h.advance(10)
         keep = PruneRequest(keep={State.COMPLETED: 1.0}, limit=10)
-        assert h.run(h.store.prune(keep)).count == 1
+        assert h.run(h.store.upkeep.prune(keep)).count == 1
         assert h.retry(waiting[0]).state is State.SCHEDULED
         reply = h.replay(waiting[1])
         assert isinstance(reply, Replayed)
@@ -218,10 +220,10 @@ class TestRacingDependencies:
 
         async def work(store: Store, run: Run) -> None:
             for _ in range(2_000):
-                claim = await run(store.claim(ClaimRequest(worker="w", limit=1)))
+                claim = await run(store.queue.claim(ClaimRequest(worker="w", limit=1)))
                 for each in claim.jobs:
                     ran.append(each.id)
-                    await run(store.settle([h.success(each)]))
+                    await run(store.queue.settle([h.success(each)]))
                 if len(ran) == len(expected):
                     return
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from conformance.harness import NOBODY, TTL, Harness
 from fencepost.core.job.job import Body, Encoding, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import LeaseLost, Saved
-from fencepost.store.interface.requests import Save
+from fencepost.store.interface.queue import Save, Saved
+from fencepost.store.interface.replies import LeaseLost
 
 __all__ = ["TestSaving"]
 
@@ -44,7 +44,7 @@ class TestSaving:
         assert claimed.checkpoint == Body(b"1")
         h.save(claimed, checkpoint=Body(b"2"))
         h.advance(TTL)
-        h.run(h.store.recover(1))
+        h.run(h.store.upkeep.recover(1))
         h.advance(2.0)
         claimed = h.take()
         assert claimed.checkpoint == Body(b"2")
@@ -77,7 +77,7 @@ class TestSaving:
             Save("no id", one.lease.token, checkpoint=Body(b"1")),
             Save(one.id, one.lease.token, progress=Progress(1.0)),
         ]
-        assert h.run(h.store.save(saves)) == [
+        assert h.run(h.store.queue.save(saves)) == [
             Saved(one.id),
             LeaseLost(two.id, State.CANCELLED),
             LeaseLost(NOBODY, None),
@@ -86,4 +86,4 @@ class TestSaving:
         ]
         assert (h.get(one.id).checkpoint, h.get(one.id).progress) == (Body(b"1"), Progress(1.0))
         assert h.get(two.id).checkpoint is None
-        assert h.run(h.store.save([])) == []
+        assert h.run(h.store.queue.save([])) == []

@@ -102,9 +102,9 @@ class TestScopes:
         before = h.snapshot()
         event = NewEvent("user.created", Body(b"{}"))
         with pytest.raises(DuplicateJobError):
-            h.run(h.store.send(event, [job("index", queue="a"), confined(key=CONFINED)]))
+            h.run(h.store.events.send(event, [job("index", queue="a"), confined(key=CONFINED)]))
         assert h.snapshot() == before
-        assert h.run(h.store.events(None, PageRequest(10))).events == []
+        assert h.run(h.store.events.list(None, PageRequest(10))).events == []
 
     def test_a_job_is_located_by_its_id(self, h: Harness) -> None:
         """In every state, however its id is written; what is no job is nowhere."""
@@ -112,10 +112,12 @@ class TestScopes:
             h.job_in(state, queue=f"q {state}", type=f"t {state}"): f"q {state}"
             for state in REACHABLE
         }
-        found = h.run(h.store.locate([*located, NOBODY, "no id", ""]))
+        found = h.run(h.store.reader.locate([*located, NOBODY, "no id", ""]))
         assert found == [*located.values(), None, None, None]
-        assert h.run(h.store.locate([each.upper() for each in located])) == [*located.values()]
-        assert h.run(h.store.locate([])) == []
+        assert h.run(h.store.reader.locate([each.upper() for each in located])) == [
+            *located.values()
+        ]
+        assert h.run(h.store.reader.locate([])) == []
 
     def test_dead_letters_are_those_of_the_queues_asked_for(self, h: Harness) -> None:
         """S3-24: page by page, and a page says that more follow only if some of these do."""
@@ -128,14 +130,14 @@ class TestScopes:
         seen: list[str] = []
         position: int | None = None
         for _ in wanted:
-            page = h.run(h.store.dead_letters(None, PageRequest(1, position), sorted(OWN)))
+            page = h.run(h.store.reader.dead_letters(None, PageRequest(1, position), sorted(OWN)))
             seen += [letter.job_id for letter in page.letters]
             position = page.next
         assert (seen, position) == (wanted, None)
-        both = h.run(h.store.dead_letters("t1", PageRequest(10), sorted(OWN)))
+        both = h.run(h.store.reader.dead_letters("t1", PageRequest(10), sorted(OWN)))
         assert {letter.type for letter in both.letters} <= {"t1"}
         assert {letter.queue for letter in both.letters} <= OWN
-        none = h.run(h.store.dead_letters(None, PageRequest(1), ["nowhere"]))
+        none = h.run(h.store.reader.dead_letters(None, PageRequest(1), ["nowhere"]))
         assert (none.letters, none.next) == ([], None)
 
 

@@ -21,7 +21,8 @@ from fencepost.core.job.outcome import (
 )
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Retry
-from fencepost.store.interface.replies import AlreadySettled, LeaseLost, Settled
+from fencepost.store.interface.queue import AlreadySettled, Settled
+from fencepost.store.interface.replies import LeaseLost
 
 __all__ = ["TestFailing", "TestRepeating", "TestSettling"]
 
@@ -59,9 +60,9 @@ class TestSettling:
         for _ in range(3):
             h.advance("10d")
             assert h.claim().jobs == []
-            assert h.run(h.store.recover(10)) == []
-            assert h.run(h.store.promote(10)) == []
-            assert h.run(h.store.expire(10)) == []
+            assert h.run(h.store.upkeep.recover(10)) == []
+            assert h.run(h.store.upkeep.promote(10)) == []
+            assert h.run(h.store.upkeep.expire(10)) == []
         assert h.get(job_id) == before
 
     def test_a_success_after_a_failure_forgets_the_failure(self, h: Harness) -> None:
@@ -134,7 +135,7 @@ class TestSettling:
         a, b, c, d, lost = h.claim().jobs
         h.cancel(lost.id)
         replies = h.run(
-            h.store.settle(
+            h.store.queue.settle(
                 [
                     settlement(h, a, Succeeded(DONE)),
                     settlement(h, lost, Succeeded(DONE)),
@@ -158,7 +159,7 @@ class TestSettling:
             Settled(d.id, "mail", State.SCHEDULED),
         ]
         assert h.get(a.id).result == DONE
-        assert h.run(h.store.settle([])) == []
+        assert h.run(h.store.queue.settle([])) == []
 
 
 class TestFailing:
@@ -207,7 +208,7 @@ class TestFailing:
                 h.fail(jobs[0])
             else:
                 h.advance(TTL)
-                h.run(h.store.recover(10))
+                h.run(h.store.upkeep.recover(10))
             states.append(h.state(job_id))
             h.advance("1h")
         assert states == [State.RETRYING, State.RETRYING, State.DEAD_LETTER]
@@ -289,7 +290,7 @@ class TestFailing:
                     counted += 1
                 case "lose":
                     h.advance(TTL)
-                    h.run(h.store.recover(10))
+                    h.run(h.store.upkeep.recover(10))
                     counted += 1
                 case "release":
                     h.release(claimed)
@@ -348,7 +349,7 @@ class TestRepeating:
         order = (oldest, older, claimed, older, claimed, oldest)
         batch = [settlement(h, each, OUTCOMES[event]) for each in order]
         settled = batch[2].decision.state
-        assert h.run(h.store.settle(batch)) == [
+        assert h.run(h.store.queue.settle(batch)) == [
             LeaseLost(job_id, State.RUNNING),
             AlreadySettled(job_id, State.RUNNING),
             Settled(job_id, "mail", settled),
@@ -356,7 +357,7 @@ class TestRepeating:
             AlreadySettled(job_id, settled),
             LeaseLost(job_id, settled),
         ]
-        assert h.run(h.store.settle([batch[1], batch[2], batch[2]])) == [
+        assert h.run(h.store.queue.settle([batch[1], batch[2], batch[2]])) == [
             LeaseLost(job_id, settled),
             AlreadySettled(job_id, settled),
             AlreadySettled(job_id, settled),
@@ -366,7 +367,7 @@ class TestRepeating:
         """S0-34, C38."""
         job_id = h.submit()
         given = settlement(h, h.take(), Succeeded(DONE))
-        assert h.run(h.store.settle([given, given])) == [
+        assert h.run(h.store.queue.settle([given, given])) == [
             Settled(job_id, "mail", State.COMPLETED),
             AlreadySettled(job_id, State.COMPLETED),
         ]

@@ -68,7 +68,7 @@ class TestSizes:
 
     def test_a_rate_counts_only_what_was_taken(self, h: Harness) -> None:
         """S1-33: what stays in line has not started."""
-        h.run(h.store.set_rates({"mail": Rate(4, 3600.0)}))
+        h.run(h.store.settings.set_rates({"mail": Rate(4, 3600.0)}))
         h.enqueue(*[job(payload=LARGE)] * 5)
         found = [each.id for _ in range(5) for each in h.claim().jobs]
         assert len(found) == 4

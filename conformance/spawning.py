@@ -15,8 +15,8 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.errors import DependencyBreadthError, DependencyDepthError, UnknownDependencyError
-from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost, Moved, Spawned
-from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.queue import Spawn, Spawned
+from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost, Moved
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
@@ -24,7 +24,7 @@ __all__ = ["TestSpawning"]
 
 
 def spawn(h: Harness, claimed: ClaimedJob, *jobs: NewJob) -> Any:
-    [reply] = h.run(h.store.spawn([Spawn(claimed.id, claimed.lease.token, jobs)]))
+    [reply] = h.run(h.store.queue.spawn([Spawn(claimed.id, claimed.lease.token, jobs)]))
     return reply
 
 
@@ -59,7 +59,7 @@ class TestSpawning:
         before = h.snapshot()
         assert spawn(h, stale, child(1)) == LeaseLost(stale.id, State.RUNNING)
         assert h.snapshot() == before
-        [unknown] = h.run(h.store.spawn([Spawn(NOBODY, stale.lease.token, (child(1),))]))
+        [unknown] = h.run(h.store.queue.spawn([Spawn(NOBODY, stale.lease.token, (child(1),))]))
         assert unknown == LeaseLost(NOBODY)
         assert h.snapshot() == before
 
@@ -79,7 +79,7 @@ class TestSpawning:
             assert h.state(last) is State.PENDING
             h.succeed(claim_of(h, "child"))
         assert h.state(last) is State.SCHEDULED
-        [dependencies] = h.run(h.store.dependencies([last]))
+        [dependencies] = h.run(h.store.reader.dependencies([last]))
         assert [each.job_id for each in dependencies] == [first, one, two]
 
     def test_children_of_children_are_gathered_too(self, h: Harness) -> None:
@@ -265,10 +265,10 @@ class TestSpawning:
         parent = claim_of(h, "parent")
         spawn(h, parent, *(child(number) for number in range(1, DEPENDENCY_COUNT_MAX)))
         assert missing(h, last) == DEPENDENCY_COUNT_MAX
-        before = h.run(h.store.types())
+        before = h.run(h.store.overview.types())
         with pytest.raises(DependencyBreadthError):
             spawn(h, parent, child(DEPENDENCY_COUNT_MAX))
-        assert h.run(h.store.types()) == before
+        assert h.run(h.store.overview.types()) == before
 
     def test_the_longest_way_is_bounded_for_what_is_spawned(self, h: Harness) -> None:
         """S1-66: depth counts over spawned jobs too."""
@@ -292,7 +292,7 @@ class TestSpawning:
                 new = (job("child", key=Key(f"of:{each.id}")),)
 
                 def ask(store: Store) -> Operation[Any]:
-                    return store.spawn([Spawn(each.id, each.lease.token, new)])
+                    return store.queue.spawn([Spawn(each.id, each.lease.token, new)])
 
                 return ask
 

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.harness import TTL, Harness, ids
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestTurns"]
 
@@ -69,7 +69,7 @@ class TestTurns:
             case "empty":
                 assert h.take(queues={"a": 1}).id == a
             case "paused":
-                h.run(h.store.pause(Scope.QUEUE, "a"))
+                h.run(h.store.settings.pause(Scope.QUEUE, "a"))
             case "delayed":
                 h.snooze(h.take(queues={"a": 1}), 60.0)
         assert ids(h.claim(2, types=types).jobs) == [b[0], c[0]]
@@ -84,7 +84,7 @@ class TestTurns:
         a = h.submit_many(4, queue="a")
         b = h.submit_many(4, queue="b")
         c = h.submit_many(4, queue="c")
-        h.run(h.store.limit(Scope.APP, "", 3))
+        h.run(h.store.settings.limit(Scope.APP, "", 3))
         first = h.claim(10, queues=weights, turn=1).jobs
         assert ids(first) == [b[0], c[0], a[0]]
         for claimed in first[:2]:
@@ -95,7 +95,7 @@ class TestTurns:
         """S4-3, S2-17: also when it is less than one row, or more."""
         mail = h.submit_many(9, queue="mail")
         bulk = h.submit_many(9, queue="bulk")
-        h.run(h.store.limit(Scope.APP, "", 6))
+        h.run(h.store.settings.limit(Scope.APP, "", 6))
         first = h.claim(100, queues=WEIGHTS).jobs
         assert ids(first) == mail[:5] + bulk[:1]
         for claimed in first[:2]:
@@ -106,14 +106,14 @@ class TestTurns:
         """S4-3, S3-19."""
         h.submit_many(5, queue="mail")
         bulk = h.submit_many(5, queue="bulk")
-        h.run(h.store.pause(Scope.QUEUE, "mail"))
+        h.run(h.store.settings.pause(Scope.QUEUE, "mail"))
         assert ids(h.claim(4, queues=WEIGHTS).jobs) == bulk[:4]
 
     def test_a_full_queue_leaves_its_turns_to_the_others(self, h: Harness) -> None:
         """S4-3, S2-17."""
         mail = h.submit_many(5, queue="mail")
         bulk = h.submit_many(5, queue="bulk")
-        h.run(h.store.limit(Scope.QUEUE, "mail", 2))
+        h.run(h.store.settings.limit(Scope.QUEUE, "mail", 2))
         assert ids(h.claim(4, queues=WEIGHTS).jobs) == mail[:2] + bulk[:2]
 
     def test_types_are_chosen_within_each_queue(self, h: Harness) -> None:

@@ -12,7 +12,7 @@ from fencepost.core.job.outcome import Unreadable, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.why import explain
 from fencepost.core.values.skew import with_past
-from fencepost.store.interface.replies import Settled
+from fencepost.store.interface.queue import Settled
 
 __all__ = ["TestUnreadable"]
 
@@ -94,7 +94,7 @@ class TestUnreadable:
     def test_why_says_it(self, h: Harness) -> None:
         job_id = h.submit()
         h.settle(h.take(), Unreadable(UNREAD))
-        found = h.run(h.store.situation(job_id))
+        found = h.run(h.store.reader.situation(job_id))
         assert found is not None
         reason = explain(found)[0]
         assert reason.code == "unreadable_payload"

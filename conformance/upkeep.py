@@ -19,7 +19,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
 from fencepost.store.interface.replies import LeaseLost, Moved
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestExpiring", "TestPromoting"]
 
@@ -33,8 +33,8 @@ class TestPromoting:
         h.submit(delay=5.0, policy=SHORT)
         before = h.snapshot()
         h.advance(600.0)
-        assert h.run(h.store.promote(limit)) == []
-        assert h.run(h.store.expire(limit)) == []
+        assert h.run(h.store.upkeep.promote(limit)) == []
+        assert h.run(h.store.upkeep.expire(limit)) == []
         assert h.snapshot() == before
 
     @pytest.mark.parametrize("state", [State.DELAYED, State.RETRYING], ids=str)
@@ -43,9 +43,9 @@ class TestPromoting:
         job_id = h.job_in(state)
         due = h.get(job_id).run_at
         h.advance_to(due - INSTANT)
-        assert h.run(h.store.promote(10)) == []
+        assert h.run(h.store.upkeep.promote(10)) == []
         h.advance_to(due)
-        assert h.run(h.store.promote(10)) == [Moved(job_id, "mail", State.SCHEDULED, state)]
+        assert h.run(h.store.upkeep.promote(10)) == [Moved(job_id, "mail", State.SCHEDULED, state)]
         seen = h.get(job_id)
         assert (seen.state, seen.run_at) == (State.SCHEDULED, due)
         assert (seen.scheduled_at, seen.updated_at) == (due, due)
@@ -55,14 +55,14 @@ class TestPromoting:
         job_id = h.submit(delay=10.0)
         due = h.get(job_id).run_at
         now = h.advance(15.0)
-        h.run(h.store.promote(10))
+        h.run(h.store.upkeep.promote(10))
         assert (h.get(job_id).run_at, h.get(job_id).scheduled_at) == (due, now)
 
     def test_promotion_is_bounded_and_takes_the_earliest_first(self, h: Harness) -> None:
         """S1-22, S2-13: and doing it again changes nothing."""
         by_delay = {delay: h.submit(delay=delay) for delay in (5.0, 3.0, 4.0, 1.0, 2.0)}
         h.advance(10.0)
-        batches = [[moved.job_id for moved in h.run(h.store.promote(2))] for _ in range(4)]
+        batches = [[moved.job_id for moved in h.run(h.store.upkeep.promote(2))] for _ in range(4)]
         order = [by_delay[delay] for delay in sorted(by_delay)]
         assert batches == [order[:2], order[2:4], order[4:], []]
 
@@ -71,7 +71,7 @@ class TestPromoting:
         job_id = h.job_in(State.RETRYING)
         version = h.get(job_id).lease_version
         h.advance(1.0)
-        h.run(h.store.promote(10))
+        h.run(h.store.upkeep.promote(10))
         assert (h.get(job_id).attempt, h.get(job_id).lease_version) == (1, version)
 
 
@@ -86,10 +86,12 @@ class TestExpiring:
         end = h.get(job_id).created_at + timedelta(seconds=600)
         assert h.get(job_id).expires_at == end
         h.advance_to(end - INSTANT)
-        assert h.run(h.store.expire(10)) == []
+        assert h.run(h.store.upkeep.expire(10)) == []
         h.advance_to(end)
         if by == "expire":
-            assert h.run(h.store.expire(10)) == [Moved(job_id, "mail", State.DEAD_LETTER, state)]
+            assert h.run(h.store.upkeep.expire(10)) == [
+                Moved(job_id, "mail", State.DEAD_LETTER, state)
+            ]
         else:  # a claim takes the lost lease back first
             was = State.RETRYING if state is State.RUNNING else state
             assert h.claim().expired == [Moved(job_id, "mail", State.DEAD_LETTER, was)]
@@ -128,7 +130,7 @@ class TestExpiring:
         h.advance(600.0 - 0.000001)
         assert (h.claim().jobs, h.state(job_id)) == ([], State.RETRYING)
         h.advance(0.000001)
-        moved = h.run(h.store.expire(10)) if by == "expire" else h.claim().expired
+        moved = h.run(h.store.upkeep.expire(10)) if by == "expire" else h.claim().expired
         assert moved == [Moved(job_id, "mail", State.DEAD_LETTER, State.RETRYING)]
         h.advance(900.0)
         assert h.claim().jobs == []
@@ -140,9 +142,9 @@ class TestExpiring:
     def test_a_pause_does_not_stop_the_lifetime(self, h: Harness, scope: Scope) -> None:
         """S1-44, C39."""
         job_id = h.submit(policy=SHORT)
-        h.run(h.store.pause(scope, "default" if scope is Scope.QUEUE else "mail"))
+        h.run(h.store.settings.pause(scope, "default" if scope is Scope.QUEUE else "mail"))
         h.advance(600.0)
-        assert [moved.job_id for moved in h.run(h.store.expire(10))] == [job_id]
+        assert [moved.job_id for moved in h.run(h.store.upkeep.expire(10))] == [job_id]
 
     @pytest.mark.parametrize("state", TERMINAL, ids=str)
     def test_what_has_ended_does_not_end_again(self, h: Harness, state: State) -> None:
@@ -150,14 +152,14 @@ class TestExpiring:
         h.job_in(state)
         before = h.snapshot()
         h.advance("30d")
-        assert h.run(h.store.expire(10)) == []
+        assert h.run(h.store.upkeep.expire(10)) == []
         assert h.snapshot() == before
 
     def test_expiry_is_bounded_and_takes_the_earliest_first(self, h: Harness) -> None:
         """S1-44, S2-13: and doing it again changes nothing."""
         by_end = {end: h.submit(policy=Policy(lifetime=end)) for end in (50.0, 30.0, 40.0, 10.0)}
         h.advance(60.0)
-        batches = [[moved.job_id for moved in h.run(h.store.expire(3))] for _ in range(3)]
+        batches = [[moved.job_id for moved in h.run(h.store.upkeep.expire(3))] for _ in range(3)]
         order = [by_end[end] for end in sorted(by_end)]
         assert batches == [order[:3], order[3:], []]
 
@@ -173,9 +175,9 @@ class TestExpiring:
         """S1-44, C36."""
         job_id = h.submit(policy=SHORT)
         h.advance(600.0)
-        h.run(h.store.expire(10))
+        h.run(h.store.upkeep.expire(10))
         h.retry(job_id)
         assert h.get(job_id).expires_at == h.now + timedelta(seconds=600)
         h.advance(599.0)
-        assert h.run(h.store.expire(10)) == []
+        assert h.run(h.store.upkeep.expire(10)) == []
         assert h.take().id == job_id

@@ -11,8 +11,10 @@ import pytest
 
 from conformance.harness import Colour, Harness, job
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.requests import RetryRequest, Scope
-from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.interface.control import RetryRequest
+from fencepost.store.interface.listener import Listener, Topic
+from fencepost.store.interface.settings import Scope
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
 __all__ = ["TestWaking"]
@@ -40,12 +42,12 @@ def _release(h: Harness) -> Callable[[], object]:
 def _promote(h: Harness) -> Callable[[], object]:
     h.submit(delay=1.0)
     h.advance(1.0)
-    return lambda: h.run(h.store.promote(1))
+    return lambda: h.run(h.store.upkeep.promote(1))
 
 
 def _retry(h: Harness) -> Callable[[], object]:
     job_id = h.job_in(State.FAILED)
-    return lambda: h.run(h.store.retry([RetryRequest(job_id)]))
+    return lambda: h.run(h.store.control.retry([RetryRequest(job_id)]))
 
 
 def _replay(h: Harness) -> Callable[[], object]:
@@ -55,8 +57,8 @@ def _replay(h: Harness) -> Callable[[], object]:
 
 def _resume(h: Harness) -> Callable[[], object]:
     h.submit()
-    h.run(h.store.pause(Scope.QUEUE, "default"))
-    return lambda: h.run(h.store.resume(Scope.QUEUE, "default"))
+    h.run(h.store.settings.pause(Scope.QUEUE, "default"))
+    return lambda: h.run(h.store.settings.resume(Scope.QUEUE, "default"))
 
 
 def _succeed(h: Harness) -> Callable[[], object]:
@@ -122,7 +124,7 @@ class TestWaking:
         """S2-31, S2-24: by another thread, or by another task of the same loop."""
         waiting, waking = h.peers(2)
         listener = waiting.listen(Topic.READY)
-        operation = waking.enqueue([job()])
+        operation = waking.queue.enqueue([job()])
         if h.colour is Colour.SYNC:
             assert _wake_thread(listener, waking, operation)
         else:

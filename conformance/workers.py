@@ -9,8 +9,8 @@ import msgspec
 
 from conformance.harness import TTL, Harness
 from fencepost.core.bounds import WORKER_SILENCE
-from fencepost.store.interface.replies import Settled, Term
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import Term, WorkerInfo
+from fencepost.store.interface.queue import Settled
 
 __all__ = ["TestLeading", "TestWorkers"]
 
@@ -33,37 +33,37 @@ class TestWorkers:
         """S2-16: sorted by id, with the store's time of the word."""
         two, one = worker(h, "w2"), worker(h, "w1", queues=None, types=(), running=0)
         now = h.advance(5.0)
-        h.run(h.store.announce(two))
-        h.run(h.store.announce(one))
-        assert h.run(h.store.workers()) == [
+        h.run(h.store.cluster.announce(two))
+        h.run(h.store.cluster.announce(one))
+        assert h.run(h.store.cluster.workers()) == [
             msgspec.structs.replace(one, seen_at=now),
             msgspec.structs.replace(two, seen_at=now),
         ]
 
     def test_its_last_word_counts(self, h: Harness) -> None:
         """S2-16."""
-        h.run(h.store.announce(worker(h, "w1", running=1)))
+        h.run(h.store.cluster.announce(worker(h, "w1", running=1)))
         now = h.advance(5.0)
         last = worker(h, "w1", running=7, types=("c",))
-        h.run(h.store.announce(last))
-        assert h.run(h.store.workers()) == [msgspec.structs.replace(last, seen_at=now)]
+        h.run(h.store.cluster.announce(last))
+        assert h.run(h.store.cluster.workers()) == [msgspec.structs.replace(last, seen_at=now)]
 
     def test_a_silent_worker_is_no_longer_listed(self, h: Harness) -> None:
         """S2-16, S2-15."""
-        h.run(h.store.announce(worker(h, "w1")))
+        h.run(h.store.cluster.announce(worker(h, "w1")))
         h.advance(WORKER_SILENCE - 1.0)
-        assert len(h.run(h.store.workers())) == 1
+        assert len(h.run(h.store.cluster.workers())) == 1
         h.advance(2.0)
-        assert h.run(h.store.workers()) == []
+        assert h.run(h.store.cluster.workers()) == []
 
     def test_a_worker_that_stops_is_forgotten_and_its_leases_are_not(self, h: Harness) -> None:
         """S2-16: nothing depends on the list."""
         h.submit()
-        h.run(h.store.announce(worker(h, "w1")))
+        h.run(h.store.cluster.announce(worker(h, "w1")))
         claimed = h.take("w1")
-        h.run(h.store.retire("w1"))
-        h.run(h.store.retire("nobody"))
-        assert h.run(h.store.workers()) == []
+        h.run(h.store.cluster.retire("w1"))
+        h.run(h.store.cluster.retire("nobody"))
+        assert h.run(h.store.cluster.workers()) == []
         h.advance(TTL - 1.0)
         assert isinstance(h.succeed(claimed), Settled)
 
@@ -72,33 +72,33 @@ class TestLeading:
     def test_one_worker_leads_for_a_while(self, h: Harness) -> None:
         """S4-20: nobody else does, until the term is over to the instant."""
         end = h.now + timedelta(seconds=5)
-        assert h.run(h.store.lead("chores", "w1", 5.0)) == Term("chores", "w1", end)
+        assert h.run(h.store.cluster.lead("chores", "w1", 5.0)) == Term("chores", "w1", end)
         h.advance(5.0 - 0.000001)
-        assert h.run(h.store.lead("chores", "w2", 5.0)) is None
+        assert h.run(h.store.cluster.lead("chores", "w2", 5.0)) is None
         h.advance(0.000001)
         later = h.now + timedelta(seconds=5)
-        assert h.run(h.store.lead("chores", "w2", 5.0)) == Term("chores", "w2", later)
-        assert h.run(h.store.lead("chores", "w1", 5.0)) is None
+        assert h.run(h.store.cluster.lead("chores", "w2", 5.0)) == Term("chores", "w2", later)
+        assert h.run(h.store.cluster.lead("chores", "w1", 5.0)) is None
 
     def test_a_leader_stays_as_long_as_it_says_so(self, h: Harness) -> None:
         """S4-20."""
         for _ in range(5):
-            term = h.run(h.store.lead("chores", "w1", 5.0))
+            term = h.run(h.store.cluster.lead("chores", "w1", 5.0))
             assert term == Term("chores", "w1", h.now + timedelta(seconds=5))
             h.advance(4.0)
-            assert h.run(h.store.lead("chores", "w2", 5.0)) is None
+            assert h.run(h.store.cluster.lead("chores", "w2", 5.0)) is None
 
     def test_a_leader_that_resigns_makes_room_at_once(self, h: Harness) -> None:
         """S4-20: nobody can resign for another."""
-        h.run(h.store.lead("chores", "w1", 5.0))
-        h.run(h.store.resign("chores", "w2"))
-        assert h.run(h.store.lead("chores", "w2", 5.0)) is None
-        h.run(h.store.resign("chores", "w1"))
-        assert h.run(h.store.lead("chores", "w2", 5.0)) is not None
-        h.run(h.store.resign("other", "w1"))
+        h.run(h.store.cluster.lead("chores", "w1", 5.0))
+        h.run(h.store.cluster.resign("chores", "w2"))
+        assert h.run(h.store.cluster.lead("chores", "w2", 5.0)) is None
+        h.run(h.store.cluster.resign("chores", "w1"))
+        assert h.run(h.store.cluster.lead("chores", "w2", 5.0)) is not None
+        h.run(h.store.cluster.resign("other", "w1"))
 
     def test_terms_are_known_by_name(self, h: Harness) -> None:
         """S4-20."""
-        assert h.run(h.store.lead("chores", "w1", 5.0)) is not None
-        assert h.run(h.store.lead("cron", "w2", 5.0)) is not None
-        assert h.run(h.store.lead("cron", "w1", 5.0)) is None
+        assert h.run(h.store.cluster.lead("chores", "w1", 5.0)) is not None
+        assert h.run(h.store.cluster.lead("cron", "w2", 5.0)) is not None
+        assert h.run(h.store.cluster.lead("cron", "w1", 5.0)) is None

@@ -24,8 +24,8 @@ from fencepost.core.job.job import Category, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed
 from fencepost.core.values.duration import parse_duration
+from fencepost.store.interface.queue import Beat, ClaimRequest
 from fencepost.store.interface.replies import LeaseLost
-from fencepost.store.interface.requests import Beat, ClaimRequest
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.run.heartbeater import BEATS_PER_TTL
@@ -147,18 +147,20 @@ def test_a_job_is_processed_twice_after_a_partition_and_lost_never() -> None:
     """S0-13, S0-14, S0-57, S0-88, S1-74: two workers have it, and only one of them may say so."""
     clock = FakeClock()
     store = MemoryStore(clock=clock)
-    [job_id] = [reply.job_id for reply in store.run(store.enqueue([NewJob(type="t")]))]
+    [job_id] = [reply.job_id for reply in store.run(store.queue.enqueue([NewJob(type="t")]))]
     starts = []
     for worker in ("cut off", "next"):
-        [job] = store.run(store.claim(ClaimRequest(worker=worker, limit=1, lease_ttl=30.0))).jobs
+        [job] = store.run(
+            store.queue.claim(ClaimRequest(worker=worker, limit=1, lease_ttl=30.0))
+        ).jobs
         starts.append(job)
         if worker == "cut off":
             clock.advance(30)
-            store.run(store.recover(1))
+            store.run(store.upkeep.recover(1))
             clock.advance(1)
     assert [job.id for job in starts] == [job_id, job_id]
     beats = [Beat(job.id, job.lease.token, 30.0) for job in starts]
-    lost, _ = store.run(store.heartbeat(beats))
+    lost, _ = store.run(store.queue.heartbeat(beats))
     assert lost == LeaseLost(job_id, State.RUNNING)
 
 
@@ -310,10 +312,10 @@ def test_a_lease_of_the_trade_off_ends_when_it_says() -> None:
     for ttl in (5.0, 30.0):
         clock = FakeClock()
         store = MemoryStore(clock=clock)
-        store.run(store.enqueue([NewJob(type="t")]))
-        store.run(store.claim(ClaimRequest(worker="dead", limit=1, lease_ttl=ttl)))
+        store.run(store.queue.enqueue([NewJob(type="t")]))
+        store.run(store.queue.claim(ClaimRequest(worker="dead", limit=1, lease_ttl=ttl)))
         start = clock.now()
-        while not store.run(store.recover(1)):
+        while not store.run(store.upkeep.recover(1)):
             clock.advance(1)
         recovered[ttl] = clock.now() - start
     assert recovered == {5.0: timedelta(seconds=5), 30.0: timedelta(seconds=30)}

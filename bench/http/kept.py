@@ -36,9 +36,9 @@ def fill(bench: Bench, url: str, count: int) -> datetime:
         for start in range(0, count, STEP):
             bench.tell(f"storing {count:,} ended jobs: {start:,}")
             ids = bench.clock.new_ids(min(STEP, count - start))
-            store.run(store.load(list(_records(ids, start, count, first))))
+            store.run(store.transfer.load(list(_records(ids, start, count, first))))
         if store.tidy_interval is not None:
-            store.run(store.tidy())  # as a leader would have done all along
+            store.run(store.upkeep.tidy())  # as a leader would have done all along
     finally:
         store.close()
     bench.tell("putting them in order")

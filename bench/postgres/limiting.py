@@ -18,7 +18,7 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Body, ClaimedJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
 
 QUEUE = "default"
@@ -64,7 +64,7 @@ class Gauge:
 
         def watch() -> None:
             while not ended.wait(WATCH_INTERVAL):
-                seen = store.run(store.count(RUNNING))
+                seen = store.run(store.reader.count(RUNNING))
                 with self._mutex:
                     self.most = max(self.most, seen)
 
@@ -147,7 +147,7 @@ class Claimer:
         empty = 0
         while self._left > 0:
             jobs = self._store.run(
-                self._store.claim(ClaimRequest(worker=name, limit=CLAIM, queues={QUEUE: 1}))
+                self._store.queue.claim(ClaimRequest(worker=name, limit=CLAIM, queues={QUEUE: 1}))
             ).jobs
             if jobs:
                 empty = 0
@@ -166,6 +166,6 @@ class Claimer:
             Settlement(job.id, job.lease.token, decide(job, NULL, self._clock.rng)) for job in jobs
         ]
         self._gauge.add(-len(jobs))
-        self._store.run(self._store.settle(settlements))
+        self._store.run(self._store.queue.settle(settlements))
         with self._mutex:
             self._left -= len(jobs)

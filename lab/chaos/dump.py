@@ -76,7 +76,7 @@ def write(store: Store, place: Path) -> None:
     """Write every job to the dump, oldest first."""
     after, pages = 0, msgspec.json.Encoder()
     with (place / NAME).open("wb") as file:
-        while (page := store.run(store.dump(after, DUMP_BATCH))).records:
+        while (page := store.run(store.transfer.dump(after, DUMP_BATCH))).records:
             after = page.last
             file.writelines(pages.encode(record_of(each)) + b"\n" for each in page.records)
 
@@ -140,7 +140,7 @@ def _seconds(at: datetime | None) -> float | None:
 def counts(store: Store) -> dict[str, int]:
     """Return how many jobs are in which state, as the store counts them."""
     found: dict[str, int] = {}
-    for queue in store.run(store.queues()):
+    for queue in store.run(store.overview.queues()):
         for state, count in queue.counts.items():
             found[state.value] = found.get(state.value, 0) + count
     return found

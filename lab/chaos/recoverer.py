@@ -13,7 +13,7 @@ import threading
 
 from fencepost.core.bounds import RECOVER_BATCH
 from fencepost.core.job.job import ClaimedJob
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.open import open_store
 from lab.chaos.entries import Killed, Taken
 from lab.chaos.ledger import Ledger
@@ -40,7 +40,7 @@ def main() -> None:
     jobs: list[ClaimedJob] = []
     while not jobs:
         clock.sleep(0.01)
-        jobs = store.run(store.claim(request)).jobs
+        jobs = store.run(store.queue.claim(request)).jobs
     last = max(job.lease.expires_at.timestamp() for job in jobs)
     for job in jobs:
         lease = (job.id, job.lease.version, job.lease.token, name)
@@ -54,7 +54,7 @@ def main() -> None:
 
     threading.Thread(target=die, daemon=True).start()
     while True:
-        store.run(store.recover(RECOVER_BATCH))
+        store.run(store.upkeep.recover(RECOVER_BATCH))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.interface.replies import AlreadySettled, LeaseLost
-from fencepost.store.interface.requests import Beat, Save
+from fencepost.store.interface.queue import AlreadySettled, Beat, Save
+from fencepost.store.interface.replies import LeaseLost
 from fencepost.store.interface.store import Store
 
 MARK = Body(b'"zombie"')
@@ -56,14 +56,16 @@ class StoreWrites:
         self._store = store
 
     def heartbeat(self, tokens: Sequence[Token]) -> Iterable[object]:
-        return self._store.run(self._store.heartbeat([Beat(t.job, t.token, TTL) for t in tokens]))
+        return self._store.run(
+            self._store.queue.heartbeat([Beat(t.job, t.token, TTL) for t in tokens])
+        )
 
     def save(self, tokens: Sequence[Token]) -> Iterable[object]:
-        return self._store.run(self._store.save([Save(t.job, t.token, MARK) for t in tokens]))
+        return self._store.run(self._store.queue.save([Save(t.job, t.token, MARK) for t in tokens]))
 
     def settle(self, tokens: Sequence[Token]) -> Iterable[object]:
         settlements = [Settlement(t.job, t.token, SUCCESS) for t in tokens]
-        return self._store.run(self._store.settle(settlements))
+        return self._store.run(self._store.queue.settle(settlements))
 
 
 class HttpWrites:

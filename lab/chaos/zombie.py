@@ -20,8 +20,8 @@ from random import Random
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreError
-from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import AlreadySettled, ClaimRequest, Extended, Saved, Settled
+from fencepost.store.interface.replies import LeaseLost
 from fencepost.store.interface.store import Store
 from lab.chaos.entries import Acknowledged, Asked, Started, Taken, Tried
 from lab.chaos.ledger import Follower, Ledger
@@ -135,7 +135,7 @@ class Zombie:
         request = ClaimRequest(
             worker=NAME, limit=BITE, queues={queue: 1}, types=frozenset({QUICK}), lease_ttl=TTL
         )
-        jobs = self._store.run(self._store.claim(request)).jobs
+        jobs = self._store.run(self._store.queue.claim(request)).jobs
         if not jobs and queue == BAIT_QUEUE and not self._own:
             self._lay_bait()
         for job in jobs:
@@ -163,7 +163,7 @@ class Zombie:
     def _surely_stale(self) -> list[tuple[Token, Job | None]]:
         """Return some old tokens whose job has ended, or is under a later lease; and that job."""
         sample = self._dice.sample(self._seen, min(SAMPLE, len(self._seen)))
-        jobs = self._store.run(self._store.get([token.job for token in sample]))
+        jobs = self._store.run(self._store.reader.get([token.job for token in sample]))
         return [
             (token, job)
             for token, job in zip(sample, jobs, strict=True)

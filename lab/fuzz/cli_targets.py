@@ -25,7 +25,7 @@ from fencepost.core.display import printable_json
 from fencepost.core.job.job import Body, Encoding
 from fencepost.core.job.priority import parse_priority
 from fencepost.errors import ConfigurationError, InvalidJobError
-from fencepost.store.interface.replies import QueueView
+from fencepost.store.interface.overview import QueueView
 from lab.fuzz.core_targets import cursors, duration_texts, names, uuids
 from lab.fuzz.inputs import bent, json_values, raw_bytes, raw_text
 from lab.fuzz.payload_targets import documents

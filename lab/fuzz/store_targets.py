@@ -20,8 +20,8 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Released, Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
 from fencepost.errors import ConfigurationError
+from fencepost.store.interface.queue import Beat, ClaimRequest, Save
 from fencepost.store.interface.replies import LeaseLost
-from fencepost.store.interface.requests import Beat, ClaimRequest, Save
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.open import open_store
@@ -130,17 +130,17 @@ class Keeper:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        store.run(store.enqueue([NewJob(type="kept")]))
-        (self.job,) = store.run(store.claim(ClaimRequest(worker="fuzz", limit=1))).jobs
+        store.run(store.queue.enqueue([NewJob(type="kept")]))
+        (self.job,) = store.run(store.queue.claim(ClaimRequest(worker="fuzz", limit=1))).jobs
 
     def present(self, token: str, job_id: str) -> Sequence[Any]:
         """Try to write with a token; return what each operation answered."""
         store, rng = self.store, self.store.clock.rng
         decisions = [decide(self.job, outcome, rng) for outcome in (Succeeded(NULL), Released())]
         return [
-            *store.run(store.heartbeat([Beat(job_id, token, 30.0)])),
-            *store.run(store.save([Save(job_id, token, NULL)])),
-            *(store.run(store.settle([Settlement(job_id, token, d)]))[0] for d in decisions),
+            *store.run(store.queue.heartbeat([Beat(job_id, token, 30.0)])),
+            *store.run(store.queue.save([Save(job_id, token, NULL)])),
+            *(store.run(store.queue.settle([Settlement(job_id, token, d)]))[0] for d in decisions),
         ]
 
 

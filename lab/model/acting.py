@@ -24,8 +24,7 @@ from fencepost.core.job.outcome import (
     Succeeded,
     decide,
 )
-from fencepost.store.interface.replies import Claim
-from fencepost.store.interface.requests import Beat, ClaimRequest, Save
+from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, Save
 from lab.model import choices, rules
 from lab.model.calls import Call
 from lab.model.choices import Wished

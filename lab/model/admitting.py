@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import Moved, Settled
+from fencepost.store.interface.queue import Settled
+from fencepost.store.interface.replies import Moved
 from lab.model.world import Kept, World
 
 Scope = tuple[str, str]

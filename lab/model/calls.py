@@ -16,9 +16,10 @@ from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job, JobReco
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
 from fencepost.core.stats.ended import EndedJob
+from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.crons import CronList
-from fencepost.store.interface.replies import QueueView, TypeView
-from fencepost.store.interface.requests import PruneRequest, WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.testing.clock import START
 from lab.model import paging
 from lab.model.paging import CALLS_MAX, Ask

@@ -22,7 +22,8 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.retry import Backoff
 from fencepost.core.limits.rates import Rate
-from fencepost.store.interface.requests import Scope, WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.settings import Scope
 from fencepost.testing.clock import START
 
 INSTANT = timedelta(microseconds=1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
 from fencepost.errors import DuplicateJobError, FencepostError
-from fencepost.store.interface.store import Store
-from fencepost.store.plan import Operation
+from fencepost.store.interface.store import Facets, Store
+from fencepost.store.plan import Operation, declaration_of
 from fencepost.testing.clock import START
 from lab.model import deliveries
 from lab.model.calls import Call, Look
@@ -224,7 +224,15 @@ class Comparison:
         self.history.append("# tidied")
         for subject in self.subjects:
             if subject.store.tidy_interval is not None:
-                subject.run(subject.store.tidy())
+                subject.run(subject.store.upkeep.tidy())
+
+
+PLACES = {
+    declaration_of(method).name: (facet, name)
+    for facet, interface in get_type_hints(Facets).items()
+    for name, method in interface.operations.items()
+}
+"""Facet and method by the name of an operation, by which the reference knows it."""
 
 
 def _operation(
@@ -232,7 +240,8 @@ def _operation(
 ) -> Operation[Any]:
     """Return a store's operation, its arguments in that store's own names."""
     own = renamed(args, subject.names.own)
-    operation: Operation[Any] = getattr(store, name)(*own, **kwargs)
+    facet, method = PLACES[name]
+    operation: Operation[Any] = getattr(getattr(store, facet), method)(*own, **kwargs)
     return operation
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.outcome import Outcome
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from lab.model import choices
 from lab.model.inspecting import Inspecting
 

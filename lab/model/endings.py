@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from fencepost.core.stats.ended import EndedJob
-from fencepost.store.interface.replies import EndedPage
+from fencepost.store.interface.overview import EndedPage
 from lab.model.changing import Changing
 from lab.model.world import Kept
 

@@ -9,7 +9,7 @@ from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.bounds import TOKEN_KEPT, TOKENS_MAX
 from fencepost.core.filter import PageRequest
 from fencepost.errors import ConfigurationError, StateConflictError
-from fencepost.store.interface.replies import ActionPage
+from fencepost.store.interface.audit import ActionPage
 from lab.model.changing import Changing
 from lab.model.rules import has_come, seconds
 from lab.model.world import Logged

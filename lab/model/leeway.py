@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from fencepost.core.job.job import Job, JobRecord
 from fencepost.core.job.why import Situation
-from fencepost.store.interface.replies import Claim, Edited, Moved, Settled, Spawned
+from fencepost.store.interface.control import Edited
+from fencepost.store.interface.queue import Claim, Settled, Spawned
+from fencepost.store.interface.replies import Moved
 from lab.model.calls import Call, Look
 from lab.model.deliveries import apart, is_delivery, without_ids
 from lab.model.names import NAMED, renamed

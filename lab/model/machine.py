@@ -22,15 +22,10 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome
 from fencepost.core.job.priority import Priority
 from fencepost.core.limits.rates import Rate
-from fencepost.store.interface.requests import (
-    Beat,
-    ClaimRequest,
-    Edit,
-    RetryRequest,
-    Save,
-    Scope,
-    WorkerInfo,
-)
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.control import Edit, RetryRequest
+from fencepost.store.interface.queue import Beat, ClaimRequest, Save
+from fencepost.store.interface.settings import Scope
 from lab.model import choices
 from lab.model.acting import Fault, Reference
 from lab.model.calls import Call

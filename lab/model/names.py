@@ -26,9 +26,10 @@ from fencepost.core.job.job import (
 from fencepost.core.job.why import Situation
 from fencepost.core.stats.ended import EndedJob
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
+from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.crons import CronDefinition, CronView
-from fencepost.store.interface.replies import Moved, QueueView, TypeView
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.replies import Moved
 
 Rename = Callable[[str], str]
 

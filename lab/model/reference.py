@@ -32,18 +32,11 @@ from fencepost.errors import (
     StateConflictError,
     UnknownDependencyError,
 )
-from fencepost.store.interface.replies import (
-    DeadLetterPage,
-    Dump,
-    JobPage,
-    Loaded,
-    LoadReply,
-    Present,
-    QueueView,
-    Term,
-    TypeView,
-)
-from fencepost.store.interface.requests import Scope, WorkerInfo
+from fencepost.store.interface.cluster import Term, WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.reader import DeadLetterPage, JobPage
+from fencepost.store.interface.settings import Scope
+from fencepost.store.interface.transfer import Dump, Loaded, LoadReply, Present
 from lab.model import rules
 from lab.model.admitting import held_up
 from lab.model.crontab import Crontab

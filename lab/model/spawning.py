@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fencepost.errors import DependencyBreadthError, DuplicateJobError, InvalidJobError
-from fencepost.store.interface.replies import Moved, Spawned, SpawnReply
-from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.queue import Spawn, Spawned, SpawnReply
+from fencepost.store.interface.replies import Moved
 from lab.model import rules
 from lab.model.workings import Workings
 from lab.model.world import Kept

@@ -12,23 +12,21 @@ from fencepost.core.job.job import AttemptOutcome, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.replies import (
+from fencepost.store.interface.control import (
     CancelReply,
-    Conflict,
     Discarded,
     DiscardReply,
-    Duplicate,
+    Edit,
     Edited,
     EditReply,
-    Moved,
-    NotFound,
-    Pruned,
     Replayed,
     ReplayReply,
     RetryReply,
-    TooLate,
+    RetryRequest,
 )
-from fencepost.store.interface.requests import Edit, PruneRequest, RetryRequest, Scope
+from fencepost.store.interface.replies import Conflict, Duplicate, Moved, NotFound, TooLate
+from fencepost.store.interface.settings import Scope
+from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from lab.model import rules
 from lab.model.rules import has_come, seconds
 from lab.model.spawning import Spawning

@@ -19,10 +19,11 @@ from tests.store.postgres.cutting import Proxy
 
 from fencepost.core.values.instants import to_us
 from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeError
+from fencepost.store.interface.cluster import ClusterFacet
+from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation, Plan, Statement
-from fencepost.store.postgres.jobs.catalog import Catalog, Env
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
@@ -138,14 +139,22 @@ def _in_transaction(statement: Statement) -> Statement:
 
 
 # One assignment each in the memory store: nothing could fail after it.
-ATOMS = ("pause", "resume", "limit", "announce", "retire", "lead", "resign")
+ATOMS = (
+    SettingsFacet.pause,
+    SettingsFacet.resume,
+    SettingsFacet.limit,
+    ClusterFacet.announce,
+    ClusterFacet.retire,
+    ClusterFacet.lead,
+    ClusterFacet.resign,
+)
 
 
 class MemorySubject(Subject):
     title = "memory"
 
     def fail(self, operation: Operation[Any]) -> None:
-        if operation.name not in ATOMS:
+        if not operation.is_a(*ATOMS):
             super().fail(operation)
 
     def open(self) -> Store:
@@ -216,7 +225,7 @@ class PostgresSubject(Subject):
         self.empty()
         for store in (self.store, self._wired):
             if store is not None:
-                store._env = Env(self.clock, Catalog())
+                store._env.catalog.forget()
 
     def close_store(self) -> None:
         super().close_store()
@@ -233,7 +242,7 @@ class PostgresSubject(Subject):
     def lose(self, make: Callable[[Store], Operation[Any]], *, is_heard: bool) -> bool | None:
         if self._wired is None:
             self._wired = PostgresStore(f"{self._proxy.url}?{QUICK}", clock=self.clock)
-        self._wired.run(self._wired.app_limit())  # so that it is connected
+        self._wired.run(self._wired.settings.app_limit())  # so that it is connected
         if is_heard:
             self._proxy.cut_next_answer()
         else:
@@ -252,7 +261,7 @@ class PostgresSubject(Subject):
         """Cut something else, should the call have had nothing to ask of the server."""
         if self._proxy.is_about_to_cut:
             with suppress(StoreError):
-                store.run(store.app_limit())
+                store.run(store.settings.app_limit())
 
 
 SUBJECTS = ("memory", "sqlite", "postgres")

@@ -12,7 +12,8 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome
-from fencepost.store.interface.requests import ClaimRequest, RetryRequest, Spawn
+from fencepost.store.interface.control import RetryRequest
+from fencepost.store.interface.queue import ClaimRequest, Spawn
 from lab.model import choices
 from lab.model.acting import Acting, Reference
 from lab.model.choices import Wished

@@ -27,22 +27,21 @@ from fencepost.errors import (
     InvalidJobError,
     UnknownDependencyError,
 )
-from fencepost.store.interface.replies import (
+from fencepost.store.interface.queue import (
     AlreadySettled,
+    Beat,
     Claim,
-    Duplicate,
-    Enqueued,
-    EnqueueReply,
+    ClaimRequest,
     Extended,
     HeartbeatReply,
-    LeaseLost,
-    Moved,
+    Save,
     Saved,
     SaveReply,
     Settled,
     SettleReply,
 )
-from fencepost.store.interface.requests import Beat, ClaimRequest, Save, Scope
+from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply, LeaseLost, Moved
+from fencepost.store.interface.settings import Scope
 from lab.model import rules
 from lab.model.admitting import held_up
 from lab.model.rating import Rating

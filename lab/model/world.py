@@ -14,8 +14,9 @@ from fencepost.core.events import SentEvent
 from fencepost.core.job.job import Attempt, Job, Ownership
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
+from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.crons import CronView
-from fencepost.store.interface.requests import Scope, WorkerInfo
+from fencepost.store.interface.settings import Scope
 from lab.model.rules import has_come, seconds
 
 

@@ -37,7 +37,7 @@ MUTANTS = (
         "the log of a submission does not name the correlation id",
         Place.WORKER,
         Patch(
-            "fencepost.store.wrappers.observed",
+            "fencepost.store.wrappers.notes",
             "_log_each(names.JOB_ENQUEUED, result, Enqueued, correlations)",
             "_log_each(names.JOB_ENQUEUED, result, Enqueued)",
         ),
@@ -235,7 +235,7 @@ MUTANTS = (
         "a payload that is edited is stored as it is",
         Place.WORKER,
         Patch(
-            "fencepost.store.wrappers.encrypted.store",
+            "fencepost.store.wrappers.encrypted.facets",
             "return replace(edit, payload=payload, callback_url=url)",
             "return replace(edit, callback_url=url)",
         ),

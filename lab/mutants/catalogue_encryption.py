@@ -9,7 +9,7 @@ SEALING, UNSEALING = (
     "fencepost.store.wrappers.encrypted.encrypt",
     "fencepost.store.wrappers.encrypted.decrypt",
 )
-ENVELOPE, STORE = "fencepost.core.crypto.envelope", "fencepost.store.wrappers.encrypted.store"
+ENVELOPE, STORE = "fencepost.core.crypto.envelope", "fencepost.store.wrappers.encrypted.facets"
 
 
 def _mutant(name: str, about: str, patch: Patch, *tests: str) -> Mutant:
@@ -118,10 +118,10 @@ MUTANTS = (
         "passes-on-what-is-new",
         "an operation that the encrypting store does not know is passed on",
         Patch(
-            "fencepost.store.wrappers.encrypted.contentless",
-            "        if forgotten:\n",
+            "fencepost.store.wrappers.encrypted.facet",
+            "        if declaration.has_content:\n",
             "        if False:\n",
         ),
-        "tests/store/test_contentless.py",
+        "tests/store/test_facets.py",
     ),
 )

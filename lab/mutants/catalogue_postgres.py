@@ -116,9 +116,9 @@ LEASES = (
     _python(
         "completion-in-a-callers-transaction-locks-its-claim",
         "jobs that were claimed together with one that is being completed wait for the commit",
-        "store",
-        'if operation.name == "settle":',
-        'if operation.name == "nothing":',
+        "joins.preparation",
+        "if operation.is_a(QueueFacet.settle):",
+        "if operation.is_a():",
         OPEN,
     ),
     _sql(

@@ -109,8 +109,8 @@ MUTANTS = (
         "atomic-batch-stores-some",
         "of an atomic batch, all is stored but what is refused by the store",
         "http.operations.submit",
-        "store.enqueue(carrying, atomic=atomic)",
-        "store.enqueue(carrying, atomic=False)",
+        "store.queue.enqueue(carrying, atomic=atomic)",
+        "store.queue.enqueue(carrying, atomic=False)",
         SUBMITTING,
     ),
     _mutant(

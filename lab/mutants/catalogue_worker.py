@@ -168,8 +168,8 @@ MUTANTS = (
         "drains-one-batch-at-its-start",
         "of leases that ran out while nobody looked, one batch is taken back",
         "worker.startup",
-        "        while await store.run_async(store.recover(RECOVER_BATCH)):\n",
-        "        if await store.run_async(store.recover(RECOVER_BATCH)):\n",
+        "        while await store.run_async(store.upkeep.recover(RECOVER_BATCH)):\n",
+        "        if await store.run_async(store.upkeep.recover(RECOVER_BATCH)):\n",
         "tests/worker/test_starting.py",
     ),
     _mutant(

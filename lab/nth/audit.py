@@ -13,17 +13,19 @@ from typing import Any
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.instants import seconds_to_us, to_us
-from fencepost.store.interface.replies import (
+from fencepost.store.interface.control import ControlFacet
+from fencepost.store.interface.queue import (
     AlreadySettled,
+    Beat,
     Claim,
     Extended,
-    LeaseLost,
-    Moved,
+    QueueFacet,
     Saved,
     Settled,
     Spawned,
 )
-from fencepost.store.interface.requests import Beat
+from fencepost.store.interface.replies import LeaseLost, Moved
+from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.plan import Operation
 
 
@@ -54,26 +56,25 @@ class Auditor:
 
     def note(self, operation: Operation[Any], answer: Any, now: int) -> None:
         """Compare an answer with the books, and bring them up to date."""
-        match operation.name:
-            case "claim":
-                self._claimed(answer, now, seconds_to_us(operation.given[0].timeout_grace))
-            case "heartbeat":
-                for beat, reply in zip(operation.given[0], answer, strict=True):
-                    self._beaten(beat, reply, now)
-            case "save":
-                for save, reply in zip(operation.given[0], answer, strict=True):
-                    self._written("save", save.job_id, save.token, isinstance(reply, Saved), now)
-            case "spawn":
-                for spawn, reply in zip(operation.given[0], answer, strict=True):
-                    is_done = isinstance(reply, Spawned)
-                    self._written("spawn", spawn.job_id, spawn.token, is_done, now)
-            case "settle":
-                for settlement, reply in zip(operation.given[0], answer, strict=True):
-                    self._settle(settlement.job_id, settlement.token, reply, now)
-            case "recover":
-                self._recovered(answer, now)
-            case "cancel" | "expire":
-                self._taken(answer)
+        if operation.is_a(QueueFacet.claim):
+            self._claimed(answer, now, seconds_to_us(operation.given[0].timeout_grace))
+        elif operation.is_a(QueueFacet.heartbeat):
+            for beat, reply in zip(operation.given[0], answer, strict=True):
+                self._beaten(beat, reply, now)
+        elif operation.is_a(QueueFacet.save):
+            for save, reply in zip(operation.given[0], answer, strict=True):
+                self._written("save", save.job_id, save.token, isinstance(reply, Saved), now)
+        elif operation.is_a(QueueFacet.spawn):
+            for spawn, reply in zip(operation.given[0], answer, strict=True):
+                is_done = isinstance(reply, Spawned)
+                self._written("spawn", spawn.job_id, spawn.token, is_done, now)
+        elif operation.is_a(QueueFacet.settle):
+            for settlement, reply in zip(operation.given[0], answer, strict=True):
+                self._settle(settlement.job_id, settlement.token, reply, now)
+        elif operation.is_a(UpkeepFacet.recover):
+            self._recovered(answer, now)
+        elif operation.is_a(ControlFacet.cancel, UpkeepFacet.expire):
+            self._taken(answer)
 
     def note_joined(self, job_id: str) -> None:
         """Leave out a job that is settled in a handler's transaction, which may be taken back."""

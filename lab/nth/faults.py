@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.store import Store, Topic
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.queue import QueueFacet
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from lab.nth.audit import Auditor
 from lab.nth.loop import LoopClock
@@ -72,7 +74,7 @@ class FaultyStore:
 
         def make_and_keep(store: Store) -> Operation[T]:
             made.append(make(store))
-            if made[0].name == "settle":
+            if made[0].is_a(QueueFacet.settle):
                 for settlement in made[0].given[0]:
                     self.audit.note_joined(settlement.job_id)
             return made[0]

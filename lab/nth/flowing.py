@@ -10,8 +10,7 @@ from fencepost import Context, PermanentError, State
 from fencepost.core.flows.dependencies import Dependencies, Mode
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
-from fencepost.store.interface.replies import Spawned
-from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.queue import Spawn, Spawned
 from lab.nth.world import World
 
 LEAVES = 2
@@ -78,6 +77,6 @@ async def _spawn(world: World, ctx: Context, jobs: list[NewJob]) -> list[str]:
     )
     store = world.store
     asked = [Spawn(ctx.job_id, ctx.lease.token, keyed)]
-    (reply,) = await world.insist(lambda: store.run_async(store.spawn(asked)))
+    (reply,) = await world.insist(lambda: store.run_async(store.queue.spawn(asked)))
     world.require(isinstance(reply, Spawned), f"a spawn under a valid lease was told {reply}")
     return [each.job_id for each in reply.replies] if isinstance(reply, Spawned) else []

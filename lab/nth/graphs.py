@@ -26,8 +26,8 @@ def may_start(job: Job, awaited: Sequence[Dependency]) -> bool:
 
 def started_too_early(store: Store, job_id: str) -> Iterator[str]:
     """Say so if a job has been started that should still wait."""
-    (job,) = store.run(store.get([job_id]))
-    (awaited,) = store.run(store.dependencies([job_id]))
+    (job,) = store.run(store.reader.get([job_id]))
+    (awaited,) = store.run(store.reader.dependencies([job_id]))
     if job is not None and not may_start(job, awaited):
         states = ", ".join(str(each.state) for each in awaited)
         yield f"{job.type} started while what it waits for was {states}"
@@ -36,7 +36,7 @@ def started_too_early(store: Store, job_id: str) -> Iterator[str]:
 def forgotten(store: Store, jobs: Iterable[Job]) -> Iterator[str]:
     """Name the jobs that wait for nobody any more, and wait."""
     pending = [job for job in jobs if job.state is State.PENDING]
-    answers = store.run(store.dependencies([job.id for job in pending]))
+    answers = store.run(store.reader.dependencies([job.id for job in pending]))
     for job, awaited in zip(pending, answers, strict=True):
         if all(each.state.is_terminal for each in awaited):
             yield f"{job.type} is forgotten: all that it waits for has ended"

@@ -11,8 +11,8 @@ from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import AttemptOutcome, Body, NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.store.interface.replies import AlreadySettled, LeaseLost
-from fencepost.store.interface.requests import Beat, Save, Spawn
+from fencepost.store.interface.queue import AlreadySettled, Beat, Save, Spawn
+from fencepost.store.interface.replies import LeaseLost
 from lab.nth.graphs import forgotten
 from lab.nth.world import World
 
@@ -67,7 +67,7 @@ def _bad_histories(world: World, jobs: dict[str, Job]) -> Iterator[str]:
     store = world.store.inner
     leases = Counter(world.store.audit.tokens.values())
     for job in jobs.values():
-        attempts = store.run(store.attempts(job.id)) or []
+        attempts = store.run(store.reader.attempts(job.id)) or []
         versions = [attempt.lease_version for attempt in attempts]
         if len(attempts) != leases[job.id]:
             yield f"{job.type} has {len(attempts)} attempts on record, of {leases[job.id]}"
@@ -83,13 +83,13 @@ def _miscounted(world: World, jobs: list[Job]) -> Iterator[str]:
     """Compare every counter with a recount."""
     store = world.store.inner
     for state in State:
-        counted = store.run(store.count(JobFilter(states=(state,))))
+        counted = store.run(store.reader.count(JobFilter(states=(state,))))
         found = sum(job.state is state for job in jobs)
         if counted != found:
             yield f"{counted} jobs are counted as {state}, and there are {found}"
     for name, views in (
-        ("queue", store.run(store.queues())),
-        ("type", store.run(store.types())),
+        ("queue", store.run(store.overview.queues())),
+        ("type", store.run(store.overview.types())),
     ):
         counts = {(view.name, state): n for view in views for state, n in view.counts.items()}
         recount = Counter((getattr(job, name), job.state) for job in jobs)
@@ -106,16 +106,16 @@ def _stale_writes(world: World, jobs: dict[str, Job]) -> Iterator[str]:
         if job is None:
             continue
         decision = decide(job, Succeeded(Body(b'"stale"')), world.clock.rng)
-        (settled,) = store.run(store.settle([Settlement(job_id, token, decision)]))
+        (settled,) = store.run(store.queue.settle([Settlement(job_id, token, decision)]))
         if not isinstance(settled, AlreadySettled | LeaseLost):
             yield f"a stale settlement of {job.type} was accepted"
-        (beaten,) = store.run(store.heartbeat([Beat(job_id, token, 60.0)]))
+        (beaten,) = store.run(store.queue.heartbeat([Beat(job_id, token, 60.0)]))
         if not isinstance(beaten, LeaseLost):
             yield f"a stale heartbeat of {job.type} was accepted"
-        (saved,) = store.run(store.save([Save(job_id, token, checkpoint=Body(b'"stale"'))]))
+        (saved,) = store.run(store.queue.save([Save(job_id, token, checkpoint=Body(b'"stale"'))]))
         if not isinstance(saved, LeaseLost):
             yield f"a stale checkpoint of {job.type} was accepted"
-        (spawned,) = store.run(store.spawn([Spawn(job_id, token, (NewJob(type="stale"),))]))
+        (spawned,) = store.run(store.queue.spawn([Spawn(job_id, token, (NewJob(type="stale"),))]))
         if not isinstance(spawned, LeaseLost):
             yield f"a stale {job.type} spawned"
     if _snapshot(world) != before:
@@ -124,5 +124,5 @@ def _stale_writes(world: World, jobs: dict[str, Job]) -> Iterator[str]:
 
 def _snapshot(world: World) -> Any:
     store = world.store.inner
-    letters = store.run(store.dead_letters(None, PageRequest(PAGE_MAX)))
-    return world.jobs(), letters, store.run(store.queues())
+    letters = store.run(store.reader.dead_letters(None, PageRequest(PAGE_MAX)))
+    return world.jobs(), letters, store.run(store.overview.queues())

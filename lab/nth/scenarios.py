@@ -19,8 +19,9 @@ from fencepost.core.job.outcome import Failed, Outcome, Released, Settlement, Su
 from fencepost.core.values.payload import NULL
 from fencepost.errors import JobNotFoundError
 from fencepost.handles.job import AsyncJobHandle
-from fencepost.store.interface.replies import Claim, LeaseLost
-from fencepost.store.interface.requests import Beat, ClaimRequest, Save, Scope
+from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, Save
+from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.settings import Scope
 from lab.nth.completing import completed_in_a_transaction
 from lab.nth.flowing import flowed
 from lab.nth.lateness import begun_late
@@ -248,7 +249,7 @@ async def handed_back(world: World) -> None:
     world.expect(dozing.id, State.COMPLETED, runs=2)
     world.expect(stopped.id, State.COMPLETED, runs=2)
     for job in (dozing, stopped):
-        attempts = world.store.inner.run(world.store.inner.attempts(job.id)) or []
+        attempts = world.store.inner.run(world.store.inner.reader.attempts(job.id)) or []
         failed = sum(a.outcome == "failed" for a in attempts)
         number = world.job(job.id).attempt
         world.require(number == failed + 1, f"{number} attempts counted, {failed} failed")
@@ -269,7 +270,7 @@ async def crashed(world: World) -> None:
     request = ClaimRequest(
         worker="silent", limit=1, types=frozenset({"inherited"}), lease_ttl=LEASE_TTL
     )
-    claim: Claim = await world.insist(lambda: store.run_async(store.claim(request)))
+    claim: Claim = await world.insist(lambda: store.run_async(store.queue.claim(request)))
     zombies = [world.start(_come_back(world, held)) for held in claim.jobs]
     await world.finish()
     await asyncio.gather(*zombies)
@@ -296,9 +297,9 @@ async def _come_back(world: World, held: ClaimedJob) -> None:
 
     async def write() -> None:
         for operation in (
-            store.heartbeat([beat]),
-            store.save([save]),
-            *(store.settle([each]) for each in settlements),
+            store.queue.heartbeat([beat]),
+            store.queue.save([save]),
+            *(store.queue.settle([each]) for each in settlements),
         ):
             replies = await world.insist(lambda made=operation: store.run_async(made))  # type: ignore[misc]
             world.require(
@@ -330,13 +331,13 @@ async def limited(world: World) -> None:
         world.ran(ctx)
 
     store = world.store
-    await world.insist(lambda: store.run_async(store.limit(Scope.QUEUE, "narrow", 1)))
-    await world.insist(lambda: store.run_async(store.pause(Scope.QUEUE, "still")))
+    await world.insist(lambda: store.run_async(store.settings.limit(Scope.QUEUE, "narrow", 1)))
+    await world.insist(lambda: store.run_async(store.settings.pause(Scope.QUEUE, "still")))
     jobs = [await world.submit(narrow, key=f"n{n}") for n in range(3)]
     paused = await world.submit(still, key="still")
     await asyncio.gather(world.work(), world.work())
     world.require(not _runs(world, paused.id), "a job of a paused queue ran")
-    await world.insist(lambda: store.run_async(store.resume(Scope.QUEUE, "still")))
+    await world.insist(lambda: store.run_async(store.settings.resume(Scope.QUEUE, "still")))
     await world.finish({}, {})
     world.require(most[0] == 1, f"{most[0]} jobs ran at once in a queue for one")
     for job in (*jobs, paused):

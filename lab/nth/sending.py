@@ -39,7 +39,7 @@ async def sent(world: World) -> None:
         world.require(False, "a repeat was not refused")
     await world.finish()
     store = world.store.inner
-    records = store.run(store.events(None, PageRequest(PAGE_MAX))).events
+    records = store.run(store.events.list(None, PageRequest(PAGE_MAX))).events
     known = {job.id for job in world.jobs()}
     world.require(len(records) == 1, f"{len(records)} events are on record")
     named = {job.job_id for job in records[0].jobs}

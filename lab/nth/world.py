@@ -125,7 +125,7 @@ class World:
         after: int | None = None
         while True:
             page = self.store.inner.run(
-                self.store.inner.find(JobFilter(), PageRequest(PAGE_MAX, after))
+                self.store.inner.reader.find(JobFilter(), PageRequest(PAGE_MAX, after))
             )
             jobs += page.jobs
             after = page.next
@@ -133,11 +133,11 @@ class World:
                 return jobs
 
     def job(self, job_id: str) -> Job:
-        (job,) = self.store.inner.run(self.store.inner.get([job_id]))
+        (job,) = self.store.inner.run(self.store.inner.reader.get([job_id]))
         assert job is not None
         return job
 
     def leases_lost(self, job_id: str) -> int:
         """Return how many attempts of a job ended because their lease ran out."""
-        attempts = self.store.inner.run(self.store.inner.attempts(job_id)) or []
+        attempts = self.store.inner.run(self.store.inner.reader.attempts(job_id)) or []
         return sum(a.failure is not None and a.failure.code == "lease_expired" for a in attempts)

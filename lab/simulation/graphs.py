@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
 from fencepost.errors import StaleLeaseError
-from fencepost.store.interface.replies import Spawned
-from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.queue import Spawn, Spawned
 from fencepost.worker import Context
 from lab.simulation.history import Operated, Snapshot
 from lab.simulation.verdict import Verdict
@@ -28,7 +27,7 @@ async def spawn(ctx: Context, jobs: Sequence[NewJob]) -> None:
         for number, job in enumerate(jobs)
     )
     store = ctx._store
-    (reply,) = await store.run_async(store.spawn([Spawn(ctx.job_id, ctx.lease.token, keyed)]))
+    (reply,) = await store.run_async(store.queue.spawn([Spawn(ctx.job_id, ctx.lease.token, keyed)]))
     if not isinstance(reply, Spawned):
         raise StaleLeaseError(ctx.job_id)
 

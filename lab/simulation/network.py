@@ -13,7 +13,9 @@ from typing import Any, TypeVar, cast
 
 from fencepost.core.job.idempotency import Key
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.interface.listener import Listener, Topic
+from fencepost.store.interface.queue import QueueFacet
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Effect, Operation
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.history import Fault, History, Turn
@@ -230,9 +232,9 @@ class RemoteListener:
 
 def _is_repeatable(operation: Operation[Any]) -> bool:
     """Tell whether a second delivery is one that the product promises to withstand."""
-    if operation.name == "enqueue":
+    if operation.is_a(QueueFacet.enqueue):
         return all(isinstance(new.key, Key) for new in operation.given[0])
-    return operation.name in UNDER_LEASE
+    return operation.is_a(*UNDER_LEASE)
 
 
 def _lost_reply(operation: Operation[Any]) -> Exception:

@@ -7,8 +7,9 @@ from typing import Any
 
 from fencepost.core.job.outcome import Settlement
 from fencepost.errors import FencepostError
+from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.replies import LeaseLost
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.settings import Scope, SettingsFacet
 from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.jobs.record import NOWHERE, IndexPlace, Record
 from fencepost.store.memory.jobs.table import JobTable
@@ -17,7 +18,7 @@ from fencepost.store.plan import Operation
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.history import Asked, History, Limited, Operated, Paused, Snapshot
 
-UNDER_LEASE = frozenset({"settle", "heartbeat", "save", "spawn"})
+UNDER_LEASE = (QueueFacet.settle, QueueFacet.heartbeat, QueueFacet.save, QueueFacet.spawn)
 
 
 class WatchedJobs(JobTable):
@@ -80,7 +81,8 @@ class Server:
         self.store = make(clock)
         self._history = history
         self._changes: list[Snapshot] = []
-        self.store._jobs = WatchedJobs(self.store._journal, clock, self._changes.append)
+        world = self.store.world
+        world.jobs = WatchedJobs(world.journal, clock, self._changes.append)
 
     def execute(self, operation: Operation[Any], process: str, *, is_late: bool = False) -> Any:
         """Do it, and return or raise what the store does."""
@@ -96,7 +98,7 @@ class Server:
 
     def live_count(self) -> int:
         """Return how many jobs have not ended."""
-        cells = self.store._jobs.counts.cells()
+        cells = self.store.world.jobs.counts.cells()
         return sum(number for _, _, state, number in cells if not state.is_terminal)
 
     def _note(
@@ -108,22 +110,23 @@ class Server:
         reply: Any,
         error: str,
     ) -> None:
-        name = operation.name
         at = self.clock.monotonic()
-        if name == "limit" and not error:
+        if operation.is_a(SettingsFacet.limit) and not error:
             scope, queue, max_running = operation.given
             self._history.add(Limited(at, "" if scope is Scope.APP else queue, max_running))
-        if name in ("pause", "resume") and not error:
+        if operation.is_a(SettingsFacet.pause, SettingsFacet.resume) and not error:
             scope, queue = operation.given
             if scope is Scope.QUEUE:
-                self._history.add(Paused(at, queue, name == "pause"))
+                self._history.add(Paused(at, queue, operation.is_a(SettingsFacet.pause)))
         asked: tuple[Asked, ...] = ()
-        if name in UNDER_LEASE and reply is not None:
+        if operation.is_a(*UNDER_LEASE) and reply is not None:
             asked = tuple(map(_asked, operation.given[0], reply))
         # What an operation that failed had done was undone; the checker need not see that.
         changes = () if error else tuple(self._changes)
         if asked or changes or error:
-            self._history.add(Operated(at, now, process, name, is_late, asked, changes, error))
+            self._history.add(
+                Operated(at, now, process, operation.name, is_late, asked, changes, error)
+            )
 
 
 def _asked(request: Any, reply: Any) -> Asked:

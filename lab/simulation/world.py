@@ -16,7 +16,7 @@ import msgspec
 from fencepost import App
 from fencepost.core.bounds import CONCURRENCY_DEFAULT, GRACE_DEFAULT
 from fencepost.core.retention import Retention
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.settings import Scope
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from lab.simulation.clock import SimulatedClock
@@ -205,7 +205,7 @@ class World:
         self.history.add(Healed(self.outside.time()))
         self._open_everything()
         for name in self._cast.crons:  # else there would never be nothing to do
-            self.server.execute(self.server.store.pause_cron(name), "world")
+            self.server.execute(self.server.store.crons.pause(name), "world")
         deadline = self.outside.time() + self.plan.settling
         # What went astray may arrive until then.
         self.outside.call_later(LATE_MAX + LOOK_INTERVAL, self._look, deadline)
@@ -213,9 +213,12 @@ class World:
     def _open_everything(self) -> None:
         """Undo what operators have left behind."""
         store = self.server.store
-        undoings: list[Operation[Any]] = [store.limit(Scope.APP, "", None)]
+        undoings: list[Operation[Any]] = [store.settings.limit(Scope.APP, "", None)]
         for queue in QUEUES:
-            undoings += [store.resume(Scope.QUEUE, queue), store.limit(Scope.QUEUE, queue, None)]
+            undoings += [
+                store.settings.resume(Scope.QUEUE, queue),
+                store.settings.limit(Scope.QUEUE, queue, None),
+            ]
         for operation in undoings:
             self.server.execute(operation, "world")
 

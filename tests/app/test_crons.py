@@ -173,7 +173,7 @@ def test_a_worker_that_ends_when_idle_fires_what_is_due_first(url: str) -> None:
             ran.append(1)
 
         definition = definition_of(app.session.crons["tell"], START)
-        app.store.run(app.store.declare_crons([definition]))
+        app.store.run(app.store.crons.declare([definition]))
         app.worker().run(until_idle=True)
     assert len(ran) == 1
 

@@ -30,6 +30,7 @@ from fencepost import (
 from fencepost.app import AsyncJobHandle, Sent
 from fencepost.core.events import EVENT_TAG, EventInfo
 from fencepost.observe.log import FIELDS
+from fencepost.store.interface.events import EventsFacet
 from fencepost.store.plan import Operation, Plan
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing import FakeContext
@@ -355,11 +356,9 @@ class Failing(SqliteStore):
     """A store whose engine fails at the last statement of whatever it sends."""
 
     def run(self, operation: Operation[Any]) -> Any:
-        if operation.name != "send":
+        if not operation.is_a(EventsFacet.send):
             return super().run(operation)
-        return super().run(
-            Operation(operation.name, operation.effect, lambda: _failing(operation.start))
-        )
+        return super().run(Operation(operation.declaration, lambda: _failing(operation.start)))
 
 
 def _failing(start: Callable[[], Plan[Any]]) -> Plan[Any]:

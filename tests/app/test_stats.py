@@ -13,7 +13,8 @@ from fencepost.core.stats.recent import Percentiles
 from fencepost.core.values.payload import NULL
 from fencepost.errors import FencepostError
 from fencepost.handles.task import TaskHandle
-from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.testing import FakeClock
 
 
@@ -38,10 +39,10 @@ def task(app: App, queue: str = "default") -> TaskHandle[[], None]:
 def work(app: App, clock: FakeClock, seconds: float) -> None:
     """Run whatever is claimable, each for so long."""
     store = app.store
-    for job in store.run(store.claim(ClaimRequest(worker="w", limit=100))).jobs:
+    for job in store.run(store.queue.claim(ClaimRequest(worker="w", limit=100))).jobs:
         clock.advance(seconds)
         decision = decide(job, Succeeded(NULL), clock.rng)
-        store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+        store.run(store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
 
 
 def test_counts_rates_and_times_are_those_of_the_window(timed: App, clock: FakeClock) -> None:
@@ -101,9 +102,9 @@ def test_a_queue_says_how_many_slots_it_could_use(timed: App, clock: FakeClock) 
     work(timed, clock, 10.0)
     clock.advance("1h")
     mail.submit_many([()] * 60)
-    timed.store.run(timed.store.announce(worker("w1", queues={"post": 1}, concurrency=3)))
-    timed.store.run(timed.store.announce(worker("w2", queues=None, concurrency=4)))
-    timed.store.run(timed.store.announce(worker("w3", queues={"other": 1}, concurrency=9)))
+    timed.store.run(timed.store.cluster.announce(worker("w1", queues={"post": 1}, concurrency=3)))
+    timed.store.run(timed.store.cluster.announce(worker("w2", queues=None, concurrency=4)))
+    timed.store.run(timed.store.cluster.announce(worker("w3", queues={"other": 1}, concurrency=9)))
     clock.advance(30.0)
     found = timed.queues.scale("post", target="60s")
     assert (found.queue, found.depth, found.running, found.slots) == ("post", 60, 0, 7)

@@ -23,7 +23,7 @@ from fencepost import (
     StateConflictError,
 )
 from fencepost.app import TaskHandle
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
 
 NOBODY = "7f1cbd3e-6e8d-4f0a-9c55-0d2b8a1e4c11"
 
@@ -323,7 +323,7 @@ def test_why_says_what_keeps_a_job(app: App, work: TaskHandle[[int], int]) -> No
     info = WorkerInfo(
         id="w", host="h", pid=1, queues=None, types=("work",), concurrency=1, started_at=now
     )
-    store.run(store.announce(info))
+    store.run(store.cluster.announce(info))
     assert [reason.code for reason in job.why()] == ["next"]
     assert [reason.code for reason in work.submit(2).why()] == ["in_line"]
     assert [reason.code for reason in work.using(delay=60).submit(3).why()] == ["delayed"]
@@ -345,7 +345,7 @@ async def test_pausing_and_limits_in_both_faces(app: App, work: TaskHandle[[int]
     [kind] = app.types.list()
     [queue] = app.queues.list()
     assert (kind.is_paused, queue.is_paused, queue.max_running) == (True, True, 2)
-    assert app.store.run(app.store.app_limit()) == 5
+    assert app.store.run(app.store.settings.app_limit()) == 5
     assert (kind.counts, queue.counts) == ({State.SCHEDULED: 1}, {State.SCHEDULED: 1})
     await work.aio.resume()
     await app.aio.queues.resume("default")

@@ -271,7 +271,7 @@ store = app.store
 pid = os.fork()
 if pid == 0:
     try:
-        store.run(store.queues())
+        store.run(store.overview.queues())
     except ForkedStoreError as error:
         assert error.code == "forked_store"
     else:
@@ -308,4 +308,4 @@ def test_a_store_carried_across_fork_refuses(
     store = sqlite_app.store
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(ForkedStoreError):
-        store.run(store.queues())
+        store.run(store.overview.queues())

@@ -135,7 +135,7 @@ def test_the_raw_limit_does_the_same_work_as_the_product(tmp_path: Path) -> None
     with App(f"sqlite:///{path}") as app:
         assert app.jobs.count(state=State.COMPLETED) == 250
         assert app.jobs.count(state=State.SCHEDULED) == 50
-        assert [f for f in app.store.run(app.store.inspect()) if f.level == "fail"] == []
+        assert [f for f in app.store.run(app.store.overview.inspect()) if f.level == "fail"] == []
         job = next(iter(app.jobs.find(state=State.COMPLETED)))
         assert job.attempt == 1
         assert job.result is not None

@@ -15,7 +15,7 @@ from fencepost.cli.bench.tasks import TYPE, bench_task
 from fencepost.cli.bench.verdict import FigureLine, WriteWait, judge
 from fencepost.cli.main import cli
 from fencepost.core.filter import JobFilter
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.settings import Scope
 
 ADD = '{"a": 1, "b": 2}'
 NAMES = ["submit", "submit-many", "drain", "pickup.p50", "pickup.p99"]
@@ -39,11 +39,11 @@ def app(command: Command) -> Iterator[App]:
 
 
 def our_jobs(app: App) -> int:
-    return app.store.run(app.store.count(OURS))
+    return app.store.run(app.store.reader.count(OURS))
 
 
 def everything(app: App) -> list[object]:
-    return [list(app.jobs.find()), app.store.run(app.store.count(JobFilter()))]
+    return [list(app.jobs.find()), app.store.run(app.store.reader.count(JobFilter()))]
 
 
 def test_every_figure_has_a_verdict_and_no_job_is_left(command: Command, app: App) -> None:
@@ -57,7 +57,7 @@ def test_every_figure_has_a_verdict_and_no_job_is_left(command: Command, app: Ap
     assert report["jobs"] == 20
     assert report["wait"]["what"] == ("round trip" if command.store else "disk")
     assert everything(app) == before, "the user's job waits on, and nothing else is there"
-    assert app.store.run(app.store.lead(TYPE, "next", 1.0)), "the next bench need not wait"
+    assert app.store.run(app.store.cluster.lead(TYPE, "next", 1.0)), "the next bench need not wait"
     assert not [each for each in command.folder.iterdir() if "bench" in each.name]
 
 
@@ -77,7 +77,7 @@ def test_what_a_killed_bench_left_is_removed_by_the_next(command: Command, app: 
 
 
 def test_two_benches_do_not_measure_one_store(command: Command, app: App) -> None:
-    app.store.run(app.store.lead(TYPE, "another", 60.0))
+    app.store.run(app.store.cluster.lead(TYPE, "another", 60.0))
     bench_task(app).submit_many(range(5))
     refused = command("bench", *SMALL)
     assert refused.exit_code == 1
@@ -107,7 +107,7 @@ def test_a_store_with_a_limit_is_refused(command: Command, app: App) -> None:
 
 @pytest.mark.parametrize("scope", [Scope.QUEUE, Scope.TYPE])
 def test_a_paused_queue_or_type_is_refused(command: Command, app: App, scope: Scope) -> None:
-    app.store.run(app.store.pause(scope, TYPE))
+    app.store.run(app.store.settings.pause(scope, TYPE))
     refused = command("bench", *SMALL)
     assert refused.exit_code == 1
     assert f"the {scope} {TYPE} is paused" in refused.stderr
@@ -115,11 +115,11 @@ def test_a_paused_queue_or_type_is_refused(command: Command, app: App, scope: Sc
 
 
 def test_a_store_that_was_moved_away_is_refused(command: Command, app: App) -> None:
-    app.store.run(app.store.accept_jobs(False))
+    app.store.run(app.store.transfer.accept_jobs(False))
     refused = command("bench", *SMALL)
     assert refused.exit_code == 1
     assert "new jobs are refused" in refused.stderr
-    assert app.store.run(app.store.lead(TYPE, "next", 1.0)), "the next bench need not wait"
+    assert app.store.run(app.store.cluster.lead(TYPE, "next", 1.0)), "the next bench need not wait"
 
 
 def test_a_paused_queue_of_the_user_stays_paused(command: Command, app: App) -> None:

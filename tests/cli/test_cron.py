@@ -125,7 +125,7 @@ def test_a_cron_that_this_machine_cannot_read_is_still_listed(declared: Command)
         odd = CronDefinition(
             name="odd", expression="0 9 * * *", tz="Mars/Base", template=template, next_tick=None
         )
-        app.store.run(app.store.declare_crons([odd]))
+        app.store.run(app.store.crons.declare([odd]))
     listed = {each["name"]: each for each in declared.json("cron", "ls")["crons"]}
     assert (listed["odd"]["description"], listed["odd"]["next_tick"]) == ("", None)
     assert "Mars/Base" in declared.ok("cron", "ls")

@@ -154,7 +154,7 @@ def test_the_record_of_an_event_that_is_not_encrypted_stops_a_move(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with App(command.url) as app:
-        app.store.run(app.store.send(NewEvent("user.created", Body(b'{"id": 7}')), []))
+        app.store.run(app.store.events.send(NewEvent("user.created", Body(b'{"id": 7}')), []))
     target = f"sqlite:///{command.folder}/target.db"
     monkeypatch.setenv("FENCEPOST_KEYS", NEW.text)
     result = command("move", command.url, target)
@@ -164,5 +164,5 @@ def test_the_record_of_an_event_that_is_not_encrypted_stops_a_move(
     monkeypatch.setenv("FENCEPOST_PLAIN", f"accept until {day}")
     command.ok("move", command.url, target)
     with App(target) as app:
-        (event,) = app.store.run(app.store.events(None, PageRequest(9))).events
+        (event,) = app.store.run(app.store.events.list(None, PageRequest(9))).events
         assert event.data == {"id": 7}

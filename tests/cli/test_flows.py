@@ -43,7 +43,7 @@ class Rig:
     def rows(self, job_id: str) -> list[tuple[str, str, str]]:
         """Return name with indent, state and notes of the graph around a job."""
         store = self.app.store
-        (job,) = store.run(store.get([job_id]))
+        (job,) = store.run(store.reader.get([job_id]))
         assert job is not None
         rows = graph_rows(around(store, job), job_id, arrows=PLAIN_ARROWS)
         return [(name, state, notes) for name, _, state, _, notes in rows]

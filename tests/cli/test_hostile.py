@@ -26,8 +26,8 @@ from fencepost.core.job.job import Body, Category, ClaimedJob, Encoding, Failure
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.core.stats.overview import WorkerInfo
 from fencepost.store.interface.crons import CronDefinition
+from fencepost.store.interface.queue import ClaimRequest, Save
 from fencepost.store.interface.replies import Enqueued
-from fencepost.store.interface.requests import ClaimRequest, Save
 from fencepost.store.interface.store import Store
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -141,13 +141,13 @@ class Filled:
             job(flow=H, after=after, key=Key(H)),
             *(job(concurrency_key=None) for _ in range(3)),
         ]
-        replies = store.run(store.enqueue(new))
+        replies = store.run(store.queue.enqueue(new))
         ids = [reply.job_id for reply in replies if isinstance(reply, Enqueued)]
-        claimed = store.run(store.claim(ClaimRequest(worker=H, limit=4))).jobs
+        claimed = store.run(store.queue.claim(ClaimRequest(worker=H, limit=4))).jobs
         running, dead, done, retrying = claimed
         for each in claimed:
             save = Save(each.id, each.lease.token, checkpoint=BODY, progress=Progress(0.5, H))
-            store.run(store.save([save]))
+            store.run(store.queue.save([save]))
         permanent = Failure(Category.PERMANENT, H, code=H, exception=H, traceback=TROUBLE.traceback)
         self._settle(store, dead, Failed(permanent))
         self._settle(store, done, Succeeded(BODY))
@@ -157,7 +157,7 @@ class Filled:
 
     def _settle(self, store: Store, claimed: ClaimedJob, outcome: Outcome) -> None:
         decision = decide(claimed, outcome, store.clock.rng)
-        store.run(store.settle([Settlement(claimed.id, claimed.lease.token, decision)]))
+        store.run(store.queue.settle([Settlement(claimed.id, claimed.lease.token, decision)]))
 
     def _records(self, store: Store) -> None:
         now = store.clock.now()
@@ -173,11 +173,11 @@ class Filled:
         action = Action(
             id=H, principal_id=H, principal=H, action=H, target=H, detail={H: H}, request_id=H
         )
-        store.run(store.announce(worker))
-        store.run(store.add_token(token))
-        store.run(store.declare_crons([cron]))
-        store.run(store.record_action(action))
-        store.run(store.send(NewEvent(H, BODY, H), [job()]))
+        store.run(store.cluster.announce(worker))
+        store.run(store.access.add(token))
+        store.run(store.crons.declare([cron]))
+        store.run(store.audit.record(action))
+        store.run(store.events.send(NewEvent(H, BODY, H), [job()]))
 
     def lines(self, line: str) -> Iterator[list[str]]:
         """Yield the words of a command, for each job if it is about one."""
@@ -235,7 +235,7 @@ def test_no_json_carries_what_is_not_printable(filled: Filled, line: str) -> Non
 
 def test_a_move_names_what_it_paused_in_one_line(command: Command) -> None:
     store = SqliteStore(str(command.folder / "jobs.db"))
-    store.run(store.enqueue([job()]))
+    store.run(store.queue.enqueue([job()]))
     store.close()
     answer = command("move", command.url, f"sqlite:///{command.folder}/there.db")
     assert "paused in" in answer.stderr

@@ -33,9 +33,12 @@ from fencepost.core.job.job import Body, JobRecord, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.requests import ClaimRequest, Scope, Spawn, WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.queue import ClaimRequest, Spawn
+from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
+from fencepost.store.sqlite.facets import SqliteSettings
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 
@@ -63,13 +66,15 @@ def counts(url: str) -> dict[str, Any]:
     with opened(url) as h:
         store = h.store
         return {
-            "types": [(t.name, t.counts, t.is_paused, t.rate) for t in store.run(store.types())],
+            "types": [
+                (t.name, t.counts, t.is_paused, t.rate) for t in store.run(store.overview.types())
+            ],
             "queues": [
                 (q.name, q.counts, q.max_running)
-                for q in store.run(store.queues())
+                for q in store.run(store.overview.queues())
                 if not q.name.startswith("fencepost:")
             ],
-            "limit": store.run(store.app_limit()),
+            "limit": store.run(store.settings.app_limit()),
         }
 
 
@@ -93,11 +98,11 @@ def filled(command: Command) -> str:
     h = Harness(make, colour=Colour.SYNC, is_durable=True)
     h.advance(SystemClock().now() - h.now - timedelta(days=1))
     fill(h)
-    h.run(h.store.pause(Scope.QUEUE, "other"))
-    h.run(h.store.pause(Scope.TYPE, "edited"))
-    h.run(h.store.limit(Scope.QUEUE, "default", 7))
-    h.run(h.store.limit(Scope.APP, "", 70))
-    h.run(h.store.set_rates({"edited": Rate(3, 30.0), "new": Rate(5, 60.0)}))
+    h.run(h.store.settings.pause(Scope.QUEUE, "other"))
+    h.run(h.store.settings.pause(Scope.TYPE, "edited"))
+    h.run(h.store.settings.limit(Scope.QUEUE, "default", 7))
+    h.run(h.store.settings.limit(Scope.APP, "", 70))
+    h.run(h.store.settings.set_rates({"edited": Rate(3, 30.0), "new": Rate(5, 60.0)}))
     h.close()
     return command.url
 
@@ -147,7 +152,9 @@ def test_the_records_of_events_come_along_in_their_order(
     def send(url: str, *names: str) -> None:
         with opened(url) as h:
             for name in names:
-                h.run(h.store.send(NewEvent(name, Body(b'{"x":1}'), "k"), [NewJob(type="t")]))
+                h.run(
+                    h.store.events.send(NewEvent(name, Body(b'{"x":1}'), "k"), [NewJob(type="t")])
+                )
 
     send(command.url, *(f"a.n{number}" for number in range(EVENTS_MAX * 2 + 5)))
     before = events(command.url)
@@ -208,7 +215,7 @@ def test_from_postgres_to_postgres(
     command: Command, filled: str, postgres_url: str, fresh_postgres: Callable[[str], str]
 ) -> None:
     with opened(postgres_url) as source, opened(filled) as h:
-        source.run(source.store.load(dump(h)))
+        source.run(source.store.transfer.load(dump(h)))
     other = fresh_postgres(postgres_sources()[0])
     command.ok("move", postgres_url, other, "--migrate")
     assert records(other) == records(postgres_url) == records(filled)
@@ -248,9 +255,9 @@ def test_a_move_that_was_killed_is_repeated(
     before = records(command.url)
     with opened(new) as target:
         child = command.start("move", command.url, new, "--batch", "1")
-        wait_until(lambda: target.run(target.store.count(JobFilter())) > 20, "some jobs")
+        wait_until(lambda: target.run(target.store.reader.count(JobFilter())) > 20, "some jobs")
         end(child, signal.SIGKILL)
-        arrived = target.run(target.store.count(JobFilter()))
+        arrived = target.run(target.store.reader.count(JobFilter()))
     assert 20 < arrived < len(before)
     assert MOVING in pauses(command.url)
     codes = {finding["code"] for finding in command.json("doctor")}
@@ -347,15 +354,15 @@ def test_a_move_that_broke_off_at_its_very_end_is_complete(
     command: Command, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit(command.url)
-    resume = SqliteStore.resume
+    resume = SqliteSettings.resume
 
-    def lose(self: SqliteStore, scope: Scope, name: str) -> Any:
+    def lose(self: SqliteSettings, scope: Scope, name: str) -> Any:
         if name == MOVING:
             raise UnknownOutcomeError("the connection was lost at commit")
         return resume(self, scope, name)
 
     with monkeypatch.context() as broken:
-        broken.setattr(SqliteStore, "resume", lose)
+        broken.setattr(SqliteSettings, "resume", lose)
         assert command("move", command.url, sqlite_url).exit_code == 1
     assert {MOVING, MOVED} < pauses(command.url)
     assert "were moved before" in command("move", command.url, sqlite_url).stderr
@@ -461,7 +468,7 @@ def test_a_job_that_changed_during_a_move_is_noticed(
 
     def copy_and_cancel(self: Mover, bar: Any) -> None:
         copy(self, bar)
-        self.source.run(self.source.cancel([records(command.url)[0].job.id]))
+        self.source.run(self.source.control.cancel([records(command.url)[0].job.id]))
 
     monkeypatch.setattr(Mover, "copy", copy_and_cancel)
     result = command("move", command.url, elsewhere("new"))
@@ -481,7 +488,7 @@ def test_a_live_worker_refuses(command: Command, elsewhere: Callable[[str], str]
         started_at=SystemClock().now(),
     )
     with opened(command.url) as h:
-        h.run(h.store.announce(info))
+        h.run(h.store.cluster.announce(info))
     result = command("move", command.url, elsewhere("new"))
     assert result.exit_code == 1
     assert "w7 (pid 7 on barn)" in result.stderr
@@ -506,7 +513,7 @@ def test_an_expired_lease_is_taken_back_first(
     past = FakeClock(SystemClock().now() - timedelta(hours=1))
     store = SqliteStore(str(command.folder / "jobs.db"), clock=past)
     # Claimed by a clock that is an hour behind: by now the lease has run out.
-    [claimed] = store.run(store.claim(ClaimRequest(worker="w", limit=1, lease_ttl=1.0))).jobs
+    [claimed] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1, lease_ttl=1.0))).jobs
     store.close()
     answer = json.loads(command.ok("move", command.url, elsewhere("new"), "--json"))
     assert (answer["moved"], answer["recovered"]) == (1, 1)
@@ -603,7 +610,7 @@ def graphs(command: Command) -> str:
         h.submit("behind", after=Dependencies((gatherer,)))
         claimed = h.take(types=frozenset({"first"}))
         new = (NewJob(type="child", key=Key("c")), NewJob(type="child", key=Key("d")))
-        h.run(h.store.spawn([Spawn(claimed.id, claimed.lease.token, new)]))
+        h.run(h.store.queue.spawn([Spawn(claimed.id, claimed.lease.token, new)]))
         h.succeed(claimed)
         a, *_ = h.submit_all(*(job("chain", after=_behind(n)) for n in range(5)))
         h.cancel(a)
@@ -611,7 +618,9 @@ def graphs(command: Command) -> str:
         last = h.submit("last", after=Dependencies((done,), gathers=True))
         claimed = h.take(types=frozenset({"done"}))
         h.run(
-            h.store.spawn([Spawn(done, claimed.lease.token, (NewJob(type="kid", key=Key("k")),))])
+            h.store.queue.spawn(
+                [Spawn(done, claimed.lease.token, (NewJob(type="kid", key=Key("k")),))]
+            )
         )
         h.succeed(claimed)
         h.succeed(h.take(types=frozenset({"kid"})))
@@ -682,6 +691,5 @@ def test_a_move_of_a_graph_that_broke_off_is_repeated(
 def _unmark(url: str) -> None:
     """Make a store one that was never moved."""
     with opened(url) as h:
-        for queue in h.store.run(h.store.queues()):
-            h.store.run(h.store.resume(Scope.QUEUE, queue.name))
-        h.store.run(h.store.accept_jobs(True))
+        for queue in h.store.run(h.store.overview.queues()):
+            h.store.run(h.store.settings.resume(Scope.QUEUE, queue.name))

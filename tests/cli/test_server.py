@@ -104,14 +104,14 @@ def test_a_server_alone_promotes_and_fires(command: Command) -> None:
         wait_until(is_declared, "the cron")
     assert end(child) == 0
     with App(command.url) as app:  # the term was given up
-        assert app.store.run(app.store.lead("maintenance", "next", 5.0)) is not None
+        assert app.store.run(app.store.cluster.lead("maintenance", "next", 5.0)) is not None
 
 
 def test_told_so_it_leaves_the_chores_to_others(command: Command) -> None:
     child = command.start("server", "--port", "0", "--no-maintenance")
     assert httpx.get(f"{url_of(command)}/health/ready").status_code == 200
     with App(command.url) as app:
-        assert app.store.run(app.store.lead("maintenance", "somebody", 5.0)) is not None
+        assert app.store.run(app.store.cluster.lead("maintenance", "somebody", 5.0)) is not None
     assert end(child) == 0
 
 

@@ -100,7 +100,7 @@ def test_the_audit_log_says_who_did_what(command: Command) -> None:
 
 def test_an_empty_store_lists_nothing(command: Command) -> None:
     with App(command.url) as app:
-        app.store.run(app.store.queues())
+        app.store.run(app.store.overview.queues())
     assert command.json("tokens", "ls") == {"tokens": []}
     assert command.json("audit", "ls") == {"actions": [], "next": None}
     assert command("tokens", "ls").exit_code == 0

@@ -321,13 +321,13 @@ def test_types_are_paused_and_resumed(command: Command, ran: dict[str, str]) -> 
 def test_types_are_listed_with_their_rates_and_why_explains_them(command: Command) -> None:
     from fencepost import App
     from fencepost.core.limits.rates import Rate
-    from fencepost.store.interface.requests import ClaimRequest
+    from fencepost.store.interface.queue import ClaimRequest
 
     command.submit("add", ADD)
     waiting = command.submit("add", ADD)
     with App(command.url) as app:
-        app.store.run(app.store.set_rates({"add": Rate(1, 3600.0)}))
-        app.store.run(app.store.claim(ClaimRequest(worker="w", limit=1)))
+        app.store.run(app.store.settings.set_rates({"add": Rate(1, 3600.0)}))
+        app.store.run(app.store.queue.claim(ClaimRequest(worker="w", limit=1)))
     assert "starts 1 an hour" in command.ok("types", "ls")
     assert command.json("types", "ls")["types"][0]["rate"] == {"count": 1, "window": 3600.0}
     reasons = {each["code"]: each["text"] for each in command.json("jobs", "why", waiting)}
@@ -339,13 +339,13 @@ def test_types_are_listed_with_their_rates_and_why_explains_them(command: Comman
 
 def test_recover_takes_back_what_expired(command: Command) -> None:
     from fencepost import App
-    from fencepost.store.interface.requests import ClaimRequest
+    from fencepost.store.interface.queue import ClaimRequest
     from fencepost.testing.clock import FakeClock
 
     job_id = command.submit("add", ADD)
     past = FakeClock()
     with App(command.url, clock=past) as app:
-        app.store.run(app.store.claim(ClaimRequest(worker="gone", limit=1, lease_ttl=1.0)))
+        app.store.run(app.store.queue.claim(ClaimRequest(worker="gone", limit=1, lease_ttl=1.0)))
     (moved,) = command.json("recover")
     assert (moved["job_id"], moved["state"]) == (job_id, "retrying")
     assert command.ok("recover") == "recovered 0 jobs\n"

@@ -13,7 +13,7 @@ from fencepost import App, Webhooks
 from fencepost.core.job.lifecycle import State
 from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, Delivery, delivery_job
 from fencepost.core.webhooks.signature import parse_secrets
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.webhooks import new_secret
 
 
@@ -49,9 +49,9 @@ def test_the_doctor_tells_of_webhooks_that_nobody_delivers(command: Command) -> 
             concurrency=1,
             started_at=datetime(2026, 1, 1, tzinfo=UTC),
         )
-        app.store.run(app.store.announce(worker))
+        app.store.run(app.store.cluster.announce(worker))
         codes = {each["code"]: each for each in command.json("doctor")}
         assert codes["webhooks"]["level"] == "warn"
         assert f"--queue {DELIVERY_QUEUE}" in codes["webhooks"]["text"]
-        app.store.run(app.store.announce(msgspec.structs.replace(worker, queues=None)))
+        app.store.run(app.store.cluster.announce(msgspec.structs.replace(worker, queues=None)))
         assert "webhooks" not in {each["code"] for each in command.json("doctor")}

@@ -62,7 +62,7 @@ def test_a_job_that_waits_says_since_when(h: Harness) -> None:
     assert states(h, scheduled) == [State.PENDING, State.SCHEDULED]
     assert states(h, delayed) == [State.PENDING, State.DELAYED]
     h.advance(5)
-    h.run(h.store.promote(10))
+    h.run(h.store.upkeep.promote(10))
     assert states(h, delayed) == [State.PENDING, State.SCHEDULED]
 
 
@@ -126,7 +126,7 @@ def test_a_lost_attempt_is_told_as_what_it_was(h: Harness) -> None:
     job_id = h.submit(policy=Policy(max_attempts=1))
     h.take()
     h.advance(31)
-    h.run(h.store.recover(1))
+    h.run(h.store.upkeep.recover(1))
     assert states(h, job_id)[-2:] == [State.RUNNING, State.DEAD_LETTER]
     assert history(h.get(job_id), h.attempts(job_id))[-1].reason == "system: lease expired"
 

@@ -19,7 +19,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE, Delivery, delivery_job
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing import FakeClock, drain
 from fencepost.webhooks import new_secret, verify
@@ -178,7 +178,7 @@ def test_a_process_that_dies_after_the_answer_sends_again_under_the_same_id(
     request = ClaimRequest(
         worker="w", types=frozenset(app.session.tasks), queues=None, limit=1, lease_ttl=30.0
     )
-    (claimed,) = store.run(store.claim(request)).jobs
+    (claimed,) = store.run(store.queue.claim(request)).jobs
     args, kwargs = task.signature.decode(claimed.payload)
     task.function(*args, ctx=Context(claimed, store, clock.monotonic()), **kwargs)
     clock.advance("31s")  # it died here: its lease runs out
@@ -290,7 +290,7 @@ def test_a_store_that_is_away_delays_a_delivery(
         raise StoreUnavailableError("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "get", away)
+        patched.setattr(store.reader, "get", away)
         drain(app)
     assert sent.refresh().state is State.RETRYING
     clock.advance("1m")

@@ -9,16 +9,19 @@ from tests.http.conftest import Caller
 
 from fencepost import App
 from fencepost.errors import StoreUnavailableError
+from fencepost.store.interface.facet import Method
+from fencepost.store.interface.overview import OverviewFacet
+from fencepost.store.interface.reader import ReaderFacet
 from fencepost.store.plan import Operation
 
 
-def lose(app: App, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Have the store be away for every operation called *name*."""
+def lose(app: App, monkeypatch: pytest.MonkeyPatch, method: Method) -> None:
+    """Have the store be away for every operation of *method*."""
     store = app.store
     run_async = store.run_async
 
     async def run(operation: Operation[Any]) -> Any:
-        if operation.name == name:
+        if operation.is_a(method):
             raise StoreUnavailableError("away")
         return await run_async(operation)
 
@@ -28,7 +31,7 @@ def lose(app: App, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 async def test_what_was_stored_before_a_failed_look_is_not_said_to_be_undone(
     api: Caller, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lose(app, monkeypatch, "get")
+    lose(app, monkeypatch, ReaderFacet.get)
     body = {"type": "add", "payload": {"a": 1}, "delay": "1h"}
     assert await api.refused("POST", "/v1/jobs", body) == (504, "unknown_outcome")
     assert app.jobs.count() == 1
@@ -37,7 +40,7 @@ async def test_what_was_stored_before_a_failed_look_is_not_said_to_be_undone(
 async def test_what_was_paused_before_a_failed_look_is_not_said_to_be_undone(
     api: Caller, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lose(app, monkeypatch, "queues")
+    lose(app, monkeypatch, OverviewFacet.queues)
     refused = await api.refused("POST", "/v1/queues/mail/pause")
     assert refused == (504, "unknown_outcome")
     assert [queue.is_paused for queue in app.queues.list()] == [True]
@@ -52,7 +55,7 @@ async def test_jobs_that_cannot_be_handed_over_whole_are_given_back(
     body = {"id": first["id"], "token": first["lease"]["token"]}
     await api.post("/v1/leases/ack", body)
     with monkeypatch.context() as away:
-        lose(app, away, "dependencies")
+        lose(app, away, ReaderFacet.dependencies)
         refused = await api.refused("POST", "/v1/claims", {"worker": "w1"})
     assert refused == (503, "store_unavailable")
     (second,) = await api.claim()

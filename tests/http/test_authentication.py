@@ -24,6 +24,7 @@ from fencepost.errors import (
     UnknownOutcomeError,
 )
 from fencepost.http.auth.authentication import Authenticator
+from fencepost.store.interface.access import AccessFacet
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
@@ -39,7 +40,7 @@ class Counting(MemoryStore):
     gate: asyncio.Event | None = None
 
     async def run_async(self, operation: Operation[Any]) -> Any:
-        if operation.name == "tokens":
+        if operation.is_a(AccessFacet.tokens):
             self.reads += 1
             if self.gate is not None:
                 await self.gate.wait()

@@ -40,10 +40,10 @@ def snapshot(app: App) -> Any:
     store = app.session.store
     return [
         app.jobs.find(limit=1000),
-        store.run(store.queues()),
-        store.run(store.types()),
-        store.run(store.workers()),
-        store.run(store.app_limit()),
+        store.run(store.overview.queues()),
+        store.run(store.overview.types()),
+        store.run(store.cluster.workers()),
+        store.run(store.settings.app_limit()),
         app.events.find().next,
         len(app.events.find()),
         len(app.dead_letters.list()),

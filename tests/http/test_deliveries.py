@@ -15,7 +15,7 @@ from fencepost import App, NewJob, State, Webhooks
 from fencepost.core.job.job import Body
 from fencepost.core.job.outcome import Succeeded, decide, settlement_of
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.webhooks import new_secret
 
 SETTINGS = Webhooks([new_secret()], allow_http=True, allow_networks=["127.0.0.0/8"])
@@ -30,11 +30,11 @@ def app(tmp_path: Path) -> Iterator[App]:
 def end_one(app: App, receiver: Receiver) -> None:
     """Have a job submitted and done by somebody who is no worker of the app."""
     store = app.store
-    store.run(store.enqueue([NewJob(type="elsewhere", callback_url=receiver.url)]))
+    store.run(store.queue.enqueue([NewJob(type="elsewhere", callback_url=receiver.url)]))
     request = ClaimRequest(worker="w", limit=1, types=frozenset({"elsewhere"}))
-    (job,) = store.run(store.claim(request)).jobs
+    (job,) = store.run(store.queue.claim(request)).jobs
     decision = decide(job, Succeeded(Body(b"1")), store.clock.rng)
-    store.run(store.settle([settlement_of(job, decision)]))
+    store.run(store.queue.settle([settlement_of(job, decision)]))
 
 
 def test_a_server_delivers_the_webhooks_of_its_app(app: App) -> None:

@@ -14,7 +14,8 @@ import pytest
 from tests.worker.support import eventually_sync
 
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Saved, Settled
+from fencepost.store.interface.queue import AlreadySettled, Extended, Saved, Settled
+from fencepost.store.interface.replies import LeaseLost
 from lab.chaos import ledger, roster
 from lab.chaos.caller import unanswered
 from lab.chaos.entries import (

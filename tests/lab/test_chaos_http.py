@@ -10,7 +10,8 @@ import pytest
 from tests.thoroughness import IS_FULL
 
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import AlreadySettled, LeaseLost
+from fencepost.store.interface.queue import AlreadySettled
+from fencepost.store.interface.replies import LeaseLost
 from lab.chaos.crew import CLERK_QUEUES, NODE_WORKER
 from lab.chaos.entries import Killed, Served, Stalled, Stopped
 from lab.chaos.evidence import Evidence

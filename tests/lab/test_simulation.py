@@ -140,7 +140,7 @@ def recovery_uncounted(patch: pytest.MonkeyPatch) -> None:
 
 def settled_token_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A lost settlement is written again by whoever asks twice."""
-    settle = leases.settle
+    settle = leases.settle_one
 
     def settle_again(jobs: object, settlement: object, now: int) -> object:
         record = jobs.get(settlement.job_id)  # type: ignore[attr-defined]
@@ -148,7 +148,7 @@ def settled_token_forgotten(patch: pytest.MonkeyPatch) -> None:
             jobs.change(record, state=State.SCHEDULED, completed_at=None)  # type: ignore[attr-defined]
         return settle(jobs, settlement, now)  # type: ignore[arg-type]
 
-    patch.setattr(leases, "settle", settle_again)
+    patch.setattr(leases, "settle_one", settle_again)
 
 
 def heart_never_lets_go(patch: pytest.MonkeyPatch) -> None:

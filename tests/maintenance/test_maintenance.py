@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Self, cast
 from uuid import uuid4
 
 import pytest
@@ -39,9 +39,9 @@ from fencepost.maintenance.chores import (
     Recover,
 )
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.replies import Pruned
-from fencepost.store.interface.requests import ClaimRequest, PruneRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
+from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.store.wrappers.observed import observed
@@ -77,16 +77,16 @@ def candidate(store: Store, name: str, counters: Counters) -> Maintenance:
 
 
 def enqueue(store: Store, count: int = 1, **fields: Any) -> list[str]:
-    replies = store.run(store.enqueue([NewJob(type="t", **fields)] * count))
+    replies = store.run(store.queue.enqueue([NewJob(type="t", **fields)] * count))
     return [reply.job_id for reply in replies]
 
 
 def claim(store: Store, limit: int = 500) -> list[Any]:
-    return store.run(store.claim(ClaimRequest(worker="w", limit=limit, lease_ttl=TTL))).jobs
+    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=limit, lease_ttl=TTL))).jobs
 
 
 def state(store: Store, job_id: str) -> State:
-    [job] = store.run(store.get([job_id]))
+    [job] = store.run(store.reader.get([job_id]))
     assert job is not None
     return job.state
 
@@ -167,7 +167,7 @@ async def test_a_store_that_is_away_or_broken_does_not_end_maintenance(
     leader = candidate(store, "a", counters)
     errors = [ConnectionError("a defect"), None]
     enough = asyncio.Event()
-    recover = store.recover
+    recover = store.upkeep.recover
 
     def broken(limit: int) -> Any:
         error = errors.pop(0) if errors else None
@@ -176,7 +176,7 @@ async def test_a_store_that_is_away_or_broken_does_not_end_maintenance(
         enough.set()
         return recover(limit)
 
-    monkeypatch.setattr(store, "recover", broken)
+    monkeypatch.setattr(store.upkeep, "recover", broken)
 
     async def sleep(seconds: float) -> None:
         clock.advance(seconds)
@@ -245,7 +245,7 @@ async def test_expired_leases_are_taken_back_in_the_periodic_flow(
     while state(store, job_id) is State.RUNNING:
         clock.advance(await leader.step())
         assert clock.monotonic() <= expires_at + 2 * RECOVER_INTERVAL + 0.1
-    [job] = store.run(store.get([job_id]))
+    [job] = store.run(store.reader.get([job_id]))
     assert job is not None
     assert (job.state, job.attempt, job.lease) == (State.RETRYING, 1, None)
     assert counters.get("lease.recovered") == 1
@@ -304,14 +304,14 @@ async def test_old_jobs_are_pruned_by_retention(
     done = enqueue(store, 3)
     for job in claim(store):
         decision = decide(job, Succeeded(Body(b"1")), clock.rng)
-        store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+        store.run(store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
     [cancelled] = enqueue(store)
-    store.run(store.cancel([cancelled]))
+    store.run(store.control.cancel([cancelled]))
     [live] = enqueue(store, policy=Policy(lifetime=3650 * 86_400.0))
     prune = Prune(store, Retention(completed="1d", cancelled="2d"))
     clock.advance("1d")
     assert await prune.step() == 3
-    assert store.run(store.get(done)) == [None] * 3
+    assert store.run(store.reader.get(done)) == [None] * 3
     clock.advance("1d")
     assert await prune.step() == 1
     clock.advance("365d")
@@ -325,17 +325,17 @@ async def test_old_records_of_events_are_pruned_by_retention(
 ) -> None:
     """S1-5: by the leader too, among its other chores."""
     for _ in range(3):
-        store.run(store.send(NewEvent("a"), []))
+        store.run(store.events.send(NewEvent("a"), []))
     prune = PruneEvents(store, Retention(events="1d"))
     clock.advance("23h")
     assert await prune.step() == 0
     clock.advance("1h")
     assert await prune.step() == 3
-    store.run(store.send(NewEvent("a"), []))
+    store.run(store.events.send(NewEvent("a"), []))
     clock.advance(Retention().events)
     await candidate(store, "a", counters).step()
     assert counters.get("event.pruned") == 4
-    assert store.run(store.events(None, PageRequest())).events == []
+    assert store.run(store.events.list(None, PageRequest())).events == []
 
 
 async def test_the_old_end_of_the_audit_log_is_cut_off_by_retention(
@@ -344,18 +344,18 @@ async def test_the_old_end_of_the_audit_log_is_cut_off_by_retention(
     """Issue 6.4: by the leader too, after 90 days unless told."""
     for number in range(3):
         action = make_action(Principal.local(), "queue.pause", id=f"{uuid4()}", target=f"{number}")
-        store.run(store.record_action(action))
+        store.run(store.audit.record(action))
     prune = PruneActions(store, Retention(audit="1d"))
     clock.advance("23h")
     assert await prune.step() == 0
     await candidate(store, "a", counters).step()
-    assert len(store.run(store.actions(PageRequest())).actions) == 3
+    assert len(store.run(store.audit.list(PageRequest())).actions) == 3
     clock.advance("1h")
     assert await prune.step() == 3
-    store.run(store.record_action(action))
+    store.run(store.audit.record(action))
     clock.advance("90d")
     await candidate(store, "b", counters).step()
-    assert store.run(store.actions(PageRequest())).actions == []
+    assert store.run(store.audit.list(PageRequest())).actions == []
     assert counters.get("audit.pruned") == 4
 
 
@@ -366,7 +366,11 @@ async def test_pruning_events_is_bounded_and_goes_on_soon() -> None:
     class Full:
         """A store that has more to prune than one pass does."""
 
-        def prune_events(self, keep: float, limit: int) -> int:
+        @property
+        def events(self) -> Self:
+            return self
+
+        def prune(self, keep: float, limit: int) -> int:
             return limit
 
         async def run_async(self, limit: int) -> int:
@@ -389,6 +393,10 @@ async def test_a_pruning_pass_is_bounded_and_goes_on_where_it_stopped() -> None:
 
     class Endless:
         """A store in which each stretch holds something to prune."""
+
+        @property
+        def upkeep(self) -> Self:
+            return self
 
         def prune(self, request: PruneRequest) -> PruneRequest:
             asked.append(request)

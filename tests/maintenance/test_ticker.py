@@ -65,12 +65,12 @@ class Rig:
         self.clock.advance(moment - self.clock.now())
 
     def row(self, name: str = "report") -> CronView:
-        found = {row.name: row for row in self.inner.run(self.inner.crons()).crons}
+        found = {row.name: row for row in self.inner.run(self.inner.crons.list()).crons}
         return found[name]
 
     def fired(self) -> list[str]:
         """Return name and tick of every job that a cron made, in the order of submission."""
-        page = self.inner.run(self.inner.find(JobFilter(), PageRequest(PAGE_MAX)))
+        page = self.inner.run(self.inner.reader.find(JobFilter(), PageRequest(PAGE_MAX)))
         return [str(job.key).removeprefix("cron:") for job in reversed(page.jobs)]
 
 
@@ -141,7 +141,7 @@ async def test_the_jobs_of_a_tick_come_from_the_workers_own_template(rig: Rig) -
     await ticker.step()
     rig.at(NINE)
     await ticker.step()
-    page = rig.inner.run(rig.inner.find(JobFilter(), PageRequest(10)))
+    page = rig.inner.run(rig.inner.reader.find(JobFilter(), PageRequest(10)))
     assert [job.type for job in page.jobs] == ["newer"]
 
 
@@ -193,10 +193,10 @@ async def test_more_jobs_than_fit_into_one_firing_are_fired_in_the_next_step(rig
     rig.clock.advance(count * 60.0)
     ticker = rig.ticker(*crons)
     pause = await ticker.step()
-    assert rig.inner.run(rig.inner.count(JobFilter())) == count
+    assert rig.inner.run(rig.inner.reader.count(JobFilter())) == count
     assert pause < 1.0
     await ticker.step()
-    assert rig.inner.run(rig.inner.count(JobFilter())) == 2 * count
+    assert rig.inner.run(rig.inner.reader.count(JobFilter())) == 2 * count
 
 
 # Pausing and changing.
@@ -205,10 +205,10 @@ async def test_more_jobs_than_fit_into_one_firing_are_fired_in_the_next_step(rig
 async def test_what_passes_while_paused_is_not_made_up_for(rig: Rig) -> None:
     ticker = rig.ticker(cron(missed=Missed.CATCH_UP))
     await ticker.step()
-    rig.inner.run(rig.inner.pause_cron("report"))
+    rig.inner.run(rig.inner.crons.pause("report"))
     rig.at(NINE + 2 * DAY + HOUR)
     await ticker.step()
-    rig.inner.run(rig.inner.resume_cron("report", NINE + 3 * DAY))
+    rig.inner.run(rig.inner.crons.resume("report", NINE + 3 * DAY))
     await ticker.step()
     assert rig.fired() == []
     rig.at(NINE + 3 * DAY)
@@ -219,7 +219,7 @@ async def test_what_passes_while_paused_is_not_made_up_for(rig: Rig) -> None:
 async def test_a_paused_cron_does_not_keep_a_worker_busy(rig: Rig) -> None:
     ticker = rig.ticker()
     await ticker.step()
-    rig.inner.run(rig.inner.pause_cron("report"))
+    rig.inner.run(rig.inner.crons.pause("report"))
     rig.at(NINE + HOUR)
     assert await ticker.step() >= CRON_LOOK_INTERVAL
 
@@ -273,7 +273,7 @@ async def test_a_cron_is_said_to_be_known_now_and_then(rig: Rig) -> None:
 async def test_a_forgotten_cron_that_is_known_comes_back(rig: Rig) -> None:
     ticker = rig.ticker()
     await ticker.step()
-    rig.inner.run(rig.inner.forget_cron("report"))
+    rig.inner.run(rig.inner.crons.forget("report"))
     rig.at(NINE + HOUR)
     await ticker.step()
     assert rig.row().next_tick == NINE + DAY

@@ -20,7 +20,9 @@ from fencepost.observe import families, names
 from fencepost.observe.counters import Counters
 from fencepost.observe.exposition import exposition, gauge, of_counters
 from fencepost.observe.families import COUNTERS, FAMILIES, Kind
-from fencepost.store.interface.requests import ClaimRequest, Scope, WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.settings import Scope
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.wrappers.gauges import Gauges
 from fencepost.testing.clock import FakeClock
@@ -136,7 +138,7 @@ class Rig:
         self.store = self.app.store
 
     def enqueue(self, type: str = "t", **fields: Any) -> None:
-        self.store.run(self.store.enqueue([NewJob(type=type, **fields)]))
+        self.store.run(self.store.queue.enqueue([NewJob(type=type, **fields)]))
 
     def read(self) -> dict[str, Parsed]:
         return parse(read_metrics(self.app.session))
@@ -148,13 +150,13 @@ def test_gauges_tell_what_the_store_holds() -> None:
     rig.enqueue(queue="mail", delay=60.0)
     rig.enqueue("u", queue="bulk")
     store = rig.store
-    store.run(store.pause(Scope.QUEUE, "bulk"))
-    store.run(store.limit(Scope.QUEUE, "mail", 7))
+    store.run(store.settings.pause(Scope.QUEUE, "bulk"))
+    store.run(store.settings.limit(Scope.QUEUE, "mail", 7))
     info = WorkerInfo(
         id="w", host="h", pid=1, queues=None, types=("t",), concurrency=4,
         started_at=rig.clock.now(), running=3,
     )  # fmt: skip
-    store.run(store.announce(info))
+    store.run(store.cluster.announce(info))
     found = rig.read()
     assert value(found, "fencepost_queue_jobs", queue="mail", state="scheduled") == 1
     assert value(found, "fencepost_queue_jobs", queue="mail", state="delayed") == 1
@@ -174,7 +176,7 @@ def test_gauges_tell_what_the_store_holds() -> None:
 def test_every_line_belongs_to_the_table() -> None:
     rig = Rig()
     rig.enqueue()
-    rig.store.run(rig.store.claim(ClaimRequest(worker="w", limit=1)))
+    rig.store.run(rig.store.queue.claim(ClaimRequest(worker="w", limit=1)))
     by_name = {family.name: family for family in FAMILIES}
     for line in read_metrics(rig.app.session).decode().splitlines():
         if line.startswith("#"):
@@ -258,7 +260,7 @@ def test_queues_and_types_beyond_the_bound_share_a_label() -> None:
     rig = Rig()
     count = METRIC_LABELS_MAX + 5
     jobs = [NewJob(type=f"t{n:03}", queue=f"q{n:03}") for n in range(count)]
-    rig.store.run(rig.store.enqueue(jobs))
+    rig.store.run(rig.store.queue.enqueue(jobs))
     found = rig.read()
     name = "fencepost_queue_jobs"
     assert value(found, name, queue="other", state="scheduled") == 5
@@ -270,7 +272,7 @@ def test_the_largest_have_labels_of_their_own() -> None:
     """S2-38: whoever makes up new names does not take the labels from those that have jobs."""
     rig = Rig()
     jobs = [NewJob(type=f"a{n:03}", queue=f"a{n:03}") for n in range(METRIC_LABELS_MAX)]
-    rig.store.run(rig.store.enqueue([*jobs, *[NewJob(type="z", queue="z")] * 3]))
+    rig.store.run(rig.store.queue.enqueue([*jobs, *[NewJob(type="z", queue="z")] * 3]))
     found = rig.read()
     assert value(found, "fencepost_queue_jobs", queue="z", state="scheduled") == 3
     assert value(found, "fencepost_type_jobs", type="z", state="scheduled") == 3

@@ -26,7 +26,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Outcome, Succeeded, decide, settlement_of
 from fencepost.core.job.policy import Policy
 from fencepost.core.values.ids import id_bytes
-from fencepost.store.interface.requests import ClaimRequest, Save
+from fencepost.store.interface.queue import ClaimRequest, Save
 from fencepost.store.interface.store import Store
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.sql.codes import ENCODING_NUMBER, ENCODINGS, NUMBER
@@ -226,23 +226,23 @@ def body(text: str) -> Body:
 
 def submit(store: Store, **fields: Any) -> str:
     new = NewJob(**{"type": "pay", "queue": "bank", "payload": body(TRUE), **fields})
-    (reply,) = store.run(store.enqueue([new]))
+    (reply,) = store.run(store.queue.enqueue([new]))
     return reply.job_id
 
 
 def claim(store: Store, *types: str) -> ClaimedJob:
     request = ClaimRequest(worker="w", limit=1, types=frozenset(types or ("pay",)))
-    (job,) = store.run(store.claim(request)).jobs
+    (job,) = store.run(store.queue.claim(request)).jobs
     return job
 
 
 def save(store: Store, job: ClaimedJob, text: str = TRUE) -> None:
     fields = Save(job.id, job.lease.token, body(text), Progress(0.5, text), job)
-    store.run(store.save([fields]))
+    store.run(store.queue.save([fields]))
 
 
 def settle(store: Store, job: ClaimedJob, outcome: Outcome) -> None:
-    store.run(store.settle([settlement_of(job, decide(job, outcome, store.clock.rng))]))
+    store.run(store.queue.settle([settlement_of(job, decide(job, outcome, store.clock.rng))]))
 
 
 def tried(store: Store, **fields: Any) -> str:
@@ -275,7 +275,7 @@ def having(store: Store, field: str, **fields: Any) -> str:
 
 
 def look(store: Store, job_id: str) -> Job:
-    (job,) = store.run(store.get([job_id]))
+    (job,) = store.run(store.reader.get([job_id]))
     assert job is not None
     return job
 
@@ -287,7 +287,7 @@ def read(store: Store, job_id: str, field: str) -> Any:
         case "callback":
             return job.callback_url
         case "attempt":
-            (attempt,) = store.run(store.attempts(job_id)) or []
+            (attempt,) = store.run(store.reader.attempts(job_id)) or []
             return attempt.failure
         case _:
             return getattr(job, field)

@@ -37,8 +37,9 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.values.ids import id_bytes
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import ConfigurationError, StoreUnavailableError
-from fencepost.store.interface.replies import Edited, NotFound, Replayed, Sealed
-from fencepost.store.interface.requests import ClaimRequest, Edit, Replay, RetryRequest, Save
+from fencepost.store.interface.control import Edit, Edited, Replay, Replayed, RetryRequest, Sealed
+from fencepost.store.interface.queue import ClaimRequest, Save
+from fencepost.store.interface.replies import NotFound
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -91,23 +92,23 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 def submit(store: Store, **fields: Any) -> str:
     new = NewJob(**{"type": "mail", "payload": SECRET, **fields})
-    (reply,) = store.run(store.enqueue([new]))
+    (reply,) = store.run(store.queue.enqueue([new]))
     return reply.job_id
 
 
 def claim(store: Store) -> ClaimedJob:
-    (job,) = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    (job,) = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     return job
 
 
 def settle(store: Store, held: ClaimedJob, outcome: Outcome, **fields: Any) -> Any:
     decision = decide(held, outcome, store.clock.rng)
     settlement = Settlement(held.id, held.lease.token, decision, **fields)
-    return store.run(store.settle([settlement]))[0]
+    return store.run(store.queue.settle([settlement]))[0]
 
 
 def look(store: Store, job_id: str) -> Job:
-    (job,) = store.run(store.get([job_id]))
+    (job,) = store.run(store.reader.get([job_id]))
     assert job is not None
     return job
 
@@ -123,13 +124,13 @@ def live_through_everything(store: Store) -> None:
     """Leave something of every kind in the store."""
     submit(store)
     job = claim(store)
-    store.run(store.save([Save(job.id, job.lease.token, SECRET, Progress(0.5, CANARY), job)]))
+    store.run(store.queue.save([Save(job.id, job.lease.token, SECRET, Progress(0.5, CANARY), job)]))
     settle(store, job, Succeeded(SECRET), job=job)
     kill(store)
-    (dead,) = store.run(store.dead_letters(None, PageRequest(9))).letters
-    store.run(store.replay([dead.job_id]))
+    (dead,) = store.run(store.reader.dead_letters(None, PageRequest(9))).letters
+    store.run(store.control.replay([dead.job_id]))
     retried = kill(store)
-    store.run(store.retry([RetryRequest(retried)]))
+    store.run(store.control.retry([RetryRequest(retried)]))
     settle(store, claim(store), Succeeded(SECRET))
     kill(store, callback_url=HOOK)
 
@@ -158,7 +159,7 @@ def test_what_operators_search_and_group_by_stays_readable(rig: Rig) -> None:
     assert (job.failure.category, job.failure.code) == (Category.PERMANENT, "declined")
     assert (job.failure.exception, job.failure.traceback) == (None, None)
     assert from_text(job.failure.message) is not None
-    assert bare.run(bare.count(JobFilter(tags={"t": "1"}))) == 1
+    assert bare.run(bare.reader.count(JobFilter(tags={"t": "1"}))) == 1
 
 
 def test_two_equal_payloads_look_different(rig: Rig) -> None:
@@ -174,7 +175,7 @@ def test_a_payload_that_is_edited_is_encrypted_for_its_job(rig: Rig) -> None:
     store = rig.open(NEW_ONLY)
     job_id, other = submit(store), Body(b'"an edited secret"')
     for named in (job_id, job_id.upper()):
-        (reply,) = store.run(store.edit([Edit(named, payload=other)]))
+        (reply,) = store.run(store.control.edit([Edit(named, payload=other)]))
         assert isinstance(reply, Edited)
         assert reply.job.payload == other
         assert b"an edited secret" not in rig.bytes()
@@ -192,7 +193,7 @@ def test_a_ciphertext_moved_to_another_job_does_not_open(rig: Rig) -> None:
     rig.sql("update jobs set payload = ? where id = ?", payload, id_bytes(second))
     assert look(store, first).payload == SECRET
     assert look(store, second).payload.encoding is Encoding.ENCRYPTED
-    jobs = store.run(store.claim(ClaimRequest(worker="w", limit=2))).jobs
+    jobs = store.run(store.queue.claim(ClaimRequest(worker="w", limit=2))).jobs
     assert [job.payload for job in jobs] == [SECRET, TAMPERED]
 
 
@@ -202,7 +203,7 @@ def test_a_ciphertext_under_another_type_does_not_open(rig: Rig) -> None:
     submit(store, type="pay")
     rig.sql("update jobs set lane = 3 - lane")
     store = rig.open(NEW_ONLY)
-    jobs = store.run(store.claim(ClaimRequest(worker="w", limit=2))).jobs
+    jobs = store.run(store.queue.claim(ClaimRequest(worker="w", limit=2))).jobs
     assert [job.payload for job in jobs] == [TAMPERED, TAMPERED]
 
 
@@ -222,7 +223,7 @@ def test_failures_and_progress_do_not_open_in_each_others_place(rig: Rig) -> Non
     store = rig.open(NEW_ONLY)
     submit(store, policy=Policy(max_attempts=2))
     job = claim(store)
-    store.run(store.save([Save(job.id, job.lease.token, None, Progress(0.5, CANARY))]))
+    store.run(store.queue.save([Save(job.id, job.lease.token, None, Progress(0.5, CANARY))]))
     settle(store, job, Failed(Failure(Category.TEMPORARY, CANARY)))
     seen = look(store, job.id)
     assert seen.failure is not None
@@ -259,7 +260,7 @@ def test_a_job_that_is_looked_up_is_bound_like_one_that_is_given(rig: Rig, is_gi
         submit(store, key=Key(f"k{number}") if number else None)
         job = claim(store)
         given = job if is_given else None
-        store.run(store.save([Save(job.id.upper(), job.lease.token, SECRET, job=given)]))
+        store.run(store.queue.save([Save(job.id.upper(), job.lease.token, SECRET, job=given)]))
         settle(store, job, Succeeded(SECRET), job=given)
         assert (look(store, job.id).result, look(store, job.id).checkpoint) == (SECRET, SECRET)
 
@@ -282,7 +283,7 @@ def test_what_was_stored_before_there_were_keys_is_read_while_that_is_accepted(r
     store = rig.open(NEW_ONLY, Plain(rig.clock.now().date()))
     assert look(store, before).payload == SECRET
     assert look(store, before).failure == TROUBLE
-    store.run(store.retry([RetryRequest(before)]))
+    store.run(store.control.retry([RetryRequest(before)]))
     assert claim(store).payload == SECRET
 
 
@@ -291,15 +292,15 @@ def test_looking_never_fails_for_want_of_a_key(rig: Rig, keys: KeyRing | None) -
     full = rig.open(NEW_ONLY)
     live_through_everything(full)
     store = rig.open(keys)
-    page = store.run(store.find(JobFilter(), PageRequest(99)))
+    page = store.run(store.reader.find(JobFilter(), PageRequest(99)))
     assert [job.type for job in page.jobs] == [DELIVERY_TYPE, *["mail"] * 5]
     assert {job.payload.encoding for job in page.jobs[1:]} == {Encoding.ENCRYPTED}
     assert {key_id_of(job.payload) for job in page.jobs[1:]} == {"new"}
     assert CANARY not in repr(page)
     for job in page.jobs:
-        assert store.run(store.situation(job.id)) is not None
-        assert store.run(store.attempts(job.id)) is not None
-    (reply,) = store.run(store.edit([Edit(page.jobs[0].id, tags={"a": "b"})]))
+        assert store.run(store.reader.situation(job.id)) is not None
+        assert store.run(store.reader.attempts(job.id)) is not None
+    (reply,) = store.run(store.control.edit([Edit(page.jobs[0].id, tags={"a": "b"})]))
     assert isinstance(reply, Edited)
 
 
@@ -318,7 +319,7 @@ def test_a_replayed_job_can_be_read_and_is_bound_to_its_own_id(rig: Rig) -> None
     """S3-26."""
     dead = kill(rig.open(OLD_ONLY))
     store = rig.open(BOTH)
-    (reply,) = store.run(store.replay([dead]))
+    (reply,) = store.run(store.control.replay([dead]))
     assert isinstance(reply, Replayed)
     assert look(store, reply.job_id).payload == SECRET
     assert claim(store).payload == SECRET
@@ -335,22 +336,24 @@ def test_without_the_key_a_dead_letter_is_not_replayed_and_stays(
     store = rig.open(NEW_ONLY)
     dead = kill(store)
     poor = rig.open(keys)
-    assert poor.run(poor.replay([dead, dead.upper()])) == [Sealed(dead), Sealed(dead)]
-    assert [each.job_id for each in store.run(store.dead_letters(None, PageRequest(9))).letters]
-    assert store.run(store.count(JobFilter())) == 1
+    assert poor.run(poor.control.replay([dead, dead.upper()])) == [Sealed(dead), Sealed(dead)]
+    assert [
+        each.job_id for each in store.run(store.reader.dead_letters(None, PageRequest(9))).letters
+    ]
+    assert store.run(store.reader.count(JobFilter())) == 1
 
 
 def test_many_dead_letters_are_replayed_in_one_transaction(rig: Rig) -> None:
     store = rig.open(NEW_ONLY)
     jobs = [NewJob(type="mail", payload=SECRET)] * 250
-    store.run(store.enqueue(jobs))
-    claimed = store.run(store.claim(ClaimRequest(worker="w", limit=250))).jobs
+    store.run(store.queue.enqueue(jobs))
+    claimed = store.run(store.queue.claim(ClaimRequest(worker="w", limit=250))).jobs
     decision = decide(claimed[0], Failed(TROUBLE), rig.clock.rng)
-    store.run(store.settle([Settlement(j.id, j.lease.token, decision) for j in claimed]))
-    replies = store.run(store.replay([*(job.id for job in claimed), "nobody"]))
+    store.run(store.queue.settle([Settlement(j.id, j.lease.token, decision) for j in claimed]))
+    replies = store.run(store.control.replay([*(job.id for job in claimed), "nobody"]))
     assert replies.pop() == NotFound("nobody")
     assert {type(reply) for reply in replies} == {Replayed}
-    fresh = store.run(store.claim(ClaimRequest(worker="w", limit=250))).jobs
+    fresh = store.run(store.queue.claim(ClaimRequest(worker="w", limit=250))).jobs
     assert [job.payload for job in fresh] == [SECRET] * 250
 
 
@@ -362,9 +365,9 @@ def test_a_replay_that_breaks_off_leaves_the_dead_letter(rig: Rig) -> None:
         patch("fencepost.store.sqlite.jobs.replay.RECORD_SUCCESSOR", "select no_such_column"),
         pytest.raises((sqlite3.Error, StoreUnavailableError)),
     ):
-        store.run(store.replay([dead]))
-    assert store.run(store.count(JobFilter())) == 1
-    (reply,) = store.run(store.replay([dead]))
+        store.run(store.control.replay([dead]))
+    assert store.run(store.reader.count(JobFilter())) == 1
+    (reply,) = store.run(store.control.replay([dead]))
     assert isinstance(reply, Replayed)
 
 
@@ -372,7 +375,7 @@ def test_a_request_may_bring_the_fresh_jobs_id_and_payload(rig: Rig) -> None:
     fresh_id, other = rig.clock.new_id(), Body(b"7")
     for store in (rig.open(None), rig.open(NEW_ONLY), MemoryStore(clock=rig.clock)):
         dead = kill(store)
-        (reply,) = store.run(store.replay([Replay(dead, fresh_id, other)]))
+        (reply,) = store.run(store.control.replay([Replay(dead, fresh_id, other)]))
         assert isinstance(reply, Replayed)
         assert id_bytes(reply.job_id) == fresh_id
         assert look(store, reply.job_id).payload == other
@@ -400,13 +403,15 @@ def test_jobs_move_between_stores_with_keys_on_either_side(
     live_through_everything(source)
     other = Rig(rig.path.with_name("other.db"))
     target = other.open(there)
-    dump = source.run(source.dump(0, 99))
-    target.run(target.load(dump.records))
-    jobs = source.run(source.find(JobFilter(), PageRequest(99))).jobs
-    found = target.run(target.get([job.id for job in jobs]))
+    dump = source.run(source.transfer.dump(0, 99))
+    target.run(target.transfer.load(dump.records))
+    jobs = source.run(source.reader.find(JobFilter(), PageRequest(99))).jobs
+    found = target.run(target.reader.get([job.id for job in jobs]))
     assert found == jobs
     for job in jobs:
-        assert target.run(target.attempts(job.id)) == source.run(source.attempts(job.id))
+        assert target.run(target.reader.attempts(job.id)) == source.run(
+            source.reader.attempts(job.id)
+        )
     assert (CANARY.encode() in other.bytes()) is (there is None)
     other.close()
 
@@ -418,10 +423,10 @@ def test_a_store_that_is_copied_without_its_keys_is_copied_whole(rig: Rig) -> No
     for number, keys in enumerate((None, OLD_ONLY)):
         other = Rig(rig.path.with_name(f"other{number}.db"))
         source, target = rig.open(keys), other.open(keys)
-        target.run(target.load(source.run(source.dump(0, 99)).records))
-        jobs = rich.run(rich.find(JobFilter(), PageRequest(99))).jobs
+        target.run(target.transfer.load(source.run(source.transfer.dump(0, 99)).records))
+        jobs = rich.run(rich.reader.find(JobFilter(), PageRequest(99))).jobs
         copy = other.open(NEW_ONLY)
-        assert copy.run(copy.get([job.id for job in jobs])) == jobs
+        assert copy.run(copy.reader.get([job.id for job in jobs])) == jobs
         other.close()
 
 
@@ -441,11 +446,11 @@ def test_whatever_goes_in_comes_out(
     job = claim(store)
     assert job.payload == payload
     progress = Progress(0.5, message)
-    store.run(store.save([Save(job.id, job.lease.token, checkpoint, progress)]))
+    store.run(store.queue.save([Save(job.id, job.lease.token, checkpoint, progress)]))
     settle(store, job, Failed(failure))
     seen = look(store, job.id)
     assert (seen.failure, seen.progress, seen.checkpoint) == (failure, progress, checkpoint)
-    (attempt,) = store.run(store.attempts(job.id)) or []
+    (attempt,) = store.run(store.reader.attempts(job.id)) or []
     assert attempt.failure == failure
     store.clock.sleep(3600)
     again = claim(store)
@@ -458,19 +463,19 @@ def test_an_operation_looks_to_observers_as_it_would_without(rig: Rig) -> None:
     plain, store = rig.open(None), rig.open(NEW_ONLY)
     jobs = [NewJob(type="mail")]
     asks: list[Callable[[Store], Operation[Any]]] = [
-        lambda s: s.enqueue(jobs),
-        lambda s: s.claim(ClaimRequest(worker="w", limit=1)),
-        lambda s: s.settle([]),
-        lambda s: s.save([]),
-        lambda s: s.edit([]),
-        lambda s: s.replay([]),
-        lambda s: s.get([]),
-        lambda s: s.find(JobFilter(), PageRequest(1)),
-        lambda s: s.attempts("x"),
-        lambda s: s.situation("x"),
-        lambda s: s.dead_letters(None, PageRequest(1)),
-        lambda s: s.dump(0, 1),
-        lambda s: s.load([]),
+        lambda s: s.queue.enqueue(jobs),
+        lambda s: s.queue.claim(ClaimRequest(worker="w", limit=1)),
+        lambda s: s.queue.settle([]),
+        lambda s: s.queue.save([]),
+        lambda s: s.control.edit([]),
+        lambda s: s.control.replay([]),
+        lambda s: s.reader.get([]),
+        lambda s: s.reader.find(JobFilter(), PageRequest(1)),
+        lambda s: s.reader.attempts("x"),
+        lambda s: s.reader.situation("x"),
+        lambda s: s.reader.dead_letters(None, PageRequest(1)),
+        lambda s: s.transfer.dump(0, 1),
+        lambda s: s.transfer.load([]),
     ]
     for ask in asks:
         ours, theirs = ask(store), ask(plain)
@@ -480,7 +485,7 @@ def test_an_operation_looks_to_observers_as_it_would_without(rig: Rig) -> None:
 def test_an_operation_can_be_run_again_from_the_start(rig: Rig) -> None:
     """As a store does when a shared commit fails; each time it is another job, with its own id."""
     store = rig.open(NEW_ONLY)
-    operation = store.enqueue([NewJob(type="mail", payload=SECRET)])
+    operation = store.queue.enqueue([NewJob(type="mail", payload=SECRET)])
     first, second = store.run(operation)[0], store.run(operation)[0]
     assert first.job_id != second.job_id
     assert look(store, second.job_id).payload == SECRET

@@ -25,16 +25,11 @@ from fencepost.core.job.policy import Policy
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import FIELDS
+from fencepost.store.interface.control import RetryRequest
 from fencepost.store.interface.crons import CronDefinition, CronFire
-from fencepost.store.interface.requests import (
-    Beat,
-    ClaimRequest,
-    PruneRequest,
-    RetryRequest,
-    Save,
-    Spawn,
-)
+from fencepost.store.interface.queue import Beat, ClaimRequest, Save, Spawn
 from fencepost.store.interface.store import Store
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
@@ -55,19 +50,19 @@ class Rig:
         self.store: Store = observed(self.inner, self.counters)
 
     def enqueue(self, **fields: Any) -> str:
-        [reply] = self.store.run(self.store.enqueue([NewJob(type="t", **fields)]))
+        [reply] = self.store.run(self.store.queue.enqueue([NewJob(type="t", **fields)]))
         return reply.job_id
 
     def take(self, **fields: Any) -> ClaimedJob:
-        if fields or not self.inner.run(self.inner.queues()):
+        if fields or not self.inner.run(self.inner.overview.queues()):
             self.enqueue(**fields)
         request = ClaimRequest(worker="w", limit=1, lease_ttl=TTL)
-        [job] = self.store.run(self.store.claim(request)).jobs
+        [job] = self.store.run(self.store.queue.claim(request)).jobs
         return job
 
     def settle(self, job: ClaimedJob, outcome: Outcome) -> None:
         decision = decide(job, outcome, self.clock.rng)
-        self.store.run(self.store.settle([Settlement(job.id, job.lease.token, decision)]))
+        self.store.run(self.store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
 
     def counts(self, *prefixes: str) -> dict[str, float]:
         snapshot = self.counters.snapshot()
@@ -118,31 +113,31 @@ def test_the_jobs_of_an_event_are_counted_as_submissions(rig: Rig) -> None:
     """S1-9, S3-16: and the event beside them."""
     key = Key("k")
     jobs = [NewJob(type="a", key=key), NewJob(type="b", delay=60.0)]
-    rig.store.run(rig.store.send(NewEvent("x"), jobs))
-    rig.store.run(rig.store.send(NewEvent("x"), jobs[:1]))
+    rig.store.run(rig.store.events.send(NewEvent("x"), jobs))
+    rig.store.run(rig.store.events.send(NewEvent("x"), jobs[:1]))
     assert rig.counts("job.") == {
         "job.enqueued{event=submit,state=delayed,type=b}": 1,
         "job.enqueued{event=submit,state=scheduled,type=a}": 1,
         "job.duplicate": 1,
     }
     assert rig.counters.get("event.sent") == 2
-    rig.store.run(rig.store.prune_events(0.0, 10))
-    rig.store.run(rig.store.prune_events(0.0, 10))
+    rig.store.run(rig.store.events.prune(0.0, 10))
+    rig.store.run(rig.store.events.prune(0.0, 10))
     assert rig.counters.get("event.pruned") == 2
 
 
 def test_what_operators_do_is_counted(rig: Rig) -> None:
     store = rig.store
     first = rig.enqueue()
-    store.run(store.cancel([first]))
-    store.run(store.cancel([first]))
-    store.run(store.retry([RetryRequest(first)]))
+    store.run(store.control.cancel([first]))
+    store.run(store.control.cancel([first]))
+    store.run(store.control.retry([RetryRequest(first)]))
     rig.settle(rig.take(), Failed(Failure(Category.PERMANENT, "no")))
-    store.run(store.replay([first]))
+    store.run(store.control.replay([first]))
     second = rig.take()
     rig.settle(second, Failed(Failure(Category.PERMANENT, "no")))
-    store.run(store.discard([second.id]))
-    store.run(store.discard([second.id]))
+    store.run(store.control.discard([second.id]))
+    store.run(store.control.discard([second.id]))
     for name in ("job.cancelled", "job.reopened", "job.replayed", "job.discarded"):
         assert rig.counters.get(name) == 1, name
 
@@ -152,13 +147,13 @@ def test_upkeep_is_counted(rig: Rig) -> None:
     store = rig.store
     rig.enqueue(delay=10.0)
     rig.clock.advance(10)
-    store.run(store.promote(10))
+    store.run(store.upkeep.promote(10))
     rig.enqueue(policy=Policy(lifetime=5.0))
     rig.clock.advance(5)
-    store.run(store.expire(10))
+    store.run(store.upkeep.expire(10))
     rig.clock.advance("1d")
     keep = {State.DEAD_LETTER: 60.0}
-    store.run(store.prune(PruneRequest(keep=keep, limit=10)))
+    store.run(store.upkeep.prune(PruneRequest(keep=keep, limit=10)))
     assert rig.counters.get("job.promoted") == 1
     assert rig.counters.get("job.expired", state="dead_letter") == 1
     assert rig.counters.get("job.pruned") == 1
@@ -173,9 +168,9 @@ def test_recovered_and_exhausted_leases_are_counted_and_logged(
     again, last = rig.take(policy=Policy()), rig.take(policy=ONCE)
     rig.clock.advance(TTL)
     if way == "recover":
-        store.run(store.recover(10))
+        store.run(store.upkeep.recover(10))
     else:
-        store.run(store.claim(ClaimRequest(worker="w", limit=1)))
+        store.run(store.queue.claim(ClaimRequest(worker="w", limit=1)))
     assert rig.counts("lease.") == {
         "lease.recovered{event=retry,state=retrying,type=t}": 1,
         "lease.exhausted{event=exhaust,state=dead_letter,type=t}": 1,
@@ -196,7 +191,7 @@ def test_promotions_and_expiries_inside_a_claim_are_counted_too(rig: Rig) -> Non
     rig.enqueue(policy=Policy(lifetime=5.0))
     rig.clock.advance(10)
     store = rig.store
-    store.run(store.claim(ClaimRequest(worker="w", limit=5)))
+    store.run(store.queue.claim(ClaimRequest(worker="w", limit=5)))
     assert rig.counters.get("job.promoted") == 1
     assert rig.counters.get("job.expired") == 1
     assert rig.counters.get("job.claimed") == 1
@@ -233,8 +228,8 @@ def test_refused_heartbeats_and_saves_are_counted_and_logged(
     job = rig.take()
     rig.clock.advance(TTL)
     store = rig.store
-    store.run(store.heartbeat([Beat(job.id, job.lease.token, TTL)]))
-    store.run(store.save([Save(job.id, job.lease.token, checkpoint=Body(b"1"))]))
+    store.run(store.queue.heartbeat([Beat(job.id, job.lease.token, TTL)]))
+    store.run(store.queue.save([Save(job.id, job.lease.token, checkpoint=Body(b"1"))]))
     assert rig.counts("stale.") == {"stale.heartbeat": 1, "stale.save": 1}
     assert [record.getMessage() for record in caplog.records] == ["stale.heartbeat", "stale.save"]
 
@@ -251,8 +246,8 @@ def test_a_repeated_settlement_is_counted_as_what_it_is(rig: Rig) -> None:
 
 async def test_operations_are_counted_and_timed_in_both_colours(rig: Rig) -> None:
     store = rig.store
-    store.run(store.queues())
-    await store.run_async(store.queues())
+    store.run(store.overview.queues())
+    await store.run_async(store.overview.queues())
     assert rig.counters.get("store.operation", operation="queues") == 2
     assert "store.operation.seconds{operation=queues}" in rig.counters.snapshot()
 
@@ -260,10 +255,10 @@ async def test_operations_are_counted_and_timed_in_both_colours(rig: Rig) -> Non
 async def test_failed_operations_are_counted_by_code(rig: Rig) -> None:
     store = rig.store
     rejecting = NewJob(type="t", key=Key("k", on_duplicate=OnDuplicate.REJECT))
-    store.run(store.enqueue([rejecting]))
+    store.run(store.queue.enqueue([rejecting]))
     with pytest.raises(DuplicateJobError):
-        store.run(store.enqueue([rejecting], atomic=True))
-    operation = store.queues()
+        store.run(store.queue.enqueue([rejecting], atomic=True))
+    operation = store.overview.queues()
     rig.inner.close()
     with pytest.raises(StoreUnavailableError):
         store.run(operation)
@@ -285,11 +280,11 @@ def test_a_fired_cron_is_counted_with_its_jobs(rig: Rig) -> None:
     tick = rig.clock.now()
     times: dict[str, Any] = {"expression": "@daily", "tz": "UTC"}
     definition = CronDefinition(name="c", template=NewJob(type="t"), next_tick=tick, **times)
-    rig.store.run(rig.store.declare_crons([definition]))
+    rig.store.run(rig.store.crons.declare([definition]))
     jobs = (NewJob(type="t"), NewJob(type="t", delay=5.0))
     fire = CronFire(name="c", expected=tick, jobs=jobs, next_tick=None, **times)
     for _ in range(2):
-        rig.store.run(rig.store.fire([fire]))
+        rig.store.run(rig.store.crons.fire([fire]))
     assert rig.counts("job.", "cron.") == {
         "cron.fired{cron=c}": 2,
         "job.enqueued{event=submit,state=delayed,type=t}": 1,
@@ -304,13 +299,13 @@ def test_the_log_of_a_submission_and_of_a_settlement_names_the_correlation_id(
     caplog.set_level(logging.DEBUG, logger="fencepost")
     rig.enqueue(correlation_id="order 7")
     rig.enqueue()
-    sent = rig.store.run(rig.store.send(NewEvent("a"), [NewJob(type="t")]))
+    sent = rig.store.run(rig.store.events.send(NewEvent("a"), [NewJob(type="t")]))
     request = ClaimRequest(worker="w", limit=3, lease_ttl=TTL)
-    jobs = rig.store.run(rig.store.claim(request)).jobs
+    jobs = rig.store.run(rig.store.queue.claim(request)).jobs
     child = NewJob(type="t", key=Key("k", None), correlation_id="child")
-    rig.store.run(rig.store.spawn([Spawn(jobs[0].id, jobs[0].lease.token, (child,))]))
+    rig.store.run(rig.store.queue.spawn([Spawn(jobs[0].id, jobs[0].lease.token, (child,))]))
     decision = decide(jobs[0], DONE, rig.clock.rng)
-    rig.store.run(rig.store.settle([settlement_of(job, decision) for job in jobs]))
+    rig.store.run(rig.store.queue.settle([settlement_of(job, decision) for job in jobs]))
     told = [
         (record.getMessage(), getattr(record, FIELDS).get("correlation_id"))
         for record in caplog.records

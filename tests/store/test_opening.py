@@ -45,7 +45,7 @@ def test_three_slashes_are_a_relative_path_and_four_an_absolute_one(
 def test_durability_is_an_option_of_the_url(tmp_path: Path, durability: str) -> None:
     """And a look at the store names it."""
     store = open_store(f"sqlite:///{tmp_path}/jobs.db?durability={durability}")
-    finding = store.run(store.inspect())[0]
+    finding = store.run(store.overview.inspect())[0]
     assert finding.code == "durability"
     assert f"durability {durability}" in finding.text
     store.close()

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from fencepost.store.interface.facet import Facet, operation, planned
 from fencepost.store.plan import (
     Effect,
     Operation,
     Plan,
     Row,
     Statement,
-    operation,
     run_plan,
     run_plan_async,
 )
@@ -117,15 +117,23 @@ async def test_a_plan_can_tidy_up_whatever_happens(colour: str) -> None:
     assert tidied == [True]
 
 
-class Accounts:
+class AccountsFacet(Facet, abstract=True):
+    """What is declared of something with operations."""
+
+    @operation(Effect.WRITE, has_content=False)
+    def pay(self, amount: int, *, twice: bool = False) -> Operation[int]:
+        """Pay *amount*."""
+        raise NotImplementedError
+
+
+class Accounts(AccountsFacet):
     """Something with operations."""
 
     def __init__(self) -> None:
         self.started = 0
 
-    @operation(Effect.WRITE)
+    @planned
     def pay(self, amount: int, *, twice: bool = False) -> Plan[int]:
-        """Pay *amount*."""
         self.started += 1
         yield Statement("pay", (amount,))
         return amount * (2 if twice else 1)

@@ -50,9 +50,8 @@ from fencepost.core.job.outcome import Failed, Succeeded
 from fencepost.core.job.policy import Policy
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import PlainContentError, TamperedError
+from fencepost.store.interface.control import Edit, RetryRequest, Sealed
 from fencepost.store.interface.crons import CronDefinition
-from fencepost.store.interface.replies import Sealed
-from fencepost.store.interface.requests import Edit, RetryRequest
 from fencepost.store.interface.store import Store
 
 FIELDS = (*BODIES, *TEXTS)
@@ -139,8 +138,10 @@ def test_a_dead_letter_that_is_not_encrypted_is_not_replayed(
 ) -> None:
     job_id = dead(store)
     database.put("payload", job_id, forged("payload"))
-    assert store.run(store.replay([job_id, "nobody"]))[0] == Sealed(job_id)
-    assert [each.job_id for each in store.run(store.dead_letters(None, PageRequest(9))).letters]
+    assert store.run(store.control.replay([job_id, "nobody"]))[0] == Sealed(job_id)
+    assert [
+        each.job_id for each in store.run(store.reader.dead_letters(None, PageRequest(9))).letters
+    ]
 
 
 def test_a_dead_letter_shows_no_failure_that_is_not_encrypted(
@@ -151,7 +152,7 @@ def test_a_dead_letter_shows_no_failure_that_is_not_encrypted(
         if "fencepost.job" in table or table == "dones":
             continue  # they have no failures
         database.execute(f"update {table} set failure = ?", forged("failure"))
-    (letter,) = store.run(store.dead_letters(None, PageRequest(9))).letters
+    (letter,) = store.run(store.reader.dead_letters(None, PageRequest(9))).letters
     assert letter.failure.message == REFUSED_TEXT
     assert letter.failure.traceback is None
 
@@ -164,13 +165,13 @@ def test_what_is_not_encrypted_is_not_copied_to_another_store(
     job_id = having(store, field)
     database.put(field, job_id, forged(field))
     with pytest.raises(PlainContentError, match=job_id):
-        store.run(store.dump(0, 9))
+        store.run(store.transfer.dump(0, 9))
 
 
 def test_failures_that_a_store_records_itself_are_shown(store: Store) -> None:
     """It has no keys; one that says anything else than it does is refused."""
     cancelled, waiting = submit(store), submit(store, type="wait")
-    store.run(store.cancel([cancelled]))
+    store.run(store.control.cancel([cancelled]))
     behind = submit(store, after=check_dependencies([cancelled, waiting]))
     lost = submit(store, type="lost", policy=Policy(max_attempts=1))
     slow = submit(store, type="slow", policy=Policy(max_attempts=1, timeout=5.0))
@@ -178,8 +179,8 @@ def test_failures_that_a_store_records_itself_are_shown(store: Store) -> None:
     claim(store, "lost")
     claim(store, "slow")
     store.clock.sleep(400)
-    store.run(store.recover(9))
-    store.run(store.expire(9))
+    store.run(store.upkeep.recover(9))
+    store.run(store.upkeep.expire(9))
     seen = [look(store, each).failure for each in (cancelled, behind, lost, slow, outlived)]
     assert [each.code if each else None for each in seen] == [
         "cancelled",
@@ -304,7 +305,7 @@ def test_failures_of_two_attempts_are_not_exchanged(database: Database, store: S
     job_id = tried(store)
     wait(store)
     settle(store, claim(store), Failed(Failure(Category.TEMPORARY, f"{TRUE} 2")))
-    first, second = store.run(store.attempts(job_id)) or []
+    first, second = store.run(store.reader.attempts(job_id)) or []
     assert first.failure is not None
     assert second.failure is not None
     assert (first.failure.message, second.failure.message) == (TRUE, f"{TRUE} 2")
@@ -316,7 +317,7 @@ def test_failures_of_two_attempts_are_not_exchanged(database: Database, store: S
         text = found[other.lease_version]
         sql = f"update {table} set failure = ? where {column} = ?"
         database.execute(sql, text, one.lease_version)
-    assert not is_shown([each.failure for each in store.run(store.attempts(job_id)) or []])
+    assert not is_shown([each.failure for each in store.run(store.reader.attempts(job_id)) or []])
 
 
 def test_a_checkpoint_of_a_later_attempt_is_refused_in_an_earlier_one(
@@ -370,7 +371,7 @@ def test_the_result_of_a_dependency_is_refused_as_a_jobs_own_is(
     waiting = submit(store, after=check_dependencies([first, other]))
     given = {"plain": body(FORGED), "another's": database.take("result", other), "none": None}
     database.put("result", first, given[how])
-    ((one, two),) = store.run(store.dependencies([waiting], with_results=True))
+    ((one, two),) = store.run(store.reader.dependencies([waiting], with_results=True))
     assert one.result is not None
     assert one.result.encoding is Encoding.ENCRYPTED
     assert two.result == body(TRUE)
@@ -388,7 +389,7 @@ def delivered(store: Store) -> tuple[str, str]:
 
 
 def deliveries(store: Store) -> list[str]:
-    page = store.run(store.find(JobFilter(type=DELIVERY_TYPE), PageRequest(9)))
+    page = store.run(store.reader.find(JobFilter(type=DELIVERY_TYPE), PageRequest(9)))
     return [job.id for job in page.jobs]
 
 
@@ -426,10 +427,10 @@ def test_an_address_that_is_edited_or_replayed_is_encrypted_for_its_job(
     database: Database, store: Store
 ) -> None:
     job_id = submit(store)
-    store.run(store.edit([Edit(job_id, callback_url=HOOK)]))
+    store.run(store.control.edit([Edit(job_id, callback_url=HOOK)]))
     assert "example.com" not in repr(database.take("callback", job_id))
     settle(store, claim(store), Failed(Failure(Category.PERMANENT, TRUE)))
-    (reply,) = store.run(store.replay([job_id]))
+    (reply,) = store.run(store.control.replay([job_id]))
     fresh = getattr(reply, "job_id", "")
     assert look(store, fresh).callback_url == HOOK
     assert look(store, fresh).payload == body(TRUE)
@@ -444,7 +445,7 @@ def test_the_record_of_an_event_is_refused_as_a_job_is(
     database: Database, store: Store, how: str
 ) -> None:
     for _ in range(2):
-        store.run(store.send(NewEvent("user.created", body(TRUE)), []))
+        store.run(store.events.send(NewEvent("user.created", body(TRUE)), []))
     table = database.table("event")
     is_postgres = table.startswith("fencepost")
     if how == "another's":
@@ -461,7 +462,7 @@ def test_the_record_of_an_event_is_refused_as_a_job_is(
             f'"{FORGED}"',
         )
         expected = [False, False]
-    found = store.run(store.events(None, PageRequest(9))).events
+    found = store.run(store.events.list(None, PageRequest(9))).events
     assert [is_shown(each.payload) for each in found] == expected
 
 
@@ -476,8 +477,8 @@ def test_the_template_of_a_cron_is_refused_as_a_job_is(
         )
         for name in ("one", "two")
     ]
-    store.run(store.declare_crons(crons))
-    assert [each.template for each in store.run(store.crons()).crons] == [template, template]
+    store.run(store.crons.declare(crons))
+    assert [each.template for each in store.run(store.crons.list()).crons] == [template, template]
     table = database.table("cron")
     if how == "plain":
         database.execute(f"update {table} set template = ?", msgspec.json.encode(template).decode())
@@ -485,14 +486,14 @@ def test_the_template_of_a_cron_is_refused_as_a_job_is(
         ((text,),) = database.execute(f"select template from {table} where name = 'two'")
         assert "example.com" not in text
         database.execute(f"update {table} set template = ?", text)
-    one, two = (each.template for each in store.run(store.crons()).crons)
+    one, two = (each.template for each in store.run(store.crons.list()).crons)
     assert is_shown(two) is (how == "another's")
     assert not is_shown(one)
     assert one is not None
     assert one.payload.encoding is Encoding.ENCRYPTED
     # The app that knows it says what it is, and sets it right.
-    store.run(store.declare_crons(crons))
-    assert [each.template for each in store.run(store.crons()).crons] == [template, template]
+    store.run(store.crons.declare(crons))
+    assert [each.template for each in store.run(store.crons.list()).crons] == [template, template]
 
 
 # And all stays as it was for those who change nothing.
@@ -503,12 +504,14 @@ def test_what_may_change_about_a_job_does_not_make_it_unreadable(
 ) -> None:
     """Edits, retries by hand, and the result of an attempt after others that failed."""
     job_id = tried(store, key=Key("mine"))
-    store.run(store.edit([Edit(job_id, tags={"a": "b"}, correlation_id="c", payload=body(TRUE))]))
+    store.run(
+        store.control.edit([Edit(job_id, tags={"a": "b"}, correlation_id="c", payload=body(TRUE))])
+    )
     wait(store)
     job = claim(store)
     assert (job.payload, job.checkpoint) == (body(TRUE), body(TRUE))
     settle(store, job, Failed(Failure(Category.PERMANENT, TRUE)))
-    store.run(store.retry([RetryRequest(job_id)]))
+    store.run(store.control.retry([RetryRequest(job_id)]))
     job = claim(store)
     assert (job.payload, job.checkpoint) == (body(TRUE), body(TRUE))
     settle(store, job, Succeeded(body(TRUE)))

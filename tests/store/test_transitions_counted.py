@@ -28,7 +28,8 @@ from fencepost.core.job.outcome import (
 )
 from fencepost.core.job.policy import Policy
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.requests import ClaimRequest, Edit, RetryRequest
+from fencepost.store.interface.control import Edit, RetryRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.wrappers.observed import observed
 from fencepost.store.wrappers.transitions import LABELS
@@ -50,7 +51,7 @@ class Rig:
         self.store = observed(MemoryStore(clock=self.clock), self.counters)
 
     def submit(self, type: str = "t", **fields: Any) -> str:
-        [reply] = self.store.run(self.store.enqueue([NewJob(type=type, **fields)]))
+        [reply] = self.store.run(self.store.queue.enqueue([NewJob(type=type, **fields)]))
         return reply.job_id
 
     def take(self, **fields: Any) -> ClaimedJob:
@@ -58,30 +59,30 @@ class Rig:
         return self.claim()
 
     def claim(self) -> ClaimedJob:
-        [job] = self.store.run(self.store.claim(ClaimRequest(worker="w", limit=1))).jobs
+        [job] = self.store.run(self.store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
         return job
 
     def settle(self, job: ClaimedJob, outcome: Outcome) -> None:
         decision = decide(job, outcome, self.clock.rng)
-        self.store.run(self.store.settle([Settlement(job.id, job.lease.token, decision)]))
+        self.store.run(self.store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
 
     def cancel(self, job_id: str) -> None:
-        self.store.run(self.store.cancel([job_id]))
+        self.store.run(self.store.control.cancel([job_id]))
 
     def expire(self) -> None:
         self.clock.advance("8d")
-        self.store.run(self.store.expire(10))
+        self.store.run(self.store.upkeep.expire(10))
 
     def promote(self) -> None:
         self.clock.advance("1h")
-        self.store.run(self.store.promote(10))
+        self.store.run(self.store.upkeep.promote(10))
 
     def retry(self, job_id: str, **fields: Any) -> None:
-        self.store.run(self.store.retry([RetryRequest(job_id, **fields)]))
+        self.store.run(self.store.control.retry([RetryRequest(job_id, **fields)]))
 
     def postpone(self, job_id: str) -> None:
         later = self.clock.now() + timedelta(minutes=1)
-        self.store.run(self.store.edit([Edit(job_id, run_at=later)]))
+        self.store.run(self.store.control.edit([Edit(job_id, run_at=later)]))
 
     def waiting(self, on: ClaimedJob, mode: Mode = Mode.ALL, **fields: Any) -> str:
         return self.submit("d", after=Dependencies((on.id,), mode), **fields)
@@ -226,7 +227,7 @@ def test_an_expired_lease_is_counted_as_a_transition_and_as_recovered() -> None:
     rig.take()
     rig.take(policy=ONCE)
     rig.clock.advance("1h")
-    rig.store.run(rig.store.recover(10))
+    rig.store.run(rig.store.upkeep.recover(10))
     assert rig.seen()["retry", "retrying"] == rig.seen()["exhaust", "dead_letter"] == 1
     assert rig.counters.get("lease.recovered") == rig.counters.get("lease.exhausted") == 1
 
@@ -238,7 +239,7 @@ def test_what_a_claim_promotes_on_its_way_is_counted_as_ready_or_as_held() -> No
     for _ in range(3):
         rig.keyed(delay=60.0)
     rig.clock.advance(60)
-    rig.store.run(rig.store.claim(ClaimRequest(worker="w", limit=10)))
+    rig.store.run(rig.store.queue.claim(ClaimRequest(worker="w", limit=10)))
     assert rig.counters.get("job.promoted", event="ready", state="scheduled") == 2
     assert rig.counters.get("job.promoted", event="hold", state="pending") == 2
     assert rig.seen()["claim", "running"] == 2
@@ -248,7 +249,7 @@ def test_types_beyond_the_bound_share_a_label() -> None:
     """S2-38: a label a type would let whoever submits fill the monitor's disk."""
     rig = Rig()
     jobs = [NewJob(type=f"t{number:03}") for number in range(150)]
-    rig.store.run(rig.store.enqueue(jobs))
+    rig.store.run(rig.store.queue.enqueue(jobs))
     types = {dict(labels)["type"] for _, labels, _ in rig.counters.read() if len(labels) == 3}
     assert len(types) == 101
     assert "other" in types
@@ -263,7 +264,7 @@ def test_claims_note_for_how_long_jobs_had_waited() -> None:
     rig.submit("b", queue="y")
     rig.clock.advance(0.3)
     rig.submit("a", queue="x")
-    rig.store.run(rig.store.claim(ClaimRequest(worker="w", limit=10)))
+    rig.store.run(rig.store.queue.claim(ClaimRequest(worker="w", limit=10)))
     waits = {lane: (each.count, round(each.sum, 6)) for lane, each in rig.counters.waits.read()}
     assert waits == {("a", "x"): (2, 0.3), ("b", "y"): (1, 0.3)}
 

@@ -14,6 +14,7 @@ from tests.worker.test_hanging_store import HangingStore
 from fencepost import App, Context, State
 from fencepost.clock import SystemClock
 from fencepost.core.job.job import AttemptOutcome
+from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 
@@ -157,7 +158,7 @@ async def test_jobs_that_a_claim_under_way_brings_are_given_back(
 
     async def slow(operation: Any) -> Any:
         reply = await run_async(operation)
-        if operation.name == "claim" and not asked.is_set():
+        if operation.is_a(QueueFacet.claim) and not asked.is_set():
             asked.set()
             await answer.wait()
         return reply
@@ -176,7 +177,7 @@ async def test_jobs_that_a_claim_under_way_brings_are_given_back(
 
 
 async def test_a_store_that_hangs_does_not_keep_one_that_is_cancelled_twice() -> None:
-    store = HangingStore(MemoryStore(clock=SystemClock()), "claim")
+    store = HangingStore(MemoryStore(clock=SystemClock()), QueueFacet.claim)
     app = App("memory://", store=cast(Store, store))
 
     @app.task

@@ -144,7 +144,7 @@ async def test_a_job_of_an_unknown_type_waits_and_why_says_so(app: App) -> None:
     async def known() -> str:
         return "ran"
 
-    [reply] = app.store.run(app.store.enqueue([NewJob(type="unknown")]))
+    [reply] = app.store.run(app.store.queue.enqueue([NewJob(type="unknown")]))
     job = known.submit()
     async with working(app):
         assert await job.aio.result(LONG) == "ran"

@@ -66,7 +66,7 @@ def lose_lease(app: App) -> None:
     with psycopg.connect(app.url, autocommit=True) as conn:
         conn.execute("update fencepost.lease set expires_at = now() - interval '1 hour'")
         # By ourselves or by the worker, whose own recovery may be at it just now.
-        app.store.run(app.store.recover(10))
+        app.store.run(app.store.upkeep.recover(10))
         left = "select 1 where not exists (select 1 from fencepost.lease where expires_at < now())"
         eventually_sync(lambda: conn.execute(left).fetchone(), "every lease taken back")
 
@@ -299,7 +299,7 @@ async def test_no_beat_waits_for_an_open_transaction(
         with psycopg.connect(app.url) as conn:
             ((expiry,),) = conn.execute("select expires_at from fencepost.lease").fetchall()
         await eventually(lambda: app.store.clock.now() > expiry)
-        assert app.store.run(app.store.recover(10)) == []
+        assert app.store.run(app.store.upkeep.recover(10)) == []
         assert await job.aio.result(LONG) == "late"
     assert ledger(app) == [1]
     assert len(job.attempts()) == 1

@@ -66,7 +66,7 @@ def test_jobs_that_a_killed_worker_had_not_started_stand_as_if_it_had_never_been
     dead: set[str] = set()
 
     def recover() -> bool:
-        dead.update(moved.job_id for moved in store.run(store.recover(100)))
+        dead.update(moved.job_id for moved in store.run(store.upkeep.recover(100)))
         return crew.app.jobs.count(state="running") == 0
 
     eventually_sync(recover, "no lease is left")

@@ -72,7 +72,9 @@ async def test_a_job_runs_as_it_would_without_encryption(tmp_path: Path) -> None
     with opened(tmp_path, [NEW]) as (app, task):
         job = task.submit(f"checkpoint {CANARY}")
         await drain(app)
-        await eventually(lambda: app.store.run(app.store.promote(10)) or job.refresh().result)
+        await eventually(
+            lambda: app.store.run(app.store.upkeep.promote(10)) or job.refresh().result
+        )
         await drain(app)
         assert job.result(0) == f"checkpoint {CANARY} {{'seen': 'checkpoint {CANARY}'}}"
         (first, _) = job.attempts()
@@ -94,7 +96,9 @@ async def test_without_the_key_a_job_is_retried_and_then_a_dead_letter_that_says
             assert "'new'" in (seen.failure.message if seen.failure else "")
             # The second attempt follows at once; the first worker may have made it, too.
             await eventually(
-                lambda: poor.store.run(poor.store.promote(10)) or job.refresh().state.is_terminal,
+                lambda: (
+                    poor.store.run(poor.store.upkeep.promote(10)) or job.refresh().state.is_terminal
+                ),
                 "its next attempt",
             )
             await drain(poor)
@@ -111,7 +115,7 @@ async def test_a_dead_letter_is_replayed_once_the_key_is_there(tmp_path: Path) -
     with opened(tmp_path, [OLD]) as (_, task):
         job = task.submit("hello")
     with opened(tmp_path, [NEW]) as (poor, _):
-        poor.store.run(poor.store.claim(_a_claim()))
+        poor.store.run(poor.store.queue.claim(_a_claim()))
         poor.jobs.cancel(job.id)
         poor.jobs.retry(job.id, reset_attempts=False)
         await drain(poor)
@@ -128,7 +132,7 @@ async def test_a_dead_letter_is_replayed_once_the_key_is_there(tmp_path: Path) -
 
 
 def _a_claim() -> Any:
-    from fencepost.store.interface.requests import ClaimRequest
+    from fencepost.store.interface.queue import ClaimRequest
 
     return ClaimRequest(worker="w", limit=1)
 
@@ -186,7 +190,7 @@ async def test_a_child_process_encrypts_what_its_handler_saves(tmp_path: Path) -
         assert seen.checkpoint.encoding is Encoding.ENCRYPTED
 
         def is_on_its_way() -> bool:  # the worker may have come to its next attempt by itself
-            promoted = app.store.run(app.store.promote(10))
+            promoted = app.store.run(app.store.upkeep.promote(10))
             return bool(promoted) or job.refresh().state is not State.RETRYING
 
         await eventually(is_on_its_way, "its next attempt")

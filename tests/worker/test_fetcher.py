@@ -14,8 +14,7 @@ from fencepost.core.bounds import (
     UNSETTLED_MAX,
 )
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.replies import Claim
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import Claim, ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
@@ -49,7 +48,7 @@ class Rig:
 
     def submit(self, count: int, **fields: Any) -> None:
         store = self.store.inner
-        store.run(store.enqueue([NewJob(type="t", **fields)] * count))
+        store.run(store.queue.enqueue([NewJob(type="t", **fields)] * count))
 
 
 def test_a_worker_asks_for_as_many_jobs_as_it_has_free_slots() -> None:
@@ -64,7 +63,7 @@ def test_nothing_is_claimed_while_too_much_is_not_yet_recorded() -> None:
     store = rig.store.inner
     for _ in range(2):
         rig.submit(UNSETTLED_MAX)
-        claim = store.run(store.claim(ClaimRequest(worker="w", limit=UNSETTLED_MAX)))
+        claim = store.run(store.queue.claim(ClaimRequest(worker="w", limit=UNSETTLED_MAX)))
         rig.hand.take(claim.jobs, asked_at=0.0, answered_at=0.0)
     assert len(rig.hand) == 2 * UNSETTLED_MAX
     assert (rig.wanted(10), rig.slots.is_held_up) == (0, True)

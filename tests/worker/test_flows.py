@@ -24,6 +24,7 @@ from fencepost import (
     fan_out,
 )
 from fencepost.errors import UnknownDependencyError
+from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
@@ -178,14 +179,14 @@ async def test_results_that_cannot_be_loaded_fail_their_own_job_alone(
     plain = tasks.plain.submit()
     await drain(tasks.app)
     bad, good = (tasks.see.using(after=plain).submit() for _ in range(2))
-    ask = store.inner.dependencies
+    ask = store.inner.reader.dependencies
 
     def dependencies(job_ids: Any, **options: Any) -> Any:
         if bad.id in job_ids:
             raise ValueError("a broken row")
         return ask(job_ids, **options)
 
-    store.dependencies = dependencies  # type: ignore[attr-defined]  # it passes on what it lacks
+    store.inner.reader.dependencies = dependencies  # type: ignore[method-assign]  # for this test
     await drain(tasks.app)
     assert good.refresh().state is State.COMPLETED
     await eventually(lambda: bad.refresh().state in (State.RETRYING, State.DEAD_LETTER))
@@ -216,9 +217,9 @@ class LateStore(FlakyStore):
     async def run_async(self, operation: Operation[Any]) -> Any:
         before = self.settled
         result = await super().run_async(operation)
-        if operation.name == "settle":
+        if operation.is_a(QueueFacet.settle):
             self.settled += 1
-        if operation.name == "claim" and not result.jobs and before == 0:
+        if operation.is_a(QueueFacet.claim) and not result.jobs and before == 0:
             await eventually(lambda: self.settled > before)
             await asyncio.sleep(0)
         return result

@@ -11,7 +11,9 @@ from tests.worker.support import LONG
 
 from fencepost import App
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.cluster import ClusterFacet
+from fencepost.store.interface.facet import Method
+from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -27,9 +29,9 @@ T = TypeVar("T")
 class HangingStore:
     """Says nothing to some operations until it is let go."""
 
-    def __init__(self, store: Store, *names: str) -> None:
+    def __init__(self, store: Store, *methods: Method) -> None:
         self.inner = store
-        self.names = names
+        self.methods = methods
         self.is_asked = threading.Event()
         self.is_let_go = threading.Event()
 
@@ -37,13 +39,13 @@ class HangingStore:
         return getattr(self.inner, name)
 
     def run(self, operation: Operation[T]) -> T:
-        if operation.name in self.names:
+        if operation.is_a(*self.methods):
             self.is_asked.set()
             self.is_let_go.wait(LONG)
         return self.inner.run(operation)
 
     async def run_async(self, operation: Operation[T]) -> T:
-        if operation.name in self.names:
+        if operation.is_a(*self.methods):
             self.is_asked.set()
             await asyncio.sleep(LONG)
         return await self.inner.run_async(operation)
@@ -56,7 +58,7 @@ def test_a_heart_that_waits_for_the_store_is_not_waited_for_long(
     monkeypatch.setattr(heartbeater, "STOP_WAIT", 0.05)
     clock = FakeClock()
     inner = MemoryStore(clock=clock)
-    store = HangingStore(inner, "heartbeat")
+    store = HangingStore(inner, QueueFacet.heartbeat)
     app = App("memory://", store=inner)
 
     @app.task
@@ -64,7 +66,7 @@ def test_a_heart_that_waits_for_the_store_is_not_waited_for_long(
 
     anything.submit()
     hand = InFlight()
-    claim = inner.run(inner.claim(ClaimRequest(worker="w", limit=1, lease_ttl=30.0)))
+    claim = inner.run(inner.queue.claim(ClaimRequest(worker="w", limit=1, lease_ttl=30.0)))
     hand.take(claim.jobs, asked_at=0.0, answered_at=0.0)
     clock.advance(15)
     heart = Heartbeater(cast(Store, store), hand, Counters(), lambda held, reason: None)
@@ -82,7 +84,7 @@ async def test_a_worker_takes_leave_of_a_store_that_hangs_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker, "FAREWELL", 0.05)
-    store = HangingStore(MemoryStore(clock=App("memory://").session.clock), "retire")
+    store = HangingStore(MemoryStore(clock=App("memory://").session.clock), ClusterFacet.retire)
     app = App("memory://", store=cast(Store, store))
     await asyncio.wait_for(app.worker().aio.run(until_idle=True), LONG / 2)
     assert store.is_asked.is_set()

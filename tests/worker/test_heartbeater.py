@@ -14,7 +14,7 @@ from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.policy import Policy
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -45,9 +45,9 @@ class Rig:
     def claim(self, ttl: float) -> ClaimedJob:
         store = self.store.inner
         policy = Policy(**retry_fields(Retry()), lease_ttl=ttl)
-        store.run(store.enqueue([NewJob(type="t", policy=policy)]))
+        store.run(store.queue.enqueue([NewJob(type="t", policy=policy)]))
         asked_at = self.clock.monotonic()
-        [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+        [job] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
         self.hand.take([job], asked_at=asked_at, answered_at=asked_at)
         return job
 
@@ -56,7 +56,7 @@ class Rig:
 
     def expires_in(self, job: ClaimedJob) -> timedelta:
         store = self.store.inner
-        [found] = store.run(store.get([job.id]))
+        [found] = store.run(store.reader.get([job.id]))
         assert found is not None
         assert found.lease is not None
         return found.lease.expires_at - self.clock.now()
@@ -94,7 +94,7 @@ def test_a_job_can_be_kept_for_far_longer_than_its_ttl() -> None:
     store = rig.store.inner
     while rig.clock.monotonic() < 600:
         rig.clock.advance(rig.heart.step())
-        assert store.run(store.recover(10)) == []
+        assert store.run(store.upkeep.recover(10)) == []
     assert rig.lost == []
     assert 58 <= rig.beats() <= 61
 
@@ -126,7 +126,7 @@ def test_a_cancelled_job_is_reported_as_cancelled() -> None:
     """S3-9, C20."""
     rig = Rig()
     store = rig.store.inner
-    store.run(store.cancel([rig.jobs[0].id]))
+    store.run(store.control.cancel([rig.jobs[0].id]))
     rig.clock.advance(TTL / 3)
     rig.heart.step()
     assert rig.lost == [(rig.jobs[0].id, "cancelled")]
@@ -212,7 +212,7 @@ def test_a_defect_in_the_store_does_not_end_the_heart(monkeypatch: pytest.Monkey
     def broken(beats: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(rig.store, "heartbeat", broken, raising=False)
+    monkeypatch.setattr(rig.store.inner.queue, "heartbeat", broken)
     rig.clock.advance(TTL / 3)
     assert rig.heart.step() > 0
     monkeypatch.undo()
@@ -252,6 +252,6 @@ def test_a_beat_moves_the_lease_that_the_handler_sees() -> None:
     rig.heart.step()
     assert seen == [rig.clock.now() + timedelta(seconds=TTL)]
     store = rig.store.inner
-    [job] = store.run(store.get([rig.jobs[0].id]))
+    [job] = store.run(store.reader.get([rig.jobs[0].id]))
     assert job is not None
     assert job.state is State.RUNNING

@@ -7,17 +7,19 @@ heartbeats have ended is seen by those of a bystander that go on; nothing is jud
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 import pytest
 from tests.worker.flaky import FlakyStore, nothing
 from tests.worker.support import eventually, take_leases_away, working
 
 from fencepost import App, Context, JobHandle, State
-from fencepost.store.interface.requests import Beat
+from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
+
+T = TypeVar("T")
 
 TTL = 1
 """A heartbeat every third of a second."""
@@ -32,9 +34,17 @@ class Listening(FlakyStore):
         super().__init__(store)
         self.beats: list[str] = []
 
-    def heartbeat(self, beats: Sequence[Beat]) -> Operation[Any]:
-        self.beats += [beat.token for beat in beats]
-        return self.inner.heartbeat(beats)
+    def run(self, operation: Operation[T]) -> T:
+        self._note(operation)
+        return super().run(operation)
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        self._note(operation)
+        return await super().run_async(operation)
+
+    def _note(self, operation: Operation[Any]) -> None:
+        if operation.is_a(QueueFacet.heartbeat):
+            self.beats += [beat.token for beat in operation.given[0]]
 
 
 class Scene:

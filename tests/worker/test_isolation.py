@@ -33,7 +33,7 @@ from fencepost import (
     State,
     Timeouts,
 )
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.slots import WorkerSlots
 
@@ -233,7 +233,7 @@ async def test_a_job_lost_before_its_child_is_there_starts_no_child(sqlite_app: 
     task = sqlite_app.task(isolation="process")(isolated.pid_of)
     task.submit(1)
     store = sqlite_app.store
-    jobs = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    jobs = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     inflight = InFlight()
     taken, _ = inflight.take(jobs, asked_at=0.0, answered_at=math.inf)
     slots = WorkerSlots(1, inflight)

@@ -15,6 +15,7 @@ from tests.worker.support import LONG
 from fencepost import App, Retry
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import START_WITHIN
+from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -140,12 +141,12 @@ class HangingStore(FlakyStore):
         self.is_in_time: bool | None = None
 
     def run(self, operation: Operation[T]) -> T:
-        if operation.name == "claim" and self.ended.is_set() and self.is_in_time is None:
+        if operation.is_a(QueueFacet.claim) and self.ended.is_set() and self.is_in_time is None:
             self.is_in_time = self.settled.wait(LONG)
         return super().run(operation)
 
     async def run_async(self, operation: Operation[T]) -> T:
-        if operation.name != "settle":
+        if not operation.is_a(QueueFacet.settle):
             return await super().run_async(operation)
         # As a store does whose own thread writes: it goes on while the loop is blocked.
         return await asyncio.to_thread(self._settle, operation)
@@ -180,9 +181,9 @@ class TearingStore(FlakyStore):
 
     async def run_async(self, operation: Operation[T]) -> T:
         result = await super().run_async(operation)
-        if operation.name in ("claim", "settle") and operation.name not in self.torn:
+        if operation.is_a(QueueFacet.claim, QueueFacet.settle) and operation.name not in self.torn:
             self.torn.append(operation.name)
-            if operation.name == "settle" or not self.answered.is_set():
+            if operation.is_a(QueueFacet.settle) or not self.answered.is_set():
                 self.answered.set()
                 await asyncio.sleep(LONG)
         return result

@@ -283,7 +283,7 @@ async def test_the_services_of_a_worker_outlive_their_own_defects(
 ) -> None:
     """S4-1: an error nobody thought of must not leave jobs claimed, beating and never settled."""
     fails = threading.Event()
-    settle = store.inner.settle
+    settle = store.inner.queue.settle
 
     def broken(settlements: object) -> object:
         if not fails.is_set():
@@ -291,7 +291,7 @@ async def test_the_services_of_a_worker_outlive_their_own_defects(
             raise RuntimeError("a defect")
         return settle(settlements)  # type: ignore[arg-type]  # passed on as it came
 
-    monkeypatch.setattr(store.inner, "settle", broken)
+    monkeypatch.setattr(store.inner.queue, "settle", broken)
 
     @app.task
     async def work() -> str:

@@ -49,7 +49,7 @@ async def test_jobs_of_a_rated_task_start_no_more_often_than_that(app: App) -> N
 
 async def test_a_worker_says_the_rates_of_all_its_tasks_before_it_claims(app: App) -> None:
     """One without a rate too: what an earlier version had must not outlive it."""
-    app.store.run(app.store.set_rates({"free": Rate(1, 60.0), "other": Rate(2, 60.0)}))
+    app.store.run(app.store.settings.set_rates({"free": Rate(1, 60.0), "other": Rate(2, 60.0)}))
 
     @app.task(rate="3/m")
     async def rated() -> None: ...
@@ -120,8 +120,8 @@ async def test_a_worker_comes_again_when_the_next_job_can_start() -> None:
     """It waits as long as the claim says, and not for news."""
     clock = FakeClock()
     store = MemoryStore(clock=clock)
-    store.run(store.set_rates({"rated": Rate(1, 10.0)}))
-    store.run(store.enqueue([NewJob(type="rated")] * 2))
+    store.run(store.settings.set_rates({"rated": Rate(1, 10.0)}))
+    store.run(store.queue.enqueue([NewJob(type="rated")] * 2))
     inflight = InFlight()
     claimer = Claimer(
         store,

@@ -17,7 +17,7 @@ from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.outcome import Outcome, Settlement, Succeeded, decide
 from fencepost.core.values.payload import encode
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.wrappers.observed import observed
@@ -51,9 +51,9 @@ class Rig:
         self.written = self.slots.written
         self.settler = Settler(cast(Store, self.store), self.hand, self.counters, self.slots)
         store = self.store.inner
-        store.run(store.enqueue([NewJob(type="t")] * count))
+        store.run(store.queue.enqueue([NewJob(type="t")] * count))
         self.jobs: list[ClaimedJob] = store.run(
-            store.claim(ClaimRequest(worker="w", limit=count))
+            store.queue.claim(ClaimRequest(worker="w", limit=count))
         ).jobs
         self.hand.take(self.jobs, asked_at=0.0, answered_at=0.0)
 
@@ -63,7 +63,7 @@ class Rig:
 
     def states(self) -> list[State]:
         store = self.store.inner
-        return [job.state for job in store.run(store.get([j.id for j in self.jobs])) if job]
+        return [job.state for job in store.run(store.reader.get([j.id for j in self.jobs])) if job]
 
 
 async def test_a_group_is_bounded_by_the_bytes_of_its_results() -> None:
@@ -137,14 +137,14 @@ async def test_one_settlement_that_cannot_be_written_does_not_hold_up_the_others
     """S4-1: it is given up, so that its lease runs out, and it is said so."""
     rig = Rig(5)
     poison = rig.jobs[2].id
-    settle = rig.store.inner.settle
+    settle = rig.store.inner.queue.settle
 
     def refuse(settlements: list[Settlement]) -> Any:
         if any(each.job_id == poison for each in settlements):
             raise TypeError("cannot be written")
         return settle(settlements)
 
-    monkeypatch.setattr(rig.store, "settle", refuse, raising=False)
+    monkeypatch.setattr(rig.store.inner.queue, "settle", refuse)
     for job in rig.jobs:
         rig.add(job, classify(PermanentError("no")))
     while not rig.settler.is_idle:
@@ -156,7 +156,7 @@ async def test_one_settlement_that_cannot_be_written_does_not_hold_up_the_others
     assert vars(record)["fencepost_fields"]["id"] == poison
     rig.clock.advance("10m")
     store = rig.store.inner
-    [moved] = store.run(store.recover(10))
+    [moved] = store.run(store.upkeep.recover(10))
     assert moved.job_id == poison
 
 
@@ -193,7 +193,7 @@ async def test_whoever_let_others_go_is_told_at_once() -> None:
     rig = Rig(2)
     store = rig.store.inner
     parent, other = rig.jobs
-    store.run(store.enqueue([NewJob(type="t", after=Dependencies((parent.id,)))]))
+    store.run(store.queue.enqueue([NewJob(type="t", after=Dependencies((parent.id,)))]))
     rig.add(other)
     await rig.settler.step()
     assert not rig.slots.news.is_set()

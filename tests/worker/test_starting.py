@@ -16,7 +16,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
 from fencepost.maintenance.maintenance import TERM
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 
 LOST = 2 * RECOVER_BATCH + 1
 """More than a first claim takes back on its way."""
@@ -34,16 +34,16 @@ def lose(app: App, count: int) -> None:
     assert count <= CLAIM_MAX, "a second claim would take back what the first one took"
     store = app.store
     policy = Policy(backoff=Backoff(initial_delay=3600.0))
-    store.run(store.enqueue([NewJob(type="left_behind", policy=policy)] * count))
+    store.run(store.queue.enqueue([NewJob(type="left_behind", policy=policy)] * count))
     request = ClaimRequest(worker="gone", limit=count, lease_ttl=0.05)
-    jobs = store.run(store.claim(request)).jobs
+    jobs = store.run(store.queue.claim(request)).jobs
     assert len(jobs) == count
     last = max(job.lease.expires_at for job in jobs)
     eventually_sync(lambda: datetime.now(UTC) > last, "leases that have run out")
 
 
 def count(app: App, state: State) -> int:
-    return app.store.run(app.store.count(JobFilter(type="left_behind", states=(state,))))
+    return app.store.run(app.store.reader.count(JobFilter(type="left_behind", states=(state,))))
 
 
 async def test_every_lease_that_ran_out_while_nobody_looked_is_taken_back(url: str) -> None:
@@ -60,7 +60,7 @@ async def test_every_lease_that_ran_out_while_nobody_looked_is_taken_back(url: s
             return "done"
 
         lose(app, LOST)
-        assert app.store.run(app.store.lead(TERM, "somebody", 60.0)) is not None
+        assert app.store.run(app.store.cluster.lead(TERM, "somebody", 60.0)) is not None
         assert count(app, State.RUNNING) == LOST
         await drain(app)
         assert count(app, State.RUNNING) == 0

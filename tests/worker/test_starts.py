@@ -25,7 +25,7 @@ from fencepost import App, Context, State
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import START_WITHIN
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -171,7 +171,7 @@ async def test_a_job_that_was_lost_before_it_began_does_not_begin(app: App) -> N
         begun.append(ctx.job_id)
 
     work.submit_many([()] * 2)
-    claim = app.store.run(app.store.claim(ClaimRequest(worker="w", limit=2)))
+    claim = app.store.run(app.store.queue.claim(ClaimRequest(worker="w", limit=2)))
     hand = InFlight()
     taken, _ = hand.take(claim.jobs, asked_at=0.0, answered_at=math.inf)
     hand.drop(claim.jobs[0].id, claim.jobs[0].lease.token)

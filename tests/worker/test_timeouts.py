@@ -163,7 +163,7 @@ def test_a_handler_that_blocks_the_loop_keeps_its_lease(sqlite_app: App) -> None
         eventually_sync(lambda: job.refresh().state is State.RUNNING)
         store = sqlite_app.store
         while job.refresh().state is State.RUNNING:
-            assert store.run(store.recover(10)) == [], "its lease ran out"
+            assert store.run(store.upkeep.recover(10)) == [], "its lease ran out"
             time.sleep(0.05)
         assert job.result(LONG) == "sorry"
         eventually_sync(lambda: sqlite_app.session.counters.get("loop.lag") > 1.0)

@@ -22,7 +22,7 @@ NEWER = {"text": "hello", "language": "en"}
 
 def submit_raw(app: App, payload: Any) -> JobHandle[Any]:
     """Submit to a task what a caller of another version would."""
-    [reply] = app.store.run(app.store.enqueue([NewJob(type="echo", payload=encode(payload))]))
+    [reply] = app.store.run(app.store.queue.enqueue([NewJob(type="echo", payload=encode(payload))]))
     assert isinstance(reply, Enqueued)
     return app.jobs.get(reply.job_id)
 

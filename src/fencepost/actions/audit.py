@@ -24,7 +24,7 @@ from fencepost.core.values.ids import id_text
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.store.interface.replies import ActionPage
+from fencepost.store.interface.audit import ActionPage
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
@@ -59,7 +59,7 @@ def end(session: Session, action: Action, status: int | None = None) -> Script[N
     """Record how an action ended; to do it again with the same action is harmless."""
     ended = replace(action, status=status)
     log(names.AUDIT_ACTION, phase="end", **_fields(ended))
-    yield session.store.record_action(ended)
+    yield session.store.audit.record(ended)
 
 
 class LocalAudit(StoreActions):
@@ -68,7 +68,7 @@ class LocalAudit(StoreActions):
     def find(self, after: str | None, limit: int) -> Script[AuditLog]:
         """Return a page of the log."""
         asked = make_page(limit=limit, after=after, of=ACTIONS)
-        page: ActionPage = yield self._store.actions(asked)
+        page: ActionPage = yield self._store.audit.list(asked)
         following = None if page.next is None else encode_cursor(page.next, ACTIONS)
         return AuditLog(page.actions, following)
 

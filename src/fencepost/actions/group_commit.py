@@ -72,7 +72,9 @@ class _Gatherer:
 
     async def _store_batch(self, batch: list[Waiting]) -> None:
         try:
-            replies = await self._store.run_async(self._store.enqueue([job for job, _ in batch]))
+            replies = await self._store.run_async(
+                self._store.queue.enqueue([job for job, _ in batch])
+            )
         except InvalidJobError as error:
             # Nothing was stored. The fault of one job is not that of the strangers beside it.
             if len(batch) == 1:

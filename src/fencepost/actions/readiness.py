@@ -55,7 +55,7 @@ class Readiness:
                 if pending:
                     return f"schema_pending: {pending[0][0]} is not applied; fencepost migrate"
                 self._is_migrated = True  # a schema never goes back
-            await store.run_async(store.app_limit())
+            await store.run_async(store.settings.app_limit())
         except FencepostError as error:
             return f"{error.code}: {error}"
         except Exception as error:  # noqa: BLE001 - whatever it is, we could not serve either

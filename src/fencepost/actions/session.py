@@ -137,27 +137,27 @@ class Session:
     def submit(self, job: NewJob, conn: Any = None) -> StoredJob:
         """Store one job, and return when it is safe, or when it is part of *conn*'s transaction."""
         if conn is not None:
-            return accepted(self.store.run_in(conn, lambda store: store.enqueue([job]))[0])
-        return accepted(self.store.run(self.in_time(self.store.enqueue([job])))[0])
+            return accepted(self.store.run_in(conn, lambda store: store.queue.enqueue([job]))[0])
+        return accepted(self.store.run(self.in_time(self.store.queue.enqueue([job])))[0])
 
     def submit_all(self, jobs: list[NewJob], conn: Any = None) -> Script[list[StoredJob]]:
         """Store all of *jobs* or none, in one transaction, or in *conn*'s."""
         if conn is None:
-            step: Any = self.in_time(self.store.enqueue(jobs, atomic=True))
+            step: Any = self.in_time(self.store.queue.enqueue(jobs, atomic=True))
         else:
-            step = Join(conn, lambda store: store.enqueue(jobs, atomic=True))
+            step = Join(conn, lambda store: store.queue.enqueue(jobs, atomic=True))
         replies: list[EnqueueReply] = yield step
         return [accepted(reply) for reply in replies]
 
     async def submit_async(self, job: NewJob, conn: Any = None) -> StoredJob:
         """Store one job together with others submitted at the same time, or as *conn*'s alone."""
         if conn is not None:
-            replies = await self.store.run_in_async(conn, lambda store: store.enqueue([job]))
+            replies = await self.store.run_in_async(conn, lambda store: store.queue.enqueue([job]))
             return accepted(replies[0])
         if job.after is not None or job.run_at is not None:
             # What cannot be waited for, or falls due too late by the store's clock, refuses the
             # whole batch, and strangers share a group.
-            operation = self.in_time(self.store.enqueue([job]))
+            operation = self.in_time(self.store.queue.enqueue([job]))
             return accepted((await self.store.run_async(operation))[0])
         store = self.store
         if self._submitter is None or self._submitter.store is not store:

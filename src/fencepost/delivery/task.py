@@ -64,7 +64,7 @@ class Deliverer:
         except InvalidCallbackError as error:
             raise PermanentError(str(error), code="callback_refused") from None
         store = self._store()
-        (job,) = store.run(store.get([job_id]))
+        (job,) = store.run(store.reader.get([job_id]))
         body = webhook_body(delivery, job)
         headers = signed_headers(
             self._webhooks.keys,

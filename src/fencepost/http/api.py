@@ -80,7 +80,7 @@ class Api:
         now = session.clock.monotonic()
         if now - self._queues_read_at >= QUEUES_INTERVAL:
             self._queues_read_at = now
-            self._queues = await session.store.run_async(session.store.queues())
+            self._queues = await session.store.run_async(session.store.overview.queues())
         return self._queues
 
     def body_max(self, route: Route) -> int:

@@ -17,8 +17,8 @@ from fencepost.core.bounds import (
     RECOVER_INTERVAL,
 )
 from fencepost.core.retention import Retention
-from fencepost.store.interface.requests import PruneRequest
 from fencepost.store.interface.store import Store
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation
 
 
@@ -43,7 +43,7 @@ class Recover:
         self._store = store
 
     async def step(self) -> int:
-        moved = await self._store.run_async(self._store.recover(RECOVER_BATCH))
+        moved = await self._store.run_async(self._store.upkeep.recover(RECOVER_BATCH))
         return len(moved)
 
 
@@ -57,7 +57,7 @@ class Promote:
         self._store = store
 
     async def step(self) -> int:
-        moved = await self._store.run_async(self._store.promote(PROMOTE_BATCH))
+        moved = await self._store.run_async(self._store.upkeep.promote(PROMOTE_BATCH))
         return len(moved)
 
 
@@ -71,7 +71,7 @@ class Expire:
         self._store = store
 
     async def step(self) -> int:
-        moved = await self._store.run_async(self._store.expire(EXPIRE_BATCH))
+        moved = await self._store.run_async(self._store.upkeep.expire(EXPIRE_BATCH))
         return len(moved)
 
 
@@ -85,7 +85,7 @@ class Tidy:
         self.interval = interval
 
     async def step(self) -> int:
-        await self._store.run_async(self._store.tidy())
+        await self._store.run_async(self._store.upkeep.tidy())
         return 0
 
 
@@ -126,7 +126,7 @@ class PruneEvents(_PruneRecords):
         self._keep = retention.events
 
     def prune(self, limit: int) -> Operation[int]:
-        return self._store.prune_events(self._keep, limit)
+        return self._store.events.prune(self._keep, limit)
 
 
 class PruneActions(_PruneRecords):
@@ -139,7 +139,7 @@ class PruneActions(_PruneRecords):
         self._keep = retention.audit
 
     def prune(self, limit: int) -> Operation[int]:
-        return self._store.prune_actions(self._keep, limit)
+        return self._store.audit.prune(self._keep, limit)
 
 
 class Prune:
@@ -168,7 +168,7 @@ class Prune:
                 after=self._position,
                 limit=PRUNE_BATCH,
             )
-            pruned = await self._store.run_async(self._store.prune(request))
+            pruned = await self._store.run_async(self._store.upkeep.prune(request))
             total += pruned.count
             self._position = pruned.next or 0
             if pruned.next is None:

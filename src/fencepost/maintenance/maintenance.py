@@ -65,7 +65,7 @@ class Maintenance:
 
     async def step(self) -> float:
         """Take or keep the term and do what is due; return how long to wait."""
-        term = await self._store.run_async(self._store.lead(TERM, self._worker, LEADER_TTL))
+        term = await self._store.run_async(self._store.cluster.lead(TERM, self._worker, LEADER_TTL))
         self._note_leadership(term is not None)
         if term is None:
             return LEADER_TTL / 2
@@ -89,5 +89,5 @@ class Maintenance:
     async def resign(self) -> None:
         """Give up the term, so that the next leader need not wait for it to run out."""
         if self._is_leader:
-            await self._store.run_async(self._store.resign(TERM, self._worker))
+            await self._store.run_async(self._store.cluster.resign(TERM, self._worker))
             self._note_leadership(False)

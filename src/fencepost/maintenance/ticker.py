@@ -65,7 +65,7 @@ class Ticker:
         undeclared = [cron for cron in self._crons.values() if self._is_to_declare(cron, seen)]
         if undeclared:
             wanted = [definition_of(cron, seen.now) for cron in undeclared]
-            await self._store.run_async(self._store.declare_crons(wanted))
+            await self._store.run_async(self._store.crons.declare(wanted))
             self._declared.update(cron.name for cron in undeclared)
             seen, at = await self._look()
         ready = [(cron, row) for cron, row in self._own(seen) if not row.is_paused]
@@ -78,7 +78,7 @@ class Ticker:
 
     async def _look(self) -> tuple[CronList, float]:
         """Return the crons as they stand, and our own time at which that was."""
-        seen = await self._store.run_async(self._store.crons())
+        seen = await self._store.run_async(self._store.crons.list())
         return seen, self._store.clock.monotonic()
 
     def _own(self, seen: CronList) -> Iterator[tuple[Cron, CronView]]:
@@ -105,7 +105,7 @@ class Ticker:
         return seen.now - row.declared_at >= patience
 
     async def _fire(self, fires: list[CronFire], seen: CronList) -> None:
-        replies = await self._store.run_async(self._store.fire(fires))
+        replies = await self._store.run_async(self._store.crons.fire(fires))
         for fire, reply in zip(fires, replies, strict=True):
             late = seen.now - fire.expected
             if not isinstance(reply, Fired):

@@ -7,20 +7,17 @@ from typing import Any
 
 from fencepost.core.job.lifecycle import TERMINAL, State
 from fencepost.store.interface.crons import Fired
-from fencepost.store.interface.replies import Claim, Moved, Settled, Spawned
-from fencepost.store.interface.store import Topic
-from fencepost.store.plan import Operation
-
-_READY_AFTER = frozenset(
-    {"enqueue", "spawn", "send", "recover", "promote", "retry", "replay"}
-    | {"resume", "limit", "set_rates", "edit", "load"}
-)
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.queue import Claim, Settled, Spawned
+from fencepost.store.interface.replies import Moved
+from fencepost.store.plan import Operation, Wakes
 
 
 def topics_of(operation: Operation[Any], result: Any) -> set[Topic]:
     """Return whom the outcome of an operation may concern."""
     topics: set[Topic] = set()
-    if operation.name in _READY_AFTER or (operation.name == "fire" and _has_fired(result)):
+    wakes = operation.declaration.wakes
+    if wakes is Wakes.READY or (wakes is Wakes.IF_FIRED and _has_fired(result)):
         topics.add(Topic.READY)
     moves = _moves(result)
     states = {reply.state for reply in moves}

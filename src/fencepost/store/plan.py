@@ -2,7 +2,7 @@
 
 A *plan* is a generator: it yields the statements that it wants executed, is sent their rows, and
 returns a value. It does no I/O, so a test can drive one by hand and a caller can run one inside a
-transaction of their own. An *operation* is a named plan that can be started again from the
+transaction of their own. An *operation* is a declared plan that can be started again from the
 beginning, which a store does when a shared commit fails; one operation is one transaction.
 """
 
@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from fencepost.core.job.job import NewJob
+
 T = TypeVar("T")
-S = TypeVar("S")
-P = ParamSpec("P")
 
 Row = tuple[Any, ...]
 
@@ -56,21 +55,75 @@ class Effect(Enum):
     """Somebody relies on it: it is answered only when it is as durable as the store makes it."""
 
 
-class Operation(msgspec.Struct, Generic[T], frozen=True):
-    """A named plan that has not started."""
+class Wakes(Enum):
+    """Which listeners an operation wakes, apart from those whom the moves in its reply concern."""
+
+    BY_MOVES = "by its moves"
+    """No others."""
+    READY = "ready"
+    """Those that wait for claimable jobs, each time."""
+    IF_FIRED = "if it fired"
+    """Those too, if a cron made jobs."""
+
+
+class Declaration(msgspec.Struct, frozen=True, eq=False):
+    """What is said of an operation where it is declared, once for all engines and wrappers.
+
+    There is one for each operation: it is compared by identity, which also makes it a quick key.
+    """
 
     name: str
+    """As metrics and logs show it."""
     effect: Effect
+    wakes: Wakes = Wakes.BY_MOVES
+    has_content: bool = True
+    """Whether its arguments or its reply may hold content of users."""
+    jobs_at: int | None = None
+    """Which of its arguments, from 0, are the new jobs that it stores; None if there is none."""
+
+
+class Operation(msgspec.Struct, Generic[T], frozen=True):
+    """A declared plan that has not started."""
+
+    declaration: Declaration
     start: Callable[[], Plan[T]]
     given: tuple[Any, ...] = ()
-    """The positional arguments, for whoever observes the operation."""
+    """The positional arguments, for code that observes the operation."""
     timeout: float | None = None
-    """Seconds for which whoever runs it waits for a server to say anything; None for as long as the
+    """Seconds for which the caller waits for a server to say anything; None for as long as the
     store sees fit. Past it the outcome is unknown."""
+
+    @property
+    def name(self) -> str:
+        """The label in metrics and logs. To ask which operation it is, use ``is_a``."""
+        return self.declaration.name
+
+    @property
+    def effect(self) -> Effect:
+        return self.declaration.effect
+
+    @property
+    def new_jobs(self) -> Sequence[NewJob]:
+        """The jobs that it is to store, if they are an argument of its own."""
+        at = self.declaration.jobs_at
+        if at is None or len(self.given) <= at:
+            return ()
+        jobs: Sequence[NewJob] = self.given[at]
+        return jobs
+
+    def is_a(self, *methods: Callable[..., Operation[Any]]) -> bool:
+        """Tell whether it was made by one of these methods, as a facet declares them."""
+        return any(self.declaration is declaration_of(method) for method in methods)
 
     def within(self, timeout: float) -> Operation[T]:
         """Return this operation for a caller who gives up on a server that is silent so long."""
         return replace(self, timeout=timeout)
+
+
+def declaration_of(method: Callable[..., Operation[Any]]) -> Declaration:
+    """Return what was declared of an operation, given the method of the facet that declares it."""
+    declaration: Declaration = vars(method)["declaration"]
+    return declaration
 
 
 class StatementExecutor(Protocol):
@@ -79,23 +132,6 @@ class StatementExecutor(Protocol):
 
 class AsyncStatementExecutor(Protocol):
     async def execute(self, statement: Statement) -> list[Row]: ...
-
-
-def operation(
-    effect: Effect,
-) -> Callable[[Callable[Concatenate[S, P], Plan[T]]], Callable[Concatenate[S, P], Operation[T]]]:
-    """Make a method that returns a plan into one that returns an operation."""
-
-    def decorate(
-        method: Callable[Concatenate[S, P], Plan[T]],
-    ) -> Callable[Concatenate[S, P], Operation[T]]:
-        @wraps(method)
-        def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-            return Operation(method.__name__, effect, partial(method, self, *args, **kwargs), args)
-
-        return make
-
-    return decorate
 
 
 def part_of(operation: Operation[T]) -> Plan[T]:

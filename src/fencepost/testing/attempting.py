@@ -22,7 +22,8 @@ from fencepost.core.job.task import Task
 from fencepost.core.values.payload import encode_result
 from fencepost.core.values.skew import UnreadPayload, read_arguments, with_past
 from fencepost.errors import FencepostError, HandlerSignal
-from fencepost.store.interface.replies import Fate, LeaseLost
+from fencepost.store.interface.joins import Fate
+from fencepost.store.interface.replies import LeaseLost
 from fencepost.store.interface.store import Store
 from fencepost.worker import Backoffs, Context
 
@@ -81,7 +82,7 @@ def context_of(store: Store, job: ClaimedJob, tasks: Mapping[str, Task]) -> Cont
     """Return the context of an attempt that starts now, with what the job waited for."""
     dependencies: Sequence[Dependency] = ()
     if job.has_dependencies and tasks[job.type].signature.context_name is not None:
-        (dependencies,) = store.run(store.dependencies([job.id], with_results=True))
+        (dependencies,) = store.run(store.reader.dependencies([job.id], with_results=True))
     return Context(job, store, store.clock.monotonic(), dependencies, tasks)
 
 
@@ -96,18 +97,18 @@ def conclude(
     outcome = _outcome(ended)
     fate = None
     if context.has_joined:
-        (fate,) = store.run(store.fates([context.joined]))
+        (fate,) = store.run(store.joins.fates([context.joined]))
         if fate is Fate.UNDONE and isinstance(outcome, Succeeded):
             outcome = not_committed()
     if isinstance(outcome, Unreadable):
-        outcome = with_past(outcome, store.run(store.attempts(job.id)))
+        outcome = with_past(outcome, store.run(store.reader.attempts(job.id)))
     if fate in (None, Fate.UNDONE):
         decision = decide(job, outcome, store.clock.rng, Backoffs(tasks))
-        (reply,) = store.run(store.settle([settlement_of(job, decision)]))
+        (reply,) = store.run(store.queue.settle([settlement_of(job, decision)]))
         state = reply.state
         is_lost = isinstance(reply, LeaseLost)
     else:
-        (stored,) = store.run(store.get([job.id]))
+        (stored,) = store.run(store.reader.get([job.id]))
         state, is_lost = None if stored is None else stored.state, False
     return Ran(
         job_id=job.id,

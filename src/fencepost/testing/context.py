@@ -16,8 +16,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.values.names import DEFAULT_QUEUE
 from fencepost.core.values.payload import encode
-from fencepost.store.interface.replies import SaveReply, SettleReply, SpawnReply
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest, SaveReply, SettleReply, SpawnReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
@@ -56,10 +55,10 @@ class FakeContext(Context):
             tags=dict(tags or {}),
         )
         if event is None:
-            store.run(store.enqueue([new]))
+            store.run(store.queue.enqueue([new]))
         else:
-            store.run(store.send(NewEvent(check_event_name(event)), [new]))
-        (claimed,) = store.run(store.claim(ClaimRequest(worker="test", limit=1))).jobs
+            store.run(store.events.send(NewEvent(check_event_name(event)), [new]))
+        (claimed,) = store.run(store.queue.claim(ClaimRequest(worker="test", limit=1))).jobs
         job = msgspec.structs.replace(
             claimed,
             attempt=attempt,

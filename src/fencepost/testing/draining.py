@@ -12,7 +12,7 @@ from fencepost.core.job.task import Task
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import ConfigurationError, Snooze
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.testing.attempting import (
     Ran,
     Turns,
@@ -74,7 +74,7 @@ def _turns(app: App, advance: Advance, raises: bool, limit: int) -> Turns[list[R
             lease_ttl=app.timeouts.lease_ttl or WORKER_LEASE_TTL_DEFAULT,
             timeout_grace=WORKER_TIMEOUT_GRACE,
         )
-        claim = store.run(store.claim(request))
+        claim = store.run(store.queue.claim(request))
         for job in claim.jobs:
             if len(ran) >= limit:
                 raise AssertionError(_endless(job, limit))

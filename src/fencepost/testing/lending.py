@@ -8,11 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import Fate
-from fencepost.store.interface.requests import Joined
-from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.interface.facet import BoundFacet
+from fencepost.store.interface.joins import Fate, Joined, JoinsFacet
+from fencepost.store.interface.listener import Listener, Topic
+from fencepost.store.interface.store import Store
+from fencepost.store.memory.facets import bound
+from fencepost.store.memory.jobs import read
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.plan import Effect, Operation, Plan, operation
+from fencepost.store.memory.world import MemoryWorld
+from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
 
 if TYPE_CHECKING:
@@ -64,6 +68,15 @@ def _set(session: Session, values: dict[str, Any]) -> None:
         setattr(session, name, value)
 
 
+def _mark(world: MemoryWorld) -> str:
+    return "joined"
+
+
+def _fates(world: MemoryWorld, asked: Sequence[Joined]) -> list[Fate]:
+    jobs = read.get(world, [each.job_id for each in asked])
+    return [Fate.SETTLED if job and job.state is State.COMPLETED else Fate.UNDONE for job in jobs]
+
+
 class BorrowedStore(MemoryStore):
     """A memory store for code under test, whose tests run its jobs themselves.
 
@@ -84,17 +97,15 @@ class BorrowedStore(MemoryStore):
     ) -> T:
         return self.run(make(self))
 
-    @operation(Effect.READ)
-    def mark(self) -> Plan[str]:
-        yield from ()
-        return "joined"
+    def _joins(self) -> JoinsFacet:
+        return BorrowedJoins(self.world)
 
-    @operation(Effect.READ)
-    def fates(self, asked: Sequence[Joined]) -> Plan[list[Fate]]:
-        jobs = yield from self.get([each.job_id for each in asked]).start()
-        return [
-            Fate.SETTLED if job and job.state is State.COMPLETED else Fate.UNDONE for job in jobs
-        ]
+
+class BorrowedJoins(BoundFacet[MemoryWorld], JoinsFacet):
+    """Says of what was done at once that it is settled."""
+
+    mark = bound(_mark)
+    fates = bound(_fates)
 
 
 class NoListener:

@@ -21,7 +21,7 @@ def submitted(task: TaskHandle[..., Any]) -> list[dict[str, Any]]:
     jobs: list[Job] = []
     after: int | None = None
     while True:
-        page = store.run(store.find(JobFilter(type=task.type), PageRequest(PAGE_MAX, after)))
+        page = store.run(store.reader.find(JobFilter(type=task.type), PageRequest(PAGE_MAX, after)))
         jobs += page.jobs
         after = page.next
         if after is None:

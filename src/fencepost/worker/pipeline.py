@@ -17,7 +17,7 @@ from fencepost.core.job.task import Task
 from fencepost.core.retention import Retention
 from fencepost.maintenance import Maintenance
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.store import Store
 from fencepost.worker.monitor.health import measure_lag
 from fencepost.worker.monitor.presence import announce, describe

@@ -22,7 +22,7 @@ from fencepost.worker.run.store_calls import StoreBackoff
 async def recover_at_start(store: Store, *, is_stopping: Callable[[], bool]) -> None:
     """Recover every job whose lease ran out while no worker looked (S4-19)."""
     with suppress(StoreError):
-        while await store.run_async(store.recover(RECOVER_BATCH)):
+        while await store.run_async(store.upkeep.recover(RECOVER_BATCH)):
             if is_stopping():
                 return
             await asyncio.shield(store.clock.sleep_async(0))
@@ -40,7 +40,7 @@ async def declare_rates(
     rates = {type: task.rate for type, task in tasks.items()}
     while not is_stopping():
         try:
-            await store.run_async(store.set_rates(rates))
+            await store.run_async(store.settings.set_rates(rates))
         except StoreError as error:
             await store.clock.sleep_async(backoff.failed(error))
         else:

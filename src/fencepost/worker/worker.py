@@ -175,7 +175,7 @@ class Worker:
         store = self._settings.store
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(FAREWELL):
-                await store.run_async(store.retire(self.id))
+                await store.run_async(store.cluster.retire(self.id))
                 await pipeline.maintenance.resign()
         self._unwatch_signals()
         with self._stop_mutex:

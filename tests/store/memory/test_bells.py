@@ -11,9 +11,10 @@ import pytest
 from fencepost.core.job.job import AttemptOutcome, Category, Failure, NewJob
 from fencepost.core.job.lifecycle import Event, State
 from fencepost.core.job.outcome import Decision, Settlement
-from fencepost.store.interface.replies import Claim, Enqueued
-from fencepost.store.interface.requests import ClaimRequest, Scope
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.queue import Claim, ClaimRequest
+from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.settings import Scope
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
 
@@ -31,12 +32,12 @@ def store() -> Iterator[MemoryStore]:
 
 
 def submit(store: MemoryStore, *jobs: NewJob) -> list[str]:
-    replies = store.run(store.enqueue(jobs))
+    replies = store.run(store.queue.enqueue(jobs))
     return [reply.job_id for reply in replies if isinstance(reply, Enqueued)]
 
 
 def claim(store: MemoryStore, limit: int = 10) -> Claim:
-    return store.run(store.claim(ClaimRequest(worker="w", limit=limit)))
+    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=limit)))
 
 
 def test_a_wake_up_that_comes_early_is_kept(store: MemoryStore) -> None:
@@ -99,7 +100,7 @@ def test_closing_lets_go_of_whoever_waits(store: MemoryStore) -> None:
 
 def _settled(store: MemoryStore, decision: Decision) -> None:
     [job] = claim(store, 1).jobs
-    store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+    store.run(store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
 
 
 RELEASE = Decision(Event.RELEASE, State.SCHEDULED, AttemptOutcome.RELEASED, is_counted=False)
@@ -110,15 +111,15 @@ REJECT = Decision(Event.REJECT, State.FAILED, AttemptOutcome.FAILED, failure=BRO
 @pytest.mark.parametrize(
     ("act", "topics"),
     [
-        (lambda store, _: store.run(store.resume(Scope.TYPE, "mail")), {Topic.READY}),
-        (lambda store, _: store.run(store.limit(Scope.APP, "", 3)), {Topic.READY}),
-        (lambda store, _: store.run(store.pause(Scope.TYPE, "mail")), set()),
-        (lambda store, _: store.run(store.queues()), set()),
+        (lambda store, _: store.run(store.settings.resume(Scope.TYPE, "mail")), {Topic.READY}),
+        (lambda store, _: store.run(store.settings.limit(Scope.APP, "", 3)), {Topic.READY}),
+        (lambda store, _: store.run(store.settings.pause(Scope.TYPE, "mail")), set()),
+        (lambda store, _: store.run(store.overview.queues()), set()),
         (lambda store, _: claim(store), set()),
         (lambda store, _: _settled(store, RELEASE), {Topic.READY}),
         (lambda store, _: _settled(store, REJECT), {Topic.SETTLED}),
-        (lambda store, ids: store.run(store.cancel(ids)), {Topic.SETTLED}),
-        (lambda store, ids: store.run(store.cancel(["unknown"])), set()),
+        (lambda store, ids: store.run(store.control.cancel(ids)), {Topic.SETTLED}),
+        (lambda store, ids: store.run(store.control.cancel(["unknown"])), set()),
         (lambda store, ids: submit(store, NewJob(type="mail", delay=5.0)), set()),
     ],
 )
@@ -132,9 +133,9 @@ def test_the_right_bell_rings(
 
 
 def test_a_freed_slot_is_news_where_there_is_a_limit(store: MemoryStore) -> None:
-    store.run(store.limit(Scope.QUEUE, "default", 1))
+    store.run(store.settings.limit(Scope.QUEUE, "default", 1))
     submit(store, NewJob(type="mail"), NewJob(type="mail"))
     [job] = claim(store).jobs
     listener = store.listen(Topic.READY)
-    store.run(store.cancel([job.id]))
+    store.run(store.control.cancel([job.id]))
     assert listener.wait(0.0)

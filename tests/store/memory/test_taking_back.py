@@ -37,16 +37,16 @@ def token(store: MemoryStore) -> TokenRecord:
 def test_a_fault_after_a_token_or_an_entry_was_written_takes_it_back() -> None:
     store = MemoryStore(clock=FakeClock())
     known = token(store)
-    store.run(store.add_token(known))
-    store.run(store.record_action(CANCEL))
-    before = store.run(store.tokens()), store.run(store.actions(PageRequest()))
+    store.run(store.access.add(known))
+    store.run(store.audit.record(CANCEL))
+    before = store.run(store.access.tokens()), store.run(store.audit.list(PageRequest()))
     for operation in (
-        store.add_token(token(store)),
-        store.revoke_token(known.id),
-        store.record_action(replace(CANCEL, id="9f7a1c52-5f0e-4b8e-8f3c-6f3f2b9f7d11")),
-        store.prune_actions(0.0, 10),
+        store.access.add(token(store)),
+        store.access.revoke(known.id),
+        store.audit.record(replace(CANCEL, id="9f7a1c52-5f0e-4b8e-8f3c-6f3f2b9f7d11")),
+        store.audit.prune(0.0, 10),
     ):
         with pytest.raises(Fault):
             store.run(failing(operation))
-        after = store.run(store.tokens()), store.run(store.actions(PageRequest()))
+        after = store.run(store.access.tokens()), store.run(store.audit.list(PageRequest()))
         assert after == before, operation.name

@@ -17,7 +17,7 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.limits.concurrency import slot_number
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
@@ -42,11 +42,11 @@ def conn(postgres_url: str, store: PostgresStore) -> Iterator[Conn]:
 
 
 def submit(store: PostgresStore, count: int = 1) -> list[str]:
-    return [reply.job_id for reply in store.run(store.enqueue([KEYED] * count))]
+    return [reply.job_id for reply in store.run(store.queue.enqueue([KEYED] * count))]
 
 
 def claim(store: PostgresStore) -> list[ClaimedJob]:
-    return store.run(store.claim(ClaimRequest(worker="w", limit=10))).jobs
+    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=10))).jobs
 
 
 def success(store: PostgresStore, claimed: ClaimedJob) -> Settlement:
@@ -55,7 +55,7 @@ def success(store: PostgresStore, claimed: ClaimedJob) -> Settlement:
 
 
 def state(store: PostgresStore, job_id: str) -> State:
-    [job] = store.run(store.get([job_id]))
+    [job] = store.run(store.reader.get([job_id]))
     assert job is not None
     return job.state
 
@@ -65,11 +65,11 @@ def test_a_callers_open_transaction_holds_up_no_other_job_of_the_key(
 ) -> None:
     submit(store, 2)
     [running] = claim(store)
-    [reply] = store.run_in(conn, lambda view: view.enqueue([KEYED]))
+    [reply] = store.run_in(conn, lambda view: view.queue.enqueue([KEYED]))
     assert reply.state is State.PENDING
-    store.run(store.settle([success(store, running)]))  # waits for nobody
+    store.run(store.queue.settle([success(store, running)]))  # waits for nobody
     [following] = claim(store)
-    store.run(store.settle([success(store, following)]))
+    store.run(store.queue.settle([success(store, following)]))
     assert claim(store) == []
     conn.commit()
     [last] = claim(store)
@@ -79,7 +79,7 @@ def test_a_callers_open_transaction_holds_up_no_other_job_of_the_key(
 def test_a_callers_transaction_that_is_rolled_back_leaves_nothing(
     store: PostgresStore, conn: Conn
 ) -> None:
-    store.run_in(conn, lambda view: view.enqueue([KEYED]))
+    store.run_in(conn, lambda view: view.queue.enqueue([KEYED]))
     conn.rollback()
     [job_id] = submit(store)
     assert [each.id for each in claim(store)] == [job_id]
@@ -96,7 +96,7 @@ def test_a_job_can_be_completed_in_a_transaction_that_reads_an_old_snapshot(
     [first] = claim(store)
     conn.execute("select count(*) from fencepost.job")  # the snapshot is taken here
     submit(store)  # and the slot's row is changed since
-    store.run_in(conn, lambda view: view.settle([success(store, first)]))
+    store.run_in(conn, lambda view: view.queue.settle([success(store, first)]))
     conn.commit()
     assert state(store, job_ids[0]) is State.COMPLETED
     assert [each.id for each in claim(store)] == [job_ids[1]]
@@ -107,7 +107,7 @@ def test_a_slot_in_somebodys_hand_is_not_waited_for(store: PostgresStore, conn: 
     [first] = claim(store)
     slot = slot_number("mail", "tenant:7")
     conn.execute("select 1 from fencepost.slot where slot = %s for update", (slot,))
-    store.run(store.settle([success(store, first)]))
+    store.run(store.queue.settle([success(store, first)]))
     assert state(store, job_ids[1]) is State.PENDING
     assert claim(store) == []
     conn.rollback()
@@ -121,7 +121,7 @@ def test_a_waiting_job_in_somebodys_hand_is_looked_at_again(
     job_ids = submit(store, 2)
     [first] = claim(store)
     conn.execute("select 1 from fencepost.pending for share")
-    store.run(store.settle([success(store, first)]))
+    store.run(store.queue.settle([success(store, first)]))
     assert claim(store) == []
     assert claim(store) == []
     conn.rollback()
@@ -132,7 +132,7 @@ def test_notes_and_counts_are_gone_when_all_is_done(store: PostgresStore, conn: 
     submit(store, 5)
     for _ in range(5):
         [claimed] = claim(store)
-        store.run(store.settle([success(store, claimed)]))
+        store.run(store.queue.settle([success(store, claimed)]))
     assert claim(store) == []
     assert conn.execute("select active from fencepost.slot").fetchall() == [(0,)]
     assert conn.execute("select count(*) from fencepost.touched").fetchall() == [(0,)]

@@ -17,7 +17,7 @@ from tests.store.postgres.conftest import Admin, Connect
 from fencepost.errors import StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import logger
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 from fencepost.store.postgres.engine.connections import Connections
 from fencepost.store.postgres.engine.notification import Bell
 

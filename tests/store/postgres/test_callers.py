@@ -28,9 +28,11 @@ from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.errors import ConfigurationError, DuplicateJobError, SchemaError
-from fencepost.store.interface.replies import Duplicate, Enqueued, Fate
-from fencepost.store.interface.requests import ClaimRequest, Joined
-from fencepost.store.interface.store import Store, Topic
+from fencepost.store.interface.joins import Fate, Joined
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.replies import Duplicate, Enqueued
+from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.joins.connections import async_connection_of, connection_of
@@ -44,7 +46,7 @@ def job(key: str | None = None, *, type: str = "work") -> NewJob:
 
 def enqueue(*jobs: NewJob, atomic: bool = False) -> Any:
     def make(store: Store) -> Operation[Any]:
-        return store.enqueue(jobs, atomic=atomic)
+        return store.queue.enqueue(jobs, atomic=atomic)
 
     return make
 
@@ -100,7 +102,7 @@ def test_what_is_committed_is_stored(store: PostgresStore, conn: psycopg.Connect
     assert isinstance(reply, Enqueued)
     assert counts(store) == NOTHING
     conn.commit()
-    claim = store.run(store.claim(ClaimRequest(worker="w", limit=5)))
+    claim = store.run(store.queue.claim(ClaimRequest(worker="w", limit=5)))
     assert [each.id for each in claim.jobs] == [reply.job_id]
 
 
@@ -111,9 +113,9 @@ def test_what_is_rolled_back_leaves_nothing(
         store.run_in(conn, enqueue(job("k"), job("l", type="other")))
         conn.rollback()
         assert counts(store) == NOTHING
-    (reply,) = store.run(store.enqueue([job("k")]))
+    (reply,) = store.run(store.queue.enqueue([job("k")]))
     assert isinstance(reply, Enqueued)
-    counted = [view.counts for view in store.run(store.types()) if view.counts]
+    counted = [view.counts for view in store.run(store.overview.types()) if view.counts]
     assert counted == [{State.SCHEDULED: 1}]
 
 
@@ -122,10 +124,10 @@ def test_an_open_transaction_keeps_nobody_waiting(
 ) -> None:
     """Not even the first of a type and policy: those are numbered apart from it."""
     store.run_in(conn, enqueue(job()))
-    (reply,) = store.run(store.enqueue([job()]))
+    (reply,) = store.run(store.queue.enqueue([job()]))
     assert isinstance(reply, Enqueued)
     conn.rollback()
-    assert len(store.run(store.claim(ClaimRequest(worker="w", limit=5))).jobs) == 1
+    assert len(store.run(store.queue.claim(ClaimRequest(worker="w", limit=5))).jobs) == 1
 
 
 def test_rows_are_read_whatever_the_connection_makes_of_them(
@@ -137,7 +139,7 @@ def test_rows_are_read_whatever_the_connection_makes_of_them(
             (reply,) = store.run_in(odd, enqueue(job()))
             assert isinstance(reply, Enqueued)
             assert odd.cursor_factory is kind
-    assert len(store.run(store.claim(ClaimRequest(worker="w", limit=5))).jobs) == 3
+    assert len(store.run(store.queue.claim(ClaimRequest(worker="w", limit=5))).jobs) == 3
 
 
 def test_a_savepoint_takes_it_back_too(store: PostgresStore, conn: psycopg.Connection[Any]) -> None:
@@ -161,13 +163,13 @@ def test_in_autocommit_mode_it_is_a_transaction_of_its_own(
             store.run_in(conn, enqueue(job("l")))
         assert counts(store)[0] == 1
         with pytest.raises(ConfigurationError, match="autocommit"):
-            store.run_in(conn, lambda view: view.mark(), must_be_open=True)
+            store.run_in(conn, lambda view: view.joins.mark(), must_be_open=True)
 
 
 def test_a_refused_bulk_leaves_the_transaction_as_it_was(
     store: PostgresStore, conn: psycopg.Connection[Any]
 ) -> None:
-    store.run(store.enqueue([job("taken")]))
+    store.run(store.queue.enqueue([job("taken")]))
     conn.execute("create table note (text text)")
     store.run_in(conn, enqueue(job("first")))
     with pytest.raises(DuplicateJobError):
@@ -175,12 +177,12 @@ def test_a_refused_bulk_leaves_the_transaction_as_it_was(
     conn.execute("insert into note values ('still usable')")
     conn.commit()
     assert counts(store)[0] == 2
-    (reply,) = store.run(store.enqueue([job("new")]))
+    (reply,) = store.run(store.queue.enqueue([job("new")]))
     assert isinstance(reply, Enqueued)
 
 
 def test_a_held_key_is_an_answer(store: PostgresStore, conn: psycopg.Connection[Any]) -> None:
-    store.run(store.enqueue([job("k")]))
+    store.run(store.queue.enqueue([job("k")]))
     (reply,) = store.run_in(conn, enqueue(job("k")))
     assert isinstance(reply, Duplicate)
     store.run_in(conn, enqueue(job("l")))
@@ -219,7 +221,7 @@ async def test_the_same_on_an_async_connection(store: PostgresStore, postgres_ur
         await store.run_in_async(conn, enqueue(job("l")))
         assert counts(store)[0] == 2
         with pytest.raises(ConfigurationError, match="autocommit"):
-            await store.run_in_async(conn, lambda view: view.mark(), must_be_open=True)
+            await store.run_in_async(conn, lambda view: view.joins.mark(), must_be_open=True)
 
 
 # Another database.
@@ -310,7 +312,7 @@ def test_sqlalchemy_in_autocommit_mode(store: PostgresStore, engine: sa.Engine) 
         store.run_in(conn, enqueue(job()))
         assert counts(store)[0] == 1
         with pytest.raises(ConfigurationError, match="autocommit"):
-            store.run_in(conn, lambda view: view.mark(), must_be_open=True)
+            store.run_in(conn, lambda view: view.joins.mark(), must_be_open=True)
 
 
 async def test_async_sqlalchemy(store: PostgresStore, async_engine: AsyncEngine) -> None:
@@ -389,9 +391,9 @@ async def test_other_stores_join_nothing(
     with pytest.raises(ConfigurationError, match="PostgreSQL only"):
         await store.run_in_async(conn, enqueue(job()))
     with pytest.raises(ConfigurationError, match="PostgreSQL only"):
-        store.fates([])
+        store.joins.fates([])
     with pytest.raises(ConfigurationError, match="PostgreSQL only"):
-        store.mark()
+        store.joins.mark()
     store.close()
 
 
@@ -401,24 +403,24 @@ async def test_other_stores_join_nothing(
 def test_the_fate_of_a_transaction_is_told_without_waiting(
     store: PostgresStore, conn: psycopg.Connection[Any]
 ) -> None:
-    store.run(store.enqueue([job(), job(), job()]))
-    first, second, third = store.run(store.claim(ClaimRequest(worker="w", limit=3))).jobs
+    store.run(store.queue.enqueue([job(), job(), job()]))
+    first, second, third = store.run(store.queue.claim(ClaimRequest(worker="w", limit=3))).jobs
 
     def fates(*marks: str) -> list[Fate]:
         asked = [Joined(each.id, each.lease.token, marks) for each in (first, second)]
-        return store.run(store.fates(asked))
+        return store.run(store.joins.fates(asked))
 
     def complete(view: Store) -> Operation[Any]:
         decision = decide(first, Succeeded(Body(b"7")), Random(1))
-        return view.settle([Settlement(first.id, first.lease.token, decision)])
+        return view.queue.settle([Settlement(first.id, first.lease.token, decision)])
 
     assert fates() == [Fate.UNDONE, Fate.UNDONE]
-    mark = store.run_in(conn, lambda view: view.mark(), must_be_open=True)
+    mark = store.run_in(conn, lambda view: view.joins.mark(), must_be_open=True)
     store.run_in(conn, complete)
     assert fates(mark) == [Fate.OPEN, Fate.OPEN]
     conn.rollback()
     assert fates(mark) == [Fate.UNDONE, Fate.UNDONE]
-    again = store.run_in(conn, lambda view: view.mark(), must_be_open=True)
+    again = store.run_in(conn, lambda view: view.joins.mark(), must_be_open=True)
     assert again != mark
     store.run_in(conn, complete)
     assert fates(mark, again) == [Fate.OPEN, Fate.OPEN]

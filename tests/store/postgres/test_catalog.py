@@ -16,8 +16,9 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.interface.replies import Enqueued, LeaseLost, Moved, NotFound, Settled
-from fencepost.store.interface.requests import ClaimRequest, Edit
+from fencepost.store.interface.control import Edit
+from fencepost.store.interface.queue import ClaimRequest, Settled
+from fencepost.store.interface.replies import Enqueued, LeaseLost, Moved, NotFound
 from fencepost.store.postgres.jobs import catalog as module
 from fencepost.store.postgres.store import PostgresStore
 
@@ -38,9 +39,9 @@ def test_a_full_memory_forgets_nothing_that_is_needed_now(
     store = PostgresStore(postgres_url)
     store.migrate()
     for batch in (JOBS[:2], [JOBS[0], JOBS[2]], JOBS):
-        replies = store.run(store.enqueue(batch))
+        replies = store.run(store.queue.enqueue(batch))
         assert all(isinstance(reply, Enqueued) for reply in replies)
-    found = store.run(store.claim(ClaimRequest(worker="w", limit=100)))
+    found = store.run(store.queue.claim(ClaimRequest(worker="w", limit=100)))
     assert sorted(job.max_attempts for job in found.jobs) == [1, 1, 1, 2, 2, 3, 3, 4, 5]
     assert found.corrupt == []
     store.close()
@@ -74,11 +75,11 @@ class Fleet:
             admin.execute(sql.encode())
 
     def submit(self, store: PostgresStore, *jobs: NewJob) -> list[str]:
-        return [reply.job_id for reply in store.run(store.enqueue(jobs))]
+        return [reply.job_id for reply in store.run(store.queue.enqueue(jobs))]
 
     def claimed(self) -> dict[str, tuple[str, str, int]]:
         request = ClaimRequest(worker="w", limit=100)
-        found = self.worker.run(self.worker.claim(request))
+        found = self.worker.run(self.worker.queue.claim(request))
         return {job.id: (job.type, job.queue, job.policy.max_attempts) for job in found.jobs}
 
     def close(self) -> None:
@@ -101,7 +102,7 @@ def _awaited(fleet: Fleet, job: NewJob) -> str:
     store = fleet.caller
 
     async def submit() -> str:
-        many = (store.run_async(store.enqueue([job])) for _ in range(3))
+        many = (store.run_async(store.queue.enqueue([job])) for _ in range(3))
         return [reply.job_id for [reply] in await asyncio.gather(*many)][-1]
 
     return asyncio.run(submit())
@@ -117,7 +118,7 @@ def _in_a_flow(fleet: Fleet, job: NewJob) -> str:
 
 def _joined(fleet: Fleet, job: NewJob) -> str:
     with psycopg.connect(fleet.url) as connection:
-        [reply] = fleet.caller.run_in(connection, lambda store: store.enqueue([job]))
+        [reply] = fleet.caller.run_in(connection, lambda store: store.queue.enqueue([job]))
     return reply.job_id
 
 
@@ -141,7 +142,7 @@ def test_a_living_process_notices_that_its_numbers_were_lost(fleet: Fleet, way: 
     claimed = fleet.claimed()
     assert claimed[report] == ("report", "slow", 3)
     assert claimed[mail] == ("mail", "default", 7)
-    [job] = fleet.other.run(fleet.other.get([mail]))
+    [job] = fleet.other.run(fleet.other.reader.get([mail]))
     assert job is not None
     assert (job.type, job.policy) == ("mail", MAIL.policy)
 
@@ -149,13 +150,13 @@ def test_a_living_process_notices_that_its_numbers_were_lost(fleet: Fleet, way: 
 def test_a_callers_transaction_fails_once_if_numbers_were_lost_under_it(fleet: Fleet) -> None:
     """A truncate does not end connections: what was lost is forgotten, and the next succeeds."""
     with psycopg.connect(fleet.url) as connection:
-        fleet.caller.run_in(connection, lambda store: store.enqueue([MAIL]))
+        fleet.caller.run_in(connection, lambda store: store.queue.enqueue([MAIL]))
         connection.commit()
         fleet.execute(EMPTY)
         with pytest.raises(StoreUnavailableError, match="has lost what this process remembers"):
-            fleet.caller.run_in(connection, lambda store: store.enqueue([MAIL]))
+            fleet.caller.run_in(connection, lambda store: store.queue.enqueue([MAIL]))
         connection.rollback()
-        [reply] = fleet.caller.run_in(connection, lambda store: store.enqueue([MAIL]))
+        [reply] = fleet.caller.run_in(connection, lambda store: store.queue.enqueue([MAIL]))
     assert fleet.claimed() == {reply.job_id: ("mail", "default", 7)}
 
 
@@ -200,7 +201,7 @@ def test_an_edit_after_a_loss_makes_the_lane_that_it_needs(fleet: Fleet) -> None
     fleet.submit(fleet.caller, MAIL, replace(MAIL, priority=Priority.LOW))
     fleet.execute("delete from fencepost.lane where priority <> 2; delete from fencepost.ready")
     [mail] = fleet.submit(fleet.other, MAIL)
-    fleet.caller.run(fleet.caller.edit([Edit(mail, Priority.LOW)]))
+    fleet.caller.run(fleet.caller.control.edit([Edit(mail, Priority.LOW)]))
     assert mail in fleet.claimed()
 
 
@@ -208,10 +209,10 @@ def test_a_job_whose_lane_is_missing_stops_no_claim_and_comes_back_with_it(fleet
     """Somebody deleted the row: others go on, and a submission of the same kind makes it again."""
     lost = fleet.submit(fleet.caller, MAIL, replace(MAIL, delay=0.001))
     request = ClaimRequest(worker="w", limit=1, lease_ttl=0.001)
-    fleet.caller.run(fleet.caller.claim(request))
+    fleet.caller.run(fleet.caller.queue.claim(request))
     fleet.execute("delete from fencepost.lane")
     late = PostgresStore(fleet.url)
-    late.run(late.claim(request))
+    late.run(late.queue.claim(request))
     late.close()
     [report] = fleet.submit(fleet.other, REPORT)
     assert list(fleet.claimed()) == [report]
@@ -234,22 +235,22 @@ def test_a_job_with_a_concurrency_key_whose_lane_is_missing_is_not_lost(
     """It is put down somewhere, and comes back with its lane."""
     store = fleet.caller
     [first] = fleet.submit(store, REPORT)
-    [report] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    [report] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     after = Dependencies((first,)) if way == "let go" else None
     [keyed] = fleet.submit(store, replace(KEYED, delay=way == "promoted", after=after))
     if way == "retried":
-        store.run(store.cancel([keyed]))
+        store.run(store.control.cancel([keyed]))
     deleted = "delete from fencepost.lane where type = 'mail' returning lane, queue, type, priority"
     with psycopg.connect(fleet.url, autocommit=True) as admin:
         row = admin.execute(deleted).fetchone()
         assert row is not None
         admin.execute("update fencepost.delayed set run_at = now() - interval '1 second'")
         if way == "promoted":
-            store.run(store.promote(10))
+            store.run(store.upkeep.promote(10))
         elif way == "retried":
             admin.execute(PUT_AGAIN)
             admin.execute("insert into fencepost.touched select slot, 0 from fencepost.keyed")
-        store.run(store.settle([settlement(report)]))
+        store.run(store.queue.settle([settlement(report)]))
         assert admin.execute(f"select {LOOKUPS}".encode()).fetchone() == (2,)
         back = "insert into fencepost.lane(lane, queue, type, priority) values (%s, %s, %s, %s)"
         admin.execute(back, row)
@@ -263,16 +264,16 @@ def test_a_job_that_stands_nowhere_keeps_no_others_from_ending(fleet: Fleet) -> 
     lost, other, third = fleet.submit(store, short, short, MAIL)
     fleet.execute("delete from fencepost.ready where seq = (select min(seq) from fencepost.ready)")
     store.clock.sleep(0.2)
-    assert [moved.job_id for moved in store.run(store.expire(10))] == [other]
-    replies = store.run(store.cancel([lost, third]))
+    assert [moved.job_id for moved in store.run(store.upkeep.expire(10))] == [other]
+    replies = store.run(store.control.cancel([lost, third]))
     assert [type(reply) for reply in replies] == [NotFound, Moved]
 
 
 def test_a_running_job_that_was_lost_keeps_no_others_from_being_settled(fleet: Fleet) -> None:
     store = fleet.caller
     fleet.submit(store, MAIL, REPORT)
-    lost, other = store.run(store.claim(ClaimRequest(worker="w", limit=2))).jobs
+    lost, other = store.run(store.queue.claim(ClaimRequest(worker="w", limit=2))).jobs
     first = "(select min(seq) from fencepost.job)"
     fleet.execute(f"delete from fencepost.lease where seqs = array[{first}]")
-    replies = store.run(store.settle([settlement(lost), settlement(other)]))
+    replies = store.run(store.queue.settle([settlement(lost), settlement(other)]))
     assert [type(reply) for reply in replies] == [LeaseLost, Settled]

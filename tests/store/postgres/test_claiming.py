@@ -6,7 +6,7 @@ import psycopg
 
 from fencepost.core.job.job import Category, Failure, NewJob
 from fencepost.core.job.outcome import Failed, Settlement, decide
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.engine.group_commit import run_in
 from fencepost.store.postgres.store import PostgresStore
 
@@ -15,15 +15,15 @@ def test_claimers_do_not_block_each_other(postgres_url: str) -> None:
     """S2-21: what an uncommitted claim has locked is passed over at once, and not given twice."""
     store = PostgresStore(postgres_url)
     store.migrate()
-    ids = {reply.job_id for reply in store.run(store.enqueue([NewJob(type="mail")] * 6))}
+    ids = {reply.job_id for reply in store.run(store.queue.enqueue([NewJob(type="mail")] * 6))}
     with psycopg.connect(postgres_url) as other:
-        held = run_in(other, store.claim(ClaimRequest(worker="w1", limit=4)))
+        held = run_in(other, store.queue.claim(ClaimRequest(worker="w1", limit=4)))
         # Were it to wait for the other, it would fail by its lock timeout.
-        rest = store.run(store.claim(ClaimRequest(worker="w2", limit=4)))
+        rest = store.run(store.queue.claim(ClaimRequest(worker="w2", limit=4)))
         assert (len(held.jobs), len(rest.jobs)) == (4, 2)
         assert {job.id for job in [*held.jobs, *rest.jobs]} == ids
         other.rollback()
-    again = store.run(store.claim(ClaimRequest(worker="w2", limit=6)))
+    again = store.run(store.queue.claim(ClaimRequest(worker="w2", limit=6)))
     assert {job.id for job in again.jobs} == {job.id for job in held.jobs}
     store.close()
 
@@ -32,12 +32,12 @@ def test_a_failure_may_hold_any_text(postgres_url: str) -> None:
     """S1-80: also what PostgreSQL's own text cannot hold."""
     store = PostgresStore(postgres_url)
     store.migrate()
-    store.run(store.enqueue([NewJob(type="mail")]))
-    [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    store.run(store.queue.enqueue([NewJob(type="mail")]))
+    [job] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     failure = Failure(Category.PERMANENT, 'a\0b \\ " 🦊', traceback="\0")
     decision = decide(job, Failed(failure), store.clock.rng)
-    store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
-    [seen] = store.run(store.get([job.id]))
+    store.run(store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
+    [seen] = store.run(store.reader.get([job.id]))
     assert seen is not None
     assert seen.failure == failure
     store.close()

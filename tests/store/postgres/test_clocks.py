@@ -19,8 +19,10 @@ from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, d
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
 from fencepost.core.values.payload import NULL
-from fencepost.store.interface.replies import Extended, LeaseLost, Saved, Settled
-from fencepost.store.interface.requests import Beat, ClaimRequest, PruneRequest, RetryRequest, Save
+from fencepost.store.interface.control import RetryRequest
+from fencepost.store.interface.queue import Beat, ClaimRequest, Extended, Save, Saved, Settled
+from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.postgres.store import PostgresStore
 
 HOUR = timedelta(hours=1)
@@ -91,12 +93,12 @@ def wrong(
 
 def enqueue(store: PostgresStore, **fields: object) -> str:
     job = NewJob(**{"type": "mail", **fields})  # type: ignore[arg-type]  # as the test says
-    [reply] = store.run(store.enqueue([job]))
+    [reply] = store.run(store.queue.enqueue([job]))
     return reply.job_id
 
 
 def claim(store: PostgresStore, ttl: float = TTL) -> list[ClaimedJob]:
-    return store.run(store.claim(ClaimRequest(worker="w", limit=10, lease_ttl=ttl))).jobs
+    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=10, lease_ttl=ttl))).jobs
 
 
 def settlement(store: PostgresStore, job: ClaimedJob, outcome: Outcome) -> Settlement:
@@ -104,7 +106,7 @@ def settlement(store: PostgresStore, job: ClaimedJob, outcome: Outcome) -> Settl
 
 
 def found(store: PostgresStore, job_id: str) -> Job:
-    [job] = store.run(store.get([job_id]))
+    [job] = store.run(store.reader.get([job_id]))
     assert job is not None
     return job
 
@@ -165,7 +167,7 @@ def test_a_claim_recovers_and_expires_by_the_server(
     over = lapsed(right, server)
     outlived = enqueue(right, policy=Policy(lifetime=INSTANT))
     server.pass_over(found(right, outlived).expires_at)
-    claimed = wrong.run(wrong.claim(ClaimRequest(worker="w", limit=10)))
+    claimed = wrong.run(wrong.queue.claim(ClaimRequest(worker="w", limit=10)))
     assert [moved.job_id for moved in claimed.recovered] == [over.id]
     assert [moved.job_id for moved in claimed.expired] == [outlived]
     assert found(right, valid.id).state is State.RUNNING
@@ -178,7 +180,7 @@ def test_a_heartbeat_extends_by_the_server(
     enqueue(right)
     [job] = claim(right, 10.0)
     before = server.now()
-    [reply] = wrong.run(wrong.heartbeat([Beat(job.id, job.lease.token, TTL)]))
+    [reply] = wrong.run(wrong.queue.heartbeat([Beat(job.id, job.lease.token, TTL)]))
     after = server.now()
     assert isinstance(reply, Extended)
     lease = timedelta(seconds=TTL)
@@ -201,9 +203,9 @@ def test_what_is_written_under_a_valid_lease_is_dated_by_the_server(
     enqueue(right, policy=Policy(backoff=backoff))
     [job] = claim(right)
     save = Save(job.id, job.lease.token, checkpoint=Body(b"1"))
-    assert wrong.run(wrong.save([save])) == [Saved(job.id)]
+    assert wrong.run(wrong.queue.save([save])) == [Saved(job.id)]
     before = server.now()
-    [reply] = wrong.run(wrong.settle([settlement(wrong, job, outcome)]))
+    [reply] = wrong.run(wrong.queue.settle([settlement(wrong, job, outcome)]))
     after = server.now()
     assert isinstance(reply, Settled)
     stored = found(right, job.id)
@@ -213,7 +215,7 @@ def test_what_is_written_under_a_valid_lease_is_dated_by_the_server(
     else:
         delay = timedelta(seconds=TTL)
         assert before + delay <= stored.run_at <= after + delay
-    attempts = right.run(right.attempts(job.id))
+    attempts = right.run(right.reader.attempts(job.id))
     assert attempts is not None
     [attempt] = attempts
     assert attempt.ended_at is not None
@@ -226,11 +228,11 @@ def test_nothing_is_written_under_a_lease_that_is_over_to_the_server(
     """C40, C10, S0-49: a clock that is behind does not make it last."""
     job = lapsed(right, server)
     lost = [LeaseLost(job.id, State.RUNNING)]
-    assert wrong.run(wrong.heartbeat([Beat(job.id, job.lease.token, TTL)])) == lost
+    assert wrong.run(wrong.queue.heartbeat([Beat(job.id, job.lease.token, TTL)])) == lost
     save = Save(job.id, job.lease.token, checkpoint=Body(b"1"))
-    assert wrong.run(wrong.save([save])) == lost
+    assert wrong.run(wrong.queue.save([save])) == lost
     for outcome in (Succeeded(NULL), Failed(Failure(Category.TEMPORARY, "trouble"))):
-        assert wrong.run(wrong.settle([settlement(wrong, job, outcome)])) == lost
+        assert wrong.run(wrong.queue.settle([settlement(wrong, job, outcome)])) == lost
 
 
 def test_leases_are_taken_back_when_they_are_over_to_the_server(
@@ -241,7 +243,7 @@ def test_leases_are_taken_back_when_they_are_over_to_the_server(
     [valid] = claim(right)
     over = lapsed(right, server)
     before = server.now()
-    assert [moved.job_id for moved in wrong.run(wrong.recover(10))] == [over.id]
+    assert [moved.job_id for moved in wrong.run(wrong.upkeep.recover(10))] == [over.id]
     assert found(right, valid.id).state is State.RUNNING
     assert found(right, over.id).run_at >= before
 
@@ -253,7 +255,7 @@ def test_jobs_are_promoted_when_they_are_due_to_the_server(
     early = enqueue(right, delay=HALF_AN_HOUR)
     due = enqueue(right, delay=INSTANT)
     server.pass_over(found(right, due).run_at)
-    assert [moved.job_id for moved in wrong.run(wrong.promote(10))] == [due]
+    assert [moved.job_id for moved in wrong.run(wrong.upkeep.promote(10))] == [due]
     assert found(right, early).state is State.DELAYED
 
 
@@ -264,7 +266,7 @@ def test_jobs_expire_when_the_server_says(
     early = enqueue(right, policy=Policy(lifetime=HALF_AN_HOUR))
     outlived = enqueue(right, policy=Policy(lifetime=INSTANT))
     server.pass_over(found(right, outlived).expires_at)
-    assert [moved.job_id for moved in wrong.run(wrong.expire(10))] == [outlived]
+    assert [moved.job_id for moved in wrong.run(wrong.upkeep.expire(10))] == [outlived]
     assert found(right, early).state is State.SCHEDULED
 
 
@@ -274,27 +276,27 @@ def test_jobs_are_kept_for_as_long_as_the_server_says(
     """C40."""
     enqueue(right)
     [job] = claim(right)
-    right.run(right.settle([settlement(right, job, Succeeded(NULL))]))
+    right.run(right.queue.settle([settlement(right, job, Succeeded(NULL))]))
     kept = PruneRequest(keep={State.COMPLETED: HALF_AN_HOUR}, limit=10)
-    assert wrong.run(wrong.prune(kept)).count == 0
+    assert wrong.run(wrong.upkeep.prune(kept)).count == 0
     ended_at = found(right, job.id).completed_at
     assert ended_at is not None
     server.pass_over(ended_at + timedelta(seconds=INSTANT))
     short = PruneRequest(keep={State.COMPLETED: INSTANT}, limit=10)
-    assert wrong.run(wrong.prune(short)).count == 1
+    assert wrong.run(wrong.upkeep.prune(short)).count == 1
 
 
 def test_a_term_lasts_as_long_as_the_server_says(
     wrong: PostgresStore, right: PostgresStore, server: Server
 ) -> None:
     """C40: a leader whose clock is ahead takes no term that another holds."""
-    assert right.run(right.lead("chores", "one", TTL)) is not None
-    assert wrong.run(wrong.lead("chores", "two", TTL)) is None
-    right.run(right.resign("chores", "one"))
+    assert right.run(right.cluster.lead("chores", "one", TTL)) is not None
+    assert wrong.run(wrong.cluster.lead("chores", "two", TTL)) is None
+    right.run(right.cluster.resign("chores", "one"))
     before = server.now()
-    assert wrong.run(wrong.lead("chores", "two", INSTANT)) is not None
+    assert wrong.run(wrong.cluster.lead("chores", "two", INSTANT)) is not None
     server.pass_over(before + timedelta(seconds=0.1))
-    assert right.run(right.lead("chores", "one", TTL)) is not None
+    assert right.run(right.cluster.lead("chores", "one", TTL)) is not None
 
 
 def test_a_retry_by_hand_is_due_when_the_server_says(
@@ -304,9 +306,9 @@ def test_a_retry_by_hand_is_due_when_the_server_says(
     enqueue(right)
     [job] = claim(right)
     failed = Failed(Failure(Category.PERMANENT, "trouble"))
-    right.run(right.settle([settlement(right, job, failed)]))
+    right.run(right.queue.settle([settlement(right, job, failed)]))
     before = server.now()
-    wrong.run(wrong.retry([RetryRequest(job.id, delay=TTL)]))
+    wrong.run(wrong.control.retry([RetryRequest(job.id, delay=TTL)]))
     after = server.now()
     delay = timedelta(seconds=TTL)
     assert before + delay <= found(right, job.id).run_at <= after + delay

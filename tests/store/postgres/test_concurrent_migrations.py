@@ -112,7 +112,7 @@ def test_nobody_who_writes_waits_for_it(admin: Admin, postgres_url: str, name: s
         assert migrating.is_alive()
         open_ended.commit()
     migrating.join()
-    assert store.run(store.enqueue([NewJob(type="mail")]))
+    assert store.run(store.queue.enqueue([NewJob(type="mail")]))
     store.close()
     assert admin.execute(VALIDITY).fetchall() == BOTH
 

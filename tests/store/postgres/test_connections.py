@@ -12,7 +12,7 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.store.postgres.conftest import Admin, Connect
 
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
-from fencepost.store.plan import Effect, Operation, Plan, Row, Statement
+from fencepost.store.plan import Declaration, Effect, Operation, Plan, Row, Statement
 from fencepost.store.postgres.engine.connections import SETTINGS, Connections
 from fencepost.store.postgres.engine.group_commit import Runner
 from fencepost.store.postgres.engine.session import Session
@@ -239,7 +239,7 @@ def test_through_a_real_pooler_it_works(
                 assert each.ask([Statement("select %s::int", (7,))] * 2) == [[(7,)], [(7,)]]
     several = [Statement("show synchronous_commit") for _ in range(2)]
     for effect, expected in ((Effect.LEASE, "off"), (Effect.WRITE, "on"), (Effect.READ, "on")):
-        operation: Operation[str] = Operation("test", effect, lambda: ask_all(several))
+        operation: Operation[str] = Operation(Declaration("test", effect), lambda: ask_all(several))
         assert Runner(connections).run(operation) == expected
 
 

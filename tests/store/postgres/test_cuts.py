@@ -127,7 +127,7 @@ async def test_what_only_prepares_a_submission_is_repeated_unasked(
         tasks = [app.task(name=f"work {number}")(_idle) for number in range(count)]
         store = app.store
         jobs = [task.prepare() for task in tasks]
-        await asyncio.gather(*[store.run_async(store.enqueue([job])) for job in jobs])
+        await asyncio.gather(*[store.run_async(store.queue.enqueue([job])) for job in jobs])
     assert not proxy.is_about_to_cut
     assert app.jobs.count() == count
 

@@ -16,7 +16,8 @@ from tests.cli.support import wait_until
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.priority import Priority
-from fencepost.store.interface.requests import ClaimRequest, Edit
+from fencepost.store.interface.control import Edit
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore
 
 WAITING = """
@@ -40,7 +41,7 @@ def conn(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def submit(store: PostgresStore, **fields: Any) -> str:
-    (reply,) = store.run(store.enqueue([NewJob(**{"type": "work", **fields})]))
+    (reply,) = store.run(store.queue.enqueue([NewJob(**{"type": "work", **fields})]))
     return reply.job_id
 
 
@@ -50,15 +51,17 @@ def test_of_two_parents_edited_at_once_both_are_heard(
     """S1-37: whoever has waited for the other looks again."""
     one, two = submit(store), submit(store)
     child = submit(store, after=Dependencies((one, two)), priority=Priority.BULK)
-    store.run_in(conn, lambda view: view.edit([Edit(one, Priority.CRITICAL)]))
-    thread = threading.Thread(target=lambda: store.run(store.edit([Edit(two, Priority.HIGH)])))
+    store.run_in(conn, lambda view: view.control.edit([Edit(one, Priority.CRITICAL)]))
+    thread = threading.Thread(
+        target=lambda: store.run(store.control.edit([Edit(two, Priority.HIGH)]))
+    )
     thread.start()
     with psycopg.connect(postgres_url, autocommit=True) as witness:
         wait_until(lambda: witness.execute(WAITING).fetchone() == (1,), "the other edit to wait")
     conn.commit()
     thread.join(30)
     assert not thread.is_alive()
-    (job,) = store.run(store.get([child]))
+    (job,) = store.run(store.reader.get([child]))
     assert job is not None
     assert job.priority is Priority.CRITICAL
 
@@ -68,11 +71,11 @@ def test_a_claim_passes_over_a_job_that_is_being_edited(
 ) -> None:
     """C46: it waits for nobody, and hands out what was committed."""
     job_id = submit(store, payload=Body(b"1"))
-    store.run_in(conn, lambda view: view.edit([Edit(job_id, payload=Body(b"2"))]))
+    store.run_in(conn, lambda view: view.control.edit([Edit(job_id, payload=Body(b"2"))]))
     request = ClaimRequest(worker="w", limit=1)
-    assert store.run(store.claim(request)).jobs == []
+    assert store.run(store.queue.claim(request)).jobs == []
     conn.commit()
-    (job,) = store.run(store.claim(request)).jobs
+    (job,) = store.run(store.queue.claim(request)).jobs
     assert job.payload == Body(b"2")
 
 
@@ -83,5 +86,5 @@ def test_an_edited_job_in_line_stands_in_a_row_that_older_snapshots_do_not_see(
     job_id = submit(store, payload=Body(b"1"))
     before = conn.execute("select ctid from fencepost.ready").fetchall()
     conn.rollback()
-    store.run(store.edit([Edit(job_id, payload=Body(b"2"))]))
+    store.run(store.control.edit([Edit(job_id, payload=Body(b"2"))]))
     assert conn.execute("select ctid from fencepost.ready").fetchall() != before

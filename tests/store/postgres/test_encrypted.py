@@ -44,8 +44,8 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.outcome import Failed, Succeeded, decide, settlement_of
 from fencepost.core.values.ids import id_bytes
-from fencepost.store.interface.replies import Replayed, Sealed
-from fencepost.store.interface.requests import ClaimRequest, Replay, RetryRequest
+from fencepost.store.interface.control import Replay, Replayed, RetryRequest, Sealed
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.wrappers.encrypted.store import encrypted
@@ -115,7 +115,7 @@ def test_a_replay_takes_the_id_and_the_payload_that_it_is_given(
     store = PostgresStore(url)
     dead = kill(store, payload=SECRET)
     fresh = store.clock.new_id()
-    (reply,) = store.run(store.replay([Replay(dead, fresh, payload)]))
+    (reply,) = store.run(store.control.replay([Replay(dead, fresh, payload)]))
     assert isinstance(reply, Replayed)
     assert id_bytes(reply.job_id) == fresh
     assert claim(store).payload == (payload or SECRET)
@@ -128,9 +128,9 @@ def test_without_the_key_a_dead_letter_is_not_replayed_and_stays(url: str) -> No
     bare = PostgresStore(url)
     poor = encrypted(bare, OLD_ONLY)
     for store in (bare, poor):
-        assert store.run(store.replay([dead])) == [Sealed(dead)]
-    assert len(rich.run(rich.dead_letters(None, PageRequest(9))).letters) == 1
-    (reply,) = rich.run(rich.replay([dead]))
+        assert store.run(store.control.replay([dead])) == [Sealed(dead)]
+    assert len(rich.run(rich.reader.dead_letters(None, PageRequest(9))).letters) == 1
+    (reply,) = rich.run(rich.control.replay([dead]))
     assert isinstance(reply, Replayed)
     assert claim(rich).payload == SECRET
     for store in (rich, bare):
@@ -145,9 +145,9 @@ async def test_awaited_operations_that_share_a_commit_are_encrypted_each_for_its
     store = encrypted(PostgresStore(url), NEW_ONLY)
     jobs = [NewJob(type="mail", payload=Body(str(n).encode())) for n in range(50)]
     replies: list[Any] = await asyncio.gather(
-        *(store.run_async(store.enqueue([job])) for job in jobs)
+        *(store.run_async(store.queue.enqueue([job])) for job in jobs)
     )
-    found = await store.run_async(store.get([reply.job_id for [reply] in replies]))
+    found = await store.run_async(store.reader.get([reply.job_id for [reply] in replies]))
     assert [job.payload for job in found if job is not None] == [job.payload for job in jobs]
     store.close()
 
@@ -159,9 +159,9 @@ def test_results_of_a_batch_belong_to_the_leases_that_the_server_numbers(
     """Versions are made there, by its clock, and again wherever a lease is looked at."""
     store = encrypted(PostgresStore(url), NEW_ONLY)
     jobs = [NewJob(type="mail", payload=Body(str(n).encode())) for n in range(60)]
-    store.run(store.enqueue(jobs))
+    store.run(store.queue.enqueue(jobs))
     for is_last in (False, True):
-        claimed = store.run(store.claim(ClaimRequest(worker="w", limit=60))).jobs
+        claimed = store.run(store.queue.claim(ClaimRequest(worker="w", limit=60))).jobs
         assert len(claimed) == 60
         settlements = []
         for number, job in enumerate(claimed):
@@ -169,13 +169,13 @@ def test_results_of_a_batch_belong_to_the_leases_that_the_server_numbers(
             outcome = Succeeded(job.payload) if is_done else Failed(TROUBLE)
             given = settlement_of(job, decide(job, outcome, store.clock.rng))
             settlements.append(given if is_given else replace(given, job=None))
-        store.run(store.settle(settlements))
+        store.run(store.queue.settle(settlements))
         if not is_last:
-            dead = store.run(store.dead_letters(None, PageRequest(99))).letters
+            dead = store.run(store.reader.dead_letters(None, PageRequest(99))).letters
             assert {each.failure.message for each in dead} == {TROUBLE.message}
-            store.run(store.retry([RetryRequest(each.job_id) for each in dead]))
-            store.run(store.enqueue(jobs[: 60 - len(dead)]))
-    found = store.run(store.find(JobFilter(), PageRequest(99))).jobs
+            store.run(store.control.retry([RetryRequest(each.job_id) for each in dead]))
+            store.run(store.queue.enqueue(jobs[: 60 - len(dead)]))
+    found = store.run(store.reader.find(JobFilter(), PageRequest(99))).jobs
     assert len(found) == 80
     assert all(job.result == job.payload for job in found)
     store.close()

@@ -16,7 +16,7 @@ from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.stats.ended import EndedJob, Follower
 from fencepost.core.values.payload import NULL
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore
 
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,25 +35,25 @@ def success(store: PostgresStore, job: ClaimedJob) -> Settlement:
 
 
 def read(store: PostgresStore, since: datetime) -> list[EndedJob]:
-    return store.run(store.ended(since, limit=100)).jobs
+    return store.run(store.overview.ended(since, limit=100)).jobs
 
 
 def test_an_end_that_is_committed_late_is_told_by_whoever_reads_the_overlap(
     store: PostgresStore, postgres_url: str
 ) -> None:
     """The one that ended first is committed last; its place has been passed then."""
-    store.run(store.enqueue([NewJob(type="mail")] * 2))
+    store.run(store.queue.enqueue([NewJob(type="mail")] * 2))
     # By two claims: the jobs of one share a lease, and whoever settles locks it.
-    [late] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
-    [soon] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    [late] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
+    [soon] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     follower = Follower(EVER)
     with psycopg.connect(postgres_url) as slow:
-        store.run_in(slow, lambda view: view.settle([success(store, late)]))
-        store.run(store.settle([success(store, soon)]))
+        store.run_in(slow, lambda view: view.queue.settle([success(store, late)]))
+        store.run(store.queue.settle([success(store, soon)]))
         [seen] = follower.take(read(store, follower.since))
         assert seen.id == soon.id
         slow.commit()
-    assert store.run(store.ended(EVER, limit=5, after=seen.position)).jobs == []
+    assert store.run(store.overview.ended(EVER, limit=5, after=seen.position)).jobs == []
     [told] = follower.take(read(store, follower.since))
     assert told.id == late.id
     assert told.position < seen.position
@@ -61,10 +61,10 @@ def test_an_end_that_is_committed_late_is_told_by_whoever_reads_the_overlap(
 
 
 def test_an_end_that_is_rolled_back_is_not_told(store: PostgresStore, postgres_url: str) -> None:
-    store.run(store.enqueue([NewJob(type="mail")]))
-    [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    store.run(store.queue.enqueue([NewJob(type="mail")]))
+    [job] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     with psycopg.connect(postgres_url) as slow:
-        store.run_in(slow, lambda view: view.settle([success(store, job)]))
+        store.run_in(slow, lambda view: view.queue.settle([success(store, job)]))
         slow.rollback()
     assert read(store, EVER) == []
 

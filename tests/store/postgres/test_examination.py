@@ -11,11 +11,11 @@ from psycopg.conninfo import make_conninfo
 
 from fencepost.clock import SystemClock
 from fencepost.core.job.job import NewJob
-from fencepost.store.interface.replies import Finding
-from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
-from fencepost.store.plan import Effect, Operation
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import Finding
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.plan import Declaration, Effect, Operation
 from fencepost.store.postgres.engine import migration_lock
-from fencepost.store.postgres.jobs.catalog import Catalog, Env
 from fencepost.store.postgres.records import doctor as examination
 from fencepost.store.postgres.store import PostgresStore
 
@@ -44,8 +44,10 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
 
 
 def examined(store: PostgresStore, **options: bool) -> dict[str, list[Finding]]:
-    env = Env(store.clock, Catalog())
-    operation = Operation("inspect", Effect.READ, lambda: examination.examine(env, **options))
+    env = store._env
+    operation = Operation(
+        Declaration("inspect", Effect.READ), lambda: examination.examine(env, **options)
+    )
     findings: dict[str, list[Finding]] = {}
     for finding in store.run(operation):
         findings.setdefault(finding.code, []).append(finding)
@@ -178,7 +180,7 @@ def test_a_clock_that_is_off_is_told(postgres_url: str, store: PostgresStore) ->
 
 
 def test_jobs_that_wait_for_nobody_are_told(store: PostgresStore) -> None:
-    store.run(store.enqueue([NewJob(type="mail"), NewJob(type="report")]))
+    store.run(store.queue.enqueue([NewJob(type="mail"), NewJob(type="report")]))
     assert len(examined(store)["no_worker"]) == 2
     info = WorkerInfo(
         id="w",
@@ -189,14 +191,14 @@ def test_jobs_that_wait_for_nobody_are_told(store: PostgresStore) -> None:
         concurrency=1,
         started_at=store.clock.now(),
     )
-    store.run(store.announce(info))
+    store.run(store.cluster.announce(info))
     (finding,) = examined(store)["no_worker"]
     assert "1 jobs of type 'mail' wait" in finding.text
 
 
 def test_jobs_whose_lanes_are_missing_are_told(store: PostgresStore, postgres_url: str) -> None:
     kinds = [NewJob(type=name) for name in ("mail", "report", "call")]
-    store.run(store.enqueue(kinds * 2))
+    store.run(store.queue.enqueue(kinds * 2))
     assert "missing_lanes" not in examined(store)
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute("delete from fencepost.lane where type <> 'mail'")
@@ -206,8 +208,8 @@ def test_jobs_whose_lanes_are_missing_are_told(store: PostgresStore, postgres_ur
 
 
 def test_leases_that_ran_out_are_counted(store: PostgresStore, postgres_url: str) -> None:
-    store.run(store.enqueue([NewJob(type="mail")] * 3))
-    store.run(store.claim(ClaimRequest(worker="w", limit=3)))
+    store.run(store.queue.enqueue([NewJob(type="mail")] * 3))
+    store.run(store.queue.claim(ClaimRequest(worker="w", limit=3)))
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute("update fencepost.lease set expires_at = started_at")
     (finding,) = examined(store)["orphaned_leases"]

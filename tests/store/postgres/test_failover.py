@@ -17,7 +17,7 @@ from tests.worker.support import eventually_sync, working_in_thread
 
 from fencepost.core.job.job import NewJob
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.store import PostgresStore
 
@@ -93,14 +93,14 @@ def test_what_an_asynchronous_standby_did_not_have_is_lost_and_nothing_else_is_m
             eventually_sync(lambda: admin.execute(FOLLOWERS).fetchone() == (0,), "no standby")
         caller, other, worker = (PostgresStore(url) for _ in range(3))
         kinds = [NewJob(type=name) for name in ("one", "two", "three")]
-        caller.run(caller.enqueue(kinds))
+        caller.run(caller.queue.enqueue(kinds))
         assert len(_claimed(worker)) == 3
         primary.crash()
         standby.promote()
         wanted: dict[str, str] = {}
         for store, jobs in ((other, [NewJob(type="four"), kinds[2]]), (caller, kinds)):
             for job in jobs:
-                [reply] = _again(store, store.enqueue([job]))
+                [reply] = _again(store, store.queue.enqueue([job]))
                 wanted[reply.job_id] = job.type
         assert _claimed(worker) == wanted
         for store in (caller, other, worker):
@@ -116,7 +116,7 @@ def _again(store: PostgresStore, operation: Operation[T]) -> T:
 
 
 def _claimed(store: PostgresStore) -> dict[str, str]:
-    found = _again(store, store.claim(ClaimRequest(worker="w", limit=100)))
+    found = _again(store, store.queue.claim(ClaimRequest(worker="w", limit=100)))
     return {job.id: job.type for job in found.jobs}
 
 

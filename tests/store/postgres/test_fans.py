@@ -21,8 +21,8 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.replies import Enqueued, Moved, Settled
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest, Settled
+from fencepost.store.interface.replies import Enqueued, Moved
 from fencepost.store.plan import Operation, Plan, Row, Statement
 from fencepost.store.postgres.store import PostgresStore
 
@@ -53,21 +53,21 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 def fan(store: PostgresStore, count: int) -> None:
     """Store one job, and *count* that wait for it."""
-    (root,) = store.run(store.enqueue([NewJob(type="root")]))
+    (root,) = store.run(store.queue.enqueue([NewJob(type="root")]))
     assert isinstance(root, Enqueued)
     leaf = NewJob(type="leaf", after=Dependencies((root.job_id,)))
     for start in range(0, count, SUBMITTED):
-        store.run(store.enqueue([leaf] * min(SUBMITTED, count - start)))
+        store.run(store.queue.enqueue([leaf] * min(SUBMITTED, count - start)))
 
 
 def settle_root(store: PostgresStore, outcome: Outcome) -> Operation[list[Any]]:
     request = ClaimRequest(worker="w", limit=1, types=frozenset({"root"}))
-    (root,) = store.run(store.claim(request)).jobs
-    return store.settle([settlement(root, outcome)])
+    (root,) = store.run(store.queue.claim(request)).jobs
+    return store.queue.settle([settlement(root, outcome)])
 
 
 def leaves(store: PostgresStore) -> dict[State, int]:
-    (view,) = [view for view in store.run(store.types()) if view.name == "leaf"]
+    (view,) = [view for view in store.run(store.overview.types()) if view.name == "leaf"]
     return view.counts
 
 
@@ -111,14 +111,14 @@ def test_no_statement_is_given_more_than_a_portion(store: PostgresStore) -> None
         fan(store, portions * FOLLOW_BATCH)
         operation = settle_root(store, REFUSED)
         seen: list[int] = []
-        store.run(Operation("settle", operation.effect, partial(measured, operation, seen)))
+        store.run(Operation(operation.declaration, partial(measured, operation, seen)))
         assert max(seen) <= FOLLOW_BATCH
         counts.append(len(seen))
     assert counts[2] - counts[1] == 2 * (counts[1] - counts[0])
 
 
 def claim_all(store: PostgresStore) -> Any:
-    return store.run(store.claim(ClaimRequest(worker="w", limit=10)))
+    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=10)))
 
 
 @pytest.mark.parametrize("chore", ["expire", "recover", "promote"])
@@ -126,18 +126,20 @@ def test_what_the_server_refuses_of_a_chore_fails_no_claim(
     store: PostgresStore, admin: psycopg.Connection[Any], chore: str
 ) -> None:
     """S2-12: nothing of the chore is left, and the claim is whole."""
-    store.run(store.enqueue([NewJob(type="stuck", policy=Policy(lifetime=0.2, lease_ttl=1.0))]))
+    store.run(
+        store.queue.enqueue([NewJob(type="stuck", policy=Policy(lifetime=0.2, lease_ttl=1.0))])
+    )
     if chore == "expire":
         table = "done"
     elif chore == "recover":
         table = "attempt"
-        store.run(store.enqueue([NewJob(type="lost", policy=Policy(lease_ttl=1.0))]))
+        store.run(store.queue.enqueue([NewJob(type="lost", policy=Policy(lease_ttl=1.0))]))
     else:
         table = "ready"
-        store.run(store.enqueue([NewJob(type="later", delay=0.2)]))
+        store.run(store.queue.enqueue([NewJob(type="later", delay=0.2)]))
     claim_all(store) if chore == "recover" else None
     admin.execute("select pg_sleep(1.1)")
-    store.run(store.enqueue([NewJob(type="mail")] * 3))
+    store.run(store.queue.enqueue([NewJob(type="mail")] * 3))
     admin.execute(FAIL.encode())
     admin.execute(
         f"create trigger fail before insert on fencepost.{table} "
@@ -148,8 +150,8 @@ def test_what_the_server_refuses_of_a_chore_fails_no_claim(
     assert taken == ["mail"] * 3
     admin.execute(f"drop trigger fail on fencepost.{table}".encode())
     moved: list[Moved] = {
-        "expire": lambda: store.run(store.expire(10)),
-        "recover": lambda: store.run(store.recover(10)),
-        "promote": lambda: store.run(store.promote(10)),
+        "expire": lambda: store.run(store.upkeep.expire(10)),
+        "recover": lambda: store.run(store.upkeep.recover(10)),
+        "promote": lambda: store.run(store.upkeep.promote(10)),
     }[chore]()
     assert moved != []

@@ -13,8 +13,8 @@ from tests.servers.postgres import PostgresServer
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Released, Settlement, decide
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.replies import Enqueued
-from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.open import open_store
 
 DATABASE = "jobs"
@@ -33,16 +33,16 @@ def server() -> Iterator[PostgresServer]:
 def claim_and_crash(server: PostgresServer) -> tuple[ClaimedJob, bool]:
     """Claim the only job and crash the server; return whether it has forgotten the claim."""
     store = open_store(server.url(DATABASE))
-    [claimed] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    [claimed] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     server.crash()
     store.close()
     server.start()
     store = open_store(server.url(DATABASE))
-    [job] = store.run(store.get([claimed.id]))
+    [job] = store.run(store.reader.get([claimed.id]))
     assert job is not None
     if job.state is State.RUNNING:
         decision = decide(claimed, Released(), store.clock.rng)
-        store.run(store.settle([Settlement(claimed.id, claimed.lease.token, decision)]))
+        store.run(store.queue.settle([Settlement(claimed.id, claimed.lease.token, decision)]))
     store.close()
     return claimed, job.state is State.SCHEDULED
 
@@ -51,7 +51,7 @@ def test_versions_rise_through_crashes_that_take_claims_back(server: PostgresSer
     """C43, S0-51, S0-73, S1-78: nor is the id of an attempt given twice."""
     store = open_store(server.url(DATABASE))
     store.migrate()
-    [reply] = store.run(store.enqueue([NewJob(type="t")]))
+    [reply] = store.run(store.queue.enqueue([NewJob(type="t")]))
     assert isinstance(reply, Enqueued)
     store.close()
     claims = []

@@ -20,7 +20,10 @@ from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Decision, Settlement
 from fencepost.core.job.priority import Priority
 from fencepost.core.limits.rates import Rate
-from fencepost.store.interface.requests import ClaimRequest, Edit, PruneRequest, Scope
+from fencepost.store.interface.control import Edit
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.settings import Scope
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
@@ -81,9 +84,9 @@ def test_claims_submissions_settlements_and_chores_go_on(
     hostile.execute(HOLD, (list(OURS), names))
     hostile.execute(HOLD_PLAIN, (list(OURS),))
     run = store.run
-    run(store.limit(Scope.QUEUE, "default", 10))
-    run(store.limit(Scope.APP, "", 10))
-    run(store.set_rates({"mail": Rate(100, 60.0), "report": Rate(100, 60.0)}))
+    run(store.settings.limit(Scope.QUEUE, "default", 10))
+    run(store.settings.limit(Scope.APP, "", 10))
+    run(store.settings.set_rates({"mail": Rate(100, 60.0), "report": Rate(100, 60.0)}))
     jobs = [
         NewJob(type="mail", key=Key("k", None)),
         NewJob(type="mail"),
@@ -91,25 +94,25 @@ def test_claims_submissions_settlements_and_chores_go_on(
         NewJob(type="report", delay=3600.0),
         NewJob(type="mail", delay=3600.0),
     ]
-    replies = run(store.enqueue(jobs))
-    run(store.tidy())
+    replies = run(store.queue.enqueue(jobs))
+    run(store.upkeep.tidy())
     clock.advance(1.0)
-    claimed = run(store.claim(ClaimRequest(worker="w", limit=10))).jobs
+    claimed = run(store.queue.claim(ClaimRequest(worker="w", limit=10))).jobs
     assert {job.id for job in claimed} == {reply.job_id for reply in replies[:3]}
-    run(store.settle([Settlement(job.id, job.lease.token, SUCCESS) for job in claimed]))
-    run(store.edit([Edit(replies[3].job_id, priority=Priority.HIGH, run_at=clock.now())]))
-    run(store.promote(10))
-    run(store.recover(10))
-    run(store.expire(10))
-    run(store.set_rates({"mail": None}))
+    run(store.queue.settle([Settlement(job.id, job.lease.token, SUCCESS) for job in claimed]))
+    run(store.control.edit([Edit(replies[3].job_id, priority=Priority.HIGH, run_at=clock.now())]))
+    run(store.upkeep.promote(10))
+    run(store.upkeep.recover(10))
+    run(store.upkeep.expire(10))
+    run(store.settings.set_rates({"mail": None}))
     before = _pulse(admin)
     for _ in range(3):
         clock.advance(1.0)
-        run(store.enqueue([NewJob(type="mail")]))
-        run(store.tidy())
+        run(store.queue.enqueue([NewJob(type="mail")]))
+        run(store.upkeep.tidy())
     assert _pulse(admin) > before
-    run(store.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
-    assert len(run(store.claim(ClaimRequest(worker="w", limit=10))).jobs) == 4
+    run(store.upkeep.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
+    assert len(run(store.queue.claim(ClaimRequest(worker="w", limit=10))).jobs) == 4
 
 
 def _pulse(admin: psycopg.Connection) -> int:
@@ -131,16 +134,16 @@ def test_a_latch_is_for_those_who_may_write(
     # One who may read can hold a lock, which is in nobody's way.
     admin.execute(sql.SQL("grant usage on schema fencepost to {}").format(role))
     admin.execute(sql.SQL("grant select on all tables in schema fencepost to {}").format(role))
-    store.run(store.limit(Scope.APP, "", 10))
+    store.run(store.settings.limit(Scope.APP, "", 10))
     with hostile.transaction():
         for latch in latches:
             hostile.execute(f"lock table fencepost.{latch} in access share mode".encode())
         before = _pulse(admin)
         for _ in range(3):
-            store.run(store.enqueue([NewJob(type="mail")]))
-            store.run(store.tidy())
+            store.run(store.queue.enqueue([NewJob(type="mail")]))
+            store.run(store.upkeep.tidy())
         assert _pulse(admin) > before
-        assert len(store.run(store.claim(ClaimRequest(worker="w", limit=10))).jobs) == 3
+        assert len(store.run(store.queue.claim(ClaimRequest(worker="w", limit=10))).jobs) == 3
     admin.execute(sql.SQL("drop owned by {}").format(role))
 
 

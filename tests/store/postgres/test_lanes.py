@@ -16,7 +16,9 @@ from fencepost.core.bounds import LANE_IDLE
 from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.store.interface.requests import ClaimRequest, PruneRequest, Scope
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.settings import Scope
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.postgres.jobs import claim as claiming
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
@@ -41,27 +43,27 @@ class Rig:
         self.store.migrate()
 
     def submit(self, *jobs: NewJob) -> list[str]:
-        return [reply.job_id for reply in self.store.run(self.store.enqueue(jobs))]
+        return [reply.job_id for reply in self.store.run(self.store.queue.enqueue(jobs))]
 
     def claim(self, **fields: Any) -> list[str]:
         request = ClaimRequest(worker="w", limit=100, **fields)
-        return [job.id for job in self.store.run(self.store.claim(request)).jobs]
+        return [job.id for job in self.store.run(self.store.queue.claim(request)).jobs]
 
     def finish(self) -> None:
-        claim = self.store.run(self.store.claim(ClaimRequest(worker="w", limit=100)))
+        claim = self.store.run(self.store.queue.claim(ClaimRequest(worker="w", limit=100)))
         settled = [
             Settlement(job.id, job.lease.token, decide(job, Succeeded(DONE), self.clock.rng))
             for job in claim.jobs
         ]
-        self.store.run(self.store.settle(settled))
+        self.store.run(self.store.queue.settle(settled))
 
     def prune(self, passes: int = PASSES, *, tidies: bool = True) -> None:
         for _ in range(passes):
             self.clock.advance(LANE_IDLE)
             if tidies:
-                self.store.run(self.store.tidy())
+                self.store.run(self.store.upkeep.tidy())
             request = PruneRequest(keep=dict.fromkeys(State, 60.0), limit=100)
-            self.store.run(self.store.prune(request))
+            self.store.run(self.store.upkeep.prune(request))
 
     def remove_lanes(self) -> None:
         """Prune until there are no lanes; transactions of other tests may hold that up."""
@@ -78,7 +80,7 @@ class Rig:
 
     def lanes_read(self, request: ClaimRequest) -> int:
         """Return how many rows of lanes the server reads for a claim."""
-        self.store.run(self.store.claim(request))  # which learns the lanes that are asked for
+        self.store.run(self.store.queue.claim(request))  # which learns the lanes that are asked for
         secret = self.clock.new_id().hex()
         params = claiming._params(self.store._env, request, secret, 7, 100, asks=True)
         with psycopg.connect(self.url) as connection:
@@ -117,7 +119,7 @@ def test_a_claim_reads_no_lanes_that_it_does_not_ask_for(
     queues, types = ASKED[asked]
     rig.submit(NewJob(type="mail", queue="mine"))
     if is_paused:
-        rig.store.run(rig.store.pause(Scope.TYPE, "other"))
+        rig.store.run(rig.store.settings.pause(Scope.TYPE, "other"))
     request = ClaimRequest(worker="w", limit=0, queues=queues, types=types)
     rig.add_foreign(1, 10, queues=3)
     few = rig.lanes_read(request)
@@ -209,11 +211,11 @@ def test_a_callers_transaction_meets_no_removed_lane(rig: Rig) -> None:
     job = NewJob(type="mail")
     with psycopg.connect(rig.url) as connection:
         with connection.transaction():
-            rig.store.run_in(connection, lambda store: store.enqueue([job]))
+            rig.store.run_in(connection, lambda store: store.queue.enqueue([job]))
         rig.finish()
         rig.remove_lanes()
         with connection.transaction():
-            [reply] = rig.store.run_in(connection, lambda store: store.enqueue([job]))
+            [reply] = rig.store.run_in(connection, lambda store: store.queue.enqueue([job]))
     assert rig.claim() == [reply.job_id]
 
 

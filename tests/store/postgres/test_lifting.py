@@ -28,7 +28,7 @@ def line(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("alter table fencepost.ready set (autovacuum_enabled = off)")
         connection.execute("analyze fencepost.ready")
-        store.run(store.enqueue([NewJob(type="mail")] * IN_LINE))
+        store.run(store.queue.enqueue([NewJob(type="mail")] * IN_LINE))
         yield connection
     store.close()
 

@@ -14,7 +14,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.values.payload import NULL
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.postgres.engine.group_commit import run_in
 from fencepost.store.postgres.store import PostgresStore
@@ -47,19 +47,19 @@ def somebody(url: str) -> Iterator[psycopg.Connection]:
 def record_of(clock: FakeClock, job: NewJob) -> JobRecord:
     """Return a job as another store would have it."""
     other = MemoryStore(clock=clock)
-    other.run(other.enqueue([job]))
-    [record] = other.run(other.dump(0, 10)).records
+    other.run(other.queue.enqueue([job]))
+    [record] = other.run(other.transfer.dump(0, 10)).records
     return record
 
 
 def pass_through(store: PostgresStore, clock: FakeClock) -> None:
     """Let a job run, and the marks follow the clock."""
-    store.run(store.enqueue([JOB]))
-    [job] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+    store.run(store.queue.enqueue([JOB]))
+    [job] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
     decision = decide(job, Succeeded(NULL), clock.rng)
-    store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+    store.run(store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
     clock.advance(1.0)
-    store.run(store.tidy())
+    store.run(store.upkeep.tidy())
 
 
 @pytest.mark.parametrize(
@@ -78,22 +78,22 @@ def test_what_is_loaded_while_the_marks_move_is_found(
     record = record_of(clock, job)
     for _ in range(4):
         pass_through(store, clock)
-    store.run(store.load([record_of(clock, JOB)]))  # lanes and policies are known
-    store.run(store.claim(ClaimRequest(worker="w", limit=10)))
+    store.run(store.transfer.load([record_of(clock, JOB)]))  # lanes and policies are known
+    store.run(store.queue.claim(ClaimRequest(worker="w", limit=10)))
     with somebody(postgres_url) as connection:
-        run_in(connection, store.load([record]))
+        run_in(connection, store.transfer.load([record]))
         for _ in range(3):
-            store.run(store.enqueue([NewJob(type="mail", delay=1_000.0)]))
+            store.run(store.queue.enqueue([NewJob(type="mail", delay=1_000.0)]))
             clock.advance(1.0)
-            store.run(store.tidy())
+            store.run(store.upkeep.tidy())
         connection.commit()
     for _ in range(3):
-        store.run(store.enqueue([NewJob(type="mail", delay=1_000.0)]))
+        store.run(store.queue.enqueue([NewJob(type="mail", delay=1_000.0)]))
         clock.advance(1.0)
-        store.run(store.tidy())
-    claim = store.run(store.claim(ClaimRequest(worker="w", limit=10)))
+        store.run(store.upkeep.tidy())
+    claim = store.run(store.queue.claim(ClaimRequest(worker="w", limit=10)))
     assert record.job.id in [each.id for each in claim.jobs] + [m.job_id for m in claim.expired]
-    [found] = store.run(store.get([record.job.id]))
+    [found] = store.run(store.reader.get([record.job.id]))
     assert found is not None
     assert found.state is state
 
@@ -105,8 +105,8 @@ def test_two_who_load_the_same_job_store_it_once(
     record = record_of(clock, NewJob(type="mail", key=Key("k"), tags={"a": "b"}))
     other = PostgresStore(postgres_url, clock=clock)
     for each in (store, other, store):
-        each.run(each.load([record, record]))
+        each.run(each.transfer.load([record, record]))
     other.close()
-    assert store.run(store.dump(0, 10)).records == [record]
-    [queue] = store.run(store.queues())
+    assert store.run(store.transfer.dump(0, 10)).records == [record]
+    [queue] = store.run(store.overview.queues())
     assert queue.counts == {State.SCHEDULED: 1}

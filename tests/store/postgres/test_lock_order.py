@@ -30,12 +30,14 @@ from fencepost.core.job.outcome import Outcome, Succeeded
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.store.group_commit import Posted
-from fencepost.store.interface.replies import Enqueued, Settled
-from fencepost.store.interface.requests import Beat, ClaimRequest, Edit, RetryRequest, Spawn
+from fencepost.store.interface.control import Edit, RetryRequest
+from fencepost.store.interface.queue import Beat, ClaimRequest, QueueFacet, Settled, Spawn
+from fencepost.store.interface.replies import Enqueued
 from fencepost.store.interface.store import Store
-from fencepost.store.plan import Effect, Operation, Plan, Statement
+from fencepost.store.plan import Operation, Plan, Statement, declaration_of
 from fencepost.store.postgres.engine.group_commit import _Crew
 from fencepost.store.postgres.jobs.tokens import read_token
+from fencepost.store.postgres.joins.preparation import isolation
 from fencepost.store.postgres.store import PostgresStore
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
@@ -62,14 +64,14 @@ def other(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def submit(store: PostgresStore, *jobs: NewJob) -> list[str]:
-    replies = store.run(store.enqueue(jobs))
+    replies = store.run(store.queue.enqueue(jobs))
     assert all(isinstance(reply, Enqueued) for reply in replies)
     return [reply.job_id for reply in replies]
 
 
 def claim(store: PostgresStore, *types: str) -> list[Any]:
     request = ClaimRequest(worker="w", limit=10, types=frozenset(types) or None)
-    return list(store.run(store.claim(request)).jobs)
+    return list(store.run(store.queue.claim(request)).jobs)
 
 
 def lock(connection: psycopg.Connection[Any], sql: str, what: str, *, waits: bool = True) -> None:
@@ -109,7 +111,7 @@ def test_cancelling_against_completing(
     replies = check_order(
         other,
         postgres_url,
-        lambda: store.run(store.cancel([child, parent])),
+        lambda: store.run(store.control.cancel([child, parent])),
         earlier=(LEASE, parent),
         later=(PENDING, child),
     )
@@ -127,7 +129,7 @@ def test_expiring_against_completing(
     moved = check_order(
         other,
         postgres_url,
-        lambda: store.run(store.expire(10)),
+        lambda: store.run(store.upkeep.expire(10)),
         earlier=(LEASE, parent),
         later=(PENDING, child),
     )
@@ -146,11 +148,11 @@ def test_ending_a_graph_against_ending_another_part_of_it(
     check_order(
         other,
         postgres_url,
-        lambda: store.run(store.settle([settlement(job, REFUSED)])),
+        lambda: store.run(store.queue.settle([settlement(job, REFUSED)])),
         earlier=(PENDING, far),
         later=(PENDING, late),
     )
-    jobs = store.run(store.get([near, far, late]))
+    jobs = store.run(store.reader.get([near, far, late]))
     assert {each.state for each in jobs if each} == {State.FAILED}
 
 
@@ -168,7 +170,7 @@ def test_settling_one_way_and_another_against_heartbeats(
     replies = check_order(
         other,
         postgres_url,
-        lambda: store.run(store.settle([settlement(high), settlement(low, ends)])),
+        lambda: store.run(store.queue.settle([settlement(high), settlement(low, ends)])),
         earlier=(LEASE, low.id),
         later=(LEASE, high.id),
     )
@@ -187,12 +189,12 @@ def test_settling_one_way_and_another_against_ending_who_waits(
     replies = check_order(
         other,
         postgres_url,
-        lambda: store.run(store.settle([settlement(first), settlement(second, ends)])),
+        lambda: store.run(store.queue.settle([settlement(first), settlement(second, ends)])),
         earlier=(PENDING, early),
         later=(PENDING, late),
     )
     assert [type(reply) for reply in replies] == [Settled, Settled]
-    states = [job.state for job in store.run(store.get([early, late])) if job]
+    states = [job.state for job in store.run(store.reader.get([early, late])) if job]
     assert states == [State.FAILED if ends is REFUSED else State.SCHEDULED, State.SCHEDULED]
 
 
@@ -205,7 +207,7 @@ def test_completing_in_a_transaction_against_expiring(
     (job,) = claim(store)
 
     def complete(view: Store) -> Operation[Any]:
-        return view.settle([settlement(job, outcome)])
+        return view.queue.settle([settlement(job, outcome)])
 
     with open_transaction(postgres_url) as conn:
         (reply,) = check_order(
@@ -225,11 +227,11 @@ def test_preparing_to_complete_against_heartbeats(
     """Parts of a lease are locked by their numbers, not by those of the jobs in them."""
     submit(store, NewJob(type="mail"), NewJob(type="mail"))
     kept, split = claim(store)
-    store.run(store.heartbeat([Beat(split.id, split.lease.token, 900.0)]))
+    store.run(store.queue.heartbeat([Beat(split.id, split.lease.token, 900.0)]))
     check_order(
         other,
         postgres_url,
-        lambda: store.run(store._isolate([settlement(kept), settlement(split)])),
+        lambda: store.run(isolation(store._env, [settlement(kept), settlement(split)])),
         earlier=(LEASE, split.id),
         later=(LEASE, kept.id),
     )
@@ -239,7 +241,7 @@ def test_preparing_to_complete_says_which_leases_it_locks(store: PostgresStore) 
     """So that a group has it in its place among those of others."""
     submit(store, NewJob(type="a"), NewJob(type="b"))
     low, high = in_order_of_leases(*claim(store, "a"), *claim(store, "b"))
-    statement = next(store._isolate([settlement(high), settlement(low)]).start())
+    statement = next(isolation(store._env, [settlement(high), settlement(low)]).start())
     secrets = [read_token(job.lease.token, job.id).secret for job in (low, high)]
     assert list(statement.leases) == secrets
 
@@ -258,7 +260,7 @@ def test_spawning_against_completing_what_a_key_returned(
     (reply,) = check_order(
         other,
         postgres_url,
-        lambda: store.run(store.spawn([Spawn(job.id, job.lease.token, (keyed("k"),))])),
+        lambda: store.run(store.queue.spawn([Spawn(job.id, job.lease.token, (keyed("k"),))])),
         earlier=(LEASE, returned),
         later=(PENDING, gatherer),
     )
@@ -278,7 +280,7 @@ def test_spawning_against_editing_who_gathers(
     check_order(
         other,
         postgres_url,
-        lambda: store.run(store.spawn([Spawn(job.id, job.lease.token, (urgent,))])),
+        lambda: store.run(store.queue.spawn([Spawn(job.id, job.lease.token, (urgent,))])),
         earlier=(JOB_ROW, gatherer),
         later=(PENDING, gatherer),
     )
@@ -294,7 +296,7 @@ def test_taking_keys_against_taking_the_same_in_another_order(
     replies = check_order(
         other,
         postgres_url,
-        lambda: store.run(store.enqueue([keyed("b", after=on), keyed("a", after=on)])),
+        lambda: store.run(store.queue.enqueue([keyed("b", after=on), keyed("a", after=on)])),
         earlier=(KEY, "a"),
         later=(KEY, "b"),
     )
@@ -308,10 +310,10 @@ def test_running_a_job_again_against_submitting_its_key(
     """A submission takes its key first, then holds what it waits for."""
     (ended,) = submit(store, keyed("k"))
     (job,) = claim(store)
-    store.run(store.settle([settlement(job, REFUSED)]))
+    store.run(store.queue.settle([settlement(job, REFUSED)]))
     again: dict[str, Callable[[], Operation[Any]]] = {
-        "retry": lambda: store.retry([RetryRequest(ended)]),
-        "replay": lambda: store.replay([ended]),
+        "retry": lambda: store.control.retry([RetryRequest(ended)]),
+        "replay": lambda: store.control.replay([ended]),
     }
     check_order(
         other,
@@ -329,11 +331,13 @@ def test_several_jobs_by_hand_against_the_same_in_another_order(
     first, second = submit(store, NewJob(type="mail"), NewJob(type="mail"))
     if how != "edit":
         for job in claim(store):
-            store.run(store.settle([settlement(job, REFUSED)]))
+            store.run(store.queue.settle([settlement(job, REFUSED)]))
     asks: dict[str, Callable[[], Operation[Any]]] = {
-        "edit": lambda: store.edit([Edit(second, tags={"a": "b"}), Edit(first, tags={"a": "b"})]),
-        "retry": lambda: store.retry([RetryRequest(second), RetryRequest(first)]),
-        "discard": lambda: store.discard([second, first]),
+        "edit": lambda: store.control.edit(
+            [Edit(second, tags={"a": "b"}), Edit(first, tags={"a": "b"})]
+        ),
+        "retry": lambda: store.control.retry([RetryRequest(second), RetryRequest(first)]),
+        "discard": lambda: store.control.discard([second, first]),
     }
     row = JOB_ROW if how == "edit" else DONE_ROW
     check_order(
@@ -360,7 +364,8 @@ def posted(name: str, **fields: Any) -> Posted:
         yield Statement(f"select {name}", alone=True, **fields)
 
     future: Any = None
-    return Posted(Operation(name.split()[0], Effect.WRITE, plan), future, future)
+    declaration = declaration_of(QueueFacet.operations[name.split()[0]])
+    return Posted(Operation(declaration, plan), future, future)
 
 
 def sorted_names(group: Sequence[Posted]) -> list[list[str]]:

@@ -19,18 +19,28 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.store.chores import Chores
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Plan, Row, Statement, run_plan
 from fencepost.store.postgres.engine import schema
+from fencepost.store.postgres.engine.connections import Connections
 from fencepost.store.postgres.engine.session import Session
+from fencepost.store.postgres.engine.url import parse
 from fencepost.store.postgres.jobs import claim as claiming
 from fencepost.store.postgres.jobs import read as looking
 from fencepost.store.postgres.jobs import search as searching
 from fencepost.store.postgres.jobs import upkeep
 from fencepost.store.postgres.jobs.catalog import Catalog, Env
+from fencepost.store.postgres.jobs.rounds import Rounds
 from fencepost.store.postgres.store import PostgresStore
 
-ENV = Env(SystemClock(), Catalog())
+
+def environment() -> Env:
+    clock = SystemClock()
+    nowhere = Connections(parse("postgresql://localhost/nowhere"), clock=clock, patience=1.0)
+    return Env(clock, Catalog(), Chores(clock), Rounds(), nowhere)
+
+
+ENV = environment()
 PAGE = PageRequest(50)
 HOT = {"job", "done", "ready"}
 """The tables that grow: nothing reads one of them whole."""
@@ -227,11 +237,11 @@ def test_jobs_are_got_by_their_ids(session: Session, explainer: Explainer) -> No
 
 
 def test_counts_come_from_the_tally(explainer: Explainer) -> None:
-    assert drive(explainer, looking.count(JobFilter())) == 43_200
-    assert drive(explainer, looking.count(JobFilter(states=(State.SCHEDULED,)))) == 20_000
-    assert drive(explainer, looking.count(JobFilter(type="mail", queue="default"))) == 43_113
+    assert drive(explainer, looking.count(ENV, JobFilter())) == 43_200
+    assert drive(explainer, looking.count(ENV, JobFilter(states=(State.SCHEDULED,)))) == 20_000
+    assert drive(explainer, looking.count(ENV, JobFilter(type="mail", queue="default"))) == 43_113
     assert {table for table, _ in explainer.reads} <= {"tally", "total", "lane"}
-    assert drive(explainer, looking.count(JobFilter(tags={"rare": "500"}))) == 1
+    assert drive(explainer, looking.count(ENV, JobFilter(tags={"rare": "500"}))) == 1
     assert ("job", "job_tags") in explainer.reads
 
 
@@ -258,8 +268,8 @@ def test_the_line_ahead_is_counted_in_the_lane(session: Session, explainer: Expl
         lambda env: upkeep.expire(env, 10),
         lambda env: upkeep.recover(env, 10),
         lambda env: upkeep.promote(env, 10),
-        lambda env: upkeep.tidy(env, True),
-        lambda env: claiming.claim(env, Chores(env.clock), ClaimRequest(worker="w", limit=10)),
+        lambda env: upkeep.tidy_once(env, True),
+        lambda env: claiming.claim(env, ClaimRequest(worker="w", limit=10)),
     ],
     ids=["expire", "recover", "promote", "tidy", "claim"],
 )
@@ -270,7 +280,7 @@ def test_what_is_done_all_the_time_reads_few_rows(
     tables = [f"fencepost.{table}" for table in sorted(HOT)]
     count = Statement(READ_SO_FAR, (tables,))
     ((before,),) = session.ask([count])[0]
-    run_plan(plan(Env(SystemClock(), Catalog())), _Plain(session))
+    run_plan(plan(environment()), _Plain(session))
     ((after,),) = session.ask([count])[0]
     assert after - before < 500
 
@@ -280,20 +290,20 @@ def test_a_plan_made_while_there_were_few_jobs_serves_for_many(postgres_url: str
     """A session keeps its plans until the next `analyze`, and a worker claims for days."""
     store = PostgresStore(postgres_url)
     store.migrate()
-    env = Env(SystemClock(), Catalog())
+    env = environment()
     tables = [f"fencepost.{table}" for table in sorted(HOT)]
     count = Statement(READ_SO_FAR, (tables,))
 
     def claim(session: Session) -> None:
         request = ClaimRequest(worker="w", limit=10)
-        run_plan(claiming.claim(env, Chores(env.clock), request), _Plain(session))
+        run_plan(claiming.claim(env, request), _Plain(session))
 
     with Session.connect(postgres_url, autocommit=True, prepare_threshold=None) as session:
-        store.run(store.enqueue([NewJob(type="mail")] * few))
+        store.run(store.queue.enqueue([NewJob(type="mail")] * few))
         session.execute("analyze")
         for _ in range(3):
             claim(session)
-        store.run(store.enqueue([NewJob(type="mail")] * 2_000))
+        store.run(store.queue.enqueue([NewJob(type="mail")] * 2_000))
         session.execute("begin")
         ((before,),) = session.ask([count])[0]
         claim(session)

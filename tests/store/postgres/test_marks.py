@@ -16,8 +16,9 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.job.retry import Backoff
 from fencepost.core.values.payload import NULL
-from fencepost.store.interface.replies import Claim, Enqueued
-from fencepost.store.interface.requests import ClaimRequest, Edit
+from fencepost.store.interface.control import Edit
+from fencepost.store.interface.queue import Claim, ClaimRequest
+from fencepost.store.interface.replies import Enqueued
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.engine.group_commit import run_in
 from fencepost.store.postgres.store import PostgresStore
@@ -48,25 +49,25 @@ def other(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connectio
 
 
 def submit(store: PostgresStore, count: int = 1, job: NewJob = JOB) -> list[str]:
-    replies = store.run(store.enqueue([job] * count))
+    replies = store.run(store.queue.enqueue([job] * count))
     assert all(isinstance(reply, Enqueued) for reply in replies)
     return [reply.job_id for reply in replies]
 
 
 def submit_in(connection: psycopg.Connection, store: PostgresStore) -> str:
     """Submit in a transaction that somebody else is to commit."""
-    operation: Operation[list[Enqueued]] = store.enqueue([JOB])  # type: ignore[assignment]
+    operation: Operation[list[Enqueued]] = store.queue.enqueue([JOB])  # type: ignore[assignment]
     [reply] = run_in(connection, operation)
     return reply.job_id
 
 
 def claim(store: PostgresStore, limit: int = 500) -> Claim:
-    return store.run(store.claim(ClaimRequest(worker="w", limit=limit)))
+    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=limit)))
 
 
 def settle(store: PostgresStore, found: Claim) -> None:
     store.run(
-        store.settle(
+        store.queue.settle(
             [
                 Settlement(job.id, job.lease.token, decide(job, Succeeded(NULL), store.clock.rng))
                 for job in found.jobs
@@ -83,7 +84,7 @@ def pass_through(store: PostgresStore, count: int) -> None:
 
 def tidy(store: PostgresStore, times: int = 3) -> None:
     for _ in range(times):
-        store.run(store.tidy())
+        store.run(store.upkeep.tidy())
 
 
 def low(url: str) -> str:
@@ -186,11 +187,11 @@ def test_what_goes_below_the_mark_lowers_it(
                 settle(store, claim(store, 5))
         tidy(store)
     if how == "moved":
-        store.run(store.edit([Edit(returning, Priority.LOW)]))
+        store.run(store.control.edit([Edit(returning, Priority.LOW)]))
     if held is not None:
         [job] = held.jobs
         decision = decide(job, Released(), clock.rng)
-        store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
+        store.run(store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
     clock.advance(1.0)
     tidy(store)
     assert [job.id for job in claim(store).jobs] == [returning]
@@ -228,12 +229,14 @@ def test_what_goes_into_line_while_the_mark_moves_is_found(
     if how == "released":
         [held] = claim(store).jobs
         decision = decide(held, Released(), clock.rng)
-        operation: Operation[Any] = store.settle([Settlement(held.id, held.lease.token, decision)])
+        operation: Operation[Any] = store.queue.settle(
+            [Settlement(held.id, held.lease.token, decision)]
+        )
     elif how == "promoted":
         clock.advance(0.2)
-        operation = store.promote(10)
+        operation = store.upkeep.promote(10)
     else:
-        operation = store.edit([Edit(returning, Priority.NORMAL)])
+        operation = store.control.edit([Edit(returning, Priority.NORMAL)])
     submit(store, job=NewJob(type="mail", delay=1000.0))
     tidy(store, 1)
     clock.advance(0.5)

@@ -15,7 +15,7 @@ import pytest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
@@ -56,7 +56,7 @@ def snapshot(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connec
 
 
 def claiming(store: PostgresStore) -> Operation[Any]:
-    return store.claim(ClaimRequest(worker="w", limit=1000, lease_ttl=0.4))
+    return store.queue.claim(ClaimRequest(worker="w", limit=1000, lease_ttl=0.4))
 
 
 EACH = [NewJob(type=f"type-{number}") for number in range(LANES)]
@@ -67,16 +67,16 @@ def work(
 ) -> None:
     """Let *jobs* come, run and go, and tidy, as often as a leader would."""
     for _ in range(rounds):
-        store.run(store.enqueue(jobs))
+        store.run(store.queue.enqueue(jobs))
         found = store.run(claiming(store)).jobs
         assert len(found) == len(jobs)
         ended = [
             Settlement(job.id, job.lease.token, decide(job, Succeeded(NULL), clock.rng))
             for job in found
         ]
-        store.run(store.settle(ended))
+        store.run(store.queue.settle(ended))
         clock.advance(0.5)
-        store.run(store.tidy())
+        store.run(store.upkeep.tidy())
 
 
 def pages(probe: psycopg.Connection, sql: str, params: Any) -> int:
@@ -95,7 +95,7 @@ def claim_pages(probe: psycopg.Connection, store: PostgresStore) -> int:
 
 
 def tidy_pages(probe: psycopg.Connection, store: PostgresStore, clock: FakeClock) -> int:
-    store.run(store.enqueue([NewJob(type="type-0", delay=1000.0)]))  # something to add up
+    store.run(store.queue.enqueue([NewJob(type="type-0", delay=1000.0)]))  # something to add up
     return pages(probe, "select fencepost.tidy(%s, false)", (clock.now(),))
 
 
@@ -128,12 +128,12 @@ def test_a_claim_that_has_jobs_does_not_step_over_the_leases_that_have_ended(
     """S2-26: each of them would have lasted for a while yet, and its entry stands in the index."""
     request = ClaimRequest(worker="w", limit=1, lease_ttl=30.0)
     for _ in range(100):
-        store.run(store.enqueue([NewJob(type="type-0")]))
-        [job] = store.run(store.claim(request)).jobs
+        store.run(store.queue.enqueue([NewJob(type="type-0")]))
+        [job] = store.run(store.queue.claim(request)).jobs
         decision = decide(job, Succeeded(NULL), clock.rng)
-        store.run(store.settle([Settlement(job.id, job.lease.token, decision)]))
-    store.run(store.enqueue([NewJob(type="type-0")]))
-    statement = next(store.claim(request).start())
+        store.run(store.queue.settle([Settlement(job.id, job.lease.token, decision)]))
+    store.run(store.queue.enqueue([NewJob(type="type-0")]))
+    statement = next(store.queue.claim(request).start())
     probe.execute(statement.sql.encode(), statement.params)
     read = "select pg_stat_get_xact_tuples_returned('fencepost.lease_expiry'::regclass)"
     assert probe.execute(read.encode()).fetchone() == (0,)

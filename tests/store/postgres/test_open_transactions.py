@@ -31,9 +31,10 @@ from fencepost.core.job.outcome import Outcome, Succeeded
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.errors import StoreUnavailableError, UnknownDependencyError
-from fencepost.store.interface.replies import Claim, Duplicate, Enqueued, Extended, Moved, Settled
-from fencepost.store.interface.requests import Beat, ClaimRequest, PruneRequest
+from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, Extended, Settled
+from fencepost.store.interface.replies import Duplicate, Enqueued, Moved
 from fencepost.store.interface.store import Store
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.engine import group_commit as runner
 from fencepost.store.postgres.store import PostgresStore
@@ -56,21 +57,21 @@ def conn(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def submit(store: PostgresStore, *jobs: NewJob) -> list[str]:
-    replies = store.run(store.enqueue(jobs))
+    replies = store.run(store.queue.enqueue(jobs))
     assert all(isinstance(reply, Enqueued) for reply in replies)
     return [reply.job_id for reply in replies]
 
 
 def submit_in(store: PostgresStore, conn: psycopg.Connection[Any], *jobs: NewJob) -> list[str]:
-    return [reply.job_id for reply in store.run_in(conn, lambda view: view.enqueue(jobs))]
+    return [reply.job_id for reply in store.run_in(conn, lambda view: view.queue.enqueue(jobs))]
 
 
 def claim(store: PostgresStore, limit: int = 10, **fields: Any) -> Claim:
-    return store.run(store.claim(ClaimRequest(worker="w", limit=limit, **fields)))
+    return store.run(store.queue.claim(ClaimRequest(worker="w", limit=limit, **fields)))
 
 
 def settle(store: PostgresStore, job: ClaimedJob, outcome: Outcome = DONE) -> None:
-    (reply,) = store.run(store.settle([settlement(job, outcome)]))
+    (reply,) = store.run(store.queue.settle([settlement(job, outcome)]))
     assert isinstance(reply, Settled)
 
 
@@ -78,14 +79,14 @@ def complete_in(
     store: PostgresStore, conn: psycopg.Connection[Any], job: ClaimedJob, outcome: Outcome = DONE
 ) -> None:
     def complete(view: Store) -> Operation[Any]:
-        return view.settle([settlement(job, outcome)])
+        return view.queue.settle([settlement(job, outcome)])
 
     (reply,) = store.run_in(conn, complete, must_be_open=True)
     assert isinstance(reply, Settled)
 
 
 def state(store: PostgresStore, job_id: str) -> State:
-    (job,) = store.run(store.get([job_id]))
+    (job,) = store.run(store.reader.get([job_id]))
     assert job is not None
     return job.state
 
@@ -103,7 +104,7 @@ def test_a_job_that_waits_for_a_running_one_holds_up_nobody(
     parent, sibling = claim(store).jobs
     (child,) = submit_in(store, conn, NewJob(type="child", after=Dependencies((parent.id,))))
     beats = [Beat(job.id, job.lease.token, 900.0) for job in (parent, sibling)]
-    replies = store.run(store.heartbeat(beats))
+    replies = store.run(store.queue.heartbeat(beats))
     assert [type(reply) for reply in replies] == [Extended, Extended]
     settle(store, sibling)
     if not is_late:
@@ -186,7 +187,7 @@ def test_one_whose_dependency_is_pruned_before_the_commit_waits_for_the_others(
     jobs = [NewJob(type="both", after=on), NewJob(type="lonely", after=lonely)]
     both, alone = submit_in(store, conn, *jobs)
     settle(store, first)
-    pruned = store.run(store.prune(PruneRequest(keep={State.COMPLETED: 0.0}, limit=10)))
+    pruned = store.run(store.upkeep.prune(PruneRequest(keep={State.COMPLETED: 0.0}, limit=10)))
     assert pruned.count == 1
     conn.commit()
     met = {job.id for job in claim(store).jobs}
@@ -291,14 +292,14 @@ def test_a_job_that_is_being_completed_holds_up_none_of_its_claim(
     submit(store, *[NewJob(type="mail")] * 5)
     first, second, third, fourth, fifth = claim(store).jobs
     complete_in(store, conn, first)
-    (reply,) = store.run(store.heartbeat([Beat(second.id, second.lease.token, 900.0)]))
+    (reply,) = store.run(store.queue.heartbeat([Beat(second.id, second.lease.token, 900.0)]))
     assert isinstance(reply, Extended)
     settle(store, second)
     settle(store, third, REFUSED)
     with open_transaction(postgres_url) as other:
         complete_in(store, other, fourth)
         other.commit()
-    store.run(store.cancel([fifth.id]))
+    store.run(store.control.cancel([fifth.id]))
     assert claim(store).jobs == []
     assert state(store, first.id) is State.RUNNING
     conn.commit()
@@ -413,11 +414,13 @@ async def test_submissions_of_a_key_that_is_held_elsewhere_hold_up_no_others(
 ) -> None:
     """Neither those without a key nor those with another one, however many wait."""
     (first,) = submit_in(store, conn, keyed("k"))
-    stuck = [asyncio.create_task(store.run_async(store.enqueue([keyed("k")]))) for _ in range(10)]
+    stuck = [
+        asyncio.create_task(store.run_async(store.queue.enqueue([keyed("k")]))) for _ in range(10)
+    ]
     await asyncio.sleep(0)
     for n in range(10):
         for job in (keyed(None), keyed(f"other {n}")):
-            (reply,) = await store.run_async(store.enqueue([job]))
+            (reply,) = await store.run_async(store.queue.enqueue([job]))
             assert isinstance(reply, Enqueued)
     assert not any(task.done() for task in stuck)
     conn.commit()
@@ -433,11 +436,11 @@ async def test_whoever_wants_the_very_key_gives_up_in_time(
     """Surely nothing was done then: it can be repeated."""
     submit_in(store, conn, keyed("k"))
     with pytest.raises(StoreUnavailableError, match="another transaction holds a lock"):
-        store.run(store.enqueue([keyed("k")]))
+        store.run(store.queue.enqueue([keyed("k")]))
     with pytest.raises(StoreUnavailableError, match="another transaction holds a lock"):
-        await store.run_async(store.enqueue([keyed("k")]))
+        await store.run_async(store.queue.enqueue([keyed("k")]))
     conn.rollback()
-    (reply,) = await store.run_async(store.enqueue([keyed("k")]))
+    (reply,) = await store.run_async(store.queue.enqueue([keyed("k")]))
     assert isinstance(reply, Enqueued)
 
 
@@ -449,10 +452,10 @@ async def test_who_waits_for_a_job_that_is_being_completed_holds_up_no_others(
     (parent,) = claim(store).jobs
     complete_in(store, conn, parent)
     child = NewJob(type="child", after=Dependencies((parent.id,)))
-    stuck = [asyncio.create_task(store.run_async(store.enqueue([child]))) for _ in range(5)]
+    stuck = [asyncio.create_task(store.run_async(store.queue.enqueue([child]))) for _ in range(5)]
     await asyncio.sleep(0)
     for _ in range(10):
-        (reply,) = await store.run_async(store.enqueue([keyed(None)]))
+        (reply,) = await store.run_async(store.queue.enqueue([keyed(None)]))
         assert isinstance(reply, Enqueued)
     assert not any(task.done() for task in stuck)
     conn.commit()

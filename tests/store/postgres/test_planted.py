@@ -174,8 +174,8 @@ def test_nothing_planted_is_run_by_sessions_that_keep_no_settings(
 
 async def _look(store: PostgresStore) -> None:
     """Ask several things at once, which then share round trips."""
-    asked = [store.run_async(store.inspect()) for _ in range(3)]
-    submitted = [store.run_async(store.enqueue([NewJob(type="mail")])) for _ in range(3)]
+    asked = [store.run_async(store.overview.inspect()) for _ in range(3)]
+    submitted = [store.run_async(store.queue.enqueue([NewJob(type="mail")])) for _ in range(3)]
     await asyncio.gather(*asked, *submitted)
 
 
@@ -190,13 +190,13 @@ def test_a_callers_search_path_is_neither_used_nor_changed(
     try:
         with psycopg.connect(as_role(url, "fencepost_runtime")) as conn:
             conn.execute(f"set local search_path = {path}".encode())
-            store.run_in(conn, lambda view: view.enqueue(others))
+            store.run_in(conn, lambda view: view.queue.enqueue(others))
             assert conn.execute("show search_path").fetchone() == (path,)
             with pytest.raises(DuplicateJobError):
-                store.run_in(conn, lambda view: view.enqueue([once], atomic=True))
+                store.run_in(conn, lambda view: view.queue.enqueue([once], atomic=True))
             assert conn.execute("show search_path").fetchone() == (path,)
             with pytest.raises(psycopg.errors.UniqueViolation), conn.transaction():
-                store.run_in(conn, lambda view: view.enqueue([twice, twice]))
+                store.run_in(conn, lambda view: view.queue.enqueue([twice, twice]))
             assert conn.execute("show search_path").fetchone() == (path,)
             conn.commit()
             assert conn.execute("show search_path").fetchone() == ('"$user", public',)
@@ -211,10 +211,10 @@ async def test_an_awaited_call_leaves_the_callers_path_alone(url: str, admin: Ad
     try:
         async with await psycopg.AsyncConnection.connect(as_role(url, "fencepost_runtime")) as conn:
             await conn.execute("set local search_path = shadow, pg_catalog")
-            await store.run_in_async(conn, lambda view: view.enqueue([once]))
+            await store.run_in_async(conn, lambda view: view.queue.enqueue([once]))
             assert await (await conn.execute("show search_path")).fetchone() == shown
             with pytest.raises(DuplicateJobError):
-                await store.run_in_async(conn, lambda view: view.enqueue([once], atomic=True))
+                await store.run_in_async(conn, lambda view: view.queue.enqueue([once], atomic=True))
             assert await (await conn.execute("show search_path")).fetchone() == shown
     finally:
         await asyncio.to_thread(store.close)

@@ -15,7 +15,7 @@ import pytest
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.limits.rates import Rate
 from fencepost.core.values.instants import to_us
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.engine.group_commit import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
@@ -46,7 +46,7 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection]:
 
 def claim(store: PostgresStore, limit: int = 10, **fields: object) -> list[ClaimedJob]:
     request = ClaimRequest(worker="w", limit=limit, lease_ttl=300.0, **fields)  # type: ignore[arg-type]
-    return store.run(store.claim(request)).jobs
+    return store.run(store.queue.claim(request)).jobs
 
 
 def number(connection: psycopg.Connection, query: str) -> int:
@@ -66,8 +66,8 @@ def test_no_window_of_the_servers_time_has_more_starts_than_the_rate(postgres_ur
     rate, total = Rate(12, 0.2), 90
     stores = [PostgresStore(postgres_url) for _ in range(CROWD)]
     stores[0].migrate()
-    stores[0].run(stores[0].enqueue([NewJob(type="mail")] * total))
-    stores[0].run(stores[0].set_rates({"mail": rate}))
+    stores[0].run(stores[0].queue.enqueue([NewJob(type="mail")] * total))
+    stores[0].run(stores[0].settings.set_rates({"mail": rate}))
     ids: list[str] = []
 
     def work(store: PostgresStore) -> None:
@@ -78,7 +78,7 @@ def test_no_window_of_the_servers_time_has_more_starts_than_the_rate(postgres_ur
     with ThreadPoolExecutor(CROWD) as threads:
         list(threads.map(work, stores))
     assert len(ids) == len(set(ids)) == total
-    jobs = stores[0].run(stores[0].get(ids))
+    jobs = stores[0].run(stores[0].reader.get(ids))
     starts = sorted(to_us(job.started_at) for job in jobs if job and job.started_at)
     for first, later in zip(starts, starts[rate.count :], strict=False):
         assert later - first >= rate.window_us
@@ -90,11 +90,11 @@ def test_a_claim_waits_for_one_of_the_same_type_that_is_not_committed(
     postgres_url: str, store: PostgresStore, admin: psycopg.Connection
 ) -> None:
     """And sees what it has used; claims of other types do not wait."""
-    store.run(store.enqueue([NewJob(type="mail")] * 9 + [NewJob(type="text")] * 2))
-    store.run(store.set_rates({"mail": Rate(5, 3600.0), "text": Rate(5, 3600.0)}))
+    store.run(store.queue.enqueue([NewJob(type="mail")] * 9 + [NewJob(type="text")] * 2))
+    store.run(store.settings.set_rates({"mail": Rate(5, 3600.0), "text": Rate(5, 3600.0)}))
     with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as threads:
         mails = ClaimRequest(worker="w1", limit=3, types=frozenset({"mail"}))
-        held = run_in(other, store.claim(mails)).jobs
+        held = run_in(other, store.queue.claim(mails)).jobs
         assert len(claim(store, types=frozenset({"text"}))) == 2
         waiting = threads.submit(claim, store)
         until_somebody_waits(admin)
@@ -108,10 +108,10 @@ def test_what_a_claim_used_that_was_rolled_back_is_free(
     postgres_url: str, store: PostgresStore
 ) -> None:
     """A process that dies before its commit has started nothing."""
-    store.run(store.enqueue([NewJob(type="mail")] * 9))
-    store.run(store.set_rates({"mail": Rate(5, 3600.0)}))
+    store.run(store.queue.enqueue([NewJob(type="mail")] * 9))
+    store.run(store.settings.set_rates({"mail": Rate(5, 3600.0)}))
     with psycopg.connect(postgres_url) as other:
-        assert len(run_in(other, store.claim(ClaimRequest(worker="w1", limit=4))).jobs) == 4
+        assert len(run_in(other, store.queue.claim(ClaimRequest(worker="w1", limit=4))).jobs) == 4
         other.rollback()
     assert len(claim(store)) == 5
 
@@ -119,10 +119,10 @@ def test_what_a_claim_used_that_was_rolled_back_is_free(
 def test_whoever_changes_a_rate_waits_for_claims_and_they_obey_the_new_one(
     postgres_url: str, store: PostgresStore, admin: psycopg.Connection
 ) -> None:
-    store.run(store.enqueue([NewJob(type="mail")] * 9))
-    store.run(store.set_rates({"mail": Rate(2, 3600.0)}))
+    store.run(store.queue.enqueue([NewJob(type="mail")] * 9))
+    store.run(store.settings.set_rates({"mail": Rate(2, 3600.0)}))
     with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as threads:
-        run_in(other, store.set_rates({"mail": Rate(4, 3600.0)}))
+        run_in(other, store.settings.set_rates({"mail": Rate(4, 3600.0)}))
         waiting = threads.submit(claim, store)
         until_somebody_waits(admin)
         other.commit()
@@ -136,22 +136,22 @@ def test_old_uses_are_deleted_some_time_after_they_counted(
     clock = FakeClock()
     store = PostgresStore(postgres_url, clock=clock)
     store.migrate()
-    store.run(store.enqueue([NewJob(type="mail")] * 9))
-    store.run(store.set_rates({"mail": Rate(2, 10.0)}))
+    store.run(store.queue.enqueue([NewJob(type="mail")] * 9))
+    store.run(store.settings.set_rates({"mail": Rate(2, 10.0)}))
     assert len(claim(store, 1)) == 1
     clock.advance(10)
     assert len(claim(store, 1)) == 1
-    store.run(store.tidy())
+    store.run(store.upkeep.tidy())
     assert number(admin, USES) == 2
     clock.advance(70)
     assert len(claim(store, 1)) == 1
-    store.run(store.tidy())
+    store.run(store.upkeep.tidy())
     assert number(admin, USES) == 2
     clock.advance(10)
     assert len(claim(store, 1)) == 1
-    store.run(store.tidy())
+    store.run(store.upkeep.tidy())
     assert number(admin, USES) == 2
     assert len(claim(store)) == 1
-    store.run(store.set_rates({"mail": None}))
+    store.run(store.settings.set_rates({"mail": None}))
     assert number(admin, USES) == 0
     store.close()

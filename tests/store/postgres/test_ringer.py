@@ -60,10 +60,10 @@ def test_a_submission_is_told_once(
 ) -> None:
     """S2-31: also the first of its type, which is numbered before; and the next, soon after."""
     for _ in range(3):
-        store.run(store.enqueue([JOB]))
+        store.run(store.queue.enqueue([JOB]))
         assert count(heard, 1) == 1
     clock.advance(1.0)
-    store.run(store.enqueue([JOB]))
+    store.run(store.queue.enqueue([JOB]))
     assert count(heard, 1) == 1
 
 
@@ -71,14 +71,14 @@ def test_a_submission_that_failed_takes_nobody_elses_news(
     store: PostgresStore, heard: psycopg.Connection, clock: FakeClock
 ) -> None:
     keyed = NewJob(type="mail", key=Key("k", on_duplicate=OnDuplicate.REJECT))
-    store.run(store.enqueue([keyed]))
+    store.run(store.queue.enqueue([keyed]))
     assert count(heard, 1) == 1
     for _ in range(20):
         clock.advance(1.0)
         with pytest.raises(DuplicateJobError):
-            store.run(store.enqueue([JOB, keyed], atomic=True))
+            store.run(store.queue.enqueue([JOB, keyed], atomic=True))
     list(heard.notifies(timeout=0.2))
-    store.run(store.enqueue([JOB]))
+    store.run(store.queue.enqueue([JOB]))
     assert count(heard, 1) == 1
 
 
@@ -120,13 +120,13 @@ async def test_a_cancelled_submission_leaves_nothing_behind_and_is_told(
     store: PostgresStore, heard: psycopg.Connection, clock: FakeClock, admin: Admin
 ) -> None:
     """S2-31: it is under way when its caller is cancelled, and stored after that."""
-    await store.run_async(store.enqueue([JOB]))
+    await store.run_async(store.queue.enqueue([JOB]))
     assert count(heard, 1) == 1
     for spacing in (1.0, 0.0):  # told behind the commit, and by the thread
         clock.advance(spacing)
         with admin.transaction():
             admin.execute("lock table fencepost.job in exclusive mode")
-            waiting = asyncio.create_task(store.run_async(store.enqueue([JOB])))
+            waiting = asyncio.create_task(store.run_async(store.queue.enqueue([JOB])))
             await eventually(lambda: admin.execute(BLOCKED).fetchone() == (1,))
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -145,8 +145,8 @@ def test_a_store_that_is_closed_leaves_nothing_to_do_at_the_end(
     before = set(threading.enumerate())  # those of other tests may still be about to end
     for _ in range(3):
         opened = PostgresStore(postgres_url)
-        [reply] = opened.run(opened.enqueue([JOB]))
-        opened.run(opened.cancel([reply.job_id]))  # an end is always told by the thread
+        [reply] = opened.run(opened.queue.enqueue([JOB]))
+        opened.run(opened.control.cancel([reply.job_id]))  # an end is always told by the thread
         assert len(kept) == 1
         opened.close()
     assert kept == []

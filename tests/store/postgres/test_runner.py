@@ -22,7 +22,7 @@ from fencepost.errors import (
     StoreUnavailableError,
     UnknownOutcomeError,
 )
-from fencepost.store.plan import Effect, Operation, Plan, Statement
+from fencepost.store.plan import Declaration, Effect, Operation, Plan, Statement
 from fencepost.store.postgres.engine.connections import Connections
 from fencepost.store.postgres.engine.group_commit import (
     CONFLICTS_MAX,
@@ -55,7 +55,7 @@ def operation(
         before(len(statements))
         return rows
 
-    return Operation("test", effect, plan)
+    return Operation(Declaration("test", effect), plan)
 
 
 def note(text: str, *, alone: bool = True) -> Statement:
@@ -224,7 +224,7 @@ def test_an_error_that_a_plan_accepts_does_not_become_a_silent_rollback(
         return "fine"
 
     with pytest.raises(InvalidJobError, match="division"):
-        Runner(connections).run(Operation("test", Effect.WRITE, plan))
+        Runner(connections).run(Operation(Declaration("test", Effect.WRITE), plan))
     assert notes(admin) == []
 
 
@@ -430,7 +430,7 @@ def test_a_plan_may_handle_the_error_of_its_statement_in_a_group_too(
         return "not reached"
 
     with grouping(connections) as runner:
-        careful: Operation[str] = Operation("test", Effect.WRITE, plan)
+        careful: Operation[str] = Operation(Declaration("test", Effect.WRITE), plan)
         results = asyncio.run(gather(runner, careful, operation(note("a"))))
     assert results == ["handled", [[("a",)]]]
 
@@ -615,7 +615,7 @@ def test_a_bug_in_a_plan_reaches_whoever_waits_and_ends_no_thread(
     def broken() -> Plan[None]:
         yield Statement(str(1 // 0))
 
-    faulty: Operation[None] = Operation("test", Effect.WRITE, broken)
+    faulty: Operation[None] = Operation(Declaration("test", Effect.WRITE), broken)
     with grouping(connections, threads=1) as runner:
         results = asyncio.run(gather(runner, faulty, operation(note("a")), faulty))
         assert [type(result) for result in results] == [

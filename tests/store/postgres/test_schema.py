@@ -89,12 +89,12 @@ async def test_opening_a_store_migrates_nothing_and_says_what_to_run(
     store = PostgresStore(postgres_url)
     try:
         with pytest.raises(SchemaError, match=r"no schema.*run `fencepost migrate`"):
-            store.run(store.enqueue([NewJob(type="mail")]))
+            store.run(store.queue.enqueue([NewJob(type="mail")]))
         with pytest.raises(SchemaError, match="run `fencepost migrate`"):
-            await store.run_async(store.enqueue([NewJob(type="mail")]))
+            await store.run_async(store.queue.enqueue([NewJob(type="mail")]))
         assert tables(admin) == set()
         store.migrate()
-        assert store.run(store.count(JobFilter())) == 0
+        assert store.run(store.reader.count(JobFilter())) == 0
     finally:
         store.close()
 
@@ -304,9 +304,9 @@ def _only_the_server_sees_tokens(url: str) -> None:
         store = PostgresStore(_as(url, role))
         try:
             asked: list[Operation[Any]] = [
-                store.add_token(record),
-                store.tokens(),
-                store.revoke_token(record.id),
+                store.access.add(record),
+                store.access.tokens(),
+                store.access.revoke(record.id),
             ]
             for operation in asked:
                 if is_allowed:
@@ -331,22 +331,22 @@ def _only_the_server_adds_to_the_audit_log(url: str) -> None:
         store = PostgresStore(_as(url, role))
         action = make_action(Principal.local(), "token.create", id=str(uuid4()))
         try:
-            before = len(store.run(store.actions(PageRequest(10))).actions)
+            before = len(store.run(store.audit.list(PageRequest(10))).actions)
             if role == "fencepost_server":
-                store.run(store.record_action(action))
+                store.run(store.audit.record(action))
                 before += 1
             else:
                 with pytest.raises(FencepostError, match="permission denied"):
-                    store.run(store.record_action(action))
+                    store.run(store.audit.record(action))
             if role == "fencepost_readonly":
                 with pytest.raises(FencepostError, match="permission denied"):
-                    store.run(store.prune_actions(0.0, 10))
+                    store.run(store.audit.prune(0.0, 10))
             else:
                 # The old one, once, though all were asked for.
-                pruned = store.run(store.prune_actions(0.0, 10))
+                pruned = store.run(store.audit.prune(0.0, 10))
                 assert pruned == (role == "fencepost_runtime")
                 before -= pruned
-            assert len(store.run(store.actions(PageRequest(10))).actions) == before
+            assert len(store.run(store.audit.list(PageRequest(10))).actions) == before
         finally:
             store.close()
         with psycopg.connect(_as(url, role), autocommit=True) as connection:
@@ -371,15 +371,15 @@ def _only_the_server_adds_to_the_audit_log(url: str) -> None:
 def _readonly_only_looks(url: str) -> None:
     store = PostgresStore(_as(url, "fencepost_readonly"))
     try:
-        found = store.run(store.find(JobFilter(), PageRequest(10))).jobs
+        found = store.run(store.reader.find(JobFilter(), PageRequest(10))).jobs
         assert found
-        assert store.run(store.queues())
-        assert store.run(store.events(None, PageRequest(10))).events
-        assert store.run(store.inspect())
+        assert store.run(store.overview.queues())
+        assert store.run(store.events.list(None, PageRequest(10))).events
+        assert store.run(store.overview.inspect())
         with pytest.raises(FencepostError, match="permission denied"):
-            store.run(store.enqueue([NewJob(type="mail")]))
+            store.run(store.queue.enqueue([NewJob(type="mail")]))
         with pytest.raises(FencepostError, match="permission denied"):
-            store.run(store.cancel([found[0].id]))
+            store.run(store.control.cancel([found[0].id]))
     finally:
         store.close()
     with psycopg.connect(_as(url, "fencepost_readonly"), autocommit=True) as connection:

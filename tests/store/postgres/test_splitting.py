@@ -26,8 +26,16 @@ from tests.store.postgres.blocking import (
 from tests.worker.support import LONG
 
 from fencepost.core.job.job import Body, ClaimedJob, NewJob
-from fencepost.store.interface.replies import Extended, Saved, Settled, Spawned
-from fencepost.store.interface.requests import Beat, ClaimRequest, Save, Spawn
+from fencepost.store.interface.queue import (
+    Beat,
+    ClaimRequest,
+    Extended,
+    Save,
+    Saved,
+    Settled,
+    Spawn,
+    Spawned,
+)
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.jobs.settle import HEARTBEAT
 from fencepost.store.postgres.jobs.tokens import read_token
@@ -41,23 +49,23 @@ Write = Callable[[PostgresStore, ClaimedJob], Operation[list[Any]]]
 
 
 def succeed(store: PostgresStore, job: ClaimedJob) -> Operation[list[Any]]:
-    return store.settle([settlement(job, DONE)])
+    return store.queue.settle([settlement(job, DONE)])
 
 
 def refuse(store: PostgresStore, job: ClaimedJob) -> Operation[list[Any]]:
-    return store.settle([settlement(job, REFUSED)])
+    return store.queue.settle([settlement(job, REFUSED)])
 
 
 def extend(store: PostgresStore, job: ClaimedJob) -> Operation[list[Any]]:
-    return store.heartbeat([Beat(job.id, job.lease.token, 600.0)])
+    return store.queue.heartbeat([Beat(job.id, job.lease.token, 600.0)])
 
 
 def keep(store: PostgresStore, job: ClaimedJob) -> Operation[list[Any]]:
-    return store.save([Save(job.id, job.lease.token, checkpoint=Body(b"1"))])
+    return store.queue.save([Save(job.id, job.lease.token, checkpoint=Body(b"1"))])
 
 
 def spawn(store: PostgresStore, job: ClaimedJob) -> Operation[list[Any]]:
-    return store.spawn([Spawn(job.id, job.lease.token, (NewJob(type="child"),))])
+    return store.queue.spawn([Spawn(job.id, job.lease.token, (NewJob(type="child"),))])
 
 
 WRITES: dict[Write, type] = {
@@ -78,8 +86,8 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
 
 
 def claim(store: PostgresStore, count: int) -> list[ClaimedJob]:
-    store.run(store.enqueue([NewJob(type="mail")] * count))
-    return list(store.run(store.claim(ClaimRequest(worker="w", limit=count))).jobs)
+    store.run(store.queue.enqueue([NewJob(type="mail")] * count))
+    return list(store.run(store.queue.claim(ClaimRequest(worker="w", limit=count))).jobs)
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda each: each.__name__)

@@ -19,7 +19,7 @@ from fencepost.errors import (
     StoreUnavailableError,
     UnknownOutcomeError,
 )
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 
 
@@ -52,22 +52,22 @@ def test_a_newer_schema_is_refused(path: str) -> None:
 
 def test_a_full_disk_is_unavailable_and_what_was_stored_stays(store: SqliteStore) -> None:
     """S0-56."""
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     writer = store._database._writer
     (pages,) = writer.execute("pragma page_count").fetchone()
     writer.execute(f"pragma max_page_count = {pages}")
     big = NewJob(type="t", payload=Body(b"[" + b"1," * 50_000 + b"1]"))
     with pytest.raises(StoreUnavailableError, match="full"):
-        store.run(store.enqueue([big] * 20))
+        store.run(store.queue.enqueue([big] * 20))
     writer.execute("pragma max_page_count = 1000000")
-    assert store.run(store.count(JobFilter())) == 1
-    assert len(store.run(store.enqueue([big]))) == 1
+    assert store.run(store.reader.count(JobFilter())) == 1
+    assert len(store.run(store.queue.enqueue([big]))) == 1
 
 
 def test_a_read_only_database_is_unavailable(store: SqliteStore) -> None:
     store._database._writer.execute("pragma query_only = on")
     with pytest.raises(StoreUnavailableError, match="read-only"):
-        store.run(store.enqueue([NewJob(type="t")]))
+        store.run(store.queue.enqueue([NewJob(type="t")]))
 
 
 def test_another_program_that_locks_the_file_makes_it_unavailable(
@@ -78,10 +78,10 @@ def test_another_program_that_locks_the_file_makes_it_unavailable(
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")
     with pytest.raises(StoreUnavailableError, match="another program"):
-        store.run(store.enqueue([NewJob(type="t")]))
+        store.run(store.queue.enqueue([NewJob(type="t")]))
     other.execute("rollback")
     other.close()
-    assert store.run(store.enqueue([NewJob(type="t")]))
+    assert store.run(store.queue.enqueue([NewJob(type="t")]))
     store.close()
 
 
@@ -95,7 +95,7 @@ def test_a_disk_that_does_not_confirm_leaves_the_outcome_unknown(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fdatasync", fail)
-    operation = store.enqueue([NewJob(type="t")])
+    operation = store.queue.enqueue([NewJob(type="t")])
     with pytest.raises(UnknownOutcomeError):
         store.run(operation) if colour == "sync" else asyncio.run(store.run_async(operation))
 
@@ -115,19 +115,19 @@ def test_a_disk_that_does_not_confirm_leaves_the_outcome_unknown(
 def test_a_row_that_cannot_be_read_fails_alone(path: str, damage: str) -> None:
     """S1-87: that job fails for good, the next is handed out."""
     before = SqliteStore(path)
-    (reply,) = before.run(before.enqueue([NewJob(type="t", tags={"a": "b"})]))
+    (reply,) = before.run(before.queue.enqueue([NewJob(type="t", tags={"a": "b"})]))
     before.close()
     change(path, damage)
     store = SqliteStore(path)
-    claim = store.run(store.claim(ClaimRequest(worker="w", limit=5)))
+    claim = store.run(store.queue.claim(ClaimRequest(worker="w", limit=5)))
     assert claim.jobs == []
     assert [(moved.job_id, moved.state) for moved in claim.corrupt] == [
         (reply.job_id, State.FAILED)
     ]
-    (letter,) = store.run(store.dead_letters(None, PageRequest())).letters
+    (letter,) = store.run(store.reader.dead_letters(None, PageRequest())).letters
     assert letter.failure.code == "corrupt"
-    (fresh,) = store.run(store.enqueue([NewJob(type="other", policy=Policy(max_attempts=7))]))
-    (claimed,) = store.run(store.claim(ClaimRequest(worker="w", limit=5))).jobs
+    (fresh,) = store.run(store.queue.enqueue([NewJob(type="other", policy=Policy(max_attempts=7))]))
+    (claimed,) = store.run(store.queue.claim(ClaimRequest(worker="w", limit=5))).jobs
     assert claimed.id == fresh.job_id
     store.close()
 
@@ -135,9 +135,9 @@ def test_a_row_that_cannot_be_read_fails_alone(path: str, damage: str) -> None:
 def test_a_closed_store_says_so(store: SqliteStore) -> None:
     store.close()
     with pytest.raises(StoreUnavailableError, match="closed"):
-        store.run(store.queues())
+        store.run(store.overview.queues())
     with pytest.raises(StoreUnavailableError, match="closed"):
-        asyncio.run(store.run_async(store.queues()))
+        asyncio.run(store.run_async(store.overview.queues()))
     store.close()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.job.job import NewJob
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 from fencepost.store.sqlite.engine.notification import Bell, SocketListener
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -20,7 +20,7 @@ import sys
 from fencepost.core.job.job import NewJob
 from fencepost.store.sqlite.store import SqliteStore
 store = SqliteStore(sys.argv[1])
-store.run(store.enqueue([NewJob(type="t")]))
+store.run(store.queue.enqueue([NewJob(type="t")]))
 """
 
 
@@ -36,9 +36,9 @@ def test_a_submission_in_another_process_wakes_a_listener(store: SqliteStore, pa
 
 def test_listeners_hear_only_their_topic(store: SqliteStore) -> None:
     ready, settled = store.listen(Topic.READY), store.listen(Topic.SETTLED)
-    (reply,) = store.run(store.enqueue([NewJob(type="t")]))
+    (reply,) = store.run(store.queue.enqueue([NewJob(type="t")]))
     assert (ready.wait(0), settled.wait(0)) == (True, False)
-    store.run(store.cancel([reply.job_id]))
+    store.run(store.control.cancel([reply.job_id]))
     assert (ready.wait(0), settled.wait(0)) == (False, True)
     ready.close()
     settled.close()
@@ -49,10 +49,10 @@ def test_a_socket_left_by_a_killed_process_is_removed(store: SqliteStore, path: 
     assert isinstance(listener, SocketListener)
     leftover = listener._path
     listener._socket.close()  # as a kill -9 does: the name stays
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     assert not os.path.exists(leftover)
     again = store.listen(Topic.READY)
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     assert again.wait(0)
     again.close()
 
@@ -64,7 +64,7 @@ def test_a_database_that_lies_too_deep_for_a_socket_is_heard_all_the_same(tmp_pa
     store, other = (SqliteStore(str(deep / "jobs.db")) for _ in range(2))
     listener = store.listen(Topic.READY)
     assert isinstance(listener, SocketListener)
-    other.run(other.enqueue([NewJob(type="t")]))
+    other.run(other.queue.enqueue([NewJob(type="t")]))
     assert listener.wait(5)
     listener.close()
     other.close()
@@ -77,7 +77,7 @@ def test_a_store_without_sockets_is_polled(
     """A wake-up is a courtesy: a system that refuses a socket costs latency, nothing else."""
     monkeypatch.setattr(store._bell, "address", lambda name: "/nowhere/at/all")
     listener = store.listen(Topic.READY)
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     assert not listener.wait(0)
     assert not asyncio.run(listener.wait_async(0))
     listener.close()

@@ -17,7 +17,7 @@ from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 
@@ -38,16 +38,16 @@ def store(tmp_path: Path, clock: FakeClock) -> Iterator[SqliteStore]:
 
 def submit(store: SqliteStore, count: int = 20) -> None:
     for _ in range(count):
-        store.run(store.enqueue([NewJob(type="mail")]))
+        store.run(store.queue.enqueue([NewJob(type="mail")]))
         store.clock.sleep(60.0)
 
 
 def check(store: SqliteStore, at: datetime) -> None:
     """See that both sides of a time are found whole."""
     page = PageRequest(PAGE_MAX)
-    jobs = store.run(store.find(JobFilter(), page)).jobs
-    later = store.run(store.find(JobFilter(created_after=at), page)).jobs
-    earlier = store.run(store.find(JobFilter(created_before=at), page)).jobs
+    jobs = store.run(store.reader.find(JobFilter(), page)).jobs
+    later = store.run(store.reader.find(JobFilter(created_after=at), page)).jobs
+    earlier = store.run(store.reader.find(JobFilter(created_before=at), page)).jobs
     assert later == [job for job in jobs if job.created_at >= at]
     assert earlier == [job for job in jobs if job.created_at < at]
 
@@ -76,14 +76,14 @@ def test_a_number_that_is_given_out_again_belongs_to_its_new_time(
     submit(store)
     clock.set_back(HOUR)
     submit(store)
-    jobs = store.run(store.find(JobFilter(), PageRequest(PAGE_MAX))).jobs
-    store.run(store.cancel([job.id for job in jobs]))
+    jobs = store.run(store.reader.find(JobFilter(), PageRequest(PAGE_MAX))).jobs
+    store.run(store.control.cancel([job.id for job in jobs]))
     clock.advance(HOUR)
     keep = {State.CANCELLED: 0.0}
-    assert store.run(store.prune(PruneRequest(keep=keep, limit=100))).count == len(jobs)
+    assert store.run(store.upkeep.prune(PruneRequest(keep=keep, limit=100))).count == len(jobs)
     clock.advance(HOUR)
     submit(store)
-    assert len(store.run(store.find(JobFilter(), PageRequest(PAGE_MAX))).jobs) == 20
+    assert len(store.run(store.reader.find(JobFilter(), PageRequest(PAGE_MAX))).jobs) == 20
     for minutes in range(-60, 10):
         check(store, clock.now() + timedelta(minutes=minutes))
 

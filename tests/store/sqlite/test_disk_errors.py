@@ -20,7 +20,7 @@ from tests.store.sqlite.faulty_disk import faulty_disk
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Body, NewJob
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Operation
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -34,7 +34,7 @@ def fail(fd):
     raise OSError(5, "Input/output error")
 os.fdatasync = fail
 try:
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
 except UnknownOutcomeError:
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -72,11 +72,11 @@ def run(store: SqliteStore, operation: Operation[Any], colour: str) -> object:
 
 
 def enqueue(store: SqliteStore) -> Operation[Any]:
-    return store.enqueue([NewJob(type="t")])
+    return store.queue.enqueue([NewJob(type="t")])
 
 
 def claim(store: SqliteStore) -> Operation[Any]:
-    return store.claim(ClaimRequest(worker="w", limit=1))
+    return store.queue.claim(ClaimRequest(worker="w", limit=1))
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
@@ -94,11 +94,13 @@ def test_while_the_disk_fails_every_write_is_refused_and_reads_go_on(
     for _ in range(3):
         with pytest.raises(StoreUnavailableError, match="refused until"):
             run(store, write(store), colour)
-    assert run(store, store.count(JobFilter()), colour) == 1
-    assert [each.level for each in store.run(store.inspect()) if each.code == "disk"] == ["fail"]
+    assert run(store, store.reader.count(JobFilter()), colour) == 1
+    assert [each.level for each in store.run(store.overview.inspect()) if each.code == "disk"] == [
+        "fail"
+    ]
     disk.failures = 0
     run(store, write(store), colour)
-    assert [each for each in store.run(store.inspect()) if each.code == "disk"] == []
+    assert [each for each in store.run(store.overview.inspect()) if each.code == "disk"] == []
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
@@ -114,7 +116,7 @@ def test_after_an_error_all_of_the_log_is_brought_to_the_file_before_the_next_wr
     # A log that was begun anew: what was in it is in the file.
     assert wal_sequence(path) != (seq,)
     assert count_without_the_log(path) == 1
-    assert run(store, store.count(JobFilter()), colour) == 2
+    assert run(store, store.reader.count(JobFilter()), colour) == 2
 
 
 def wal_sequence(path: str) -> tuple[bytes, ...]:
@@ -167,13 +169,13 @@ def test_other_processes_refuse_as_well_and_those_that_come_later(
     with pytest.raises(StoreUnavailableError, match="refused until"):
         store.run(enqueue(store))
     later = SqliteStore(path)
-    assert later.run(later.count(JobFilter())) == 1
+    assert later.run(later.reader.count(JobFilter())) == 1
     with pytest.raises(StoreUnavailableError, match="refused until"):
         later.run(enqueue(later))
     disk.failures = 0
     later.run(enqueue(later))
     store.run(enqueue(store))
-    assert store.run(store.count(JobFilter())) == 3
+    assert store.run(store.reader.count(JobFilter())) == 3
     later.close()
 
 
@@ -188,7 +190,7 @@ def test_a_process_that_opens_the_file_meanwhile_starts_with_the_repair(
     assert wal_sequence(path) != (seq,)
     store.close()
     again = SqliteStore(path)
-    assert again.run(again.count(JobFilter())) == 2
+    assert again.run(again.reader.count(JobFilter())) == 2
     again.close()
 
 
@@ -249,7 +251,7 @@ def test_a_log_of_which_the_disk_lost_a_part_is_not_put_to_the_file(
     with open(f"{path}-wal", "r+b") as log:
         log.write(content)
     store.run(enqueue(store))
-    assert store.run(store.count(JobFilter())) == 6
+    assert store.run(store.reader.count(JobFilter())) == 6
 
 
 def test_a_log_that_the_disk_confirms_and_did_not_keep_is_not_put_to_the_file(
@@ -289,7 +291,7 @@ def test_a_file_that_the_disk_confirms_and_did_not_keep_is_written_once_more(
     store.run(enqueue(store))
     assert len(times) == 3
     assert store._database.pragma("integrity_check") == "ok"
-    assert store.run(store.count(JobFilter())) == 6
+    assert store.run(store.reader.count(JobFilter())) == 6
     assert count_without_the_log(path) == 5
 
 
@@ -321,14 +323,14 @@ def test_closing_with_a_failed_disk_makes_no_checkpoint(path: str, disk: Disk) -
     disk.failures = 0
     again = SqliteStore(path)
     again.run(enqueue(again))
-    assert again.run(again.count(JobFilter())) == 3
+    assert again.run(again.reader.count(JobFilter())) == 3
     again.close()
 
 
 MEET_AN_ERROR_AND_END = MEET_AN_ERROR_AND_DIE.replace(
     "os.kill(os.getpid(), signal.SIGKILL)", "sys.argv[2] == 'closing' and store.close()"
 ).replace(
-    "os.fdatasync = fail", "store.run(store.enqueue([NewJob(type='t')]))\nos.fdatasync = fail"
+    "os.fdatasync = fail", "store.run(store.queue.enqueue([NewJob(type='t')]))\nos.fdatasync = fail"
 )
 
 
@@ -342,7 +344,7 @@ def test_the_end_of_a_process_with_a_failed_disk_makes_no_checkpoint(path: str, 
     assert Path(path).read_bytes() == before
     store = SqliteStore(path)
     store.run(enqueue(store))
-    assert store.run(store.count(JobFilter())) == 3
+    assert store.run(store.reader.count(JobFilter())) == 3
     store.close()
 
 
@@ -376,7 +378,7 @@ def test_on_a_disk_that_really_failed_nothing_acknowledged_is_lost_in_a_power_cu
         def submit(store: SqliteStore) -> None:
             job = NewJob(type="t", payload=Body(b'"' + b"x" * 20_000 + b'"'))
             try:
-                replies = run(store, store.enqueue([job]), colour)
+                replies = run(store, store.queue.enqueue([job]), colour)
             except (UnknownOutcomeError, StoreUnavailableError) as error:
                 errors.append(error)
                 return
@@ -400,7 +402,7 @@ def test_on_a_disk_that_really_failed_nothing_acknowledged_is_lost_in_a_power_cu
         assert len(acknowledged) >= 8, errors
         kept = disk.cut_power()
         survivor = SqliteStore(str(kept / "jobs.db"))
-        found = survivor.run(survivor.get(sorted(acknowledged)))
+        found = survivor.run(survivor.reader.get(sorted(acknowledged)))
         assert [job for job in found if job is None] == []
         assert survivor._database.pragma("integrity_check") == "ok"
         for each in (survivor, latecomer, other, store):
@@ -421,7 +423,7 @@ def test_a_checkpoint_that_really_failed_is_made_again_on_the_disk_not_in_memory
 
         def submit() -> bool:
             try:
-                (reply,) = store.run(store.enqueue([job]))
+                (reply,) = store.run(store.queue.enqueue([job]))
             except (UnknownOutcomeError, StoreUnavailableError):
                 return False
             acknowledged.add(reply.job_id)
@@ -439,7 +441,7 @@ def test_a_checkpoint_that_really_failed_is_made_again_on_the_disk_not_in_memory
         assert all(submit() for _ in range(2))
         kept = disk.cut_power()
         survivor = SqliteStore(str(kept / "jobs.db"))
-        assert None not in survivor.run(survivor.get(sorted(acknowledged)))
+        assert None not in survivor.run(survivor.reader.get(sorted(acknowledged)))
         assert survivor._database.pragma("integrity_check") == "ok"
         survivor.close()
         store.close()

@@ -14,8 +14,8 @@ from fencepost.clock import SystemClock
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.job import Body, Category, Failure, NewJob
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.store.interface.replies import Enqueued, Settled
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest, Settled
+from fencepost.store.interface.replies import Enqueued
 from fencepost.store.sqlite.store import SqliteStore
 
 SMALL, TIMES = 1_000, 4
@@ -32,13 +32,15 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 def work(store: SqliteStore, count: int, outcome: Outcome, *, is_keyed: bool) -> int:
     """Return how many steps it takes to end a job that *count* wait for."""
-    (root,) = store.run(store.enqueue([NewJob(type="root")]))
+    (root,) = store.run(store.queue.enqueue([NewJob(type="root")]))
     assert isinstance(root, Enqueued)
     on = Dependencies((root.job_id,))
     keys = [f"{count} {n}" if is_keyed else None for n in range(count)]
-    store.run(store.enqueue([NewJob(type="leaf", after=on, concurrency_key=key) for key in keys]))
+    store.run(
+        store.queue.enqueue([NewJob(type="leaf", after=on, concurrency_key=key) for key in keys])
+    )
     request = ClaimRequest(worker="w", limit=1, types=frozenset({"root"}))
-    (job,) = store.run(store.claim(request)).jobs
+    (job,) = store.run(store.queue.claim(request)).jobs
     decision = decide(job, outcome, store.clock.rng)
     settlement = Settlement(job.id, job.lease.token, decision)
     steps = 0
@@ -50,7 +52,7 @@ def work(store: SqliteStore, count: int, outcome: Outcome, *, is_keyed: bool) ->
 
     writer = store._database._writer
     writer.set_progress_handler(count_step, STEPS)
-    (reply,) = store.run(store.settle([settlement]))
+    (reply,) = store.run(store.queue.settle([settlement]))
     writer.set_progress_handler(None, 0)
     assert isinstance(reply, Settled)
     assert len(reply.followed) == count

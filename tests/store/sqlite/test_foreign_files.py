@@ -27,7 +27,7 @@ from fencepost.store.sqlite.store import SqliteStore
 print("ready", flush=True)
 sys.stdin.readline()
 store = SqliteStore(sys.argv[1])
-store.run(store.enqueue([NewJob(type="t")]))
+store.run(store.queue.enqueue([NewJob(type="t")]))
 store.close()
 """
 
@@ -131,7 +131,7 @@ def test_a_refusal_leaves_the_locks_of_the_owner_alone(path: str) -> None:
 def test_an_empty_file_becomes_a_store(path: str) -> None:
     Path(path).touch()
     store = SqliteStore(path)
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     assert store._database.pragma("application_id") == APPLICATION_ID
     store.close()
 
@@ -156,14 +156,14 @@ def test_a_store_that_is_being_made_is_never_taken_for_a_strangers(path: str) ->
         connection.execute("create table t(x)")
     # And one whose maker died at once becomes whole.
     store = SqliteStore(path)
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     store.close()
 
 
 def test_a_store_whose_last_checkpoint_was_cut_short_is_still_known(path: str) -> None:
     """Its header may count more pages than the file has: the rest is in the log."""
     store = SqliteStore(path)
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     store.close()
     whole = Path(path).read_bytes()
     os.truncate(path, 3 * 4096)
@@ -189,5 +189,5 @@ def test_processes_that_make_a_store_at_once_all_succeed(path: str) -> None:
         each.communicate(timeout=60)
     assert [each.returncode for each in crew] == [0] * 4
     store = SqliteStore(path)
-    assert [sum(view.counts.values()) for view in store.run(store.types())] == [4]
+    assert [sum(view.counts.values()) for view in store.run(store.overview.types())] == [4]
     store.close()

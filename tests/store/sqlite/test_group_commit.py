@@ -15,7 +15,7 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError, StoreUnavailableError
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Operation
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -41,14 +41,14 @@ def test_operations_posted_together_share_transactions(
     sizes = count_transactions(store, monkeypatch)
 
     async def submit_all() -> list[Any]:
-        operations = [store.enqueue([NewJob(type="t")]) for _ in range(200)]
+        operations = [store.queue.enqueue([NewJob(type="t")]) for _ in range(200)]
         return await asyncio.gather(*map(store.run_async, operations))
 
     replies = asyncio.run(submit_all())
     assert len({reply.job_id for (reply,) in replies}) == 200
     assert sum(sizes) == 200
     assert len(sizes) < 100
-    assert store.run(store.count(JobFilter())) == 200
+    assert store.run(store.reader.count(JobFilter())) == 200
 
 
 def test_an_operation_that_fails_takes_nobody_with_it(store: SqliteStore) -> None:
@@ -56,17 +56,17 @@ def test_an_operation_that_fails_takes_nobody_with_it(store: SqliteStore) -> Non
 
     async def submit_all() -> list[Any]:
         operations = [
-            store.enqueue([NewJob(type="before")]),
-            store.enqueue([UNIQUE], atomic=True),
-            store.enqueue([NewJob(type="lost"), UNIQUE], atomic=True),
-            store.enqueue([NewJob(type="after")]),
+            store.queue.enqueue([NewJob(type="before")]),
+            store.queue.enqueue([UNIQUE], atomic=True),
+            store.queue.enqueue([NewJob(type="lost"), UNIQUE], atomic=True),
+            store.queue.enqueue([NewJob(type="after")]),
         ]
         return await asyncio.gather(*map(store.run_async, operations), return_exceptions=True)
 
     before, unique, refused, after = asyncio.run(submit_all())
     assert isinstance(refused, DuplicateJobError)
     assert refused.existing_id == unique[0].job_id
-    assert {view.name for view in store.run(store.types()) if view.counts} == {
+    assert {view.name for view in store.run(store.overview.types()) if view.counts} == {
         "before",
         "t",
         "after",
@@ -76,12 +76,12 @@ def test_an_operation_that_fails_takes_nobody_with_it(store: SqliteStore) -> Non
 
 def test_a_lane_made_by_a_transaction_that_failed_is_made_again(store: SqliteStore) -> None:
     """The catalog must not remember numbers that were rolled back."""
-    store.run(store.enqueue([UNIQUE]))
+    store.run(store.queue.enqueue([UNIQUE]))
     with pytest.raises(DuplicateJobError):
-        store.run(store.enqueue([NewJob(type="new", queue="new"), UNIQUE], atomic=True))
-    store.run(store.enqueue([NewJob(type="other", queue="other")]))
-    store.run(store.enqueue([NewJob(type="new", queue="new")]))
-    counts = {view.name: sum(view.counts.values()) for view in store.run(store.queues())}
+        store.run(store.queue.enqueue([NewJob(type="new", queue="new"), UNIQUE], atomic=True))
+    store.run(store.queue.enqueue([NewJob(type="other", queue="other")]))
+    store.run(store.queue.enqueue([NewJob(type="new", queue="new")]))
+    counts = {view.name: sum(view.counts.values()) for view in store.run(store.overview.queues())}
     assert counts == {"default": 1, "new": 1, "other": 1}
 
 
@@ -91,13 +91,13 @@ def test_what_somebody_relies_on_is_answered_after_the_disk_has_it(
     """S0-4: enqueue waits for the disk; a claim, which may be lost without harm, does not."""
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     assert len(synced) == 1
-    store.run(store.claim(ClaimRequest(worker="w", limit=1)))
+    store.run(store.queue.claim(ClaimRequest(worker="w", limit=1)))
     assert len(synced) == 1
-    asyncio.run(store.run_async(store.enqueue([NewJob(type="t")])))
+    asyncio.run(store.run_async(store.queue.enqueue([NewJob(type="t")])))
     assert len(synced) == 2
-    asyncio.run(store.run_async(store.claim(ClaimRequest(worker="w", limit=1))))
+    asyncio.run(store.run_async(store.queue.claim(ClaimRequest(worker="w", limit=1))))
     assert len(synced) == 2
 
 
@@ -114,9 +114,9 @@ def test_a_write_is_not_answered_before_the_disk_has_confirmed_it(
     monkeypatch.setattr(os, "fdatasync", hold)
 
     async def write() -> bool:
-        writing = asyncio.create_task(store.run_async(store.enqueue([NewJob(type="t")])))
+        writing = asyncio.create_task(store.run_async(store.queue.enqueue([NewJob(type="t")])))
         assert await asyncio.to_thread(is_syncing.wait, 30)
-        await store.run_async(store.claim(ClaimRequest(worker="w", limit=1)))
+        await store.run_async(store.queue.claim(ClaimRequest(worker="w", limit=1)))
         is_answered = writing.done()
         may_end.set()
         await writing
@@ -131,9 +131,9 @@ def test_durability_process_does_not_wait_for_the_disk(
     synced: list[int] = []
     store = SqliteStore(path, durability="process")
     monkeypatch.setattr(os, "fdatasync", synced.append)
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     assert synced == []
-    levels = {finding.code: finding.level for finding in store.run(store.inspect())}
+    levels = {finding.code: finding.level for finding in store.run(store.overview.inspect())}
     assert levels["durability"] == "warn"
     store.close()
 
@@ -143,7 +143,7 @@ def test_closing_finishes_what_was_posted(path: str) -> None:
 
     async def submit_and_close() -> None:
         posted = [
-            asyncio.ensure_future(store.run_async(store.enqueue([NewJob(type="t")])))
+            asyncio.ensure_future(store.run_async(store.queue.enqueue([NewJob(type="t")])))
             for _ in range(50)
         ]
         await asyncio.sleep(0)
@@ -152,7 +152,7 @@ def test_closing_finishes_what_was_posted(path: str) -> None:
 
     asyncio.run(submit_and_close())
     again = SqliteStore(path)
-    assert again.run(again.count(JobFilter())) == 50
+    assert again.run(again.reader.count(JobFilter())) == 50
     again.close()
 
 
@@ -166,12 +166,12 @@ def test_a_group_that_cannot_be_begun_is_refused_at_once_not_one_by_one(
     fcntl.flock(lock, fcntl.LOCK_EX)
 
     async def submit_all() -> list[Any]:
-        operations = [store.enqueue([NewJob(type="t")]) for _ in range(50)]
+        operations = [store.queue.enqueue([NewJob(type="t")]) for _ in range(50)]
         return await asyncio.gather(*map(store.run_async, operations), return_exceptions=True)
 
     replies = asyncio.run(submit_all())
     os.close(lock)
     assert [type(reply) for reply in replies if not isinstance(reply, StoreUnavailableError)] == []
     assert sum(sizes) == 50
-    assert store.run(store.count(JobFilter())) == 0
+    assert store.run(store.reader.count(JobFilter())) == 0
     store.close()

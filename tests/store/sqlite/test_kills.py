@@ -21,7 +21,7 @@ store = SqliteStore(sys.argv[1])
 
 async def produce():
     while True:
-        (reply,) = await store.run_async(store.enqueue([NewJob(type="t")]))
+        (reply,) = await store.run_async(store.queue.enqueue([NewJob(type="t")]))
         os.write(1, reply.job_id.encode() + b"\\n")
 
 async def main():
@@ -46,7 +46,7 @@ def test_kill_9_of_a_producer_loses_nothing_acknowledged(path: str, stop_after: 
     assert len(acknowledged) >= stop_after
 
     store = SqliteStore(path)
-    assert None not in store.run(store.get(acknowledged))
+    assert None not in store.run(store.reader.get(acknowledged))
     store.close()
     connection = sqlite3.connect(path)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)

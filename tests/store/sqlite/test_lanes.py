@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.job.job import NewJob
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 
@@ -29,10 +29,10 @@ def steps(store: SqliteStore, request: ClaimRequest) -> int:
         count += 1
 
     connection = store._database._writer
-    store.run(store.claim(request))
+    store.run(store.queue.claim(request))
     connection.set_progress_handler(step, 1)
     try:
-        store.run(store.claim(request))
+        store.run(store.queue.claim(request))
     finally:
         connection.set_progress_handler(None, 0)
     return count
@@ -48,7 +48,7 @@ def test_a_claim_takes_no_more_steps_for_names_of_others(
     if (asked, name) in (("queues", "queue"), ("types", "type")):
         pytest.skip("these are asked for")
     store = SqliteStore(str(tmp_path / "jobs.db"), clock=FakeClock())
-    store.run(store.enqueue([NewJob(type="mail", queue="mine", delay=60.0)]))
+    store.run(store.queue.enqueue([NewJob(type="mail", queue="mine", delay=60.0)]))
     request = ClaimRequest(worker="w", limit=1, queues=queues, types=types)
 
     def add(first: int, last: int) -> None:
@@ -60,7 +60,7 @@ def test_a_claim_takes_no_more_steps_for_names_of_others(
             )
             for number in range(first, last)
         ]
-        store.run(store.enqueue(foreign))
+        store.run(store.queue.enqueue(foreign))
 
     add(0, 10)
     few = steps(store, request)

@@ -100,10 +100,10 @@ def test_a_store_behind_a_held_lock_is_unavailable_and_stores_nothing(path: str)
     store = SqliteStore(path, patience=0.05)
     fd = hold(f"{path}-lock")
     with pytest.raises(StoreUnavailableError):
-        store.run(store.enqueue([NewJob(type="t")]))
+        store.run(store.queue.enqueue([NewJob(type="t")]))
     os.close(fd)
-    assert [view.counts for view in store.run(store.types())] == []
-    assert len(store.run(store.enqueue([NewJob(type="t")]))) == 1
+    assert [view.counts for view in store.run(store.overview.types())] == []
+    assert len(store.run(store.queue.enqueue([NewJob(type="t")]))) == 1
     store.close()
 
 
@@ -114,7 +114,7 @@ def test_a_forked_child_neither_uses_the_store_nor_keeps_its_lock(store: SqliteS
     if child == 0:
         code = 1
         try:
-            store.run(store.queues())
+            store.run(store.overview.queues())
         except ForkedStoreError:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,7 +123,7 @@ def test_a_forked_child_neither_uses_the_store_nor_keeps_its_lock(store: SqliteS
         os._exit(code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert store.run(store.enqueue([NewJob(type="t")]))
+    assert store.run(store.queue.enqueue([NewJob(type="t")]))
 
 
 @contextmanager
@@ -184,12 +184,12 @@ def test_a_store_without_a_free_descriptor_is_unavailable_and_recovers(
     store = SqliteStore(path)
 
     async def enqueue() -> object:
-        return await store.run_async(store.enqueue([NewJob(type="t")]))
+        return await store.run_async(store.queue.enqueue([NewJob(type="t")]))
 
     def submit() -> object:
         if colour == "async":
             return loop.run_until_complete(enqueue())
-        return store.run(store.enqueue([NewJob(type="t")]))
+        return store.run(store.queue.enqueue([NewJob(type="t")]))
 
     loop = asyncio.new_event_loop()
     submit()
@@ -198,7 +198,7 @@ def test_a_store_without_a_free_descriptor_is_unavailable_and_recovers(
         submit()
     os.close(fd)
     submit()
-    assert [sum(view.counts.values()) for view in store.run(store.types())] == [2]
+    assert [sum(view.counts.values()) for view in store.run(store.overview.types())] == [2]
     loop.close()
     store.close()
 
@@ -213,5 +213,5 @@ def test_a_store_that_cannot_be_opened_for_want_of_descriptors_leaves_none_open(
                 SqliteStore(path).close()
     assert len(os.listdir("/proc/self/fd")) == before
     store = SqliteStore(path)
-    assert store.run(store.enqueue([NewJob(type="t")]))
+    assert store.run(store.queue.enqueue([NewJob(type="t")]))
     store.close()

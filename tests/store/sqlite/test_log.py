@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from fencepost.core.job.job import Body, NewJob
-from fencepost.store.interface.replies import Finding
+from fencepost.store.interface.overview import Finding
 from fencepost.store.sqlite.engine import checkpoints, database
 from fencepost.store.sqlite.store import SqliteStore
 
@@ -44,7 +44,7 @@ def frames(path: str) -> int:
 
 def submit(store: SqliteStore) -> None:
     """Store a job that takes a dozen pages."""
-    store.run(store.enqueue([NewJob(type="t", payload=Body(b'"' + b"x" * 20_000 + b'"'))]))
+    store.run(store.queue.enqueue([NewJob(type="t", payload=Body(b'"' + b"x" * 20_000 + b'"'))]))
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def test_without_readers_the_log_is_used_again_from_its_start(path: str) -> None
 
 
 def finding(store: SqliteStore, code: str) -> Finding:
-    (found,) = [each for each in store.run(store.inspect()) if each.code == code]
+    (found,) = [each for each in store.run(store.overview.inspect()) if each.code == code]
     return found
 
 
@@ -151,7 +151,7 @@ def test_a_checkpoint_that_fails_takes_no_write_back(
     store = SqliteStore(path)
     for _ in range(20):
         submit(store)
-    assert [sum(view.counts.values()) for view in store.run(store.types())] == [20]
+    assert [sum(view.counts.values()) for view in store.run(store.overview.types())] == [20]
     store.close()
 
 

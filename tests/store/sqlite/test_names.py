@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.core.job.job import NewJob
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 from fencepost.store.sqlite.store import SqliteStore
 
 
@@ -54,9 +54,9 @@ def test_every_name_leads_to_one_lock_one_bell_and_one_log(
     first = SqliteStore(real)
     other = SqliteStore(name(tmp_path))
     listener = first.listen(Topic.READY)
-    (reply,) = other.run(other.enqueue([NewJob(type="t")]))
+    (reply,) = other.run(other.queue.enqueue([NewJob(type="t")]))
     assert listener.wait(0)
-    assert first.run(first.get([reply.job_id])) != [None]
+    assert first.run(first.reader.get([reply.job_id])) != [None]
     inodes = {os.fstat(store._database._log.fd).st_ino for store in (first, other)}
     assert inodes == {os.stat(f"{real}-wal").st_ino}
     listener.close()
@@ -88,7 +88,7 @@ def test_what_is_forced_is_the_log_and_the_folder_of_the_file_itself(
     store = SqliteStore(name(tmp_path))
     assert os.stat(os.path.dirname(real)).st_ino in forced
     forced.clear()
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     assert os.stat(f"{real}-wal").st_ino in forced
     store.close()
 
@@ -97,7 +97,7 @@ def test_a_symlink_to_a_file_that_is_not_there_yet_makes_that_file(
     tmp_path: Path, real: str
 ) -> None:
     store = SqliteStore(symlink(tmp_path))
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     assert os.path.isfile(real)
     assert os.path.islink(tmp_path / "link.db")
     store.close()

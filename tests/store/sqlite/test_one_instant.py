@@ -14,7 +14,7 @@ import pytest
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.retry import Backoff
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 
@@ -40,15 +40,15 @@ def store(path: str) -> Iterator[SqliteStore]:
 def test_a_claim_leases_nothing_before_the_lease_that_it_takes_back_has_ended(
     store: SqliteStore,
 ) -> None:
-    store.run(store.enqueue([NewJob(type="t", policy=POLICY)]))
+    store.run(store.queue.enqueue([NewJob(type="t", policy=POLICY)]))
     request = ClaimRequest(worker="w", limit=1)
-    (job,) = store.run(store.claim(request)).jobs
+    (job,) = store.run(store.queue.claim(request)).jobs
     store.clock.sleep(2.0)
-    claim = store.run(store.claim(request))
+    claim = store.run(store.queue.claim(request))
     assert [moved.job_id for moved in claim.recovered] == [job.id]
     assert claim.jobs == [], "its retry is not due in the instant in which it was taken back"
-    assert [again.id for again in store.run(store.claim(request)).jobs] == [job.id]
-    attempts = store.run(store.attempts(job.id))
+    assert [again.id for again in store.run(store.queue.claim(request)).jobs] == [job.id]
+    attempts = store.run(store.reader.attempts(job.id))
     assert attempts is not None
     first, second = attempts
     assert first.ended_at is not None

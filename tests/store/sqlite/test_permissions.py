@@ -17,8 +17,8 @@ import pytest
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ConfigurationError, StoreUnavailableError
-from fencepost.store.interface.replies import Finding
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.overview import Finding
 from fencepost.store.open import open_store
 from fencepost.store.sqlite.engine.permissions import Access
 from fencepost.store.sqlite.store import SqliteStore
@@ -38,12 +38,12 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ConfigurationError
 from fencepost.store.open import open_store
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 user, group, *extra = sys.argv.pop(1).split(",")
 if user:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(f"sqlite:///{folder}/jobs.db")
-        store.run(store.enqueue([NewJob(type="t")]))
+        store.run(store.queue.enqueue([NewJob(type="t")]))
         store.listen(Topic.READY).wait(0)
         store.close()
     os.setgroups([int(each) for each in extra])
@@ -57,7 +57,7 @@ umask, url, folder = sys.argv[1:]
 os.umask(int(umask, 0))
 store = open_store(url)
 listener = store.listen(Topic.READY)
-store.run(store.enqueue([NewJob(type="t")]))
+store.run(store.queue.enqueue([NewJob(type="t")]))
 for place, folders, files in os.walk(folder):
     for name in folders + files:
         path = os.path.join(place, name)
@@ -123,7 +123,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def findings(store: SqliteStore) -> list[Finding]:
-    return [each for each in store.run(store.inspect()) if each.code == "permissions"]
+    return [each for each in store.run(store.overview.inspect()) if each.code == "permissions"]
 
 
 @pytest.mark.parametrize("umask", UMASKS)
@@ -169,7 +169,7 @@ def test_many_processes_that_begin_at_once_make_the_same_files(tmp_path: Path) -
         assert each.returncode == 0, errors
     assert all(mode & 0o077 == 0 for mode in modes(tmp_path).values())
     store = open_store(url)
-    assert len(store.run(store.find(JobFilter(), PageRequest())).jobs) == len(children)
+    assert len(store.run(store.reader.find(JobFilter(), PageRequest())).jobs) == len(children)
     store.close()
 
 
@@ -180,7 +180,7 @@ def test_a_process_that_dies_right_after_creating_leaves_a_file_that_becomes_the
     Access().make_file(str(path))
     os.close(Access().open_file(f"{path}-lock"))
     store = SqliteStore(str(path))
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     store.close()
     assert modes(tmp_path)["jobs.db"] == 0o600
 
@@ -214,7 +214,7 @@ def test_a_stranger_opens_nothing_and_stops_no_write(open_folder: Path) -> None:
     listener = store.listen(Topic.READY)
     attack = child(ATTACK, str(open_folder), whom=STRANGERS)
     assert attack == "nothing\n"
-    store.run(store.enqueue([NewJob(type="t")]))
+    store.run(store.queue.enqueue([NewJob(type="t")]))
     listener.close()
     store.close()
 
@@ -251,7 +251,8 @@ store = open_store(sys.argv[1])
 listener = store.listen(Topic.READY)
 print("ready", flush=True)
 sys.stdin.readline()
-print(listener.wait(20), len(store.run(store.find(JobFilter(), PageRequest())).jobs), flush=True)
+heard = listener.wait(20)
+print(heard, len(store.run(store.reader.find(JobFilter(), PageRequest())).jobs), flush=True)
 sys.stdin.readline()
 listener.close()
 store.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.job.job import Body, NewJob
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 
 
@@ -59,11 +59,11 @@ def test_nothing_acknowledged_is_lost_in_a_power_cut(
     for _ in range(rng.randrange(5, 40)):
         payload = Body(b'"' + b"x" * rng.randrange(2_000) + b'"')
         replies = store.run(
-            store.enqueue([NewJob(type="t", payload=payload)] * rng.randrange(1, 5))
+            store.queue.enqueue([NewJob(type="t", payload=payload)] * rng.randrange(1, 5))
         )
         acknowledged |= {reply.job_id for reply in replies}
     # Committed and not yet forced: this one may be lost, and was never acknowledged.
-    store._database.transact([store.enqueue([NewJob(type="unsure")])])
+    store._database.transact([store.queue.enqueue([NewJob(type="unsure")])])
     survivor = disk.cut(tmp_path / "after", rng, database=database)
     store.close()
 
@@ -71,9 +71,9 @@ def test_nothing_acknowledged_is_lost_in_a_power_cut(
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     connection.close()
     reopened = SqliteStore(survivor)
-    found = reopened.run(reopened.get(sorted(acknowledged)))
+    found = reopened.run(reopened.reader.get(sorted(acknowledged)))
     assert [job for job in found if job is None] == []
-    counted = sum(sum(view.counts.values()) for view in reopened.run(reopened.types()))
+    counted = sum(sum(view.counts.values()) for view in reopened.run(reopened.overview.types()))
     assert counted in (len(acknowledged), len(acknowledged) + 1)
     reopened.close()
 
@@ -87,13 +87,13 @@ def test_without_forcing_the_same_cut_does_lose(
     database = Path(path).read_bytes()
     disk = Disk(path, monkeypatch)
     disk.log = Path(f"{path}-wal").read_bytes()
-    (reply,) = store.run(store.enqueue([NewJob(type="t")]))
+    (reply,) = store.run(store.queue.enqueue([NewJob(type="t")]))
     survivor = disk.cut(tmp_path / "after", random.Random(1), database=database)
     shutil.copy(f"{survivor}-wal", tmp_path / "kept")
     Path(f"{survivor}-wal").write_bytes(disk.log)
     store.close()
     reopened = SqliteStore(survivor)
-    assert reopened.run(reopened.get([reply.job_id])) == [None]
+    assert reopened.run(reopened.reader.get([reply.job_id])) == [None]
     reopened.close()
 
 
@@ -107,16 +107,16 @@ def test_a_version_rises_though_the_claim_before_is_lost_in_a_power_cut(
     store = SqliteStore(path)
     database = Path(path).read_bytes()
     disk = Disk(path, monkeypatch)
-    store.run(store.enqueue([NewJob(type="t")] * 20))
+    store.run(store.queue.enqueue([NewJob(type="t")] * 20))
     before = {}
     for _ in range(20):
-        [claimed] = store.run(store.claim(ClaimRequest(worker="w", limit=1))).jobs
+        [claimed] = store.run(store.queue.claim(ClaimRequest(worker="w", limit=1))).jobs
         before[claimed.id] = claimed.lease.version
     survivor = disk.cut(tmp_path / "after", rng, database=database)
     store.close()
     monkeypatch.undo()
     reopened = SqliteStore(survivor)
-    after = reopened.run(reopened.claim(ClaimRequest(worker="w", limit=20))).jobs
+    after = reopened.run(reopened.queue.claim(ClaimRequest(worker="w", limit=20))).jobs
     reopened.close()
     assert after, "no claim was lost, so nothing was tried"
     for claimed in after:

@@ -16,7 +16,8 @@ from fencepost.actions.local.tokens import LocalTokens
 from fencepost.actions.script import Script
 from fencepost.core.stats.recent import Statistics
 from fencepost.core.values.duration import Duration
-from fencepost.store.interface.requests import Scope, WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.settings import Scope
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
@@ -39,12 +40,12 @@ class LocalActions:
 
     def workers(self) -> Script[list[WorkerInfo]]:
         """Return the workers heard from within the last minute."""
-        workers: list[WorkerInfo] = yield self._session.store.workers()
+        workers: list[WorkerInfo] = yield self._session.store.cluster.workers()
         return workers
 
     def limit(self, max_running: int | None) -> Script[None]:
         """Limit how many jobs run at once in all."""
-        yield self._session.store.limit(Scope.APP, "", max_running)
+        yield self._session.store.settings.limit(Scope.APP, "", max_running)
 
     def stats(self, window: Duration) -> Script[Statistics]:
         """Return counts, and rates and times of the last *window*."""

@@ -36,7 +36,7 @@ class LocalCrons(StoreActions):
         """Return the crons of the store, and those of this app which no worker has declared yet."""
         from fencepost.store.interface.cron_definitions import view_of
 
-        seen: CronList = yield self._store.crons()
+        seen: CronList = yield self._store.crons.list()
         views = {name: view_of(cron, seen.now) for name, cron in self._session.crons.items()}
         views |= {row.name: row for row in seen.crons}
         return [view for _, view in sorted(views.items())]
@@ -46,20 +46,20 @@ class LocalCrons(StoreActions):
         from fencepost.core.cron.cron import check_cron_name
         from fencepost.store.interface.cron_definitions import definition_of
 
-        if (yield self._store.pause_cron(check_cron_name(name))):
+        if (yield self._store.crons.pause(check_cron_name(name))):
             return
         own = self._session.crons.get(name)
         if own is None:
             raise CronNotFoundError(name)
-        seen: CronList = yield self._store.crons()
-        yield self._store.declare_crons([definition_of(own, seen.now)])
-        yield self._store.pause_cron(name)
+        seen: CronList = yield self._store.crons.list()
+        yield self._store.crons.declare([definition_of(own, seen.now)])
+        yield self._store.crons.pause(name)
 
     def resume(self, name: str) -> Script[None]:
         """Go on with the first tick from now, or raise CronNotFoundError."""
         view, now = yield from self._find(name)
         tick = schedule_of(view).next_after(now)
-        is_found = yield self._store.resume_cron(name, tick)
+        is_found = yield self._store.crons.resume(name, tick)
         if not is_found and name not in self._session.crons:
             raise CronNotFoundError(name)
 
@@ -73,7 +73,7 @@ class LocalCrons(StoreActions):
                 f"the stored job of cron {name!r} cannot be read; start a worker, which declares it"
             )
         job = msgspec.structs.replace(template, delay=0.0)
-        replies: list[EnqueueReply] = yield self._session.in_time(self._store.enqueue([job]))
+        replies: list[EnqueueReply] = yield self._session.in_time(self._store.queue.enqueue([job]))
         return stored(replies[0])
 
     def next(self, name: str, count: int) -> Script[list[datetime]]:
@@ -88,7 +88,7 @@ class LocalCrons(StoreActions):
         """Delete a cron from the store, or raise CronNotFoundError."""
         from fencepost.core.cron.cron import check_cron_name
 
-        if not (yield self._store.forget_cron(check_cron_name(name))):
+        if not (yield self._store.crons.forget(check_cron_name(name))):
             raise CronNotFoundError(name)
 
     def _find(self, name: str) -> Script[tuple[CronView, datetime]]:
@@ -97,7 +97,7 @@ class LocalCrons(StoreActions):
         from fencepost.store.interface.cron_definitions import view_of
 
         check_cron_name(name)
-        seen: CronList = yield self._store.crons()
+        seen: CronList = yield self._store.crons.list()
         for row in seen.crons:
             if row.name == name:
                 return row, seen.now

@@ -18,15 +18,9 @@ from fencepost.errors import (
     FencepostError,
     JobNotFoundError,
 )
-from fencepost.store.interface.replies import (
-    Conflict,
-    DeadLetterPage,
-    Duplicate,
-    NotFound,
-    Replayed,
-    ReplayReply,
-    Sealed,
-)
+from fencepost.store.interface.control import Replayed, ReplayReply, Sealed
+from fencepost.store.interface.reader import DeadLetterPage
+from fencepost.store.interface.replies import Conflict, Duplicate, NotFound
 
 
 class LocalDeadLetters(StoreActions):
@@ -44,13 +38,13 @@ class LocalDeadLetters(StoreActions):
         wanted = None if type is None else check_type(type)
         asked = make_page(limit=limit, after=after, of=DEAD_LETTERS)
         among = None if queues is None else sorted(queues)
-        page: DeadLetterPage = yield self._store.dead_letters(wanted, asked, among)
+        page: DeadLetterPage = yield self._store.reader.dead_letters(wanted, asked, among)
         following = None if page.next is None else encode_cursor(page.next, DEAD_LETTERS)
         return DeadLetters(page.letters, following)
 
     def replay(self, job_id: str) -> Script[StoredJob]:
         """Replace a dead letter by a fresh job, or raise; the record stays unless it is stored."""
-        replies: list[ReplayReply] = yield self._store.replay([job_id])
+        replies: list[ReplayReply] = yield self._store.control.replay([job_id])
         match replies[0]:
             case Sealed():
                 raise (yield from self._why_sealed(job_id))
@@ -59,13 +53,13 @@ class LocalDeadLetters(StoreActions):
             case Duplicate(existing_id, type_, key):
                 raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
             case Conflict() as conflict:
-                (job,) = yield self._store.get([job_id])
+                (job,) = yield self._store.reader.get([job_id])
                 raise held_up(job_id, conflict, None if job is None else job.flow)
             case NotFound():
                 raise JobNotFoundError(job_id)
 
     def _why_sealed(self, job_id: str) -> Script[FencepostError]:
-        (job,) = yield self._store.get([job_id])
+        (job,) = yield self._store.reader.get([job_id])
         return (
             JobNotFoundError(job_id) if job is None else unreadable(job.payload, self._store.keys)
         )
@@ -81,11 +75,13 @@ class LocalDeadLetters(StoreActions):
         position: int | None = None
         while limit is None or total < limit:
             size = PAGE_MAX if limit is None else min(PAGE_MAX, limit - total)
-            page: DeadLetterPage = yield self._store.dead_letters(
+            page: DeadLetterPage = yield self._store.reader.dead_letters(
                 wanted, PageRequest(size, position)
             )
             if page.letters:
-                replies = yield self._store.replay([letter.job_id for letter in page.letters])
+                replies = yield self._store.control.replay(
+                    [letter.job_id for letter in page.letters]
+                )
                 total += sum(isinstance(reply, Replayed) for reply in replies)
             position = page.next
             if position is None:
@@ -94,6 +90,6 @@ class LocalDeadLetters(StoreActions):
 
     def discard(self, job_id: str) -> Script[None]:
         """Take a dead letter off the list, or raise JobNotFoundError."""
-        (reply,) = yield self._store.discard([job_id])
+        (reply,) = yield self._store.control.discard([job_id])
         if isinstance(reply, NotFound):
             raise JobNotFoundError(job_id)

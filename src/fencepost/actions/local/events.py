@@ -20,7 +20,7 @@ from fencepost.core.values.payload import check_size, encode_json
 from fencepost.errors import InvalidPayloadError
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.store.interface.replies import EventPage, EventReply
+from fencepost.store.interface.events import EventPage, EventReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
@@ -32,7 +32,7 @@ class LocalEvents(StoreActions):
         """Return a page of events."""
         wanted = None if name is None else check_event_name(name)
         asked = make_page(limit=limit, after=after, of=EVENTS)
-        page: EventPage = yield self._store.events(wanted, asked)
+        page: EventPage = yield self._store.events.list(wanted, asked)
         following = None if page.next is None else encode_cursor(page.next, EVENTS)
         return SentEvents(page.events, following)
 
@@ -47,7 +47,7 @@ class LocalEvents(StoreActions):
         """Store a prepared event and its jobs, all or none, or in *conn*'s transaction."""
 
         def make(store: Store) -> Operation[EventReply]:
-            return self._session.in_time(store.send(event, jobs))
+            return self._session.in_time(store.events.send(event, jobs))
 
         reply: EventReply = yield make(self._store) if conn is None else Join(conn, make)
         self._note_unhandled(reply)

@@ -21,9 +21,9 @@ from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.names import check_flow
 from fencepost.errors import FlowNotFoundError, JobNotFoundError, WaitTimeoutError
-from fencepost.store.interface.replies import Moved, RetryReply
-from fencepost.store.interface.requests import RetryRequest
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.control import RetryReply, RetryRequest
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.replies import Moved
 
 
 def prepare(nodes: Nodes | Graph) -> dict[str, NewJob]:
@@ -53,7 +53,9 @@ class LocalFlows(StoreActions):
         jobs: list[Job] = []
         position: int | None = None
         while True:
-            page = yield self._store.find(JobFilter(flow=flow_id), PageRequest(PAGE_MAX, position))
+            page = yield self._store.reader.find(
+                JobFilter(flow=flow_id), PageRequest(PAGE_MAX, position)
+            )
             jobs += [job for job in page.jobs if queues is None or job.queue in queues]
             position = page.next
             if position is None:
@@ -78,7 +80,7 @@ class LocalFlows(StoreActions):
         names, found = list(ids), dict[str, Job | None]()
         for start in range(0, len(names), PAGE_MAX):
             some = names[start : start + PAGE_MAX]
-            jobs = yield self._store.get([ids[name] for name in some])
+            jobs = yield self._store.reader.get([ids[name] for name in some])
             found.update(zip(some, jobs, strict=True))
         return found
 
@@ -92,7 +94,7 @@ class LocalFlows(StoreActions):
         yield Pause(Topic.SETTLED, 0)
         live = JobFilter(flow=flow_id, states=tuple(state for state in State if state in LIVE))
         while True:
-            page = yield self._store.find(live, PageRequest(1))
+            page = yield self._store.reader.find(live, PageRequest(1))
             still: Job | None = page.jobs[0] if page.jobs else None
             if still is None:
                 found = yield from self._look(ids)
@@ -149,9 +151,11 @@ class LocalFlows(StoreActions):
         if not ended:
             return 0
         waiting = [job.id for job in ended if job.waits is not None]
-        found: list[list[Dependency]] = yield self._store.dependencies(waiting)
+        found: list[list[Dependency]] = yield self._store.reader.dependencies(waiting)
         order = _oldest_first([job.id for job in ended], dict(zip(waiting, found, strict=True)))
-        replies: list[RetryReply] = yield self._store.retry([RetryRequest(each) for each in order])
+        replies: list[RetryReply] = yield self._store.control.retry(
+            [RetryRequest(each) for each in order]
+        )
         return sum(isinstance(reply, Moved) for reply in replies)
 
 

@@ -34,17 +34,9 @@ from fencepost.errors import (
     StateConflictError,
     WaitTimeoutError,
 )
-from fencepost.store.interface.replies import (
-    CancelReply,
-    Conflict,
-    Duplicate,
-    Edited,
-    Moved,
-    NotFound,
-    TooLate,
-)
-from fencepost.store.interface.requests import Edit, RetryRequest
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.control import CancelReply, Edit, Edited, RetryRequest
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.replies import Conflict, Duplicate, Moved, NotFound, TooLate
 
 
 class LocalJobs(StoreActions):
@@ -52,7 +44,7 @@ class LocalJobs(StoreActions):
 
     def get(self, job_id: str) -> Script[Job]:
         """Return the job, or raise JobNotFoundError."""
-        (job,) = yield self._store.get([job_id])
+        (job,) = yield self._store.reader.get([job_id])
         if job is None:
             raise JobNotFoundError(job_id)
         found: Job = job
@@ -61,18 +53,18 @@ class LocalJobs(StoreActions):
     def existing(self, error: DuplicateJobError) -> Script[Job | None]:
         """Return the job that holds the key, if it is still there."""
         assert error.existing_id is not None
-        (job,) = yield self._store.get([error.existing_id])
+        (job,) = yield self._store.reader.get([error.existing_id])
         held: Job | None = job
         return held
 
     def find(self, filter: JobFilter, after: str | None, limit: int) -> Script[Page[Job]]:
         """Return a page of jobs."""
-        page = yield self._store.find(filter, make_page(limit=limit, after=after))
+        page = yield self._store.reader.find(filter, make_page(limit=limit, after=after))
         return Page(page.jobs, None if page.next is None else encode_cursor(page.next))
 
     def count(self, filter: JobFilter) -> Script[int]:
         """Count the jobs that meet *filter*."""
-        total: int = yield self._store.count(filter)
+        total: int = yield self._store.reader.count(filter)
         return total
 
     def result(self, job_id: str, timeout: Duration | None) -> Script[tuple[Any, Job]]:
@@ -121,7 +113,7 @@ class LocalJobs(StoreActions):
 
     def cancel(self, job_id: str) -> Script[State]:
         """Cancel one job, or raise."""
-        (reply,) = yield self._store.cancel([job_id])
+        (reply,) = yield self._store.control.cancel([job_id])
         return _moved(job_id, reply, "cancelled")
 
     def cancel_all(
@@ -139,9 +131,9 @@ class LocalJobs(StoreActions):
         cancelled: set[str] = set()
         position: int | None = None
         while True:
-            page = yield self._store.find(live, PageRequest(PAGE_MAX, position))
+            page = yield self._store.reader.find(live, PageRequest(PAGE_MAX, position))
             if page.jobs:
-                replies = yield self._store.cancel([job.id for job in page.jobs])
+                replies = yield self._store.control.cancel([job.id for job in page.jobs])
                 cancelled.update(_cancelled(replies))
             position = page.next
             if position is None:
@@ -153,7 +145,7 @@ class LocalJobs(StoreActions):
             return len(job_ids)
         count = 0
         for start in range(0, len(job_ids), PAGE_MAX):
-            located = yield self._store.locate(job_ids[start : start + PAGE_MAX])
+            located = yield self._store.reader.locate(job_ids[start : start + PAGE_MAX])
             count += sum(queue in queues for queue in located)
         return count
 
@@ -171,7 +163,7 @@ class LocalJobs(StoreActions):
             parse_duration(delay, name="delay"),
             None if priority is None else parse_priority(priority),
         )
-        (reply,) = yield self._store.retry([request])
+        (reply,) = yield self._store.control.retry([request])
         if isinstance(reply, Conflict) and reply.culprit is not None:
             job = yield from self.get(job_id)
             raise held_up(job_id, reply, job.flow)
@@ -203,7 +195,7 @@ class LocalJobs(StoreActions):
             check_correlation_id(correlation_id) if correlation_id else correlation_id,
             check_callback(url, self._session.webhooks) if url else url,
         )
-        (reply,) = yield self._store.edit([request])
+        (reply,) = yield self._store.control.edit([request])
         if isinstance(reply, Edited):
             return reply.job
         if isinstance(reply, TooLate):
@@ -224,14 +216,14 @@ class LocalJobs(StoreActions):
 
     def why(self, job_id: str) -> Script[list[Reason]]:
         """Explain where the job is, or raise JobNotFoundError."""
-        situation = yield self._store.situation(job_id)
+        situation = yield self._store.reader.situation(job_id)
         if situation is None:
             raise JobNotFoundError(job_id)
         return explain(situation)
 
     def attempts(self, job_id: str) -> Script[list[Attempt]]:
         """Return the job's attempts, or raise JobNotFoundError."""
-        found = yield self._store.attempts(job_id)
+        found = yield self._store.reader.attempts(job_id)
         if found is None:
             raise JobNotFoundError(job_id)
         every: list[Attempt] = found

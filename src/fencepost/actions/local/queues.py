@@ -8,8 +8,8 @@ from fencepost.actions.script import Script
 from fencepost.core.stats.scale import Scale
 from fencepost.core.values.duration import Duration
 from fencepost.core.values.names import check_queue, check_type
-from fencepost.store.interface.replies import QueueView, TypeView
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.settings import Scope
 
 
 class LocalQueues(StoreActions):
@@ -17,20 +17,20 @@ class LocalQueues(StoreActions):
 
     def all(self) -> Script[list[QueueView]]:
         """Return every queue with its counts."""
-        views: list[QueueView] = yield self._store.queues()
+        views: list[QueueView] = yield self._store.overview.queues()
         return views
 
     def pause(self, name: str) -> Script[None]:
         """Hand out no more jobs of a queue."""
-        yield self._store.pause(Scope.QUEUE, check_queue(name))
+        yield self._store.settings.pause(Scope.QUEUE, check_queue(name))
 
     def resume(self, name: str) -> Script[None]:
         """Hand out the jobs of a queue again."""
-        yield self._store.resume(Scope.QUEUE, check_queue(name))
+        yield self._store.settings.resume(Scope.QUEUE, check_queue(name))
 
     def limit(self, name: str, max_running: int | None) -> Script[None]:
         """Limit how many jobs of a queue run at once."""
-        yield self._store.limit(Scope.QUEUE, check_queue(name), max_running)
+        yield self._store.settings.limit(Scope.QUEUE, check_queue(name), max_running)
 
     def scale(self, name: str, target: Duration) -> Script[Scale]:
         """Return how many slots a queue could use."""
@@ -42,13 +42,13 @@ class LocalTypes(StoreActions):
 
     def all(self) -> Script[list[TypeView]]:
         """Return every type with its counts."""
-        views: list[TypeView] = yield self._store.types()
+        views: list[TypeView] = yield self._store.overview.types()
         return views
 
     def pause(self, name: str) -> Script[None]:
         """Hand out no more jobs of a type."""
-        yield self._store.pause(Scope.TYPE, check_type(name))
+        yield self._store.settings.pause(Scope.TYPE, check_type(name))
 
     def resume(self, name: str) -> Script[None]:
         """Hand out the jobs of a type again."""
-        yield self._store.resume(Scope.TYPE, check_type(name))
+        yield self._store.settings.resume(Scope.TYPE, check_type(name))

@@ -22,8 +22,8 @@ from fencepost.core.stats.scale import Load, Scale
 from fencepost.core.stats.scale import scale as scaled
 from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.names import check_queue
-from fencepost.store.interface.replies import QueueView
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import QueueView
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
@@ -37,8 +37,8 @@ def stats(session: Session, window: Duration) -> Script[Statistics]:
         window, name="window", minimum=STATS_WINDOW_MIN, maximum=STATS_WINDOW_MAX
     )
     now = session.clock.now()
-    queues = yield session.store.queues()
-    types = yield session.store.types()
+    queues = yield session.store.overview.queues()
+    types = yield session.store.overview.types()
     jobs, is_sampled = yield from _ended(session, now, seconds)
     submitted_rate = yield from _submitted_rate(session, JobFilter(), now, seconds)
     return statistics(
@@ -54,7 +54,7 @@ def stats(session: Session, window: Duration) -> Script[Statistics]:
 
 def _ended(session: Session, now: datetime, seconds: float) -> Script[tuple[list[EndedJob], bool]]:
     since = now - timedelta(seconds=seconds)
-    page = yield session.store.ended(since, limit=STATS_SAMPLE_MAX, newest_first=True)
+    page = yield session.store.overview.ended(since, limit=STATS_SAMPLE_MAX, newest_first=True)
     return page.jobs, page.next is not None
 
 
@@ -68,7 +68,7 @@ def _submitted_rate(
     span = min(STATS_WINDOW_MIN, seconds)
     while True:
         since = now - timedelta(seconds=span)
-        count: int = yield session.store.count(replace(filter, created_after=since))
+        count: int = yield session.store.reader.count(replace(filter, created_after=since))
         if count >= STATS_SAMPLE_MAX or span >= seconds:
             return count / span
         span = min(span * GROWTH, seconds)
@@ -79,8 +79,8 @@ def scale(session: Session, name: str, target: Duration) -> Script[Scale]:
     queue_name = check_queue(name)
     seconds = parse_duration(target, name="target", minimum=1.0)
     now = session.clock.now()
-    queues: list[QueueView] = yield session.store.queues()
-    workers: list[WorkerInfo] = yield session.store.workers()
+    queues: list[QueueView] = yield session.store.overview.queues()
+    workers: list[WorkerInfo] = yield session.store.cluster.workers()
     jobs, _ = yield from _ended(session, now, STATS_WINDOW_DEFAULT)
     filter = JobFilter(queue=queue_name)
     arrivals = yield from _submitted_rate(session, filter, now, STATS_WINDOW_DEFAULT)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.interface.listener import Listener, Topic
+from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
 if TYPE_CHECKING:

@@ -34,24 +34,24 @@ class LocalTokens(StoreActions):
         action = begin(
             self._session, Principal.local(), "token.create", target=token.record.id, detail=detail
         )
-        yield self._store.add_token(token.record)
+        yield self._store.access.add(token.record)
         yield from end(self._session, action)
         return token
 
     def all(self) -> Script[list[TokenRecord]]:
         """Return every token."""
-        records: list[TokenRecord] = yield self._store.tokens()
+        records: list[TokenRecord] = yield self._store.access.tokens()
         return records
 
     def revoke(self, name: str) -> Script[str]:
         """Make a token good for nothing, or raise TokenNotFoundError; return its id."""
-        records: list[TokenRecord] = yield self._store.tokens()
+        records: list[TokenRecord] = yield self._store.access.tokens()
         record = _meant(records, name)
         detail = {"name": record.name}
         action = begin(
             self._session, Principal.local(), "token.revoke", target=record.id, detail=detail
         )
-        if not (yield self._store.revoke_token(record.id)):
+        if not (yield self._store.access.revoke(record.id)):
             raise TokenNotFoundError(name)
         yield from end(self._session, action)
         return record.id

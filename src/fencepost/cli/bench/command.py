@@ -94,7 +94,7 @@ def _measure(app: App, folder: Path, jobs: int) -> dict[str, Any]:
     with BenchRun(app, folder, jobs=jobs) as run:
         wait = _wait(app, run)
         lines = judge(run.measure(), wait)
-    findings = app.store.run(app.store.inspect())
+    findings = app.store.run(app.store.overview.inspect())
     return {
         "store": shown_url(app.url),
         "durability": next((f.text for f in findings if f.code == "durability"), ""),

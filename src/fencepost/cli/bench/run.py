@@ -25,7 +25,7 @@ from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import LIVE, TERMINAL, State
 from fencepost.errors import FencepostError, StateConflictError
 from fencepost.store.environment import URL_VARIABLE
-from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.worker.process.lifeline import Lifeline
 
 SINGLES_MAX = 300
@@ -83,15 +83,15 @@ class BenchRun:
     def __enter__(self) -> BenchRun:
         self._refuse_unfit()
         self._keep_term()
-        if self._store.run(self._store.count(OURS)):
+        if self._store.run(self._store.reader.count(OURS)):
             self._remove()
-        newest = self._store.run(self._store.find(JobFilter(), PageRequest(1)))
+        newest = self._store.run(self._store.reader.find(JobFilter(), PageRequest(1)))
         self._start = newest.next or 0
         return self
 
     def __exit__(self, *_: Any) -> None:
         self._remove(after=self._start)
-        self._store.run(self._store.resign(TYPE, self._holder))
+        self._store.run(self._store.cluster.resign(TYPE, self._holder))
 
     def measure(self) -> Measured:
         """Measure everything, one after the other."""
@@ -114,7 +114,7 @@ class BenchRun:
         times = []
         for _ in range(PROBES):
             begun = self._clock.monotonic()
-            self._store.run(self._store.app_limit())
+            self._store.run(self._store.settings.app_limit())
             times.append(self._clock.monotonic() - begun)
         return sorted(times)[PROBES // 2]
 
@@ -159,7 +159,9 @@ class BenchRun:
         completed = JobFilter(type=TYPE, queue=QUEUE, states=(State.COMPLETED,))
         position: int | None = None
         while True:
-            page = self._store.run(self._store.find(completed, PageRequest(PAGE_MAX, position)))
+            page = self._store.run(
+                self._store.reader.find(completed, PageRequest(PAGE_MAX, position))
+            )
             yield from page.jobs
             if (position := page.next) is None:
                 return
@@ -208,14 +210,14 @@ class BenchRun:
     def _refuse_unfit(self) -> None:
         """Refuse a store on which jobs of ours could not run, or would take slots from others."""
         where = shown_url(self._app.url)
-        limit = self._store.run(self._store.app_limit())
+        limit = self._store.run(self._store.settings.app_limit())
         if limit is not None:
             raise StateConflictError(
                 f"{where} runs at most {limit} jobs at once; a bench would take these slots from "
                 "your jobs. Measure another store of the same kind, or lift the limit"
             )
-        queues = self._store.run(self._store.queues())
-        types = self._store.run(self._store.types())
+        queues = self._store.run(self._store.overview.queues())
+        types = self._store.run(self._store.overview.types())
         for what, views in (("queue", queues), ("type", types)):
             if any(view.is_paused for view in views if view.name == TYPE):
                 raise StateConflictError(
@@ -228,7 +230,7 @@ class BenchRun:
         now = self._clock.monotonic()
         if now < self._renew_at:
             return
-        if self._store.run(self._store.lead(TYPE, self._holder, TERM_TTL)) is None:
+        if self._store.run(self._store.cluster.lead(TYPE, self._holder, TERM_TTL)) is None:
             raise StateConflictError(
                 f"another bench measures {shown_url(self._app.url)}; if it was killed, try again "
                 f"in {TERM_TTL:g} s"
@@ -239,10 +241,12 @@ class BenchRun:
         """Cancel our live jobs and delete all of ours; those submitted before *after* have none."""
         with progress_bar("removing the jobs of the bench", None) as bar:
             live = JobFilter(type=TYPE, queue=QUEUE, states=tuple(LIVE))
-            while jobs := self._store.run(self._store.find(live, PageRequest(PAGE_MAX))).jobs:
-                self._store.run(self._store.cancel([job.id for job in jobs]))
+            while jobs := self._store.run(
+                self._store.reader.find(live, PageRequest(PAGE_MAX))
+            ).jobs:
+                self._store.run(self._store.control.cancel([job.id for job in jobs]))
             self._prune(after, bar)
-            if after and self._store.run(self._store.count(OURS)):
+            if after and self._store.run(self._store.reader.count(OURS)):
                 self._prune(0, bar)  # positions are given out in blocks, and may overlap
 
     def _prune(self, after: int, bar: Bar) -> None:
@@ -254,6 +258,6 @@ class BenchRun:
                 after=position,
                 limit=PRUNE_BATCH,
             )
-            pruned = self._store.run(self._store.prune(request))
+            pruned = self._store.run(self._store.upkeep.prune(request))
             bar.advance(pruned.count)
             position = pruned.next

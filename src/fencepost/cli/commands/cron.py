@@ -44,7 +44,7 @@ def ls(settings: Settings, as_json: bool) -> None:
     from fencepost.cli.output import echo_json, echo_table
 
     with settings.opened() as app:
-        seen = app.store.run(app.store.crons())
+        seen = app.store.run(app.store.crons.list())
     if as_json:
         echo_json({"now": seen.now, "crons": [view_of(each, seen.now) for each in seen.crons]})
         return
@@ -216,7 +216,7 @@ def forget(settings: Settings, name: str, as_json: bool) -> None:
     from fencepost.cli.output import echo_json
 
     with settings.opened() as app:
-        seen = app.store.run(app.store.crons())
+        seen = app.store.run(app.store.crons.list())
         app.crons.forget(name)
     comes_back = any(each.name == name and is_known(each, seen.now) for each in seen.crons)
     if as_json:

@@ -90,10 +90,10 @@ def replay(
         if ids:
             each_job(settings, ids, "replayed", as_json, app.dead_letters.replay)
             return
-        from fencepost.store.interface.replies import Replayed
+        from fencepost.store.interface.control import Replayed
 
         def act(batch: list[str]) -> int:
-            replies = app.store.run(app.store.replay(batch))
+            replies = app.store.run(app.store.control.replay(batch))
             return sum(isinstance(reply, Replayed) for reply in replies)
 
         _in_batches(app, type, limit, "replayed", as_json, act)
@@ -125,10 +125,10 @@ def discard(
             return
         if not yes:
             click.confirm("discard all these dead letters?", abort=True)
-        from fencepost.store.interface.replies import Discarded
+        from fencepost.store.interface.control import Discarded
 
         def act(batch: list[str]) -> int:
-            replies = app.store.run(app.store.discard(batch))
+            replies = app.store.run(app.store.control.discard(batch))
             return sum(isinstance(reply, Discarded) for reply in replies)
 
         _in_batches(app, type, limit, "discarded", as_json, act)

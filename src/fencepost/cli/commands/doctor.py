@@ -19,7 +19,7 @@ from fencepost.core.job.lifecycle import State
 
 if TYPE_CHECKING:
     from fencepost.core.job.job import Job
-    from fencepost.store.interface.replies import Finding, QueueView
+    from fencepost.store.interface.overview import Finding, QueueView
 
 
 @click.command()
@@ -45,14 +45,14 @@ def doctor(settings: Settings, as_json: bool) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """Return all findings; a store that cannot be opened is one."""
     from fencepost.errors import FencepostError
-    from fencepost.store.interface.replies import Finding
+    from fencepost.store.interface.overview import Finding
 
     store = shown_url(settings.url)
     about = f"Fencepost {__version__} on Python {platform.python_version()}, store {store}"
     findings = [Finding("ok", "version", about)]
     try:
         with settings.opened() as app:
-            inspected = app.store.run(app.store.inspect())
+            inspected = app.store.run(app.store.overview.inspect())
             findings += inspected
             workers, queues = app.workers.list(), app.queues.list()
             findings += _workers(len(workers))
@@ -67,7 +67,7 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def _workers(count: int) -> list[Finding]:
-    from fencepost.store.interface.replies import Finding
+    from fencepost.store.interface.overview import Finding
 
     if count:
         return [Finding("ok", "workers", f"{count} live workers")]
@@ -77,7 +77,7 @@ def _workers(count: int) -> list[Finding]:
 def _unreadable(jobs: Iterable[Job]) -> list[Finding]:
     """Warn of jobs that some worker could not read: of an old version, or of a too new one."""
     from fencepost.core.job.failure import UNREADABLE
-    from fencepost.store.interface.replies import Finding
+    from fencepost.store.interface.overview import Finding
 
     counts = Counter(job.type for job in jobs if job.failure and job.failure.code == UNREADABLE)
     return [
@@ -94,7 +94,7 @@ def _unreadable(jobs: Iterable[Job]) -> list[Finding]:
 def _moved(queues: list[QueueView]) -> list[Finding]:
     """Warn of a store that is only kept: whoever works on it runs jobs twice."""
     from fencepost.cli.move.mover import mark_of
-    from fencepost.store.interface.replies import Finding
+    from fencepost.store.interface.overview import Finding
 
     mark = mark_of(queues)
     if mark.is_moving:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fencepost.cli.output import when
 
 if TYPE_CHECKING:
-    from fencepost.store.interface.replies import QueueView, TypeView
+    from fencepost.store.interface.overview import QueueView, TypeView
 
 STATES = (
     "pending",

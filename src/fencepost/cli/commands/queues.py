@@ -25,7 +25,7 @@ def ls(settings: Settings, as_json: bool) -> None:
 
     with settings.opened() as app:
         found = app.queues.list()
-        app_limit = app.store.run(app.store.app_limit())
+        app_limit = app.store.run(app.store.settings.app_limit())
     if as_json:
         echo_json({"queues": found, "app_max_running": app_limit})
         return

@@ -21,7 +21,7 @@ def recover(settings: Settings, as_json: bool) -> None:
 
     moved: list[Moved] = []
     with settings.opened() as app, progress_bar("recovered", None) as bar:
-        while batch := app.store.run(app.store.recover(RECOVER_BATCH)):
+        while batch := app.store.run(app.store.upkeep.recover(RECOVER_BATCH)):
             moved += batch
             bar.advance(len(batch))
     if as_json:
@@ -57,7 +57,7 @@ def prune(
     from fencepost.cli.output import echo_json, progress_bar
     from fencepost.core.filter import parse_states
     from fencepost.core.retention import Retention
-    from fencepost.store.interface.requests import PruneRequest
+    from fencepost.store.interface.upkeep import PruneRequest
 
     wanted = parse_states(states) or tuple(Retention().by_state())
     live = [state for state in wanted if not state.is_terminal]
@@ -71,7 +71,7 @@ def prune(
     with settings.opened() as app, progress_bar("pruned", None) as bar:
         while position is not None:
             request = PruneRequest(keep=keep, after=position, limit=PRUNE_BATCH)
-            pruned = app.store.run(app.store.prune(request))
+            pruned = app.store.run(app.store.upkeep.prune(request))
             total += pruned.count
             bar.advance(pruned.count)
             position = pruned.next

@@ -10,8 +10,8 @@ from fencepost.cli.lines import echo
 from fencepost.cli.options import json_option
 
 if TYPE_CHECKING:
-    from fencepost.store.interface.replies import Finding, QueueView
-    from fencepost.store.interface.requests import WorkerInfo
+    from fencepost.store.interface.cluster import WorkerInfo
+    from fencepost.store.interface.overview import Finding, QueueView
 
 
 @click.group()
@@ -42,7 +42,7 @@ def undelivered(queues: list[QueueView], workers: list[WorkerInfo]) -> list[Find
     """Warn of webhooks that wait for a worker: one of named queues serves theirs only if told."""
     from fencepost.core.job.lifecycle import LIVE
     from fencepost.core.webhooks.delivery import DELIVERY_QUEUE, DELIVERY_TYPE
-    from fencepost.store.interface.replies import Finding
+    from fencepost.store.interface.overview import Finding
 
     counts = next((queue.counts for queue in queues if queue.name == DELIVERY_QUEUE), {})
     waiting = sum(count for state, count in counts.items() if state in LIVE)

@@ -10,7 +10,7 @@ from fencepost.cli.options import json_option, pass_settings, url_option
 from fencepost.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from fencepost.store.interface.requests import WorkerInfo
+    from fencepost.store.interface.cluster import WorkerInfo
 
 COLUMNS = ("WORKER", "HOST", "PID", "RUNNING", "QUEUES", "TYPES", "STARTED (UTC)", "SEEN (UTC)")
 

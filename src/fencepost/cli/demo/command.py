@@ -87,7 +87,7 @@ def _tell(settings: Settings, app: App, crew: Crew, lease_ttl: float) -> tuple[b
     from fencepost.cli.demo.view import print_summary, shown
 
     click.echo(f"fencepost demo: durable jobs on SQLite, no service installed ({settings.url})")
-    findings = app.store.run(app.store.inspect())
+    findings = app.store.run(app.store.overview.inspect())
     click.echo(next((f.text for f in findings if f.code == "durability"), ""))
     trouble: str | None = None
     is_proven = False

@@ -118,7 +118,7 @@ class Crew:
         try:
             store = open_store(self._url, patience=0.3)
             try:
-                store.run(store.promote(1))
+                store.run(store.upkeep.promote(1))
             finally:
                 store.close()
         except StoreUnavailableError:

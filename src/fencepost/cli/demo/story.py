@@ -11,7 +11,7 @@ from fencepost.cli.demo import tasks as demo_app
 from fencepost.cli.demo.crew import Crew, WorkerProcess
 from fencepost.core.job.job import Attempt, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 
 if TYPE_CHECKING:
     from fencepost.app import App
@@ -276,7 +276,7 @@ class Story:
     def _look(self) -> None:
         parts = self.all_parts
         if parts:
-            jobs = self.app.store.run(self.app.store.get([part.job_id for part in parts]))
+            jobs = self.app.store.run(self.app.store.reader.get([part.job_id for part in parts]))
             for part, job in zip(parts, jobs, strict=True):
                 part.job = job
         self.view.look(self)

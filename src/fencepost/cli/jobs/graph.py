@@ -39,11 +39,11 @@ class Neighbourhood(NamedTuple):
 def around(store: Store, job: Job) -> Neighbourhood:
     """Return the flow of *job*, or the jobs it is connected with, as far as they can be shown."""
     ids, is_cut = _flow(store, job) or _connected(store, job.id)
-    found = [each for each in store.run(store.get(ids)) if each is not None]
+    found = [each for each in store.run(store.reader.get(ids)) if each is not None]
     found.sort(key=lambda each: each.created_at)
     known = {each.id for each in found}
     names = [each.id for each in found]
-    waited = store.run(store.dependencies(names))
+    waited = store.run(store.reader.dependencies(names))
     behind = {
         job_id: [each.job_id for each in dependencies if each.job_id in known]
         for job_id, dependencies in zip(names, waited, strict=True)
@@ -55,7 +55,7 @@ def _flow(store: Store, job: Job) -> tuple[list[str], bool] | None:
     """Return the ids of a whole flow; None if there is none, or if it is too large."""
     if job.flow is None:
         return None
-    page = store.run(store.find(JobFilter(flow=job.flow), PageRequest(JOBS_MAX)))
+    page = store.run(store.reader.find(JobFilter(flow=job.flow), PageRequest(JOBS_MAX)))
     if page.next is not None:
         return None
     return [each.id for each in reversed(page.jobs)], False
@@ -66,8 +66,8 @@ def _connected(store: Store, job_id: str) -> tuple[list[str], bool]:
     seen = {job_id: None}
     frontier = [job_id]
     while frontier:
-        before = store.run(store.dependencies(frontier))
-        after = store.run(store.dependents(frontier))
+        before = store.run(store.reader.dependencies(frontier))
+        after = store.run(store.reader.dependents(frontier))
         near = [each.job_id for some in before for each in some]
         near += [each for some in after for each in some]
         frontier = [each for each in dict.fromkeys(near) if each not in seen]

@@ -39,8 +39,8 @@ def show(settings: Settings, id: str, as_json: bool) -> None:
         store, handle = app.store, app.jobs.get(id)
         job, reasons = readable(handle.refresh()), handle.why()
         attempts = [readable(attempt) for attempt in handle.attempts()]
-        (dependencies,) = store.run(store.dependencies([job.id]))
-        (dependents,) = store.run(store.dependents([job.id]))
+        (dependencies,) = store.run(store.reader.dependencies([job.id]))
+        (dependents,) = store.run(store.reader.dependents([job.id]))
         is_linked = bool(dependencies or dependents or job.flow is not None)
         graph = draw(around(store, job), job) if is_linked and not as_json else []
     changes = history(job, attempts)

@@ -98,7 +98,7 @@ def follow_all(app: App, wanted: dict[str, Any]) -> Iterator[Job]:
         page = app.jobs.find(**wanted, limit=FOLLOWED_MAX)
         current = {job.id: job for job in page}
         missing = [i for i, j in seen.items() if i not in current and not j.state.is_terminal]
-        for job in app.store.run(app.store.get(missing)) if missing else ():
+        for job in app.store.run(app.store.reader.get(missing)) if missing else ():
             if job is not None:
                 current[job.id] = job
         changed = [job for job in current.values() if job != seen.get(job.id)]
@@ -110,7 +110,7 @@ def follow_all(app: App, wanted: dict[str, Any]) -> Iterator[Job]:
 
 def _news(app: App) -> Iterator[None]:
     """Come round now, and then whenever something may have changed."""
-    from fencepost.store.interface.store import Topic
+    from fencepost.store.interface.listener import Topic
 
     listener = app.store.listen(Topic.SETTLED)
     try:

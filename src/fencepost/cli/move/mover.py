@@ -20,9 +20,11 @@ from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import ConfigurationError, PlainContentError, StateConflictError
-from fencepost.store.interface.replies import Dump, EventPage, Loaded, QueueView
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.events import EventPage
+from fencepost.store.interface.overview import QueueView
+from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
+from fencepost.store.interface.transfer import Dump, Loaded
 
 MARKS = "fencepost:mov"
 MOVING = f"{MARKS}ing"
@@ -81,7 +83,7 @@ class Mover:
             )
 
     def _refuse_workers(self, store: Store) -> None:
-        workers = store.run(store.workers())
+        workers = store.run(store.cluster.workers())
         if workers:
             named = ", ".join(f"{w.id} (pid {w.pid} on {w.host})" for w in workers[:NAMED_MAX])
             raise StateConflictError(
@@ -91,12 +93,12 @@ class Mover:
 
     def _refuse_running(self) -> None:
         """Take back what has no valid lease, and refuse to go on beside what has one."""
-        while moved := self.source.run(self.source.recover(RECOVER_BATCH)):
+        while moved := self.source.run(self.source.upkeep.recover(RECOVER_BATCH)):
             self.recovered += len(moved)
         running = JobFilter(states=(State.RUNNING,))
-        count = self.source.run(self.source.count(running))
+        count = self.source.run(self.source.reader.count(running))
         if count:
-            page = self.source.run(self.source.find(running, PageRequest(NAMED_MAX)))
+            page = self.source.run(self.source.reader.find(running, PageRequest(NAMED_MAX)))
             named = ", ".join(
                 f"{job.id} on {job.lease.worker} until {job.lease.expires_at:%H:%M:%S} UTC"
                 for job in page.jobs
@@ -116,7 +118,7 @@ class Mover:
         self._refuse_workers(self.target)
         for page in self._pages(self.target, 0):
             job_ids = [record.job.id for record in page.records]
-            known = self.source.run(self.source.get(job_ids))
+            known = self.source.run(self.source.reader.get(job_ids))
             foreign = [id_ for id_, job in zip(job_ids, known, strict=True) if job is None]
             if foreign:
                 raise StateConflictError(
@@ -130,34 +132,34 @@ class Mover:
         for queue in self._queues(source):
             if queue.name.startswith(MARKS):
                 continue
-            set_pause = target.pause if queue.is_paused else target.resume
+            set_pause = target.settings.pause if queue.is_paused else target.settings.resume
             target.run(set_pause(Scope.QUEUE, queue.name))
-            target.run(target.limit(Scope.QUEUE, queue.name, queue.max_running))
-        types = source.run(source.types())
-        target.run(target.set_rates({type_.name: type_.rate for type_ in types}))
+            target.run(target.settings.limit(Scope.QUEUE, queue.name, queue.max_running))
+        types = source.run(source.overview.types())
+        target.run(target.settings.set_rates({type_.name: type_.rate for type_ in types}))
         for type_ in types:
-            set_pause = target.pause if type_.is_paused else target.resume
+            set_pause = target.settings.pause if type_.is_paused else target.settings.resume
             target.run(set_pause(Scope.TYPE, type_.name))
-        target.run(target.limit(Scope.APP, "", source.run(source.app_limit())))
+        target.run(target.settings.limit(Scope.APP, "", source.run(source.settings.app_limit())))
 
     def _mark_source(self) -> None:
-        self.source.run(self.source.pause(Scope.QUEUE, MOVING))
+        self.source.run(self.source.settings.pause(Scope.QUEUE, MOVING))
         if mark_of(self._queues(self.target)).is_moving:
             if not self._mark.is_moving:
-                self.source.run(self.source.resume(Scope.QUEUE, MOVING))
+                self.source.run(self.source.settings.resume(Scope.QUEUE, MOVING))
             raise ConfigurationError("both URLs lead to the same store")
 
     def _pause_source(self) -> None:
         for queue in self._queues(self.source):
             if not queue.is_paused:
-                self.source.run(self.source.pause(Scope.QUEUE, queue.name))
+                self.source.run(self.source.settings.pause(Scope.QUEUE, queue.name))
                 self.paused.append(queue.name)
 
     # On the way.
 
     def count(self) -> int:
         """Return how many jobs there are to be moved."""
-        return self.source.run(self.source.count(JobFilter()))
+        return self.source.run(self.source.reader.count(JobFilter()))
 
     def copy(self, bar: Bar) -> None:
         """Load every job of the source into the target, in the order of submission.
@@ -178,7 +180,7 @@ class Mover:
 
     def close(self) -> None:
         """Have the source refuse new jobs; a queue that one has made meanwhile is paused too."""
-        self.source.run(self.source.accept_jobs(False))
+        self.source.run(self.source.transfer.accept_jobs(False))
         self._pause_source()
 
     def _load(self, bar: Bar, only: set[str] | None, *, is_last: bool = False) -> set[str]:
@@ -193,7 +195,7 @@ class Mover:
         return left
 
     def _load_some(self, records: Sequence[JobRecord]) -> None:
-        replies = self.target.run(self.target.load(records)) if records else []
+        replies = self.target.run(self.target.transfer.load(records)) if records else []
         loaded = sum(isinstance(reply, Loaded) for reply in replies)
         self.loaded += loaded
         self.present += len(replies) - loaded
@@ -215,7 +217,7 @@ class Mover:
         """Return which of these the target has."""
         known: set[str] = set()
         for start in range(0, len(job_ids), PAGE_MAX):
-            found = self.target.run(self.target.get(job_ids[start : start + PAGE_MAX]))
+            found = self.target.run(self.target.reader.get(job_ids[start : start + PAGE_MAX]))
             known.update(job.id for job in found if job is not None)
         return known
 
@@ -232,12 +234,12 @@ class Mover:
             starts.append(following)
             following = self._events(following).next
         for start in reversed(starts):
-            self.target.run(self.target.load_events(self._events(start).events[::-1]))
-        self.target.run(self.target.load_events(newest.events))
+            self.target.run(self.target.events.load(self._events(start).events[::-1]))
+        self.target.run(self.target.events.load(newest.events))
 
     def _events(self, after: int | None, limit: int = EVENTS_MAX) -> EventPage:
         """Return records to be copied; one that is refused for being plain would arrive as none."""
-        page = self.source.run(self.source.events(None, PageRequest(limit, after)))
+        page = self.source.run(self.source.events.list(None, PageRequest(limit, after)))
         for event in page.events:
             if event.payload == REFUSED:
                 raise PlainContentError(f"the record of event {event.id}")
@@ -264,7 +266,7 @@ class Mover:
         """Return the ids of jobs that the target lacks, and of those that it has otherwise."""
         missing, changed = [], []
         for page in self._pages(self.source, 0):
-            found = self.target.run(self.target.get([each.job.id for each in page.records]))
+            found = self.target.run(self.target.reader.get([each.job.id for each in page.records]))
             for record, job in zip(page.records, found, strict=True):
                 if job is None:
                     missing.append(record.job.id)
@@ -292,8 +294,8 @@ class Mover:
 
     def finish(self) -> None:
         """Mark the source as moved; it refuses new jobs from then on, as it did before."""
-        self.source.run(self.source.pause(Scope.QUEUE, MOVED))
-        self.source.run(self.source.resume(Scope.QUEUE, MOVING))
+        self.source.run(self.source.settings.pause(Scope.QUEUE, MOVED))
+        self.source.run(self.source.settings.resume(Scope.QUEUE, MOVING))
 
     def abandon(self) -> list[str]:
         """Accept jobs again, and resume the queues as they were before; return their names."""
@@ -309,20 +311,20 @@ class Mover:
         names = [queue.name for queue in self._queues(self.source) if queue.is_paused]
         resumed = [n for n in names if n not in kept and not n.startswith(MARKS)]
         for name in resumed:
-            self.source.run(self.source.resume(Scope.QUEUE, name))
-        self.source.run(self.source.accept_jobs(True))
+            self.source.run(self.source.settings.resume(Scope.QUEUE, name))
+        self.source.run(self.source.transfer.accept_jobs(True))
         # Last: until then it can be repeated.
-        self.source.run(self.source.resume(Scope.QUEUE, MOVING))
+        self.source.run(self.source.settings.resume(Scope.QUEUE, MOVING))
         return resumed
 
     # Reading.
 
     def _queues(self, store: Store) -> list[QueueView]:
-        return store.run(store.queues())
+        return store.run(store.overview.queues())
 
     def _pages(self, store: Store, after: int) -> Iterator[Dump]:
         """Yield pages until there are no more; each is read when it is wanted."""
-        while (page := store.run(store.dump(after, self.batch))).records:
+        while (page := store.run(store.transfer.dump(after, self.batch))).records:
             yield page
             after = page.last
 
@@ -331,6 +333,6 @@ def _counts(store: Store) -> dict[str, dict[str, int]]:
     """Return how many jobs there are by type and state."""
     return {
         view.name: {state.value: count for state, count in view.counts.items() if count}
-        for view in store.run(store.types())
+        for view in store.run(store.overview.types())
         if any(view.counts.values())
     }

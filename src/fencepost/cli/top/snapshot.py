@@ -11,8 +11,8 @@ from fencepost.core.crypto.envelope import readable
 from fencepost.core.display import shown_url
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import QueueView
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import QueueView
 
 if TYPE_CHECKING:
     from fencepost.app import App

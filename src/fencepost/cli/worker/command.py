@@ -156,7 +156,7 @@ def announce(settings: Settings, app: App, name: str, *, is_patient: bool) -> No
     """Say what starts, and how durable its store is; a patient worker may start without one."""
     store = shown_url(app.url)
     try:
-        findings = app.store.run(app.store.inspect())
+        findings = app.store.run(app.store.overview.inspect())
     except StoreUnavailableError as error:
         if not is_patient:
             raise

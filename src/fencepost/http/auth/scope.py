@@ -105,7 +105,7 @@ async def _queues(call: Call[Any, Any], job_ids: Iterable[str]) -> dict[str, str
     found: dict[str, str | None] = {}
     for start in range(0, len(wanted), PAGE_MAX):
         some = wanted[start : start + PAGE_MAX]
-        located = await store.run_async(store.locate(some))
+        located = await store.run_async(store.reader.locate(some))
         found.update(zip(some, located, strict=True))
     return found
 

@@ -76,7 +76,7 @@ class TokenCache:
         asked_at = self._clock.monotonic()
         store = self._session.store
         try:
-            found = await store.run_async(store.tokens())
+            found = await store.run_async(store.access.tokens())
         except StoreError as error:
             self._fail(error)
         else:

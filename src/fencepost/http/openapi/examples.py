@@ -29,8 +29,8 @@ from fencepost.core.job.why import Reason
 from fencepost.core.stats.recent import Figures, Percentiles, Statistics
 from fencepost.http.request.codes import Code
 from fencepost.http.request.problems import TITLES, Problem
-from fencepost.store.interface.replies import QueueView, TypeView
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.wire import jobs as job_wire
 from fencepost.wire import leases as lease_wire
 from fencepost.wire.audit import ActionPage

@@ -33,9 +33,9 @@ from fencepost.http.auth.scope import check_queue_allowed, known_dependencies
 from fencepost.http.auth.watch import TokenWatch
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError
-from fencepost.store.interface.replies import Claim
-from fencepost.store.interface.requests import ClaimRequest, WorkerInfo
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.queue import Claim, ClaimRequest
 from fencepost.wire.leases import ClaimBody, ClaimReply, claimed_of
 
 
@@ -119,7 +119,7 @@ def _types(given: Sequence[str] | None) -> frozenset[str] | None:
 
 async def _all_types(session: Session) -> list[str]:
     """Return all types that there are but for Fencepost's own; for who claims any, now and then."""
-    views = await session.store.run_async(session.store.types())
+    views = await session.store.run_async(session.store.overview.types())
     return [view.name for view in views if not view.name.startswith(RESERVED_TYPES)]
 
 
@@ -133,7 +133,7 @@ def _claim(
         # Listen before looking: news that comes between the two is then not missed.
         yield Pause(Topic.READY, 0)
     while True:
-        claim: Claim = yield session.store.claim(request)
+        claim: Claim = yield session.store.queue.claim(request)
         left = deadline - clock.monotonic()
         if claim.jobs or left <= 0 or is_off():
             return claim
@@ -145,7 +145,7 @@ async def _give_back(session: Session, jobs: Sequence[ClaimedJob]) -> None:
     rng = session.clock.rng
     settlements = [settlement_of(job, decide(job, Released(), rng)) for job in jobs]
     if settlements:
-        await session.store.run_async(session.store.settle(settlements))
+        await session.store.run_async(session.store.queue.settle(settlements))
 
 
 async def _dependencies(
@@ -155,7 +155,7 @@ async def _dependencies(
     ids = [job.id for job in jobs if job.has_dependencies]
     if not ids:
         return {}
-    found = await session.store.run_async(session.store.dependencies(ids, with_results=True))
+    found = await session.store.run_async(session.store.reader.dependencies(ids, with_results=True))
     return dict(zip(ids, found, strict=True))
 
 
@@ -188,4 +188,4 @@ class RemoteWorkers:
         )
         self._announced = {n: i for n, i in self._announced.items() if n in self._due}
         self._announced[request.worker] = info
-        await session.store.run_async(session.store.announce(info))
+        await session.store.run_async(session.store.cluster.announce(info))

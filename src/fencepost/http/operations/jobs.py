@@ -143,7 +143,7 @@ async def explain_job(call: Call[Nothing, Nothing]) -> Reply:
     """Say in words why a job is where it is."""
     job = await look(call)
     store = call.session.store
-    situation = await store.run_async(store.situation(job.id))
+    situation = await store.run_async(store.reader.situation(job.id))
     if situation is None:
         raise JobNotFoundError(job.id)
     return Reply(Reasons(await reasons(call, situation)))

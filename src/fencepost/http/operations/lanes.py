@@ -7,7 +7,7 @@ from typing import Any
 from fencepost.core.values.names import check_queue, check_type
 from fencepost.http.auth.scope import check_queue_allowed
 from fencepost.http.request.call import Call, Nothing, Reply, afterwards
-from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.wire.queues import AppLimit, LimitBody, Queues, Types, Workers
 
 
@@ -81,7 +81,7 @@ async def _type_view(call: Call[Any, Any], name: str) -> TypeView:
 
 async def get_limit(call: Call[Nothing, Nothing]) -> Reply:
     """Return how many jobs may run at once in all."""
-    limit = await call.session.store.run_async(call.session.store.app_limit())
+    limit = await call.session.store.run_async(call.session.store.settings.app_limit())
     return Reply(AppLimit(max_running=limit))
 
 

@@ -43,9 +43,9 @@ from fencepost.http.auth.scope import outside
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError, status_of
 from fencepost.observe.log import logger
-from fencepost.store.interface.replies import AlreadySettled, Extended, LeaseLost, Settled
-from fencepost.store.interface.requests import Beat as StoreBeat
-from fencepost.store.interface.requests import Save
+from fencepost.store.interface.queue import AlreadySettled, Extended, Save, Settled
+from fencepost.store.interface.queue import Beat as StoreBeat
+from fencepost.store.interface.replies import LeaseLost
 from fencepost.wire.bodies import body_of, check_json
 from fencepost.wire.leases import (
     Ack,
@@ -82,7 +82,7 @@ async def acknowledge(call: Call[Ack | Items[Ack], Nothing]) -> Reply:
             correlation_id=None if job is None else job.correlation_id,
         )
 
-    return await _answer(call, settlement, call.session.store.settle)
+    return await _answer(call, settlement, call.session.store.queue.settle)
 
 
 async def reject(call: Call[Nack | Items[Nack], Nothing]) -> Reply:
@@ -101,7 +101,7 @@ async def heartbeat(call: Call[Beat | Items[Beat], Nothing]) -> Reply:
     def beat(item: Beat) -> StoreBeat:
         return StoreBeat(item.id, item.token, parse_lease_ttl(item.lease_ttl))
 
-    return await _answer(call, beat, call.session.store.heartbeat)
+    return await _answer(call, beat, call.session.store.queue.heartbeat)
 
 
 async def save_checkpoint(call: Call[Checkpoint | Items[Checkpoint], Nothing]) -> Reply:
@@ -115,7 +115,7 @@ async def save_checkpoint(call: Call[Checkpoint | Items[Checkpoint], Nothing]) -
             checkpoint=check_size(check_json(checkpoint), call.session.max_payload),
         )
 
-    return await _answer(call, save, call.session.store.save)
+    return await _answer(call, save, call.session.store.queue.save)
 
 
 async def save_progress(call: Call[ProgressBody | Items[ProgressBody], Nothing]) -> Reply:
@@ -127,7 +127,7 @@ async def save_progress(call: Call[ProgressBody | Items[ProgressBody], Nothing])
         message = item.message[:PROGRESS_MESSAGE_LENGTH_MAX]
         return Save(item.id, item.token, progress=Progress(item.fraction, message))
 
-    return await _answer(call, save, call.session.store.save)
+    return await _answer(call, save, call.session.store.queue.save)
 
 
 def _failed(item: Nack) -> Outcome:
@@ -176,7 +176,7 @@ async def _settle_by_policy(
     ask = Backoffs(call.session.tasks)
     # One by one: a worker meets few of them, and stops claiming such jobs if it is wise.
     pasts = {
-        item.id: await store.run_async(store.attempts(item.id))
+        item.id: await store.run_async(store.reader.attempts(item.id))
         for item in items
         if isinstance(item, Nack) and item.category == UNREADABLE_CATEGORY and item.id in found
     }
@@ -191,14 +191,14 @@ async def _settle_by_policy(
         decision = decide(job, outcome, rng, ask)
         return Settlement(item.id, item.token, decision, correlation_id=job.correlation_id)
 
-    return await _answer(call, settlement, store.settle)
+    return await _answer(call, settlement, store.queue.settle)
 
 
 async def _jobs(call: Call[Any, Nothing]) -> dict[str, Job]:
     """Return the jobs that a request names, by their ids."""
     store = call.session.store
     items, _ = _items(call.body)
-    jobs: list[Job | None] = await store.run_async(store.get([item.id for item in items]))
+    jobs: list[Job | None] = await store.run_async(store.reader.get([item.id for item in items]))
     may_use = call.principal.may_use
     return {job.id: job for job in jobs if job is not None and may_use(job.queue)}
 

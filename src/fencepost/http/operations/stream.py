@@ -29,7 +29,7 @@ from fencepost.errors import FencepostError, StoreError
 from fencepost.http.auth.scope import queue_for
 from fencepost.http.request.call import Call, Nothing, Streamed
 from fencepost.http.request.problems import HttpError
-from fencepost.store.interface.store import Listener, Topic
+from fencepost.store.interface.listener import Listener, Topic
 from fencepost.wire.queues import Queues
 from fencepost.wire.search import StreamQuery
 
@@ -77,9 +77,11 @@ async def _start(call: Call[Nothing, StreamQuery]) -> Follower:
         return Follower(check_instant(since, name="since"))
     # By the store's clock, not by ours: from the last end that it has.
     store = call.session.store
-    page = await store.run_async(store.ended(FIRST, limit=1, newest_first=True))
+    page = await store.run_async(store.overview.ended(FIRST, limit=1, newest_first=True))
     follower = Follower(page.jobs[0].ended_at if page.jobs else call.session.clock.now())
-    seen = await store.run_async(store.ended(follower.since, limit=PAGE_MAX, newest_first=True))
+    seen = await store.run_async(
+        store.overview.ended(follower.since, limit=PAGE_MAX, newest_first=True)
+    )
     follower.take(seen.jobs)
     return follower
 
@@ -179,7 +181,7 @@ class Stream:
         fresh: list[EndedJob] = []
         since = self._follower.since
         while len(fresh) < PAGE_MAX:
-            page = await store.run_async(store.ended(since, limit=PAGE_MAX, after=after))
+            page = await store.run_async(store.overview.ended(since, limit=PAGE_MAX, after=after))
             fresh += self._follower.take(page.jobs)
             after = page.next
             if after is None:

@@ -42,14 +42,14 @@ async def submit_job(call: Call[Submission, Nothing]) -> Reply:
     except InvalidJobError as error:
         raise known.named(error) from None
     if reply.duplicate:
-        (existing,) = await session.store.run_async(session.store.get([reply.id]))
+        (existing,) = await session.store.run_async(session.store.reader.get([reply.id]))
         if existing is None:
             raise JobNotFoundError(reply.id)
         (seen,) = await shown(call, [existing])
         return Reply(existing_of(seen, is_full=may_see_all(call.principal, seen)))
     answer = created(reply)
     if reply.state is State.DELAYED:
-        (delayed,) = await afterwards(session.store.run_async(session.store.get([reply.id])))
+        (delayed,) = await afterwards(session.store.run_async(session.store.reader.get([reply.id])))
         if delayed is not None:
             answer = replace(answer, body=replace(answer.body, run_at=delayed.run_at))
     return answer
@@ -81,7 +81,7 @@ async def _store(
         return []
     try:
         carrying = session.carrying(jobs)
-        enqueuing = session.store.enqueue(carrying, atomic=atomic)
+        enqueuing = session.store.queue.enqueue(carrying, atomic=atomic)
         replies = await session.store.run_async(enqueuing)
     except InvalidJobError as error:  # what cannot be waited for, or falls due too late
         if atomic or len(jobs) == 1 or not any(map(_may_be_refused, jobs)):

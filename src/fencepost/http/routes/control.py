@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.http.operations import crons, dead_letters, flows, jobs, lanes
 from fencepost.http.routes.route import OPERATE, Route
-from fencepost.store.interface.replies import QueueView, TypeView
+from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.wire.control import Cancelled, EditBody, RetryBody, Selection
 from fencepost.wire.dead_letters import ReplayAll, Replayed
 from fencepost.wire.flows import Count

@@ -8,7 +8,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import Moved, Settled, SettleReply
+from fencepost.store.interface.queue import Settled, SettleReply
+from fencepost.store.interface.replies import Moved
 
 Reply = TypeVar("Reply")
 T = TypeVar("T")

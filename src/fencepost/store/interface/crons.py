@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,7 +10,9 @@ import msgspec
 from fencepost.core.bounds import CATCH_UP_DEFAULT
 from fencepost.core.job.job import NewJob
 from fencepost.errors import InvalidCronError
+from fencepost.store.interface.facet import Facet, operation
 from fencepost.store.interface.replies import EnqueueReply
+from fencepost.store.plan import Effect, Operation, Wakes
 
 
 class CronDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,3 +125,40 @@ def matching(row: CronView, fire: CronFire) -> bool:
         and row.next_tick == fire.expected
         and (row.expression, row.tz) == (fire.expression, fire.tz)
     )
+
+
+class CronsFacet(Facet, abstract=True):
+    """What a store is asked about crons, and what it answers."""
+
+    @operation(Effect.WRITE, has_content=True, name="declare_crons")
+    def declare(self, crons: Sequence[CronDefinition]) -> Operation[None]:
+        """Write crons down. One whose times are as they were keeps its ticks, also past ones.
+
+        One whose times have changed goes on from the tick that is given; a pause is kept.
+        """
+
+    @operation(Effect.WRITE, has_content=True, wakes=Wakes.IF_FIRED)
+    def fire(self, fires: Sequence[CronFire]) -> Operation[list[FireReply]]:
+        """Enqueue the jobs of each cron that stands as expected, and move it on, in one.
+
+        Repeated after an unknown outcome, it answers NotDue if it was done.
+        """
+
+    @operation(Effect.WRITE, has_content=False, name="pause_cron")
+    def pause(self, name: str) -> Operation[bool]:
+        """Fire no more ticks of a cron; False if there is none of this name."""
+
+    @operation(Effect.WRITE, has_content=False, name="resume_cron")
+    def resume(self, name: str, next_tick: datetime | None) -> Operation[bool]:
+        """Go on with a paused cron from *next_tick*; one that is not paused is left alone.
+
+        False if there is none of this name.
+        """
+
+    @operation(Effect.WRITE, has_content=False, name="forget_cron")
+    def forget(self, name: str) -> Operation[bool]:
+        """Delete a cron, until an app declares it again; False if there is none."""
+
+    @operation(Effect.READ, has_content=True, name="crons")
+    def list(self) -> Operation[CronList]:
+        """Return all crons, by name, and the time by the store's clock."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from fencepost.core.events import EventJob, NewEvent, SentEvent
-from fencepost.core.job.job import NewJob
 from fencepost.store.interface.replies import Duplicate, EnqueueReply
-from fencepost.store.plan import Operation
 
 _jobs = msgspec.json.Decoder(tuple[EventJob, ...])
 
@@ -48,12 +45,3 @@ def decode_jobs(text: str) -> tuple[EventJob, ...]:
         return _jobs.decode(text)
     except (msgspec.DecodeError, TypeError):
         return ()
-
-
-def new_jobs(operation: Operation[Any]) -> Sequence[NewJob]:
-    """Return the jobs that *operation* is to store: those submitted, or those of an event."""
-    match operation.name, operation.given:
-        case ("enqueue", (jobs,)) | ("send", (_, jobs)):
-            given: Sequence[NewJob] = jobs
-            return given
-    return ()

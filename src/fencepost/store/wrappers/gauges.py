@@ -19,8 +19,8 @@ from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.observe import families
 from fencepost.observe.exposition import Metric, gauge
 from fencepost.observe.labels import OTHER
-from fencepost.store.interface.replies import QueueView, TypeView
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
@@ -89,9 +89,9 @@ class Gauges:
 
 def reading_of(store: Store) -> Reading:
     """Return the script that reads the gauges: three looks at counters, no scan."""
-    queues: list[QueueView] = yield store.queues()
-    types: list[TypeView] = yield store.types()
-    workers: list[WorkerInfo] = yield store.workers()
+    queues: list[QueueView] = yield store.overview.queues()
+    types: list[TypeView] = yield store.overview.types()
+    workers: list[WorkerInfo] = yield store.cluster.workers()
     return [
         *_of_queues(queues, store.clock.now()),
         *_of_types(types),

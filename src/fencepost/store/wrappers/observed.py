@@ -1,65 +1,64 @@
 """A store with counters and log events around it, so that no engine contains any.
 
 Every operation passes through ``run`` or ``run_async``, and every reply says what happened to its
-job: that is all there is to count.
+job: that is all there is to count. What a reply says is in ``notes``; a class that has no note for
+an operation that writes is refused when it is made.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Set
 from functools import cache, partial
-from itertools import repeat
-from operator import attrgetter
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
-from fencepost.core.job.job import ClaimedJob
-from fencepost.core.job.lifecycle import TRANSITIONS, Event, State
-from fencepost.core.job.outcome import Settlement
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters, Key, key_of
-from fencepost.observe.histograms import Lane
-from fencepost.observe.log import log, logger
-from fencepost.store.interface.crons import Fired
-from fencepost.store.interface.replies import (
-    AlreadySettled,
-    Claim,
-    Discarded,
-    Duplicate,
-    Edited,
-    Enqueued,
-    EventReply,
-    LeaseLost,
-    Moved,
-    Pruned,
-    Replayed,
-    Settled,
-    Spawned,
-)
-from fencepost.store.interface.store import Store
+from fencepost.store.interface.facet import Facet, Method
+from fencepost.store.interface.store import Facets, Store
 from fencepost.store.interruption import undisturbed
-from fencepost.store.plan import Operation
-from fencepost.store.wrappers.transitions import EVENT_NAMES, SUBMIT, Happening, count, count_moves
+from fencepost.store.plan import Declaration, Effect, Operation, declaration_of
+from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES, Note
+from fencepost.store.wrappers.wrapped import WrappedStore
 
 T = TypeVar("T")
 
 
 def observed(store: Store, counters: Counters) -> Store:
     """Return *store*, counting into *counters* all that is run on it."""
-    return cast(Store, ObservedStore(store, counters))
+    return ObservedStore(store, counters)
 
 
-class ObservedStore:
+def facets_of_a_store() -> list[type[Facet]]:
+    """Return the interfaces of all facets."""
+    return list(get_type_hints(Facets).values())
+
+
+def by_declaration(
+    notes: Mapping[Method, Note], counted_only: Set[Method], facets: Iterable[type[Facet]]
+) -> dict[Declaration, Note]:
+    """Return *notes* by the declarations of their operations.
+
+    Raises TypeError unless every operation of *facets* that writes has a note or is counted only,
+    and nothing else has or is: a new operation is not overlooked.
+    """
+    declared = {method for facet in facets for method in facet.operations.values()}
+    written = {each for each in declared if declaration_of(each).effect is not Effect.READ}
+    known = notes.keys() | counted_only
+    for problem, methods in (("no note for", written - known), ("unknown", known - declared)):
+        if methods:
+            raise TypeError(f"{problem} {', '.join(sorted(each.__qualname__ for each in methods))}")
+    return {declaration_of(method): note for method, note in notes.items()}
+
+
+class ObservedStore(WrappedStore):
     """Passes everything on, and counts what comes back."""
 
-    def __init__(self, store: Store, counters: Counters) -> None:
-        self._store = store
-        self._counters = counters
+    _notes: ClassVar = by_declaration(NOTES, COUNTED_ONLY, facets_of_a_store())
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+    def __init__(self, store: Store, counters: Counters) -> None:
+        super().__init__(store, store.facets)
+        self._counters = counters
 
     def run(self, operation: Operation[T]) -> T:
         return undisturbed(partial(self._run, operation))
@@ -97,288 +96,16 @@ class ObservedStore:
         now = self._store.clock.monotonic()
         seconds = now - start
         self._counters.pulse.answered_at = now
-        times, duration = _keys(operation.name)
+        times, duration = _keys(operation.declaration)
         self._counters.add_all(((times, 1), (duration, seconds)))
-        note = _NOTES.get(operation.name)
+        note = self._notes.get(operation.declaration)
         if note is not None:
             note(self._counters, operation, result)
 
 
 @cache
-def _keys(operation: str) -> tuple[Key, Key]:
+def _keys(declaration: Declaration) -> tuple[Key, Key]:
     return (
-        key_of(names.STORE_OPERATION, operation=operation),
-        key_of(names.STORE_OPERATION_SECONDS, operation=operation),
+        key_of(names.STORE_OPERATION, operation=declaration.name),
+        key_of(names.STORE_OPERATION_SECONDS, operation=declaration.name),
     )
-
-
-def _note_enqueue(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    _note_enqueued(counters, result, map(_CORRELATION, operation.given[0]))
-
-
-_CORRELATION = attrgetter("correlation_id")
-
-
-def _note_enqueued(counters: Counters, result: Any, correlations: Iterable[str | None]) -> None:
-    enqueued: dict[Happening, int] = {}
-    for (kind, state, type_), times in Counter(map(_REPLY, result)).items():
-        if kind is Duplicate:
-            counters.add(names.JOB_DUPLICATE, times)
-        else:
-            enqueued[SUBMIT, state, type_] = times
-    count(counters, names.JOB_ENQUEUED, enqueued)
-    _log_each(names.JOB_ENQUEUED, result, Enqueued, correlations)
-
-
-_REPLY = attrgetter("__class__", "state", "type")
-
-
-def _note_send(counters: Counters, _: Operation[Any], result: EventReply) -> None:
-    counters.add(names.EVENT_SENT)
-    event = result.event
-    log(names.EVENT_SENT, level=logging.DEBUG, id=event.id, name=event.name, jobs=len(event.jobs))
-    _note_enqueued(counters, result.jobs, repeat(event.id))
-
-
-def _note_pruned(name: str) -> Callable[[Counters, Operation[Any], int], None]:
-    def note(counters: Counters, _: Operation[Any], result: int) -> None:
-        if result:
-            counters.add(name, result)
-            log(name, count=result)
-
-    return note
-
-
-def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    for fire, reply in zip(operation.given[0], result, strict=True):
-        if isinstance(reply, Fired):
-            counters.add(names.CRON_FIRED, len(reply.jobs), cron=reply.name)
-            _note_enqueued(counters, reply.jobs, map(_CORRELATION, fire.jobs))
-
-
-def _log_each(
-    name: str, replies: Any, kind: type, correlations: Iterable[str | None] | None = None
-) -> None:
-    """Write an event a job, if anybody listens: there may be tens of thousands a second.
-
-    With the correlation ids of what each was the reply to, if they are known (S1-108).
-    """
-    if not logger.isEnabledFor(logging.DEBUG):
-        return
-    # Of those that give their ids, as many as there are replies; else None for each.
-    for reply, correlation_id in zip(replies, correlations or repeat(None), strict=False):
-        if isinstance(reply, kind):
-            reply = cast(Enqueued, reply)
-            known = {} if correlation_id is None else {"correlation_id": correlation_id}
-            log(
-                name,
-                level=logging.DEBUG,
-                id=reply.job_id,
-                type=reply.type,
-                state=reply.state,
-                **known,
-            )
-
-
-def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
-    # Nearly always there are jobs of one lane, and nothing else.
-    for lane, waits in _waits(result.jobs).items():
-        count(counters, names.JOB_CLAIMED, {(_CLAIM, State.RUNNING, lane[0]): len(waits)})
-        counters.waits.note(lane, waits)
-    if result.promoted:
-        _note_promoted(counters, result)
-    if result.recovered:
-        _note_recovered(counters, result.recovered)
-    if result.expired:
-        _note_moves(counters, names.JOB_EXPIRED, result.expired, Event.EXPIRE)
-    if result.corrupt:
-        claimed = [(_CLAIM, State.RUNNING, move.type) for move in result.corrupt]
-        count(counters, names.JOB_CLAIMED, claimed)
-        _note_moves(counters, names.JOB_CORRUPT, result.corrupt)
-    if result.followed:
-        _note_followed(counters, result.followed)
-
-
-def _waits(jobs: list[ClaimedJob]) -> dict[Lane, list[float]]:
-    """Return how long the jobs of each type and queue have waited; mostly they are of one."""
-    lanes = set(map(_LANE, jobs))
-    if len(lanes) == 1:
-        return {lanes.pop(): list(map(_WAITED, jobs))}
-    waits: dict[Lane, list[float]] = {lane: [] for lane in lanes}
-    for job in jobs:
-        waits[job.type, job.queue].append(job.waited)
-    return waits
-
-
-_LANE = attrgetter("type", "queue")
-_WAITED = attrgetter("waited")
-
-
-def _note_promoted(counters: Counters, result: Claim) -> None:
-    """Count what a claim made claimable on its way; of which types that was, it does not say."""
-    ready = (EVENT_NAMES[Event.READY], State.SCHEDULED, "")
-    held = (EVENT_NAMES[Event.HOLD], State.PENDING, "")
-    moved = {ready: result.promoted - result.held, held: result.held}
-    count(counters, names.JOB_PROMOTED, moved)
-
-
-def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
-    _note_recovered(counters, result)
-
-
-def _note_followed(counters: Counters, followed: Sequence[Moved]) -> None:
-    """Count what became of those that waited for a job that has ended."""
-    count_moves(counters, names.JOB_FOLLOWED, followed)
-    _log_each(names.JOB_FOLLOWED, followed, Moved)
-
-
-def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
-    for move in moves:
-        _note_followed(counters, move.followed)
-        name = names.LEASE_EXHAUSTED if move.state.is_terminal else names.LEASE_RECOVERED
-        count_moves(counters, name, [move])
-        log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
-
-
-def _note_moves(
-    counters: Counters, name: str, moves: list[Moved], event: Event | None = None
-) -> None:
-    count_moves(counters, name, moves, event)
-    for move in moves:
-        _note_followed(counters, move.followed)
-        log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
-
-
-_CLAIM = EVENT_NAMES[Event.CLAIM]
-_STALE = {Event.SUCCEED: names.STALE_ACK, Event.RELEASE: names.STALE_RELEASE}
-
-
-def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    try:
-        # Nearly always all are settled; this is twice as fast as to look at them one by one.
-        replies = Counter(map(_SETTLED, result))
-    except AttributeError:
-        settled = _note_refused(counters, operation.given[0], result)
-        replies = Counter(map(_SETTLED, settled))
-    happened: Counter[Happening] = Counter()
-    for (state, type_, followed), times in replies.items():
-        happened[_EVENTS[state], state, type_] += times
-        if followed:
-            _note_followed(counters, followed)
-    count(counters, names.JOB_SETTLED, happened)
-    _log_each(names.JOB_SETTLED, result, Settled, map(_CORRELATION, operation.given[0]))
-
-
-_SETTLED = attrgetter("state", "type", "followed")
-_EVENTS = {
-    **{state: EVENT_NAMES[event] for event, state in TRANSITIONS[State.RUNNING].items()},
-    State.DEAD_LETTER: EVENT_NAMES[Event.EXHAUST],
-    State.PENDING: EVENT_NAMES[Event.RELEASE],  # and held up by its key
-}
-"""What a settlement that led to a state was: each leads to one of its own."""
-
-
-def _note_refused(
-    counters: Counters, settlements: Sequence[Settlement], result: Any
-) -> list[Settled]:
-    """Count and tell what was settled before or by somebody else; return the rest."""
-    settled: list[Settled] = []
-    for settlement, reply in zip(settlements, result, strict=True):
-        if isinstance(reply, Settled):
-            settled.append(reply)
-        elif isinstance(reply, AlreadySettled):
-            counters.add(names.REPEATED_SETTLE)
-        else:
-            name = _STALE.get(settlement.decision.event, names.STALE_NACK)
-            counters.add(name)
-            log(name, level=logging.WARNING, id=reply.job_id, state=reply.state)
-    return settled
-
-
-def _note_heartbeat(counters: Counters, _: Operation[Any], result: Any) -> None:
-    _note_lost(counters, names.STALE_HEARTBEAT, result)
-
-
-def _note_save(counters: Counters, _: Operation[Any], result: Any) -> None:
-    _note_lost(counters, names.STALE_SAVE, result)
-
-
-def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    _note_lost(counters, names.STALE_SPAWN, result)
-    for spawn, reply in zip(operation.given[0], result, strict=True):
-        if isinstance(reply, Spawned):
-            _note_followed(counters, reply.followed)
-            _note_enqueued(counters, reply.replies, map(_CORRELATION, spawn.jobs))
-
-
-def _note_lost(counters: Counters, name: str, result: Any) -> None:
-    for reply in result:
-        if isinstance(reply, LeaseLost):
-            counters.add(name)
-            log(name, level=logging.WARNING, id=reply.job_id, state=reply.state)
-
-
-def _note_promote(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
-    count_moves(counters, names.JOB_PROMOTED, result)
-    for move in result:
-        _note_followed(counters, move.followed)
-
-
-def _note_expire(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
-    _note_moves(counters, names.JOB_EXPIRED, result, Event.EXPIRE)
-
-
-def _note_prune(counters: Counters, _: Operation[Any], result: Pruned) -> None:
-    if result.count:
-        counters.add(names.JOB_PRUNED, result.count)
-        log(names.JOB_PRUNED, count=result.count)
-
-
-def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any], None]:
-    def note(counters: Counters, _: Operation[Any], result: Any) -> None:
-        for reply in result:
-            if not isinstance(reply, kind):
-                continue
-            log(name, id=getattr(reply, "job_id", None))
-            if isinstance(reply, Moved):
-                # A job that waits for its time may be given another, and go on waiting.
-                count_moves(counters, name, [reply] if reply.state is not reply.was else [])
-                _note_followed(counters, reply.followed)
-            elif isinstance(reply, Replayed):
-                count(counters, name, [(SUBMIT, reply.state, reply.type)])
-            else:
-                counters.add(name)
-
-    return note
-
-
-def _note_edit(counters: Counters, _: Operation[Any], result: Any) -> None:
-    for reply in result:
-        if isinstance(reply, Edited):
-            log(names.JOB_EDITED, id=reply.job.id)
-            own, followed = reply.moved[:1], reply.moved[1:]
-            count_moves(counters, names.JOB_EDITED, own)
-            _note_followed(counters, followed)
-
-
-_NOTES: dict[str, Callable[[Counters, Operation[Any], Any], None]] = {
-    "enqueue": _note_enqueue,
-    "send": _note_send,
-    "prune_events": _note_pruned(names.EVENT_PRUNED),
-    "prune_actions": _note_pruned(names.AUDIT_PRUNED),
-    "claim": _note_claim,
-    "fire": _note_fire,
-    "settle": _note_settle,
-    "heartbeat": _note_heartbeat,
-    "save": _note_save,
-    "spawn": _note_spawn,
-    "recover": _note_recover,
-    "promote": _note_promote,
-    "expire": _note_expire,
-    "prune": _note_prune,
-    "cancel": _note_done(names.JOB_CANCELLED, Moved),
-    "edit": _note_edit,
-    "retry": _note_done(names.JOB_REOPENED, Moved),
-    "replay": _note_done(names.JOB_REPLAYED, Replayed),
-    "discard": _note_done(names.JOB_DISCARDED, Discarded),
-}

@@ -14,7 +14,7 @@ from fencepost.core.bounds import CLAIM_MAX, WORKER_LEASE_TTL_DEFAULT, WORKER_TI
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.task import Task
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.testing.attempting import Turns, arguments, conclude, context_of
 from fencepost.testing.clock import FakeClock
 from fencepost.testing.idempotency.effects import Place, Watch
@@ -86,7 +86,7 @@ class Life:
         clock = FakeClock()  # a fresh one: equal ids and times in every life
         store = WatchedStore(clock=clock, trail=trail, watch=watch)
         with lend(self._session, store), watch.watching(self._world.places):
-            (reply,) = store.run(store.enqueue([self._new]))
+            (reply,) = store.run(store.queue.enqueue([self._new]))
             for _ in range(ATTEMPTS_MAX):
                 job = _claim(store, clock, reply.job_id, self._new.type)
                 if job is None:
@@ -116,9 +116,9 @@ def _claim(store: WatchedStore, clock: FakeClock, job_id: str, type: str) -> Cla
         timeout_grace=WORKER_TIMEOUT_GRACE,
     )
     for _ in range(CLAIMS_MAX):
-        claim = store.run(store.claim(request))
+        claim = store.run(store.queue.claim(request))
         own = next((job for job in claim.jobs if job.id == job_id), None)
-        (job,) = store.run(store.get([job_id]))
+        (job,) = store.run(store.reader.get([job_id]))
         if own is not None or job is None or job.state.is_terminal or claim.wait is None:
             return own
         clock.advance(max(claim.wait, 1e-6))
@@ -126,7 +126,7 @@ def _claim(store: WatchedStore, clock: FakeClock, job_id: str, type: str) -> Cla
 
 
 def _failure(store: WatchedStore, job_id: str) -> str | None:
-    (job,) = store.run(store.get([job_id]))
+    (job,) = store.run(store.reader.get([job_id]))
     if job is None or job.state is State.COMPLETED:
         return None
     if job.failure is None:

@@ -9,10 +9,12 @@ from fencepost.clock import Clock
 from fencepost.core.display import shown
 from fencepost.core.job.job import NewJob
 from fencepost.core.values.payload import decode
-from fencepost.store.interface.replies import Enqueued, EnqueueReply, EventReply, Spawned
+from fencepost.store.interface.events import EventReply
+from fencepost.store.interface.joins import JoinsFacet
+from fencepost.store.interface.queue import QueueFacet, Spawned
+from fencepost.store.interface.replies import Enqueued, EnqueueReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Effect, Operation
-from fencepost.store.sql.events import new_jobs
 from fencepost.testing.idempotency.effects import SUBMIT, Watch
 from fencepost.testing.idempotency.trail import Trail
 from fencepost.testing.lending import BorrowedStore
@@ -61,11 +63,11 @@ class WatchedStore(BorrowedStore):
         """Count the jobs that were stored; a key that was held stored none."""
         if self._trail.is_idle:
             return
-        if operation.name == "spawn":
+        if operation.is_a(QueueFacet.spawn):
             for spawn, reply in zip(operation.given[0], result, strict=True):
                 if isinstance(reply, Spawned):
                     self._note_stored(spawn.jobs, reply.replies)
-        elif submitted := new_jobs(operation):
+        elif submitted := operation.new_jobs:
             self._note_stored(submitted, result.jobs if isinstance(result, EventReply) else result)
 
     def _note_stored(self, jobs: Sequence[NewJob], replies: Sequence[EnqueueReply]) -> None:
@@ -76,16 +78,14 @@ class WatchedStore(BorrowedStore):
 
 def _name_of(operation: Operation[Any]) -> str:
     """Return an operation's name in the words of a handler."""
-    match operation.name:
-        case "enqueue":
-            return SUBMIT
-        case "save":
-            (save,) = operation.given[0]
-            return "progress" if save.checkpoint is None else "checkpoint"
-        case "settle" | "mark":
-            return "complete_in"
-        case name:
-            return name
+    if operation.is_a(QueueFacet.enqueue):
+        return SUBMIT
+    if operation.is_a(QueueFacet.save):
+        (save,) = operation.given[0]
+        return "progress" if save.checkpoint is None else "checkpoint"
+    if operation.is_a(QueueFacet.settle, JoinsFacet.mark):
+        return "complete_in"
+    return operation.name
 
 
 def _submission_text(new: NewJob) -> str:

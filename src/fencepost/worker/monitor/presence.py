@@ -10,7 +10,7 @@ from datetime import datetime
 
 from fencepost.core.bounds import ANNOUNCE_INTERVAL
 from fencepost.errors import StoreError
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.store import Store
 
 UNHEARD_PAUSE = 1.0
@@ -22,7 +22,7 @@ async def announce(store: Store, describe: Callable[[], WorkerInfo]) -> None:
     while True:
         pause = UNHEARD_PAUSE
         with suppress(StoreError):
-            await store.run_async(store.announce(describe()))
+            await store.run_async(store.cluster.announce(describe()))
             pause = ANNOUNCE_INTERVAL
         await store.clock.sleep_async(pause)
 

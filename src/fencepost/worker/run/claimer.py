@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from fencepost.core.bounds import FAREWELL, POLL_INTERVAL, WORKER_TIMEOUT_GRACE
 from fencepost.errors import StoreError
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.replies import Claim
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import Claim, ClaimRequest
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation, Plan
 from fencepost.worker.run.inflight import InFlight, InFlightJob, interrupt_lost
@@ -74,7 +73,7 @@ class Claimer:
         )
         self._asked_at = self._clock.monotonic()
         self._is_asking, self._has_begun, self._answer = True, False, None
-        operation = self._timed(self._store.claim(request))
+        operation = self._timed(self._store.queue.claim(request))
         try:
             if blocks:
                 claim = self._store.run(operation)

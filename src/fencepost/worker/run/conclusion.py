@@ -38,7 +38,7 @@ from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.interface.replies import Fate
+from fencepost.store.interface.joins import Fate
 from fencepost.store.interface.store import Store
 from fencepost.store.wrappers.transitions import EVENT_NAMES, count
 from fencepost.worker.run.settler import Settler
@@ -116,7 +116,7 @@ class Concluder:
         """Give a job back that this version of the code cannot read, or have it fail in the end."""
         while True:
             try:
-                attempts = await self._store.run_async(self._store.attempts(job.id))
+                attempts = await self._store.run_async(self._store.reader.attempts(job.id))
             except StoreError as error:
                 await self._store.clock.sleep_async(self._backoff.failed(error))
             else:
@@ -143,7 +143,7 @@ class Concluder:
         pause = PAUSE_MIN
         while True:
             try:
-                (fate,) = await store.run_async(store.fates([attempt.context.joined]))
+                (fate,) = await store.run_async(store.joins.fates([attempt.context.joined]))
             except StoreError as error:
                 await store.clock.sleep_async(self._backoff.failed(error))
                 continue

@@ -19,8 +19,9 @@ from fencepost.core.values.payload import decode, encode, encode_result
 from fencepost.errors import ConfigurationError, StaleLeaseError
 from fencepost.observe import names
 from fencepost.observe.log import RESERVED, log
-from fencepost.store.interface.replies import LeaseLost, SaveReply, Settled, SettleReply, SpawnReply
-from fencepost.store.interface.requests import Joined, Save, Spawn
+from fencepost.store.interface.joins import Joined
+from fencepost.store.interface.queue import Save, SaveReply, Settled, SettleReply, Spawn, SpawnReply
+from fencepost.store.interface.replies import LeaseLost
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
@@ -240,7 +241,7 @@ class Context:
     def _completion(self, result: Any) -> Callable[[Store], Operation[list[SettleReply]]]:
         decision = decide(self._job, Succeeded(encode_result(result)), self._store.clock.rng)
         settlement = settlement_of(self._job, decision)
-        return lambda store: store.settle([settlement])
+        return lambda store: store.queue.settle([settlement])
 
     def _check_settled(self, replies: list[SettleReply]) -> None:
         # Settled before is no success either: what the handler wrote this time must not stay.
@@ -257,7 +258,9 @@ class Context:
         return self._save(progress=Progress(float(fraction), shown))
 
     def _save(self, **fields: Any) -> Operation[list[SaveReply]]:
-        return self._store.save([Save(self.job_id, self._lease.token, job=self._job, **fields)])
+        return self._store.queue.save(
+            [Save(self.job_id, self._lease.token, job=self._job, **fields)]
+        )
 
     def _keyed(self, stages: Sequence[Stage]) -> Keyed:
         if self._numbers is None:
@@ -265,7 +268,7 @@ class Context:
         return keyed(self._job, arranged(stages), self._numbers)
 
     def _spawn(self, new: Keyed) -> Operation[list[SpawnReply]]:
-        return self._store.spawn([Spawn(self.job_id, self._lease.token, new.jobs)])
+        return self._store.queue.spawn([Spawn(self.job_id, self._lease.token, new.jobs)])
 
     def _spawned(self, replies: list[SpawnReply]) -> list[str]:
         reply = replies[0]
@@ -330,4 +333,4 @@ class AsyncContext:
 
 
 def _mark(store: Store) -> Operation[str]:
-    return store.mark()
+    return store.joins.mark()

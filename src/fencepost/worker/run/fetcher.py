@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from fencepost.core.bounds import POLL_INTERVAL
-from fencepost.store.interface.store import Store, Topic
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.store import Store
 from fencepost.worker.run.claimer import Claimer
 from fencepost.worker.run.executor import HandlerExecutor
 from fencepost.worker.run.heartbeater import Heartbeater

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
 from fencepost.core.job.lifecycle import State
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.replies import Extended, Fate, HeartbeatReply
-from fencepost.store.interface.requests import Beat, Joined
+from fencepost.store.interface.joins import Fate, Joined
+from fencepost.store.interface.queue import Beat, Extended, HeartbeatReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.worker.run.context import CancelReason
@@ -152,7 +152,7 @@ class Heartbeater:
         if not joined:
             return batch
         sent_at = self._store.clock.monotonic()
-        fates = yield self._store.fates(asked)
+        fates = yield self._store.joins.fates(asked)
         for held, fate in zip(joined, fates, strict=True):
             match fate:
                 case Fate.SETTLED:
@@ -169,7 +169,7 @@ class Heartbeater:
             return
         sent_at = self._store.clock.monotonic()
         beats = [Beat(h.job.id, h.job.lease.token, h.job.lease_ttl) for h in batch]
-        replies = yield self._store.heartbeat(beats)
+        replies = yield self._store.queue.heartbeat(beats)
         self.apply(batch, replies, sent_at)
 
     def apply(

@@ -115,7 +115,7 @@ class Loader:
         self._backoff.failures = 0
 
     def _asked(self, owed: Sequence[InFlightJob]) -> Operation[list[list[Dependency]]]:
-        return self._store.dependencies([held.job.id for held in owed], with_results=True)
+        return self._store.reader.dependencies([held.job.id for held in owed], with_results=True)
 
 
 def _fill(owed: Sequence[InFlightJob], found: Sequence[Sequence[Dependency]]) -> None:

@@ -18,7 +18,7 @@ from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.interface.replies import Settled
+from fencepost.store.interface.queue import Settled
 from fencepost.store.interface.store import Store
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.slots import WorkerSlots
@@ -75,7 +75,7 @@ class Settler:
         self._in_flight = len(batch)
         try:
             # Shielded: a write that has started must not be torn by a worker that stops.
-            replies = await shielded(self._store.run_async(self._store.settle(batch)))
+            replies = await shielded(self._store.run_async(self._store.queue.settle(batch)))
         except StoreError as error:
             self._pending.extendleft(reversed(batch))
             self._news.set()

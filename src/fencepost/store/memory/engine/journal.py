@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 
 
 class Journal:

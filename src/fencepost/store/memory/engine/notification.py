@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 
 
 class Bells:

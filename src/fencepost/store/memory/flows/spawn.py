@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -10,23 +11,32 @@ from fencepost.clock import Clock
 from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
 from fencepost.core.flows.dependents import gather
 from fencepost.errors import DependencyBreadthError
-from fencepost.store.interface.replies import Moved, Spawned, SpawnReply
-from fencepost.store.interface.requests import Spawn
-from fencepost.store.memory.jobs.enqueue import as_parent, enqueue
+from fencepost.store.interface.queue import Spawn, Spawned, SpawnReply
+from fencepost.store.interface.replies import Moved
+from fencepost.store.memory.jobs.enqueue import accept, as_parent
 from fencepost.store.memory.jobs.finish import end_with, let_go
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.jobs.settle import lost
 from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit
 
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
-def spawn(jobs: JobTable, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:
+
+def spawn(world: MemoryWorld, spawns: Sequence[Spawn]) -> list[SpawnReply]:
+    """Store jobs under valid leases of the jobs that spawn them."""
+    now = world.now
+    return [spawn_one(world.jobs, world.clock, each, now) for each in spawns]
+
+
+def spawn_one(jobs: JobTable, clock: Clock, spawn: Spawn, now: int) -> SpawnReply:
     """Store what a running job spawns, and have those wait for it that gather."""
     record = jobs.get(spawn.job_id)
     if record is None or not record.is_leased_by(spawn.token, now):
         return lost(record, spawn.job_id)
     new = [replace(each, flow=record.flow) for each in spawn.jobs]
-    replies = enqueue(jobs, clock, new, atomic=True, now=now)
+    replies = accept(jobs, clock, new, atomic=True, now=now)
     spawned = [jobs.get(job_id) for job_id in dict.fromkeys(each.job_id for each in replies)]
     followed: list[Moved] = []
     for gatherer in jobs.children(record):

@@ -1,1 +1,1 @@
-"""Jobs: stored, claimed, settled, read, and changed by operators."""
+"""JobTable: stored, claimed, settled, read, and changed by operators."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from fencepost.clock import Clock
 from fencepost.core.bounds import (
@@ -20,29 +21,27 @@ from fencepost.core.limits.rates import soonest
 from fencepost.core.limits.weights import deal
 from fencepost.core.values.names import RESERVED_TYPES
 from fencepost.store.interface.batches import held_among
-from fencepost.store.interface.replies import Claim, Moved
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import Claim, ClaimRequest
 from fencepost.store.memory.engine.line import Line
 from fencepost.store.memory.jobs.finish import expire, lease, promote, recover
 from fencepost.store.memory.jobs.lanes import merged
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.jobs.table import JobTable
-from fencepost.store.memory.limits.rates import Rates
 from fencepost.store.memory.limits.settings import LaneSettings
 
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
-def claim(
-    jobs: JobTable,
-    settings: LaneSettings,
-    rates: Rates,
-    clock: Clock,
-    request: ClaimRequest,
-    do: Callable[[str, Callable[[], list[Moved]]], list[Moved]],
-) -> Claim:
-    """Bring the jobs up to date (bounded), then lease what is claimable.
 
-    *do* does a chore by its name, and returns nothing moved if that fails.
-    """
+def claim(world: MemoryWorld, request: ClaimRequest) -> Claim:
+    """Bring the jobs up to date (bounded), then lease what is claimable."""
+    jobs, settings, rates, clock, do = (
+        world.jobs,
+        world.settings,
+        world.rates,
+        world.clock,
+        world.do,
+    )
     now = clock.now_us()
     recovered = do("recover", partial(recover, jobs, RECOVER_BATCH, clock.rng, now))
     expired = do("expire", partial(expire, jobs, EXPIRE_BATCH, now))
@@ -57,7 +56,7 @@ def claim(
         expired=expired,
         promoted=len(promoted),
         held=held_among(promoted),
-        wait=_wait(jobs, rates.opens_at(held_up, now), now),
+        wait=world.chores.wait(_wait(jobs, rates.opens_at(held_up, now), now)),
     )
 
 

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
 from fencepost.core.job.lifecycle import State
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.replies import (
-    CancelReply,
-    Conflict,
-    Discarded,
-    DiscardReply,
-    NotFound,
-    Pruned,
-)
-from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.control import CancelReply, Discarded, DiscardReply
+from fencepost.store.interface.replies import Conflict, NotFound
+from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.memory.jobs import finish as moves
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit
 
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
-def cancel(jobs: JobTable, job_ids: Sequence[str], now: int) -> list[CancelReply]:
+
+def cancel(world: MemoryWorld, job_ids: Sequence[str]) -> list[CancelReply]:
     """Cancel jobs that have not ended."""
+    jobs, now = world.jobs, world.now
     found = [jobs.get(job_id) for job_id in job_ids]
     live = {r.id: r for r in found if r is not None and not r.state.is_terminal}
     ended = moves.end_each(list(live.values()), lambda record: moves.cancel(jobs, record, now))
@@ -35,11 +34,16 @@ def cancel(jobs: JobTable, job_ids: Sequence[str], now: int) -> list[CancelReply
             replies.append(NotFound(job_id))
         else:
             replies.append(moved.pop(record.id, Conflict(record.id, record.state)))
+    world.announce_room()
     return with_admitted(replies, admit(jobs, now))
 
 
-def discard(jobs: JobTable, job_id: str) -> DiscardReply:
-    """Take a dead letter off the list; its job stays."""
+def discard(world: MemoryWorld, job_ids: Sequence[str]) -> list[DiscardReply]:
+    """Take dead letters off the list; their jobs stay."""
+    return [_discard(world.jobs, job_id) for job_id in job_ids]
+
+
+def _discard(jobs: JobTable, job_id: str) -> DiscardReply:
     record = jobs.get(job_id)
     if record is None or record.dead_number is None:
         return NotFound(job_id)
@@ -47,8 +51,9 @@ def discard(jobs: JobTable, job_id: str) -> DiscardReply:
     return Discarded(record.id)
 
 
-def prune(jobs: JobTable, request: PruneRequest, now: int) -> Pruned:
+def prune(world: MemoryWorld, request: PruneRequest) -> Pruned:
     """Delete terminal jobs that were kept long enough; look at a bounded number of jobs."""
+    jobs, now = world.jobs, world.now
     if request.after == 0:
         jobs.pairs.prune(now - seconds_to_us(LANE_IDLE), now)
     position, seen = request.after, 0

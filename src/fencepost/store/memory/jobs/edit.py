@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from fencepost.core.job.edits import HASTENED, WAITING, rescheduled
@@ -9,23 +12,27 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.replies import (
-    Conflict,
-    Edited,
-    EditReply,
-    Moved,
-    NotFound,
-    RetryReply,
-    TooLate,
-)
-from fencepost.store.interface.requests import Edit, RetryRequest
+from fencepost.store.interface.control import Edit, Edited, EditReply, RetryReply, RetryRequest
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.replies import Conflict, Moved, NotFound, TooLate
 from fencepost.store.memory.jobs.record import Changes, Record
 from fencepost.store.memory.jobs.rows import job_of
 from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit
 
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
-def edit(jobs: JobTable, edit: Edit, now: int) -> EditReply:
+
+def edit(world: MemoryWorld, edits: Sequence[Edit]) -> list[EditReply]:
+    """Change what a user may change about jobs."""
+    now = world.now
+    replies = [edit_one(world.jobs, each, now) for each in edits]
+    world.journal.announce(Topic.READY)  # a due time may have come nearer
+    return replies
+
+
+def edit_one(jobs: JobTable, edit: Edit, now: int) -> EditReply:
     """Change tags at any time, all else while the job waits (S1-106, S1-107, C46)."""
     record = jobs.get(edit.job_id)
     if record is None:

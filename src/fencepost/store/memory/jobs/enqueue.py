@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,6 +17,15 @@ from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
 from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.control import (
+    Replay,
+    Replayed,
+    ReplayReply,
+    RetryReply,
+    RetryRequest,
+    Sealed,
+    as_replay,
+)
 from fencepost.store.interface.replies import (
     Conflict,
     Duplicate,
@@ -23,13 +33,8 @@ from fencepost.store.interface.replies import (
     EnqueueReply,
     Moved,
     NotFound,
-    Replayed,
-    ReplayReply,
-    RetryReply,
-    Sealed,
     TooLate,
 )
-from fencepost.store.interface.requests import Replay, RetryRequest
 from fencepost.store.memory.jobs.edit import hasten, set_priority
 from fencepost.store.memory.jobs.finish import depth_of
 from fencepost.store.memory.jobs.record import Changes, Record
@@ -37,8 +42,18 @@ from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import admit, held, hold
 from fencepost.store.memory.records.webhooks import call_back
 
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
+
 
 def enqueue(
+    world: MemoryWorld, jobs: Sequence[NewJob], *, atomic: bool = False
+) -> list[EnqueueReply]:
+    """Store new jobs."""
+    return accept(world.jobs, world.clock, jobs, atomic=atomic, now=world.now)
+
+
+def accept(
     jobs: JobTable, clock: Clock, new: Sequence[NewJob], *, atomic: bool, now: int
 ) -> list[EnqueueReply]:
     """Store new jobs, each unless its key is held; with *atomic* a refusal raises."""
@@ -163,7 +178,13 @@ def _window_end(window: float | None, now: int) -> int | None:
     return None if window is None else now + seconds_to_us(window)
 
 
-def retry(jobs: JobTable, request: RetryRequest, now: int) -> RetryReply:
+def retry(world: MemoryWorld, requests: Sequence[RetryRequest]) -> list[RetryReply]:
+    """Run jobs again by hand."""
+    now = world.now
+    return [reopen(world.jobs, request, now) for request in requests]
+
+
+def reopen(jobs: JobTable, request: RetryRequest, now: int) -> RetryReply:
     """Open a terminal job again by hand, its key re-taken with it (C36, S3-17)."""
     record = jobs.get(request.job_id)
     if record is None:
@@ -238,7 +259,13 @@ def _reopened(record: Record, request: RetryRequest, waits: Waits | None, now: i
     return changes
 
 
-def replay(jobs: JobTable, request: Replay, now: int) -> ReplayReply:
+def replay(world: MemoryWorld, requests: Sequence[str | Replay]) -> list[ReplayReply]:
+    """Put a fresh job in the place of each dead letter."""
+    now = world.now
+    return [replace_dead(world.jobs, as_replay(request), now) for request in requests]
+
+
+def replace_dead(jobs: JobTable, request: Replay, now: int) -> ReplayReply:
     """Store a fresh job in the place of a dead letter; the key passes to it (S3-26, S3-27)."""
     dead = jobs.get(request.job_id)
     if dead is None or dead.dead_number is None:

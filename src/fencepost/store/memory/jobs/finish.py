@@ -14,8 +14,8 @@ from fencepost.core.job.lifecycle import DEAD, Event, State, advance
 from fencepost.core.job.outcome import Decision, decide
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.replies import Moved
-from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.memory.engine.line import Line
 from fencepost.store.memory.jobs.record import Changes, Record
 from fencepost.store.memory.jobs.rows import attempt_of, claimed_job_of

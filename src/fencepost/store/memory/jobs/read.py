@@ -4,35 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.job.job import Dependency
+from fencepost.core.job.job import Attempt, Dependency, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
-from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.reader import DeadLetterPage, JobPage
 from fencepost.store.memory.jobs.claim import Running
 from fencepost.store.memory.jobs.record import Record
-from fencepost.store.memory.jobs.rows import dead_letter_of, job_of
+from fencepost.store.memory.jobs.rows import attempts_of, dead_letter_of, job_of
 from fencepost.store.memory.jobs.table import JobTable
-from fencepost.store.memory.limits.rates import Rates
-from fencepost.store.memory.limits.settings import LaneSettings
+
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
 AHEAD_MAX = 1_000
 """How many jobs ahead of one are counted; past that, the exact number helps nobody."""
 
 
-def find(jobs: JobTable, filter: JobFilter, page: PageRequest, now: int) -> JobPage:
+def get(world: MemoryWorld, job_ids: Sequence[str]) -> list[Job | None]:
+    """Return jobs as they stand."""
+    now = world.now
+    records = [world.jobs.get(job_id) for job_id in job_ids]
+    return [None if record is None else job_of(record, now) for record in records]
+
+
+def locate(world: MemoryWorld, job_ids: Sequence[str]) -> list[str | None]:
+    """Return the queue of each job."""
+    records = [world.jobs.get(job_id) for job_id in job_ids]
+    return [None if record is None else record.queue for record in records]
+
+
+def attempts(world: MemoryWorld, job_id: str) -> list[Attempt] | None:
+    """Return the attempts of a job, oldest first."""
+    record = world.jobs.get(job_id)
+    return None if record is None else attempts_of(record)
+
+
+def find(world: MemoryWorld, filter: JobFilter, page: PageRequest) -> JobPage:
     """Return one page of the jobs that *filter* means, newest submission first."""
+    jobs, now = world.jobs, world.now
     found = list(islice(_matching(jobs, filter, page.after), page.limit + 1))
     shown = found[: page.limit]
     has_more = len(found) > len(shown) > 0
     return JobPage([job_of(record, now) for record in shown], shown[-1].seq if has_more else None)
 
 
-def count(jobs: JobTable, filter: JobFilter) -> int:
+def count(world: MemoryWorld, filter: JobFilter) -> int:
     """Return how many jobs *filter* means: from counters where they can tell."""
+    jobs = world.jobs
     if not filter.is_countable:
         return sum(1 for _ in _matching(jobs, filter, None))
     return sum(
@@ -62,12 +86,12 @@ def _matches(record: Record, filter: JobFilter) -> bool:
 
 
 def dead_letters(
-    jobs: JobTable, type: str | None, page: PageRequest, queues: Sequence[str] | None
+    world: MemoryWorld, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
 ) -> DeadLetterPage:
     """Return one page of the dead-letter list, most recently dead first."""
     wanted = (
         record
-        for record in jobs.dead.before(page.after)
+        for record in world.jobs.dead.before(page.after)
         if type in (None, record.type) and (queues is None or record.queue in queues)
     )
     found = list(islice(wanted, page.limit + 1))
@@ -77,15 +101,13 @@ def dead_letters(
     return DeadLetterPage(letters, shown[-1].dead_number if has_more else None)
 
 
-def situation(
-    jobs: JobTable,
-    settings: LaneSettings,
-    rates: Rates,
-    workers: Sequence[WorkerInfo],
-    record: Record,
-    now: int,
-) -> Situation:
-    """Return what keeps *record* where it is, and what stands around it."""
+def situation(world: MemoryWorld, job_id: str) -> Situation | None:
+    """Return what keeps a job where it is, and what stands around it."""
+    jobs, settings, rates, now = world.jobs, world.settings, world.rates, world.now
+    record = jobs.get(job_id)
+    if record is None:
+        return None
+    workers = world.presence.workers(now)
     running = Running(jobs, now)
     return Situation(
         job=job_of(record, now),
@@ -100,15 +122,22 @@ def situation(
         rate_opens_at=from_us_or_none(rates.opens_at([record.type], now)),
         jobs_ahead=_jobs_ahead(jobs, record),
         has_worker=any(_serves(worker, record) for worker in workers),
-        dependencies=tuple(dependencies(jobs, record)) if record.state is State.PENDING else (),
+        dependencies=tuple(_dependencies(jobs, record)) if record.state is State.PENDING else (),
         key_active=jobs.slots.active((record.type, record.concurrency_key or "")),
     )
 
 
 def dependencies(
+    world: MemoryWorld, job_ids: Sequence[str], *, with_results: bool = False
+) -> list[list[Dependency]]:
+    """Return what each job waits for or waited for."""
+    records = [world.jobs.get(job_id) for job_id in job_ids]
+    return [_dependencies(world.jobs, each, with_results) for each in records]
+
+
+def _dependencies(
     jobs: JobTable, record: Record | None, with_results: bool = False
 ) -> list[Dependency]:
-    """Return what *record* waits for or waited for."""
     return [
         Dependency(
             job_id=parent.id,
@@ -121,9 +150,13 @@ def dependencies(
     ]
 
 
-def dependents(jobs: JobTable, record: Record | None) -> list[str]:
-    """Return who waits for *record* or waited for it."""
-    return [child.id for child in jobs.children(record)] if record is not None else []
+def dependents(world: MemoryWorld, job_ids: Sequence[str]) -> list[list[str]]:
+    """Return the ids of the jobs that wait for each job or waited for it."""
+    records = [world.jobs.get(job_id) for job_id in job_ids]
+    return [
+        [child.id for child in world.jobs.children(each)] if each is not None else []
+        for each in records
+    ]
 
 
 def _jobs_ahead(jobs: JobTable, record: Record) -> int:
@@ -137,8 +170,9 @@ def _serves(worker: WorkerInfo, record: Record) -> bool:
     return record.type in worker.types and (worker.queues is None or record.queue in worker.queues)
 
 
-def queue_views(jobs: JobTable, settings: LaneSettings) -> list[QueueView]:
+def queues(world: MemoryWorld) -> list[QueueView]:
     """Return every queue that has (had) a job or a setting, sorted by name."""
+    jobs, settings = world.jobs, world.settings
     counts = jobs.counts.by_queue()
     names = jobs.pairs.queues() | settings.queue_pauses | settings.queue_limits.keys()
     return [
@@ -153,8 +187,9 @@ def queue_views(jobs: JobTable, settings: LaneSettings) -> list[QueueView]:
     ]
 
 
-def type_views(jobs: JobTable, settings: LaneSettings, rates: Rates) -> list[TypeView]:
+def types(world: MemoryWorld) -> list[TypeView]:
     """Return every type that has (had) a job or a setting, sorted by name."""
+    jobs, settings, rates = world.jobs, world.settings, world.rates
     counts = jobs.counts.by_type()
     return [
         TypeView(

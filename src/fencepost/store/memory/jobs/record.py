@@ -39,7 +39,7 @@ NOWHERE = IndexPlace()
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Record:
-    """One job. Only ``Jobs`` may set its fields, so that the indexes follow and errors undo."""
+    """One job. Only ``JobTable`` may set its fields, so that the indexes follow and errors undo."""
 
     seq: int
     id: str

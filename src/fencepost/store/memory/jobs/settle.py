@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.values.instants import from_us, seconds_to_us
-from fencepost.store.interface.replies import (
+from fencepost.store.interface.batches import with_admitted
+from fencepost.store.interface.queue import (
     AlreadySettled,
+    Beat,
     Extended,
     HeartbeatReply,
-    LeaseLost,
+    Save,
     Saved,
     SaveReply,
     Settled,
     SettleReply,
 )
-from fencepost.store.interface.requests import Beat, Save
+from fencepost.store.interface.replies import LeaseLost
 from fencepost.store.memory.jobs.finish import apply
 from fencepost.store.memory.jobs.record import Changes, Record
 from fencepost.store.memory.jobs.table import JobTable
+from fencepost.store.memory.limits.concurrency import admit
+
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
+
+
+def heartbeat(world: MemoryWorld, beats: Sequence[Beat]) -> list[HeartbeatReply]:
+    """Extend leases that are still valid."""
+    now = world.now
+    return [extend(world.jobs, beat, now) for beat in beats]
 
 
 def extend(jobs: JobTable, beat: Beat, now: int) -> HeartbeatReply:
@@ -34,7 +49,15 @@ def extend(jobs: JobTable, beat: Beat, now: int) -> HeartbeatReply:
     return Extended(record.id, from_us(expires_at))
 
 
-def settle(jobs: JobTable, settlement: Settlement, now: int) -> SettleReply:
+def settle(world: MemoryWorld, settlements: Sequence[Settlement]) -> list[SettleReply]:
+    """Record decisions under valid leases."""
+    now = world.now
+    replies = [settle_one(world.jobs, settlement, now) for settlement in settlements]
+    world.announce_room()
+    return with_admitted(replies, admit(world.jobs, now))
+
+
+def settle_one(jobs: JobTable, settlement: Settlement, now: int) -> SettleReply:
     """Record a decision under a valid lease; a repeat of the last one is told so."""
     record = jobs.get(settlement.job_id)
     if record is None:
@@ -48,7 +71,13 @@ def settle(jobs: JobTable, settlement: Settlement, now: int) -> SettleReply:
     return lost(record, settlement.job_id)
 
 
-def save(jobs: JobTable, save: Save, now: int) -> SaveReply:
+def save(world: MemoryWorld, saves: Sequence[Save]) -> list[SaveReply]:
+    """Keep checkpoints and progress under valid leases."""
+    now = world.now
+    return [save_one(world.jobs, each, now) for each in saves]
+
+
+def save_one(jobs: JobTable, save: Save, now: int) -> SaveReply:
     """Keep what a handler wants kept, under a valid lease."""
     record = jobs.get(save.job_id)
     if record is None or not record.is_leased_by(save.token, now):

@@ -11,7 +11,7 @@ from fencepost.core.job.idempotency import is_held
 from fencepost.core.job.job import Attempt
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.engine.line import Entry, Line
 from fencepost.store.memory.engine.numbered import Roll

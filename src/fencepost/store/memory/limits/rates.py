@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fencepost.core.limits.rates import Rate, Uses, check_rates, soonest
+from fencepost.store.interface.listener import Topic
 from fencepost.store.memory.engine.journal import Journal
+
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
 V = TypeVar("V")
 
@@ -72,3 +76,9 @@ def _set(values: dict[str, V], type: str, value: V | None) -> None:
         values.pop(type, None)
     else:
         values[type] = value
+
+
+def set_rates(world: MemoryWorld, rates: Mapping[str, Rate | None]) -> None:
+    """Bound how often jobs of types start."""
+    world.rates.set(rates, world.now)
+    world.journal.announce(Topic.READY)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fencepost.core.limits.concurrency import check_max_running
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.settings import Scope
+
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
 
 class LaneSettings:
@@ -61,3 +67,25 @@ def _keep(paused: set[str], name: str, is_paused: bool) -> None:
         paused.add(name)
     else:
         paused.discard(name)
+
+
+def pause(world: MemoryWorld, scope: Scope, name: str) -> None:
+    """Claim no more jobs of a queue or a type."""
+    world.settings.pause(scope, name, True)
+
+
+def resume(world: MemoryWorld, scope: Scope, name: str) -> None:
+    """Claim jobs of a queue or a type again."""
+    world.settings.pause(scope, name, False)
+    world.journal.announce(Topic.READY)
+
+
+def limit(world: MemoryWorld, scope: Scope, name: str, max_running: int | None) -> None:
+    """Bound the running jobs of a queue or of the app."""
+    world.settings.limit(scope, name, max_running)
+    world.journal.announce(Topic.READY)
+
+
+def app_limit(world: MemoryWorld) -> int | None:
+    """Return the bound of the whole store."""
+    return world.settings.app_limit

@@ -1,8 +1,9 @@
-"""Tokens of the memory store, and its audit log."""
+"""TokenTable of the memory store, and its audit log."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,14 +11,17 @@ from fencepost.core.access.audit import Action
 from fencepost.core.access.tokens import TokenRecord
 from fencepost.core.bounds import TOKEN_KEPT
 from fencepost.core.filter import PageRequest
-from fencepost.store.interface.replies import ActionPage
+from fencepost.store.interface.audit import ActionPage
 from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.access import check_room, check_same
 
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
+
 
 class TokenTable:
-    """Tokens by id."""
+    """TokenTable by id."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -75,3 +79,33 @@ class ActionTable:
 def _recorded_at(action: Action) -> datetime:
     assert action.at is not None
     return action.at
+
+
+def add(world: MemoryWorld, record: TokenRecord) -> None:
+    """Keep a token."""
+    world.tokens.add(record, world.clock.now())
+
+
+def tokens(world: MemoryWorld) -> list[TokenRecord]:
+    """Return all tokens, the oldest first."""
+    return world.tokens.list()
+
+
+def revoke(world: MemoryWorld, token_id: str) -> bool:
+    """Make a token good for nothing from now on."""
+    return world.tokens.revoke(token_id, world.clock.now())
+
+
+def record(world: MemoryWorld, action: Action) -> None:
+    """Append to the audit log."""
+    world.actions.record(action, world.clock.now())
+
+
+def actions(world: MemoryWorld, page: PageRequest) -> ActionPage:
+    """Return a page of the audit log, newest first."""
+    return world.actions.page(page)
+
+
+def prune(world: MemoryWorld, keep: float, limit: int) -> int:
+    """Delete the oldest of the audit log."""
+    return world.actions.prune(keep, limit, world.now)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.values.instants import from_us, seconds_to_us
-from fencepost.store.interface.replies import Term
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import Term, WorkerInfo
+
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
 
 class Presence:
@@ -48,3 +52,28 @@ class Presence:
 
 def _is_heard(seen: int, now: int) -> bool:
     return now < seen + seconds_to_us(WORKER_SILENCE)
+
+
+def announce(world: MemoryWorld, worker: WorkerInfo) -> None:
+    """Note that a worker lives."""
+    world.presence.announce(worker, world.now)
+
+
+def retire(world: MemoryWorld, worker_id: str) -> None:
+    """Forget a worker that has stopped."""
+    world.presence.retire(worker_id)
+
+
+def workers(world: MemoryWorld) -> list[WorkerInfo]:
+    """Return the workers heard from lately."""
+    return world.presence.workers(world.now)
+
+
+def lead(world: MemoryWorld, name: str, worker: str, ttl: float) -> Term | None:
+    """Take or keep a term."""
+    return world.presence.lead(name, worker, ttl, world.now)
+
+
+def resign(world: MemoryWorld, name: str, worker: str) -> None:
+    """Give up a term."""
+    world.presence.resign(name, worker)

@@ -1,10 +1,10 @@
-"""Crons of the memory store: one frozen value each, replaced whole."""
+"""CronTable of the memory store: one frozen value each, replaced whole."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,9 +24,12 @@ from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.jobs import enqueue as submission
 from fencepost.store.memory.jobs.table import JobTable
 
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
+
 
 class CronTable:
-    """Crons by name."""
+    """CronTable by name."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -56,7 +59,7 @@ class CronTable:
             return NotDue(fire.name)
         last_tick = cron.last_tick if fire.last_tick is None else fire.last_tick
         self._change(cron, last_tick=last_tick, next_tick=fire.next_tick)
-        stored = submission.enqueue(jobs, clock, fire.jobs, atomic=False, now=now)
+        stored = submission.accept(jobs, clock, fire.jobs, atomic=False, now=now)
         return Fired(fire.name, stored)
 
     def list(self, now: datetime) -> CronList:
@@ -90,3 +93,34 @@ class CronTable:
             self._journal.note(lambda: self._crons.pop(cron.name))
         else:
             self._journal.note(lambda: self._crons.__setitem__(cron.name, before))
+
+
+def declare(world: MemoryWorld, crons: Sequence[CronDefinition]) -> None:
+    """Write crons down."""
+    world.crons.declare(crons, world.now)
+
+
+def fire(world: MemoryWorld, fires: Sequence[CronFire]) -> list[FireReply]:
+    """Store the jobs of crons that stand as expected."""
+    now = world.now
+    return [world.crons.fire(world.jobs, world.clock, each, now) for each in fires]
+
+
+def crons(world: MemoryWorld) -> CronList:
+    """Return all crons, by name."""
+    return world.crons.list(world.clock.now())
+
+
+def pause(world: MemoryWorld, name: str) -> bool:
+    """Fire no more ticks of a cron."""
+    return world.crons.pause(name)
+
+
+def resume(world: MemoryWorld, name: str, next_tick: datetime | None) -> bool:
+    """Go on with a paused cron."""
+    return world.crons.resume(name, next_tick)
+
+
+def forget(world: MemoryWorld, name: str) -> bool:
+    """Delete a cron."""
+    return world.crons.forget(name)

@@ -1,24 +1,32 @@
-"""Jobs in the order of their end. They are found by looking at all: this store has few."""
+"""JobTable in the order of their end. They are found by looking at all: this store has few."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from fencepost.core.stats.ended import EndedJob
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
-from fencepost.store.interface.replies import EndedPage
+from fencepost.store.interface.overview import EndedPage
 from fencepost.store.memory.jobs.record import Record
-from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.sql.positions import pack
+
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
 
 def ended(
-    jobs: JobTable, since: datetime, *, limit: int, after: int | None, newest_first: bool
+    world: MemoryWorld,
+    since: datetime,
+    *,
+    limit: int,
+    after: int | None = None,
+    newest_first: bool = False,
 ) -> EndedPage:
     """Return one page of the jobs that ended at *since* or later."""
     places = {
         pack(record.completed_at, record.seq): record
-        for record in jobs.roll.after(0)
+        for record in world.jobs.roll.after(0)
         if record.completed_at is not None and record.completed_at >= to_us(since)
     }
     if after is not None and newest_first:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fencepost.clock import Clock
 from fencepost.core.events import NewEvent, SentEvent, jobs_for
@@ -10,12 +11,15 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us
-from fencepost.store.interface.replies import EventPage, EventReply
+from fencepost.store.interface.events import EventPage, EventReply
 from fencepost.store.memory.engine.journal import Journal
 from fencepost.store.memory.jobs import enqueue as submission
 from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.records.log import Ledger
 from fencepost.store.sql.events import record_of
+
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
 
 class EventTable:
@@ -33,7 +37,7 @@ class EventTable:
         now = clock.now_us()
         event_id = id_text(event.id or clock.new_id())
         own = jobs_for(event_id, event, new)
-        replies = submission.enqueue(jobs, clock, own, atomic=True, now=now)
+        replies = submission.accept(jobs, clock, own, atomic=True, now=now)
         record = record_of(event_id, event, replies, sent_at=from_us(now))
         self._ledger.add(record)
         return EventReply(record, replies)
@@ -49,3 +53,23 @@ class EventTable:
     def load(self, records: Sequence[SentEvent]) -> int:
         """Record what is not there yet."""
         return sum(self._ledger.add(record) for record in records)
+
+
+def send(world: MemoryWorld, event: NewEvent, jobs: Sequence[NewJob]) -> EventReply:
+    """Record an event with the jobs of its handlers."""
+    return world.events.send(world.jobs, world.clock, event, jobs)
+
+
+def events(world: MemoryWorld, name: str | None, page: PageRequest) -> EventPage:
+    """Return a page of the records, newest first."""
+    return world.events.page(name, page)
+
+
+def prune(world: MemoryWorld, keep: float, limit: int) -> int:
+    """Delete the oldest records that were kept long enough."""
+    return world.events.prune(keep, limit, world.now)
+
+
+def load(world: MemoryWorld, events: Sequence[SentEvent]) -> int:
+    """Record what is not there yet."""
+    return world.events.load(events)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from fencepost.core.job.job import JobRecord
 from fencepost.core.values.instants import from_us_or_none, to_us
 from fencepost.errors import DuplicateJobError, UnknownDependencyError
-from fencepost.store.interface.replies import Dump, Loaded, LoadReply, Present
+from fencepost.store.interface.transfer import Dump, Loaded, LoadReply, Present
 from fencepost.store.memory.jobs.finish import judge_again
 from fencepost.store.memory.jobs.record import Record
 from fencepost.store.memory.jobs.rows import attempts_of, job_of
@@ -16,9 +17,13 @@ from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.limits.concurrency import has_room, hold
 from fencepost.store.sql.transfer import fitting, loadable, needs_key
 
+if TYPE_CHECKING:
+    from fencepost.store.memory.world import MemoryWorld
 
-def dump(jobs: JobTable, after: int, limit: int, now: int) -> Dump:
+
+def dump(world: MemoryWorld, after: int, limit: int) -> Dump:
     """Return the jobs that were submitted after position *after*."""
+    jobs, now = world.jobs, world.now
     found = islice(jobs.roll.after(after), limit)
     numbers = fitting((record.seq, _size(record)) for record in found)
     records = [_copy_of(jobs, jobs.roll[number], now) for number in numbers]
@@ -42,8 +47,9 @@ def _copy_of(jobs: JobTable, record: Record, now: int) -> JobRecord:
     )
 
 
-def load(jobs: JobTable, records: Sequence[JobRecord], now: int) -> list[LoadReply]:
+def load(world: MemoryWorld, records: Sequence[JobRecord]) -> list[LoadReply]:
     """Store jobs that are not there yet, at the end of the order of submission."""
+    jobs, now = world.jobs, world.now
     loadable(records)
     replies: list[LoadReply] = []
     added: list[tuple[Record, JobRecord]] = []
@@ -148,3 +154,8 @@ def _order_dead(jobs: JobTable) -> None:
         jobs.change(record, dead_number=None)
     for record in dead:
         jobs.change(record, dead_number=jobs.next_death())
+
+
+def accept_jobs(world: MemoryWorld, is_accepted: bool) -> None:
+    """Refuse new jobs from now on, or accept them again."""
+    world.jobs.is_accepting = is_accepted

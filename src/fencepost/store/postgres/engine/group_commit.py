@@ -33,12 +33,14 @@ from fencepost.core.bounds import (
 )
 from fencepost.errors import FencepostError, StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.group_commit import Answer, Posted, deliver, drain
+from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.plan import (
     Effect,
     Operation,
     Plan,
     Row,
     Statement,
+    declaration_of,
     run_plan,
     run_plan_async,
 )
@@ -54,6 +56,8 @@ from fencepost.store.postgres.engine.session import NoAnswerError, Session
 from fencepost.store.postgres.engine.transaction import RELAX, Run, waiting
 
 T = TypeVar("T")
+
+CLAIM = declaration_of(QueueFacet.claim)
 
 Postscript = Callable[[Sequence[Operation[Any]]], Sequence[Statement]]
 """What to execute after the commit of operations, in the same round trip."""
@@ -493,7 +497,7 @@ def _patience(together: Sequence[_Started]) -> float | None:
 
 def _rank(started: _Started) -> tuple[bool, tuple[str, ...]]:
     """Return the place of a statement in its group; those of equal rank stay in their order."""
-    return started.posted.operation.name == "claim", tuple(started.statement.leases)
+    return started.posted.operation.declaration is CLAIM, tuple(started.statement.leases)
 
 
 def _relaxing(together: Sequence[_Started]) -> list[Statement]:

@@ -18,7 +18,7 @@ import psycopg
 from fencepost.errors import FencepostError, StoreUnavailableError
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.store.interface.store import Listener, Topic
+from fencepost.store.interface.listener import Listener, Topic
 from fencepost.store.memory.engine.notification import Bells
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.engine.connections import Connections

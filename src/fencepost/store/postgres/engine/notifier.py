@@ -19,8 +19,9 @@ from typing import Any
 import psycopg
 
 from fencepost.errors import FencepostError
-from fencepost.store.interface.store import Topic
-from fencepost.store.plan import Operation, Statement
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.queue import QueueFacet
+from fencepost.store.plan import Operation, Statement, declaration_of
 from fencepost.store.postgres.engine.connections import Connections
 from fencepost.store.postgres.engine.notification import CHANNELS
 from fencepost.store.postgres.engine.transaction import RELAX
@@ -30,6 +31,7 @@ SPACING = 0.002
 TELL_TIMEOUT = 5.0
 """Seconds for which a silent server is waited for; whoever closes the store waits too."""
 
+ENQUEUE = declaration_of(QueueFacet.enqueue)
 NOTIFY = {topic: Statement(f"select pg_notify('{name}', '')") for name, topic in CHANNELS.items()}
 
 
@@ -53,7 +55,7 @@ class Ringer:
 
         Only of submissions, which nearly always make jobs claimable.
         """
-        told = {id(operation) for operation in operations if operation.name == "enqueue"}
+        told = {id(operation) for operation in operations if operation.declaration is ENQUEUE}
         if not told:
             return ()
         with self._news:

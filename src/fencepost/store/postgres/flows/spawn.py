@@ -14,8 +14,8 @@ from fencepost.core.flows.dependents import Entry, Parent, gather
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import wanted_ids
 from fencepost.errors import DependencyBreadthError
-from fencepost.store.interface.replies import LeaseLost, Moved, Spawned, SpawnReply
-from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.queue import Spawn, Spawned, SpawnReply
+from fencepost.store.interface.replies import LeaseLost, Moved
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.engine.transaction import RETREAT, SHELTER
 from fencepost.store.postgres.flows import enqueue as graphs

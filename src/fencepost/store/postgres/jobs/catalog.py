@@ -26,9 +26,12 @@ from fencepost.core.job.policy import Policy, decode_policy, encode_policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import StoreError
+from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.engine.connections import Connections
 from fencepost.store.postgres.jobs.lanes import Lane as Lane
 from fencepost.store.postgres.jobs.lanes import LaneKey, Lanes
+from fencepost.store.postgres.jobs.rounds import Rounds
 
 T = TypeVar("T")
 
@@ -91,13 +94,11 @@ class Catalog:
         self._policy_numbers: dict[Policy, int] = {}
         self._policies: dict[int, Policy] = {}
 
-    def fork(self) -> Catalog:
-        """Return one that knows as much; what it learns of an open transaction stays with it."""
-        fork = Catalog()
-        with self._mutex:
-            fork._lanes = Lanes(self._lanes)
-            fork._policy_numbers |= self._policy_numbers
-        return fork
+    def copy(self, other: Catalog) -> None:
+        """Know what *other* knows; what this one learns of an open transaction stays with it."""
+        with other._mutex:
+            self._lanes = Lanes(other._lanes)
+            self._policy_numbers = dict(other._policy_numbers)
 
     def known_lanes(
         self, queues: Collection[str] | None = None, types: Collection[str] | None = None
@@ -232,8 +233,15 @@ class Env(NamedTuple):
 
     clock: Clock
     catalog: Catalog
+    chores: Chores
+    rounds: Rounds
+    connections: Connections
     is_joined: bool = False
-    """In a transaction of somebody else's, which ends nobody knows when."""
+    """In a caller's transaction, which may take any time to end."""
+
+    def joined(self) -> Env:
+        """Return one for a caller's transaction: what it learns there may be rolled back."""
+        return self._replace(catalog=Catalog(), is_joined=True)
 
     @property
     def rng(self) -> Random:

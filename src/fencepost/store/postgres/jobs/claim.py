@@ -27,8 +27,8 @@ from fencepost.core.limits.weights import turns_from
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.values.names import RESERVED_TYPES
 from fencepost.store.chores import Chores
-from fencepost.store.interface.replies import Claim, Moved
-from fencepost.store.interface.requests import ClaimRequest
+from fencepost.store.interface.queue import Claim, ClaimRequest
+from fencepost.store.interface.replies import Moved
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.engine.savepoint import sheltered
 from fencepost.store.postgres.flows.dependents import end
@@ -95,12 +95,12 @@ class _Answer(msgspec.Struct):
 _answers = msgspec.json.Decoder(_Answer)
 
 
-def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
+def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs.
 
     What of the former fails is left for later.
     """
-    secret = env.clock.new_id().hex()
+    chores, secret = env.chores, env.clock.new_id().hex()
     recovered: list[Moved] = []
     expired: list[Moved] = []
     followed: list[Moved] = []

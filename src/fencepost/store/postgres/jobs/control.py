@@ -20,21 +20,20 @@ from fencepost.core.values.ids import id_text, wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.errors import ConfigurationError, IllegalTransition
 from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.replies import (
+from fencepost.store.interface.control import (
     CancelReply,
-    Conflict,
     Discarded,
     DiscardReply,
-    Duplicate,
-    Moved,
-    NotFound,
+    Replay,
     Replayed,
     ReplayReply,
     RetryReply,
+    RetryRequest,
     Sealed,
-    TooLate,
+    as_replay,
 )
-from fencepost.store.interface.requests import Replay, RetryRequest, Scope, as_replay
+from fencepost.store.interface.replies import Conflict, Duplicate, Moved, NotFound, TooLate
+from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.engine.clock import now_us
 from fencepost.store.postgres.flows.dependents import end
@@ -332,7 +331,7 @@ def _replay(env: Env, request: Replay) -> Plan[ReplayReply]:
     return Replayed(dead_id, fresh, type_, state)
 
 
-def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
+def discard(env: Env, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
     """Take dead letters off the list."""
     wanted = list(wanted_ids(job_ids).values())
     discarded: set[str] = set()
@@ -346,14 +345,23 @@ def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
     return replies
 
 
-def pause(scope: Scope, name: str, *, is_paused: bool) -> Plan[None]:
-    """Stop or go on handing out the jobs of a queue or a type."""
+def pause(env: Env, scope: Scope, name: str) -> Plan[None]:
+    """Hand out no more jobs of a queue or a type."""
+    return _pause(scope, name, is_paused=True)
+
+
+def resume(env: Env, scope: Scope, name: str) -> Plan[None]:
+    """Hand out jobs of a queue or a type again."""
+    return _pause(scope, name, is_paused=False)
+
+
+def _pause(scope: Scope, name: str, *, is_paused: bool) -> Plan[None]:
     if scope is Scope.APP:
         raise ConfigurationError("pause a queue or a type; to pause all, stop the workers")
     yield Statement(PAUSE if is_paused else RESUME, (scope.value, name), alone=True)
 
 
-def limit(scope: Scope, name: str, max_running: int | None) -> Plan[None]:
+def limit(env: Env, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
     """Bound how many jobs of a queue or of the whole store run at once."""
     if scope is Scope.TYPE:
         raise ConfigurationError("limits are for a queue or the whole app, not for a type")

@@ -21,16 +21,8 @@ from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.replies import (
-    Conflict,
-    Edited,
-    EditReply,
-    Moved,
-    NotFound,
-    RetryReply,
-    TooLate,
-)
-from fencepost.store.interface.requests import Edit, RetryRequest
+from fencepost.store.interface.control import Edit, Edited, EditReply, RetryReply, RetryRequest
+from fencepost.store.interface.replies import Conflict, Moved, NotFound, TooLate
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.engine.clock import now_us
 from fencepost.store.postgres.flows.enqueue import DELIVERY

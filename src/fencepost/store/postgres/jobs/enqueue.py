@@ -21,6 +21,7 @@ from fencepost.store.postgres.flows import enqueue as graphs
 from fencepost.store.postgres.jobs.catalog import Env, Numbers
 from fencepost.store.postgres.jobs.keys import holder_queues
 from fencepost.store.postgres.jobs.rows import plain_json
+from fencepost.store.postgres.joins.savepoint import all_or_none
 from fencepost.store.postgres.limits.concurrency import Touched, admit
 from fencepost.store.sql.codes import BY_NUMBER
 
@@ -63,7 +64,13 @@ class _Batch:
         )
 
 
-def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
+def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
+    """Store *jobs*; in a caller's transaction, a refusal leaves that usable."""
+    plan = accept(env, jobs, atomic=atomic)
+    return all_or_none(plan) if env.is_joined and (atomic or graphs.is_graph(jobs)) else plan
+
+
+def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[EnqueueReply]]:
     """Store *jobs* in their order, each unless its key is held."""
     if graphs.is_graph(jobs):
         urgent = graphs.inherited(jobs)

@@ -12,8 +12,9 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
 from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, to_us
-from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.reader import DeadLetterPage, JobPage
+from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs import search as searching
 from fencepost.store.postgres.jobs.catalog import Env
@@ -132,7 +133,7 @@ def get(env: Env, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
     return [jobs.get(job_id.lower()) for job_id in job_ids]
 
 
-def locate(job_ids: Sequence[str]) -> Plan[list[str | None]]:
+def locate(env: Env, job_ids: Sequence[str]) -> Plan[list[str | None]]:
     """Return the queues of jobs by id, None for those that do not exist."""
     queues = yield from queues_of(list(wanted_ids(job_ids).values()))
     return [queues.get(job_id.lower()) for job_id in job_ids]
@@ -153,12 +154,12 @@ def find(env: Env, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
     return JobPage(jobs, shown[-1] if len(seqs) > page.limit else None)
 
 
-def count(filter: JobFilter) -> Plan[int]:
+def count(env: Env, filter: JobFilter) -> Plan[int]:
     """Count jobs: from the counts where they can tell, else through an index."""
     return searching.count(filter)
 
 
-def attempts(job_id: str) -> Plan[list[Attempt] | None]:
+def attempts(env: Env, job_id: str) -> Plan[list[Attempt] | None]:
     """Return every attempt of a job: those on record, then the one in the job's own row."""
     for text in wanted_ids([job_id]).values():
         rows = yield Statement(LAST_ATTEMPT, (text,))
@@ -197,20 +198,20 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         rate_opens_at=opens_at,
         jobs_ahead=(yield from _jobs_ahead(job)),
         has_worker=(yield from _has_worker(env, job)),
-        dependencies=(yield from _awaited(job)),
+        dependencies=(yield from _awaited(env, job)),
         key_active=(yield from active(job.type, job.concurrency_key)),
     )
 
 
-def _awaited(job: Job) -> Plan[tuple[Dependency, ...]]:
+def _awaited(env: Env, job: Job) -> Plan[tuple[Dependency, ...]]:
     if job.state is not State.PENDING:
         return ()
-    (found,) = yield from dependencies([job.id])
+    (found,) = yield from dependencies(env, [job.id])
     return tuple(found)
 
 
 def dependencies(
-    job_ids: Sequence[str], *, with_results: bool = False
+    env: Env, job_ids: Sequence[str], *, with_results: bool = False
 ) -> Plan[list[list[Dependency]]]:
     """Return what each job waits for or waited for, in order."""
     wanted = list(wanted_ids(job_ids).values())
@@ -229,13 +230,18 @@ def dependencies(
     return [found.get(job_id.lower(), []) for job_id in job_ids]
 
 
-def dependents(job_ids: Sequence[str]) -> Plan[list[list[str]]]:
+def dependents(env: Env, job_ids: Sequence[str]) -> Plan[list[list[str]]]:
     """Return who waits for each job or waited for it, oldest first."""
     wanted = list(wanted_ids(job_ids).values())
     found: dict[str, list[str]] = {}
     for parent, child in (yield Statement(DEPENDENTS, (wanted,))) if wanted else ():
         found.setdefault(parent, []).append(child)
     return [found.get(job_id.lower(), []) for job_id in job_ids]
+
+
+def app_limit(env: Env) -> Plan[int | None]:
+    """Return the limit of the whole store, None when there is none."""
+    return get_limit(Scope.APP, "")
 
 
 def get_limit(scope: Scope, name: str) -> Plan[int | None]:
@@ -260,7 +266,7 @@ def _has_worker(env: Env, job: Job) -> Plan[bool]:
 
 
 def dead_letters(
-    env: Env,  # noqa: ARG001 - every store's takes it
+    env: Env,
     type: str | None,
     page: PageRequest,
     queues: Sequence[str] | None = None,
@@ -297,7 +303,7 @@ def _counts_by(column: str) -> Plan[dict[str, dict[State, int]]]:
     return counts
 
 
-def queues() -> Plan[list[QueueView]]:
+def queues(env: Env) -> Plan[list[QueueView]]:
     """Return every queue that has had a job or a setting."""
     counts = yield from _counts_by("queue")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.QUEUE.value,)))}
@@ -315,7 +321,7 @@ def queues() -> Plan[list[QueueView]]:
     ]
 
 
-def types() -> Plan[list[TypeView]]:
+def types(env: Env) -> Plan[list[TypeView]]:
     """Return every type that has had a job or a setting."""
     counts = yield from _counts_by("type")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.TYPE.value,)))}

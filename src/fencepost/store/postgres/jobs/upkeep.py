@@ -18,8 +18,8 @@ from fencepost.core.job.outcome import Decision, decide
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.interface.replies import Moved, Pruned
-from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.flows.dependents import end
 from fencepost.store.postgres.jobs.catalog import Env
@@ -223,7 +223,15 @@ def _kept(request: PruneRequest) -> Iterator[tuple[str | None, int, int]]:
                 yield type_, NUMBER[state], seconds_to_us(seconds)
 
 
-def tidy(env: Env, is_thorough: bool) -> Plan[float]:
+def tidy(env: Env) -> Plan[None]:
+    """Tidy; now and then thoroughly."""
+    is_thorough = env.rounds.begin()
+    seconds = yield from tidy_once(env, is_thorough)
+    if is_thorough:
+        env.rounds.note(seconds)
+
+
+def tidy_once(env: Env, is_thorough: bool) -> Plan[float]:
     """Add the counts up, and move the marks below which nobody need look.
 
     Return how many seconds that took.

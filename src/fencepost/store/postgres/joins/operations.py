@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 
-from fencepost.errors import ConfigurationError, FencepostError
-from fencepost.store.interface.replies import Fate
-from fencepost.store.interface.requests import Joined
-from fencepost.store.interface.store import Topic
+from fencepost.errors import ConfigurationError
+from fencepost.store.interface.joins import Fate, Joined
+from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.notify import topics_of
-from fencepost.store.plan import Effect, Operation, Plan, Statement
+from fencepost.store.plan import Declaration, Effect, Operation, Plan, Statement
 from fencepost.store.postgres.engine.notifier import NOTIFY
+from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.tokens import NOWHERE, read_token
 from fencepost.store.sql.texts import encode_json
 
@@ -44,9 +45,6 @@ select case
 from json_to_recordset(%s) as given(n integer, seq bigint, secret uuid, marks xid8[])
 order by given.n
 """
-SAVEPOINT = Statement("savepoint fencepost")
-ROLLBACK = Statement("rollback to savepoint fencepost")
-RELEASE = Statement("release savepoint fencepost")
 
 
 class Identity(NamedTuple):
@@ -76,7 +74,7 @@ def identity() -> Plan[Identity]:
     return Identity(started, database)
 
 
-IDENTIFY: Operation[Identity] = Operation("identify", Effect.READ, identity)
+IDENTIFY: Operation[Identity] = Operation(Declaration("identify", Effect.READ), identity)
 
 
 def check_same(ours: Identity, theirs: Identity, place: Place, where: str) -> None:
@@ -90,42 +88,26 @@ def check_same(ours: Identity, theirs: Identity, place: Place, where: str) -> No
 
 def joined(operation: Operation[T]) -> Operation[T]:
     """Return *operation* as it is run in a caller's transaction: its commit tells the news."""
-    return Operation(operation.name, operation.effect, partial(_telling, operation))
+    return Operation(operation.declaration, partial(_telling, operation))
 
 
 def _telling(operation: Operation[T]) -> Plan[T]:
     result = yield from operation.start()
     topics = topics_of(operation, result)
-    if operation.name == "settle":
+    if operation.is_a(QueueFacet.settle):
         topics.add(Topic.READY)  # the next claim sees who waited for the job, or for its slot
     for topic in sorted(topics):
         yield NOTIFY[topic]
     return result
 
 
-def all_or_none(plan: Plan[T]) -> Plan[T]:
-    """Undo what *plan* did if it then refuses, and leave the caller's transaction usable.
-
-    After an error of the server's the transaction has failed as after any other statement.
-    """
-    yield SAVEPOINT
-    try:
-        result = yield from plan
-    except FencepostError:
-        yield ROLLBACK
-        yield RELEASE
-        raise
-    yield RELEASE
-    return result
-
-
-def mark() -> Plan[str]:
+def mark(env: Env) -> Plan[str]:
     """Return a name for the transaction in which this runs."""
     ((name,),) = yield Statement(MARK)
     return str(name)
 
 
-def fates(asked: Sequence[Joined]) -> Plan[list[Fate]]:
+def fates(env: Env, asked: Sequence[Joined]) -> Plan[list[Fate]]:
     """Tell what became of settlements in callers' transactions; waits for nobody."""
     given = []
     for n, each in enumerate(asked):

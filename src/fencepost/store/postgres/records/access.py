@@ -65,7 +65,7 @@ def _is_known(record: TokenRecord) -> Plan[bool]:
     return bool(rows)
 
 
-def tokens() -> Plan[list[TokenRecord]]:
+def tokens(env: Env) -> Plan[list[TokenRecord]]:
     """Return all tokens, the oldest first."""
     return [_decode(row) for row in (yield Statement(TOKENS, alone=True))]
 

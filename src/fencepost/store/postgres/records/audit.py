@@ -9,7 +9,7 @@ from __future__ import annotations
 from fencepost.core.access.audit import Action, decode_detail, encode_detail
 from fencepost.core.filter import PageRequest
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.interface.replies import ActionPage
+from fencepost.store.interface.audit import ActionPage
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.rows import utc
@@ -45,7 +45,7 @@ def record(env: Env, action: Action) -> Plan[None]:
     yield Statement(RECORD, params, alone=True)
 
 
-def actions(page: PageRequest) -> Plan[ActionPage]:
+def actions(env: Env, page: PageRequest) -> Plan[ActionPage]:
     """Return one page of the log, newest first."""
     asked = Statement(PAGE, (page.after, page.limit + 1), alone=True)
     rows, position = cut((yield asked), page.limit)

@@ -8,8 +8,7 @@ import msgspec
 
 from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.interface.replies import Term
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import Term, WorkerInfo
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.sql.texts import encode_json
@@ -53,7 +52,7 @@ def announce(env: Env, worker: WorkerInfo) -> Plan[None]:
     yield Statement(ANNOUNCE, (worker.id, env.now, info, silence), alone=True)
 
 
-def retire(worker_id: str) -> Plan[None]:
+def retire(env: Env, worker_id: str) -> Plan[None]:
     """Forget a worker that has stopped."""
     yield Statement(RETIRE, (worker_id,), alone=True)
 
@@ -74,6 +73,6 @@ def lead(env: Env, name: str, worker: str, ttl: float) -> Plan[Term | None]:
     return Term(name, worker, rows[0][0].astimezone(UTC)) if rows else None
 
 
-def resign(name: str, worker: str) -> Plan[None]:
+def resign(env: Env, name: str, worker: str) -> Plan[None]:
     """Give up one's own term."""
     yield Statement(RESIGN, (name, worker), alone=True)

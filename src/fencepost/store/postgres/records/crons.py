@@ -19,7 +19,7 @@ from fencepost.store.interface.crons import (
 )
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.postgres.jobs.enqueue import enqueue
+from fencepost.store.postgres.jobs.enqueue import accept
 from fencepost.store.postgres.jobs.rows import utc
 from fencepost.store.sql.texts import encode_json
 
@@ -102,7 +102,7 @@ def fire(env: Env, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
     replies: list[FireReply] = []
     for index, each in enumerate(fires):
         if index in advanced:
-            jobs = yield from enqueue(env, each.jobs, atomic=False)
+            jobs = yield from accept(env, each.jobs, atomic=False)
             replies.append(Fired(each.name, jobs))
         else:
             replies.append(NotDue(each.name))
@@ -115,17 +115,17 @@ def crons(env: Env) -> Plan[CronList]:
     return CronList(utc(rows[0][0]), [_view(row[1:]) for row in rows if row[1] is not None])
 
 
-def pause(name: str) -> Plan[bool]:
+def pause(env: Env, name: str) -> Plan[bool]:
     """Fire no more ticks of a cron."""
     return bool((yield Statement(PAUSE, (name,), alone=True)))
 
 
-def resume(name: str, next_tick: datetime | None) -> Plan[bool]:
+def resume(env: Env, name: str, next_tick: datetime | None) -> Plan[bool]:
     """Go on with a paused cron."""
     return bool((yield Statement(RESUME, (next_tick, name), alone=True)))
 
 
-def forget(name: str) -> Plan[bool]:
+def forget(env: Env, name: str) -> Plan[bool]:
     """Delete a cron."""
     return bool((yield Statement(FORGET, (name,), alone=True)))
 

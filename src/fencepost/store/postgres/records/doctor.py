@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from fencepost.core.values.duration import format_duration
-from fencepost.store.interface.replies import Finding
+from fencepost.store.interface.overview import Finding
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.engine.schema import OLDEST_SERVER
 from fencepost.store.postgres.jobs.catalog import Env
@@ -92,6 +92,19 @@ where schemaname = 'fencepost' and relname in ('ready', 'lease', 'tally', 'delay
   and n_dead_tup > greatest(%s, n_live_tup)
 order by 1
 """
+
+
+def inspect(env: Env) -> Plan[list[Finding]]:
+    """Look at the server, and at whether notifications arrive."""
+    # Only connections of their own can show that, opened by the thread that runs this.
+    connections = env.connections
+    with connections.open(connections.address.listen) as listening:
+        telling = connections.open()
+        with telling:
+            channel = f"fencepost_doctor_{env.clock.new_id().hex()}"
+            heard = hear(listening, telling, channel=channel)
+    findings = yield from examine(env, is_pooled=telling.is_pooled)
+    return [*findings, heard]
 
 
 def examine(env: Env, *, is_pooled: bool | None = None) -> Plan[list[Finding]]:

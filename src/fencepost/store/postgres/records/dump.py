@@ -8,7 +8,7 @@ from datetime import datetime
 from fencepost.core.job.job import AttemptOutcome, Job, JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.replies import Dump
+from fencepost.store.interface.transfer import Dump
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.rows import (

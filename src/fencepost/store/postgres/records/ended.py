@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from fencepost.core.stats.ended import EndedJob
 from fencepost.core.values.instants import from_us, to_us
-from fencepost.store.interface.replies import EndedPage
+from fencepost.store.interface.overview import EndedPage
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.rows import utc, utc_or_none
@@ -52,7 +52,7 @@ NEWEST_AFTER = ENDED.format(place="and (ended_at, seq) < (%s, %s)", way="desc")
 
 
 def ended(
-    env: Env, since: datetime, *, limit: int, after: int | None, newest_first: bool
+    env: Env, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
 ) -> Plan[EndedPage]:
     """Return one page of the jobs that ended at *since* or later."""
     ((now, around),) = yield Statement(AROUND_LAST if newest_first else AROUND_FIRST, (env.now,))

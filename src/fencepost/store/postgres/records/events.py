@@ -10,11 +10,12 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import EMPTY, NewJob
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.interface.replies import EventPage, EventReply
+from fencepost.store.interface.events import EventPage, EventReply
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.postgres.jobs.enqueue import enqueue
+from fencepost.store.postgres.jobs.enqueue import accept
 from fencepost.store.postgres.jobs.rows import body_fields, decode_body, utc
+from fencepost.store.postgres.joins.savepoint import all_or_none
 from fencepost.store.sql.events import decode_jobs, encode_jobs, event_jobs, record_of
 from fencepost.store.sql.positions import cut
 from fencepost.store.sql.texts import encode_json
@@ -53,15 +54,20 @@ delete from fencepost.event where ctid = any (array(
 
 def send(env: Env, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
     """Record *event* and store its handlers' *jobs*."""
+    plan = _send(env, event, jobs)
+    return all_or_none(plan) if env.is_joined else plan
+
+
+def _send(env: Env, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
     event_id = id_text(event.id or env.clock.new_id())
-    replies = yield from enqueue(env, jobs_for(event_id, event, jobs), atomic=True)
+    replies = yield from accept(env, jobs_for(event_id, event, jobs), atomic=True)
     body = body_fields(event.payload)
     params = (event_id, event.name, event.key, env.now, *body, encode_jobs(event_jobs(replies)))
     ((sent_at,),) = yield Statement(SEND, params)
     return EventReply(record_of(event_id, event, replies, sent_at=utc(sent_at)), replies)
 
 
-def events(name: str | None, page: PageRequest) -> Plan[EventPage]:
+def events(env: Env, name: str | None, page: PageRequest) -> Plan[EventPage]:
     """Return one page of the records, newest first."""
     conditions: list[str] = []
     params: list[Any] = []
@@ -81,9 +87,9 @@ def prune(env: Env, keep: float, limit: int) -> Plan[int]:
     return len(rows)
 
 
-def load(records: Sequence[SentEvent]) -> Plan[int]:
+def load(env: Env, events: Sequence[SentEvent]) -> Plan[int]:
     """Record what is not there yet."""
-    fields = [_fields(record, place) for place, record in enumerate(records)]
+    fields = [_fields(record, place) for place, record in enumerate(events)]
     rows = yield Statement(LOAD, (encode_json(fields),))
     return len(rows)
 

@@ -11,7 +11,7 @@ from fencepost.core.bounds import DUMP_BYTES
 from fencepost.core.job.job import Body, Job, JobRecord, NewJob
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.replies import Loaded, LoadReply, Present
+from fencepost.store.interface.transfer import Loaded, LoadReply, Present
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.flows.enqueue import DELIVERY, callback_fields
 from fencepost.store.postgres.jobs.catalog import Env, Numbers
@@ -138,7 +138,7 @@ _encoder = msgspec.json.Encoder()
 ACCEPT_JOBS = "select fencepost.accept_jobs(%s)"
 
 
-def accept_jobs(is_accepted: bool) -> Plan[None]:
+def accept_jobs(_: Env, is_accepted: bool) -> Plan[None]:
     """Refuse whatever inserts a job, or accept jobs again."""
     yield Statement(ACCEPT_JOBS, (is_accepted,))
 

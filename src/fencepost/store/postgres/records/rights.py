@@ -7,7 +7,7 @@ shares its database does. And any role can take an advisory lock, which migratio
 
 from __future__ import annotations
 
-from fencepost.store.interface.replies import Finding
+from fencepost.store.interface.overview import Finding
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.engine.migration_lock import LOCK_CLASS
 

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 
-from fencepost.store.interface.store import Topic
+from fencepost.store.interface.listener import Topic
 from fencepost.store.sqlite.engine.permissions import Access
 
 DESCRIPTORS = "/proc/self/fd"

@@ -56,10 +56,15 @@ class PlacedJob(NamedTuple):
     stored: Stored
 
 
-def enqueue(
+def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
+    """Store *jobs*, each unless its key is held and behind what it waits for."""
+    return enqueue_at(env, jobs, atomic=atomic, now=env.clock.now_us())
+
+
+def enqueue_at(
     env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int
 ) -> Plan[list[EnqueueReply]]:
-    """Store *jobs*, each unless its key is held and behind what it waits for."""
+    """Do so as of *now*."""
     if not any(_is_particular(job) for job in jobs):
         _check_times(jobs, now)
         return (yield from enqueueing.enqueue(env, jobs, atomic=atomic, now=now))

@@ -32,7 +32,7 @@ where parent.id in ({values}) order by child.seq
 
 
 def dependencies(
-    env: Env, job_ids: Sequence[str], *, with_results: bool
+    env: Env, job_ids: Sequence[str], *, with_results: bool = False
 ) -> Plan[list[list[Dependency]]]:
     """Return what each job waits for or waited for, in order."""
     rows = yield from _look(WITH_RESULTS if with_results else WITHOUT_RESULTS, job_ids)
@@ -51,7 +51,7 @@ def dependencies(
     return [found.get(job_id.lower(), []) for job_id in job_ids]
 
 
-def dependents(job_ids: Sequence[str]) -> Plan[list[list[str]]]:
+def dependents(env: Env, job_ids: Sequence[str]) -> Plan[list[list[str]]]:
     """Return who waits for each job or waited for it, oldest first."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for parent, child in (yield from _look(DEPENDENTS, job_ids)):

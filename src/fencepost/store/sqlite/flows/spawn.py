@@ -12,8 +12,8 @@ from fencepost.core.flows.dependencies import Waits
 from fencepost.core.flows.dependents import Entry, gather
 from fencepost.core.job.outcome import Decision
 from fencepost.errors import DependencyBreadthError
-from fencepost.store.interface.replies import LeaseLost, Moved, Spawned, SpawnReply
-from fencepost.store.interface.requests import Spawn
+from fencepost.store.interface.queue import Spawn, Spawned, SpawnReply
+from fencepost.store.interface.replies import LeaseLost, Moved
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import MODES, PENDING
 from fencepost.store.sqlite.engine.values import values

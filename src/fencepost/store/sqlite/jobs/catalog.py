@@ -20,8 +20,10 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy, decode_policy, encode_policy
 from fencepost.core.values.names import lanes_max
 from fencepost.errors import TooManyLanesError
+from fencepost.store.chores import Chores
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import NUMBER
+from fencepost.store.sqlite.engine.database import Database
 from fencepost.store.sqlite.engine.values import values
 
 MAKE_LANE = """
@@ -130,6 +132,8 @@ class Env(NamedTuple):
 
     clock: Clock
     catalog: Catalog
+    chores: Chores
+    database: Database
 
     @property
     def rng(self) -> Random:

@@ -17,15 +17,15 @@ from fencepost.core.bounds import CLAIM_MAX, EXPIRE_BATCH, PROMOTE_BATCH, RECOVE
 from fencepost.core.limits.rates import soonest
 from fencepost.core.limits.weights import deal
 from fencepost.core.values.names import RESERVED_TYPES
-from fencepost.store.chores import Chores
 from fencepost.store.interface.batches import held_among
-from fencepost.store.interface.replies import Claim, Moved
-from fencepost.store.interface.requests import ClaimRequest, Scope
+from fencepost.store.interface.queue import Claim, ClaimRequest
+from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sqlite.engine.savepoint import sheltered
 from fencepost.store.sqlite.jobs.catalog import Env, Lane
 from fencepost.store.sqlite.jobs.lease import lease
-from fencepost.store.sqlite.jobs.upkeep import expire, promote, recover
+from fencepost.store.sqlite.jobs.upkeep import expire_at, promote_at, recover_at
 from fencepost.store.sqlite.limits.rates import Budget, budget_for
 
 # All that a claim has to know first, in one statement: the heads of three indexes, whether there
@@ -97,25 +97,25 @@ def _asked(
     return OUTLOOK.format(asked=conditions), tuple(names for _, names in asked)
 
 
-def claim(env: Env, chores: Chores, request: ClaimRequest) -> Plan[Claim]:
+def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs.
 
     What of the former fails is left for later.
     """
-    now = env.clock.now_us()
+    chores, now = env.chores, env.clock.now_us()
     ahead = yield from _look(request)
     recovered: list[Moved] = []
     expired: list[Moved] = []
     promoted: list[Moved] = []
     if _is_due(ahead.lease_expires_at, now):
-        chore = recover(env, RECOVER_BATCH, now)
+        chore = recover_at(env, RECOVER_BATCH, now)
         recovered = yield from sheltered(env, chores, "recover", chore, [])
     if _is_due(ahead.expires_at, now):
-        chore = expire(env, EXPIRE_BATCH, now)
+        chore = expire_at(env, EXPIRE_BATCH, now)
         expired = yield from sheltered(env, chores, "expire", chore, [])
     # Recovering may have made jobs due at once.
     if recovered or ahead.has_touched or _is_due(ahead.run_at, now):
-        chore = promote(env, PROMOTE_BATCH, now)
+        chore = promote_at(env, PROMOTE_BATCH, now)
         promoted = yield from sheltered(env, chores, "promote", chore, [])
     if recovered or expired or promoted or ahead.has_touched:
         ahead = yield from _look(request)

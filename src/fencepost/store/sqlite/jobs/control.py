@@ -14,18 +14,15 @@ from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.errors import ConfigurationError, IllegalTransition
 from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.replies import (
+from fencepost.store.interface.control import (
     CancelReply,
-    Conflict,
     Discarded,
     DiscardReply,
-    Duplicate,
-    Moved,
-    NotFound,
     RetryReply,
-    TooLate,
+    RetryRequest,
 )
-from fencepost.store.interface.requests import RetryRequest, Scope
+from fencepost.store.interface.replies import Conflict, Duplicate, Moved, NotFound, TooLate
+from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import BY_NUMBER, MODE_NUMBER, NUMBER, PENDING
 from fencepost.store.sqlite.engine.values import values
@@ -159,7 +156,7 @@ def _retry(env: Env, request: RetryRequest) -> Plan[RetryReply]:
     return with_admitted([Moved(request.job_id.lower(), type_, state, was)], admitted)[0]
 
 
-def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
+def discard(env: Env, job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
     """Take dead letters off the list."""
     replies: list[DiscardReply] = []
     for job_id in job_ids:
@@ -168,14 +165,23 @@ def discard(job_ids: Sequence[str]) -> Plan[list[DiscardReply]]:
     return replies
 
 
-def pause(scope: Scope, name: str, *, is_paused: bool) -> Plan[None]:
-    """Stop or go on handing out the jobs of a queue or a type."""
+def pause(env: Env, scope: Scope, name: str) -> Plan[None]:
+    """Hand out no more jobs of a queue or a type."""
+    return _pause(scope, name, is_paused=True)
+
+
+def resume(env: Env, scope: Scope, name: str) -> Plan[None]:
+    """Hand out jobs of a queue or a type again."""
+    return _pause(scope, name, is_paused=False)
+
+
+def _pause(scope: Scope, name: str, *, is_paused: bool) -> Plan[None]:
     if scope is Scope.APP:
         raise ConfigurationError("pause a queue or a type; to pause all, stop the workers")
     yield Statement(PAUSE if is_paused else RESUME, (scope.value, name))
 
 
-def limit(scope: Scope, name: str, max_running: int | None) -> Plan[None]:
+def limit(env: Env, scope: Scope, name: str, max_running: int | None) -> Plan[None]:
     """Bound how many jobs of a queue or of the whole store run at once."""
     if scope is Scope.TYPE:
         raise ConfigurationError("limits are for a queue or the whole app, not for a type")

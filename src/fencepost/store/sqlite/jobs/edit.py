@@ -14,16 +14,8 @@ from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
 from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.replies import (
-    Conflict,
-    Edited,
-    EditReply,
-    Moved,
-    NotFound,
-    RetryReply,
-    TooLate,
-)
-from fencepost.store.interface.requests import Edit, RetryRequest
+from fencepost.store.interface.control import Edit, Edited, EditReply, RetryReply, RetryRequest
+from fencepost.store.interface.replies import Conflict, Moved, NotFound, TooLate
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER, ENCODING_NUMBER, NUMBER, PENDING
 from fencepost.store.sql.texts import encode_json, readable_tags

@@ -28,8 +28,8 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.job.priority import Priority
 from fencepost.core.values.ids import id_of_digits
 from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.replies import Moved
-from fencepost.store.interface.requests import ClaimRequest
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import ENCODINGS, RUNNING
 from fencepost.store.sql.texts import decode_tags

@@ -11,8 +11,9 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
 from fencepost.core.values.ids import id_text, wanted_ids
 from fencepost.core.values.instants import from_us, from_us_or_none
-from fencepost.store.interface.replies import DeadLetterPage, JobPage, QueueView, TypeView
-from fencepost.store.interface.requests import Scope
+from fencepost.store.interface.overview import QueueView, TypeView
+from fencepost.store.interface.reader import DeadLetterPage, JobPage
+from fencepost.store.interface.settings import Scope
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER
 from fencepost.store.sql.positions import pack, unpack
@@ -100,7 +101,7 @@ def get(env: Env, job_ids: Sequence[str]) -> Plan[list[Job | None]]:
     return [jobs.get(job_id.lower()) for job_id in job_ids]
 
 
-def locate(job_ids: Sequence[str]) -> Plan[list[str | None]]:
+def locate(env: Env, job_ids: Sequence[str]) -> Plan[list[str | None]]:
     """Return the queues of jobs by id, None for those that do not exist."""
     queues: dict[str, str] = {}
     for sql, params in values(LOCATE, [(id_,) for id_ in wanted_ids(job_ids)]):
@@ -124,12 +125,12 @@ def find(env: Env, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
     return JobPage(jobs, shown[-1] if len(seqs) > page.limit else None)
 
 
-def count(filter: JobFilter) -> Plan[int]:
+def count(env: Env, filter: JobFilter) -> Plan[int]:
     """Count jobs: from the counters where they can tell, else through an index."""
     return searching.count(filter)
 
 
-def attempts(job_id: str) -> Plan[list[Attempt] | None]:
+def attempts(env: Env, job_id: str) -> Plan[list[Attempt] | None]:
     """Return every attempt of a job: those on record, then the one in the job's own row."""
     for id_, text in wanted_ids([job_id]).items():
         rows = yield Statement(LAST_ATTEMPT, (id_,))
@@ -172,6 +173,11 @@ def situation(env: Env, job_id: str) -> Plan[Situation | None]:
         dependencies=(yield from _dependencies(env, job)),
         key_active=(yield from active(job.type, job.concurrency_key)),
     )
+
+
+def app_limit(env: Env) -> Plan[int | None]:
+    """Return the limit of the whole store, None when there is none."""
+    return get_limit(Scope.APP, "")
 
 
 def get_limit(scope: Scope, name: str) -> Plan[int | None]:
@@ -228,7 +234,7 @@ def _counts_by(column: str) -> Plan[dict[str, dict[State, int]]]:
     return counts
 
 
-def queues() -> Plan[list[QueueView]]:
+def queues(env: Env) -> Plan[list[QueueView]]:
     """Return every queue that has had a job or a setting."""
     counts = yield from _counts_by("queue")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.QUEUE.value,)))}
@@ -246,7 +252,7 @@ def queues() -> Plan[list[QueueView]]:
     ]
 
 
-def types() -> Plan[list[TypeView]]:
+def types(env: Env) -> Plan[list[TypeView]]:
     """Return every type that has had a job or a setting."""
     counts = yield from _counts_by("type")
     paused = {row[0] for row in (yield Statement(PAUSED, (Scope.TYPE.value,)))}

@@ -9,15 +9,8 @@ from fencepost.core.job.lifecycle import Event, State, advance
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.interface.replies import (
-    Conflict,
-    Duplicate,
-    NotFound,
-    Replayed,
-    ReplayReply,
-    Sealed,
-)
-from fencepost.store.interface.requests import Replay, as_replay
+from fencepost.store.interface.control import Replay, Replayed, ReplayReply, Sealed, as_replay
+from fencepost.store.interface.replies import Conflict, Duplicate, NotFound
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import ENCODING_NUMBER, ENCRYPTED, NUMBER
 from fencepost.store.sql.texts import readable_tags

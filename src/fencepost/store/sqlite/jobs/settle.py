@@ -19,18 +19,18 @@ from fencepost.core.values.ids import wanted_ids
 from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.batches import told_in_order
-from fencepost.store.interface.replies import (
+from fencepost.store.interface.queue import (
     AlreadySettled,
+    Beat,
     Extended,
     HeartbeatReply,
-    LeaseLost,
-    Moved,
+    Save,
     Saved,
     SaveReply,
     Settled,
     SettleReply,
 )
-from fencepost.store.interface.requests import Beat, Save
+from fencepost.store.interface.replies import LeaseLost, Moved
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import BY_NUMBER, NUMBER, RUNNING
 from fencepost.store.sql.texts import encode_json

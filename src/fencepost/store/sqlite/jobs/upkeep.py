@@ -20,8 +20,8 @@ from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import seconds_to_us
 from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.replies import Moved, Pruned
-from fencepost.store.interface.requests import PruneRequest
+from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER, NUMBER, PENDING
 from fencepost.store.sqlite.flows.dependents import end_all, moved
@@ -117,8 +117,13 @@ class _Judged(NamedTuple):
     policy: Policy
 
 
-def recover(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+def recover(env: Env, limit: int) -> Plan[list[Moved]]:
     """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
+    return recover_at(env, limit, env.clock.now_us())
+
+
+def recover_at(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+    """Do so as of *now*."""
     rows = yield Statement(EXPIRED_LEASES, (now, max(limit, 0)))
     jobs = [standing(row) for row in rows]
     policies = yield from env.catalog.policies({job.policy for job in jobs})
@@ -141,8 +146,13 @@ def _judged(job: Standing, policies: dict[int, Policy]) -> _Judged:
     return _Judged(job.attempt, job.max_attempts, policy)
 
 
-def expire(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+def expire(env: Env, limit: int) -> Plan[list[Moved]]:
     """Dead-letter up to *limit* live jobs past their lifetime."""
+    return expire_at(env, limit, env.clock.now_us())
+
+
+def expire_at(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+    """Do so as of *now*."""
     rows = yield Statement(OUTLIVED, (now, max(limit, 0)))
     endings = []
     for job in map(standing, rows):
@@ -161,8 +171,13 @@ def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
     return (yield from moved(env, endings, followed))
 
 
-def promote(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+def promote(env: Env, limit: int) -> Plan[list[Moved]]:
     """Make up to *limit* due jobs claimable, as far as their concurrency keys allow."""
+    return promote_at(env, limit, env.clock.now_us())
+
+
+def promote_at(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+    """Do so as of *now*."""
     rows = yield Statement(DUE, (now, max(limit, 0)))
     tally = Tally()
     noted = yield from admit_noted(env, now, tally)
@@ -261,3 +276,8 @@ def _delete(rows: Sequence[Row]) -> Plan[None]:
     for (lane, number), count in Counter((row[1], row[2]) for row in rows).items():
         tally.move(lane, BY_NUMBER[number], None, count)
     yield from tally.write()
+
+
+def tidy(env: Env) -> Plan[None]:
+    """Do nothing: there are no books to keep in order."""
+    yield from ()

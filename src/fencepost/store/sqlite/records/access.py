@@ -39,7 +39,7 @@ def add(env: Env, record: TokenRecord) -> Plan[None]:
     yield Statement(ADD, _row(record))
 
 
-def tokens() -> Plan[list[TokenRecord]]:
+def tokens(env: Env) -> Plan[list[TokenRecord]]:
     """Return all tokens, the oldest first."""
     return [_decode(row) for row in (yield Statement(TOKENS))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost.core.access.audit import Action, decode_detail, encode_detail
 from fencepost.core.filter import PageRequest
 from fencepost.core.values.instants import from_us, seconds_to_us
-from fencepost.store.interface.replies import ActionPage
+from fencepost.store.interface.audit import ActionPage
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.positions import cut
 from fencepost.store.sqlite.jobs.catalog import Env
@@ -40,7 +40,7 @@ def record(env: Env, action: Action) -> Plan[None]:
     yield Statement(RECORD, params)
 
 
-def actions(page: PageRequest) -> Plan[ActionPage]:
+def actions(env: Env, page: PageRequest) -> Plan[ActionPage]:
     """Return one page of the log, newest first."""
     after = END if page.after is None else page.after
     rows, position = cut((yield Statement(PAGE, (after, page.limit + 1))), page.limit)

@@ -6,8 +6,7 @@ import msgspec
 
 from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.values.instants import from_us, seconds_to_us
-from fencepost.store.interface.replies import Term
-from fencepost.store.interface.requests import WorkerInfo
+from fencepost.store.interface.cluster import Term, WorkerInfo
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.texts import encode_json
 from fencepost.store.sqlite.jobs.catalog import Env
@@ -38,7 +37,7 @@ def announce(env: Env, worker: WorkerInfo) -> Plan[None]:
     yield Statement(ANNOUNCE, (worker.id, now, encode_json(info)))
 
 
-def retire(worker_id: str) -> Plan[None]:
+def retire(env: Env, worker_id: str) -> Plan[None]:
     """Forget a worker that has stopped."""
     yield Statement(RETIRE, (worker_id,))
 
@@ -60,6 +59,6 @@ def lead(env: Env, name: str, worker: str, ttl: float) -> Plan[Term | None]:
     return Term(name, worker, from_us(rows[0][0])) if rows else None
 
 
-def resign(name: str, worker: str) -> Plan[None]:
+def resign(env: Env, name: str, worker: str) -> Plan[None]:
     """Give up one's own term."""
     yield Statement(RESIGN, (name, worker))

@@ -18,7 +18,7 @@ from fencepost.store.interface.crons import (
     encode_template,
 )
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sqlite.flows.enqueue import enqueue
+from fencepost.store.sqlite.flows.enqueue import enqueue_at
 from fencepost.store.sqlite.jobs.catalog import Env
 
 DECLARE = """
@@ -90,7 +90,7 @@ def fire(env: Env, fires: Sequence[CronFire]) -> Plan[list[FireReply]]:
         )
         if (yield Statement(ADVANCE, params)):
             now = env.clock.now_us()
-            jobs = yield from enqueue(env, each.jobs, atomic=False, now=now)
+            jobs = yield from enqueue_at(env, each.jobs, atomic=False, now=now)
             replies.append(Fired(each.name, jobs))
         else:
             replies.append(NotDue(each.name))
@@ -103,17 +103,17 @@ def crons(env: Env) -> Plan[CronList]:
     return CronList(from_us(env.clock.now_us()), [_view(row) for row in rows])
 
 
-def pause(name: str) -> Plan[bool]:
+def pause(env: Env, name: str) -> Plan[bool]:
     """Fire no more ticks of a cron."""
     return bool((yield Statement(PAUSE, (name,))))
 
 
-def resume(name: str, next_tick: datetime | None) -> Plan[bool]:
+def resume(env: Env, name: str, next_tick: datetime | None) -> Plan[bool]:
     """Go on with a paused cron."""
     return bool((yield Statement(RESUME, (_us(next_tick), name))))
 
 
-def forget(name: str) -> Plan[bool]:
+def forget(env: Env, name: str) -> Plan[bool]:
     """Delete a cron."""
     return bool((yield Statement(FORGET, (name,))))
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fencepost.core.bounds import LOG_PAGES_MAX
-from fencepost.store.interface.replies import Finding
+from fencepost.store.interface.overview import Finding
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sqlite.engine.database import Database
 from fencepost.store.sqlite.engine.permissions import exposures
@@ -42,8 +42,9 @@ DURABILITY = {
 }
 
 
-def examine(env: Env, database: Database) -> Plan[list[Finding]]:
+def examine(env: Env) -> Plan[list[Finding]]:
     """Look at the engine, its settings, and jobs that wait for nobody."""
+    database = env.database
     now = env.clock.now_us()
     findings = [DURABILITY[database.durability], _sqlite_version()]
     findings += [*_disk(database), _log(database), *_permissions(database)]

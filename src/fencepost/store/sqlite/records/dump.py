@@ -9,7 +9,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us_or_none
-from fencepost.store.interface.replies import Dump
+from fencepost.store.interface.transfer import Dump
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.texts import decode_tags
 from fencepost.store.sql.transfer import fitting, unreadable

@@ -7,7 +7,7 @@ from datetime import datetime
 from fencepost.core.stats.ended import EndedJob
 from fencepost.core.values.ids import id_text
 from fencepost.core.values.instants import from_us, from_us_or_none, to_us
-from fencepost.store.interface.replies import EndedPage
+from fencepost.store.interface.overview import EndedPage
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import BY_NUMBER
 from fencepost.store.sql.positions import pack, unpack
@@ -26,7 +26,7 @@ NEWEST_AFTER = ENDED.format(place="and (completed_at, seq) < (?, ?)", way="desc"
 
 
 def ended(
-    env: Env, since: datetime, *, limit: int, after: int | None, newest_first: bool
+    env: Env, since: datetime, *, limit: int, after: int | None = None, newest_first: bool = False
 ) -> Plan[EndedPage]:
     """Return one page of the jobs that ended at *since* or later."""
     place: tuple[int, ...] = () if after is None else unpack(after)

@@ -10,13 +10,13 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import EMPTY, NewJob
 from fencepost.core.values.ids import id_bytes, id_text
 from fencepost.core.values.instants import from_us, seconds_to_us, to_us
-from fencepost.store.interface.replies import EventPage, EventReply
+from fencepost.store.interface.events import EventPage, EventReply
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codes import ENCODING_NUMBER
 from fencepost.store.sql.events import decode_jobs, encode_jobs, record_of
 from fencepost.store.sql.positions import cut
 from fencepost.store.sqlite.engine.values import values
-from fencepost.store.sqlite.flows.enqueue import enqueue
+from fencepost.store.sqlite.flows.enqueue import enqueue_at
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.rows import decode_body
 
@@ -35,14 +35,14 @@ def send(env: Env, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
     """Record *event* and store its handlers' *jobs*."""
     now = env.clock.now_us()
     event_id = id_text(event.id or env.clock.new_id())
-    replies = yield from enqueue(env, jobs_for(event_id, event, jobs), atomic=True, now=now)
+    replies = yield from enqueue_at(env, jobs_for(event_id, event, jobs), atomic=True, now=now)
     record = record_of(event_id, event, replies, sent_at=from_us(now))
     for sql, params in values(RECORD, [_row(record)]):
         yield Statement(sql, params)
     return EventReply(record, replies)
 
 
-def events(name: str | None, page: PageRequest) -> Plan[EventPage]:
+def events(env: Env, name: str | None, page: PageRequest) -> Plan[EventPage]:
     """Return one page of the records, newest first."""
     conditions: list[str] = []
     params: list[Any] = []
@@ -63,10 +63,10 @@ def prune(env: Env, keep: float, limit: int) -> Plan[int]:
     return len(rows)
 
 
-def load(records: Sequence[SentEvent]) -> Plan[int]:
+def load(env: Env, events: Sequence[SentEvent]) -> Plan[int]:
     """Record what is not there yet."""
     count = 0
-    for sql, params in values(LOAD, [_row(record) for record in records]):
+    for sql, params in values(LOAD, [_row(record) for record in events]):
         rows = yield Statement(sql, params)
         count += len(rows)
     return count

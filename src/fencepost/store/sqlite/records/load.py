@@ -11,7 +11,7 @@ from fencepost.core.job.job import JobRecord
 from fencepost.core.values.ids import id_bytes
 from fencepost.core.values.instants import seconds_to_us, to_us
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.replies import Loaded, LoadReply, Present
+from fencepost.store.interface.transfer import Loaded, LoadReply, Present
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.sql.codes import ENCODING_NUMBER, MODE_NUMBER, NUMBER
 from fencepost.store.sql.texts import encode_failure, encode_json
@@ -49,7 +49,7 @@ end
 ACCEPT = "drop trigger if exists refuse_jobs"
 
 
-def accept_jobs(is_accepted: bool) -> Plan[None]:
+def accept_jobs(_: Env, is_accepted: bool) -> Plan[None]:
     """Refuse whatever inserts a job, or accept jobs again."""
     yield Statement(ACCEPT if is_accepted else REFUSE)
 

@@ -26,7 +26,7 @@ from fencepost.core.job.job import (
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.values.ids import id_text
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
-from fencepost.store.interface.requests import Save
+from fencepost.store.interface.queue import Save
 from fencepost.store.wrappers.encrypted.cipher import Cipher
 
 # Which of the two a body was stands before its bytes.
