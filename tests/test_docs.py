@@ -113,7 +113,7 @@ def test_every_public_name_is_documented() -> None:
 
 def test_the_tests_that_are_named_as_proof_exist() -> None:
     """A proof that was renamed or deleted is no proof."""
-    sources = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "src/fencepost/testing").rglob("*.py")]
+    sources = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "conformance").rglob("*.py")]
     defined = {
         name
         for path in sources

@@ -20,7 +20,7 @@ MUTANTS = (
     _mutant(
         "length-and-encoding-are-both-taken",
         "with h11, a request is hidden behind one that has a length and an encoding",
-        "framing",
+        "server.framing",
         "    if has_length:\n",
         "    if has_length and not codings:\n",
         HOSTILE,
@@ -28,7 +28,7 @@ MUTANTS = (
     _mutant(
         "encoding-within-an-encoding-is-taken",
         "with httptools, a compressed body is read as if it were not",
-        "framing",
+        "server.framing",
         'codings[0].strip().lower() != b"chunked"',
         'not codings[0].strip().lower().endswith(b"chunked")',
         HOSTILE,
@@ -36,7 +36,7 @@ MUTANTS = (
     _mutant(
         "two-hosts-are-taken",
         "with httptools, a request has two names for this server",
-        "framing",
+        "server.framing",
         "    if hosts > 1 or",
         "    if hosts > 2 or",
         HOSTILE,
@@ -44,7 +44,7 @@ MUTANTS = (
     _mutant(
         "bare-line-feeds-are-taken",
         "with h11, a line feed in a value begins another header",
-        "framing",
+        "server.framing",
         'if head.count(b"\\n") != head.count(b"\\r\\n"):',
         'if head.count(b"\\n") < head.count(b"\\r\\n"):',
         HOSTILE,
@@ -52,7 +52,7 @@ MUTANTS = (
     _mutant(
         "trailers-are-headers",
         "with httptools, a token behind the body opens what no proxy has seen",
-        "quick_connection",
+        "server.httptools_connection",
         "        if not self._has_head:\n",
         "        if self._has_head is not None:\n",
         HOSTILE,
@@ -60,7 +60,7 @@ MUTANTS = (
     _mutant(
         "slash-in-disguise-leads-somewhere",
         "/v1%2fjobs means /v1/jobs, past a proxy that decides by the path",
-        "framing",
+        "server.framing",
         "7f|2f|5c",
         "7f",
         HOSTILE,
@@ -68,7 +68,7 @@ MUTANTS = (
     _mutant(
         "control-in-disguise-leads-somewhere",
         "/v1/jobs%0a means /v1/jobs",
-        "endpoint",
+        "request.endpoint",
         '    if not is_plain(scope["path"], scope.get("raw_path") or b""):\n',
         '    if not is_plain(scope["path"].strip(), b""):\n',
         HOSTILE,
@@ -77,7 +77,7 @@ MUTANTS = (
     _mutant(
         "proxy-is-local",
         "without a token, whoever comes by way of a proxy on this machine may do everything",
-        "access",
+        "auth.anonymous",
         "        elif name in _RELAYED or name.startswith(_RELAYED_PREFIX):\n",
         "        elif name in _RELAYED and name.startswith(_RELAYED_PREFIX):\n",
         HOSTILE,
@@ -85,7 +85,7 @@ MUTANTS = (
     _mutant(
         "page-without-an-origin-is-local",
         "without a token, a page of another site may ask if its browser sends no origin",
-        "access",
+        "auth.anonymous",
         "and value not in _OWN_SITES",
         "and value in _OWN_SITES and not value",
         HOSTILE,
@@ -114,7 +114,7 @@ MUTANTS = (
     _mutant(
         "large-body-is-read-on-the-loop",
         "nobody is answered while a large body is decoded",
-        "aside",
+        "request.offload",
         "        if size <= HTTP_BODY_ASIDE:\n",
         "        if size >= 0:\n",
         BODIES,
@@ -122,7 +122,7 @@ MUTANTS = (
     _mutant(
         "batch-is-prepared-on-the-loop",
         "nobody is answered while the jobs of a large batch are prepared",
-        "call",
+        "request.call",
         "        return await self.api.aside.run(self.size, work)\n",
         "        return work()\n",
         BODIES,
@@ -130,7 +130,7 @@ MUTANTS = (
     _mutant(
         "jobs-are-counted-after-they-are-decoded",
         "ten million jobs are decoded before it is seen that they are too many",
-        "reading",
+        "request.read",
         "            if self._is_batch:\n                check_count(items)\n",
         "",
         BODIES,
@@ -170,7 +170,7 @@ MUTANTS = (
     _mutant(
         "bodies-have-no-budget",
         "whoever leaves bodies unfinished fills the memory of the server",
-        "bodies",
+        "server.bodies",
         "            if self.held + count > room:\n                raise too_many_bodies()\n",
         "",
         BODIES,
@@ -178,7 +178,7 @@ MUTANTS = (
     _mutant(
         "large-bodies-take-all-room",
         "heartbeats are refused while somebody fills the room for bodies",
-        "bodies",
+        "server.bodies",
         "int(self._limit * HTTP_BODIES_LARGE_SHARE)",
         "int(self._limit)",
         BODIES,
@@ -186,7 +186,7 @@ MUTANTS = (
     _mutant(
         "body-is-never-given-back",
         "after some requests there is no room for bodies, for good",
-        "endpoint",
+        "request.endpoint",
         "        finally:\n            held.give_back()\n",
         "        finally:\n            pass\n",
         BODIES,
@@ -194,7 +194,7 @@ MUTANTS = (
     _mutant(
         "waiting-claim-keeps-its-body",
         "claims that wait take the room of everybody's heartbeats",
-        "endpoint",
+        "request.endpoint",
         "            inbox.held.give_back()\n",
         "            pass\n",
         BODIES,
@@ -202,7 +202,7 @@ MUTANTS = (
     _mutant(
         "slow-body-keeps-its-room",
         "who stops sending keeps others out for half a minute",
-        "bodies",
+        "server.bodies",
         "            while slow and self.held + count > room:\n",
         "            while slow and self.held + count < 0:\n",
         BODIES,
@@ -210,7 +210,7 @@ MUTANTS = (
     _mutant(
         "drops-buy-a-body-time",
         "a body of which a byte comes now and then is never slow",
-        "bodies",
+        "server.bodies",
         "self.size - self._marked >= HTTP_BODY_STEP:",
         "self.size > self._marked:",
         BODIES,

@@ -25,7 +25,9 @@ MUTANTS = (
         "of-the-dead-job",
         REPLAYED,
         Patch(
-            f"{MEMORY}.submission", "request.callback_url or dead.callback_url", "dead.callback_url"
+            f"{MEMORY}.jobs.enqueue",
+            "request.callback_url or dead.callback_url",
+            "dead.callback_url",
         ),
     ),
     _mutant(
@@ -33,7 +35,9 @@ MUTANTS = (
         "of-the-dead-job",
         REPLAYED,
         Patch(
-            f"{SQLITE}.replaying", "if request.callback_url is not None:", "if not request.job_id:"
+            f"{SQLITE}.jobs.replay",
+            "if request.callback_url is not None:",
+            "if not request.job_id:",
         ),
     ),
     _mutant(
@@ -51,7 +55,7 @@ MUTANTS = (
         "not-on-cancel",
         CANCELLED,
         Patch(
-            f"{MEMORY}.callbacks",
+            f"{MEMORY}.records.webhooks",
             "if ended.callback_url is None:",
             "if ended.callback_url is None or ended.state is State.CANCELLED:",
         ),
@@ -61,7 +65,7 @@ MUTANTS = (
         "not-of-those-that-waited",
         PROPAGATED,
         Patch(
-            f"{MEMORY}.callbacks",
+            f"{MEMORY}.records.webhooks",
             "if ended.callback_url is None:",
             "if ended.callback_url is None or (ended.failure and ended.failure.culprit):",
         ),
@@ -70,9 +74,9 @@ MUTANTS = (
         Place.MEMORY,
         "twice-for-a-repeat",
         TWICE,
-        Patch(f"{MEMORY}.leases", "moves import apply\n", "moves import apply, call_back\n"),
+        Patch(f"{MEMORY}.jobs.settle", "finish import apply\n", "finish import apply, call_back\n"),
         Patch(
-            f"{MEMORY}.leases",
+            f"{MEMORY}.jobs.settle",
             "        return AlreadySettled(record.id, record.state)\n",
             "        call_back(jobs, record, now)\n"
             "        return AlreadySettled(record.id, record.state)\n",
@@ -82,14 +86,14 @@ MUTANTS = (
         Place.MEMORY,
         "tells-a-wrong-state",
         WRONG,
-        Patch(f"{MEMORY}.callbacks", "state=ended.state,", "state=State.COMPLETED,"),
+        Patch(f"{MEMORY}.records.webhooks", "state=ended.state,", "state=State.COMPLETED,"),
     ),
     _mutant(
         Place.SQLITE,
         "not-on-cancel",
         CANCELLED,
         Patch(
-            f"{SQLITE}.callbacks",
+            f"{SQLITE}.records.webhooks",
             "where callback_url is not null and seq in",
             "where callback_url is not null and state <> 8 and seq in",
         ),
@@ -99,12 +103,12 @@ MUTANTS = (
         "not-of-those-that-waited",
         PROPAGATED,
         Patch(
-            f"{SQLITE}.dependents",
+            f"{SQLITE}.flows.dependents",
             "    followed: list[Moved] = []\n    touched = list(left)\n",
             "    followed: list[Moved] = []\n    touched = list(left)\n    first = ended\n",
         ),
         Patch(
-            f"{SQLITE}.dependents",
+            f"{SQLITE}.flows.dependents",
             "        followed += yield from call_back(env, list(ended), now)\n",
             "        if ended is first:\n"
             "            followed += yield from call_back(env, list(ended), now)\n",
@@ -115,7 +119,7 @@ MUTANTS = (
         "twice-for-a-repeat",
         TWICE,
         Patch(
-            f"{SQLITE}.settling",
+            f"{SQLITE}.jobs.settle",
             "    followed = yield from end_all(env, list(accepted.values()), now, tally)\n",
             "    from fencepost.store.sqlite.records.webhooks import call_back\n"
             "    both = zip(settlements, replies, strict=True)\n"
@@ -128,14 +132,14 @@ MUTANTS = (
         Place.SQLITE,
         "tells-a-wrong-state",
         WRONG,
-        Patch(f"{SQLITE}.callbacks", "state=BY_NUMBER[number],", "state=State.COMPLETED,"),
+        Patch(f"{SQLITE}.records.webhooks", "state=BY_NUMBER[number],", "state=State.COMPLETED,"),
     ),
     _mutant(
         Place.SQLITE,
         "again-for-a-duplicate",
         "a job that has ended is told of again when its key is submitted again",
         Patch(
-            f"{SQLITE}.submission",
+            f"{SQLITE}.flows.enqueue",
             "if isinstance(each.reply, Enqueued) and each.reply.state.is_terminal",
             "if each.reply.state.is_terminal",
         ),
@@ -145,7 +149,7 @@ MUTANTS = (
         "not-on-arrival",
         "nobody is told of a job that ends while it is loaded",
         Patch(
-            f"{SQLITE}.loading",
+            f"{SQLITE}.records.load",
             "    yield from call_back(env, arrivals.ended, now)\n",
             "    yield from call_back(env, (), now)\n",
         ),

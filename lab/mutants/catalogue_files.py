@@ -9,7 +9,7 @@ TESTS = "tests/store/sqlite"
 
 
 def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
-    patches = (Patch(module if "." in module else f"{STORE}.{module}", old, new),)
+    patches = (Patch(module if module.startswith("fencepost.") else f"{STORE}.{module}", old, new),)
     return Mutant(f"sqlite-{name}", about, Place.SQLITE, patches, tests)
 
 
@@ -17,7 +17,7 @@ MUTANTS = (
     _mutant(
         "follows-no-symlinks",
         "a process that names the file by a link has a lock and a log of its own",
-        "identity",
+        "engine.identity",
         "return os.path.realpath(path)",
         "return os.path.abspath(path)",
         f"{TESTS}/test_names.py",
@@ -25,7 +25,7 @@ MUTANTS = (
     _mutant(
         "takes-any-database",
         "the database of another program becomes a store",
-        "identity",
+        "engine.identity",
         "if status.st_size > 0 and _application_id(path) != APPLICATION_ID:",
         "if status.st_size > 0 and _application_id(path) is None:",
         f"{TESTS}/test_foreign_files.py",
@@ -33,7 +33,7 @@ MUTANTS = (
     _mutant(
         "looks-too-late",
         "a foreign database is refused only after files were made beside it",
-        "database",
+        "engine.database",
         "        identity.refuse_foreign(self.path)\n",
         "",
         f"{TESTS}/test_foreign_files.py",
@@ -41,7 +41,7 @@ MUTANTS = (
     _mutant(
         "names-a-store-at-the-end",
         "a store that is being made is taken for a foreign database by the next process",
-        "identity",
+        "engine.identity",
         '        connection.execute(f"pragma application_id = {APPLICATION_ID}")\n'
         '        connection.execute("commit")\n',
         '        connection.execute("create table if not exists claimed(x)")\n'
@@ -60,7 +60,7 @@ MUTANTS = (
     _mutant(
         "waiter-dies-without-descriptors",
         "after a full file table nobody can wait for the lock any more",
-        "lock",
+        "engine.lock",
         "                request.refuse(error)\n                continue\n",
         "                request.refuse(error)\n                return\n",
         f"{TESTS}/test_lock.py",
@@ -68,7 +68,7 @@ MUTANTS = (
     _mutant(
         "disk-error-is-forgotten",
         "after a forced write that failed, the next one is acknowledged",
-        "database",
+        "engine.database",
         "            self._lock.mark()\n            self._keep_open()\n",
         "            self._keep_open()\n",
         f"{TESTS}/test_disk_errors.py",
@@ -76,7 +76,7 @@ MUTANTS = (
     _mutant(
         "disk-error-is-kept-to-itself",
         "other processes do not learn of a forced write that failed",
-        "lock",
+        "engine.lock",
         "            os.pwrite(self._fd, MARKED, 0)\n",
         "            os.pwrite(self._fd, CLEAN, 0)\n",
         f"{TESTS}/test_disk_errors.py",
@@ -84,7 +84,7 @@ MUTANTS = (
     _mutant(
         "disk-error-is-told-to-one-thread",
         "of two threads that force the log, the one that is not told acknowledges",
-        "database",
+        "engine.database",
         "            if self._lock.is_marked:\n                raise OSError",
         "            if False:\n                raise OSError",
         f"{TESTS}/test_disk_errors.py",
@@ -92,7 +92,7 @@ MUTANTS = (
     _mutant(
         "repair-only-forces",
         "after a disk error the log is forced again, which does nothing, and folded in",
-        "checkpoints",
+        "engine.checkpoints",
         "            self._log.rewrite(version)\n",
         "            self._log.force()\n",
         f"{TESTS}/test_disk_errors.py",
@@ -100,7 +100,7 @@ MUTANTS = (
     _mutant(
         "repair-trusts-the-disk-with-the-log",
         "what was written anew is not read back from the disk",
-        "log",
+        "engine.log",
         "        drop_cache(self.fd)\n        committed = self.pages(version)\n",
         "        committed = self.pages(version)\n",
         f"{TESTS}/test_disk_errors.py",
@@ -108,7 +108,7 @@ MUTANTS = (
     _mutant(
         "repair-restores-a-log-of-the-past",
         "the copy of a repair that failed is written over a log that another has begun anew",
-        "log",
+        "engine.log",
         "        if not is_same:\n",
         "        if False:\n",
         f"{TESTS}/test_disk_errors.py",
@@ -116,7 +116,7 @@ MUTANTS = (
     _mutant(
         "repair-trusts-the-disk-with-the-file",
         "a file that the disk did not keep loses its log as well",
-        "data_file",
+        "engine.data_file",
         "        missing = self._missing(log, pages)\n        if not missing:\n",
         "        missing = self._missing(log, {})\n        if not missing:\n",
         f"{TESTS}/test_disk_errors.py",
@@ -124,7 +124,7 @@ MUTANTS = (
     _mutant(
         "checkpoint-fails-the-write",
         "a write that was committed is called surely not done",
-        "checkpoints",
+        "engine.checkpoints",
         "        except sqlite3.Error as error:\n            note_unforced(error, self._lock)\n",
         "        except sqlite3.Warning as error:\n            note_unforced(error, self._lock)\n",
         f"{TESTS}/test_log.py",
@@ -132,7 +132,7 @@ MUTANTS = (
     _mutant(
         "log-waits-for-nobody",
         "beside readers that overlap the log grows without end",
-        "checkpoints",
+        "engine.checkpoints",
         "            if self._log.reaches(self._limit):\n",
         "            if False:\n",
         f"{TESTS}/test_log.py",
@@ -140,7 +140,7 @@ MUTANTS = (
     _mutant(
         "log-waits-for-everybody",
         "every write waits for a reader that stays",
-        "checkpoints",
+        "engine.checkpoints",
         "        self._limit += CHECKPOINT_PAGES\n",
         "",
         f"{TESTS}/test_log.py",
@@ -148,7 +148,7 @@ MUTANTS = (
     _mutant(
         "database-is-left-to-sqlite",
         "every user of the machine reads the payloads",
-        "database",
+        "engine.database",
         "        self.access.make_file(self.path)  # SQLite would let everybody read it\n",
         "",
         f"{TESTS}/test_permissions.py",
@@ -156,7 +156,7 @@ MUTANTS = (
     _mutant(
         "files-are-made-wide-and-narrowed",
         "between its creation and the chmod, everybody can open the lock and keep it",
-        "permissions",
+        "engine.permissions",
         "os.O_CREAT | os.O_EXCL, FILE)",
         "os.O_CREAT | os.O_EXCL, 0o666)",
         f"{TESTS}/test_permissions.py",
@@ -164,7 +164,7 @@ MUTANTS = (
     _mutant(
         "group-lacks-the-log",
         "whoever of the group did not make the log cannot open the store",
-        "permissions",
+        "engine.permissions",
         "            if status.st_uid == os.geteuid() and status.st_gid != self.group:\n",
         "            if False:\n",
         f"{TESTS}/test_permissions.py",
@@ -172,7 +172,7 @@ MUTANTS = (
     _mutant(
         "lock-follows-links",
         "a link that a stranger planted leads our writes to another file",
-        "permissions",
+        "engine.permissions",
         " | os.O_NOFOLLOW",
         "",
         f"{TESTS}/test_permissions.py",
@@ -180,7 +180,7 @@ MUTANTS = (
     _mutant(
         "doctor-overlooks-others",
         "files that everybody can read are called in order",
-        "permissions",
+        "engine.permissions",
         "    if mode & OTHERS_BITS:\n",
         "    if False:\n",
         f"{TESTS}/test_permissions.py",

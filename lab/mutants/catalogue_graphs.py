@@ -44,7 +44,7 @@ RULES = (
         "whoever ends with another names that one, not the first of the way",
         (
             (
-                "dependents",
+                "flows.dependents",
                 "culprit = job_id if failure is None or failure.culprit is None "
                 "else failure.culprit",
                 "culprit = job_id",
@@ -57,18 +57,24 @@ RULES = (
         "one that is to run after any runs after all",
         (
             (
-                "dependents",
+                "flows.dependents",
                 "return Verdict(1 if states and open_ == len(states) else MET)",
                 "return Verdict(open_)",
             ),
-            ("dependents", "    if mode is Mode.ANY:\n        return Verdict(MET)\n", ""),
+            ("flows.dependents", "    if mode is Mode.ANY:\n        return Verdict(MET)\n", ""),
         ),
         "TestDependencies",
     ),
     _rule(
         "any-of-the-pruned-waits-for-ever",
         "one that waited for any of those that were pruned waits for ever once it is reopened",
-        (("dependents", "1 if states and open_ == len(states)", "1 if open_ == len(states)"),),
+        (
+            (
+                "flows.dependents",
+                "1 if states and open_ == len(states)",
+                "1 if open_ == len(states)",
+            ),
+        ),
         "TestReopenedDependencies",
     ),
     _rule(
@@ -76,7 +82,7 @@ RULES = (
         "an urgent job waits behind a dependent that is not",
         (
             (
-                "dependents",
+                "flows.dependents",
                 "urgent = min(priority, *(parent.priority for parent in parents))",
                 "urgent = priority",
             ),
@@ -86,13 +92,13 @@ RULES = (
     _rule(
         "depth-is-not-checked",
         "a way of any length is taken in",
-        (("dependencies", "if depth > DEPENDENCY_DEPTH_MAX:", "if False:"),),
+        (("flows.dependencies", "if depth > DEPENDENCY_DEPTH_MAX:", "if False:"),),
         "TestRefusedDependencies",
     ),
     _rule(
         "a-job-may-wait-for-itself",
         "a place that does not come before is taken in",
-        (("dependencies", "if not 0 <= place < own:", "if not 0 <= place <= own:"),),
+        (("flows.dependencies", "if not 0 <= place < own:", "if not 0 <= place <= own:"),),
         "TestRefusedDependencies",
     ),
 )
@@ -101,7 +107,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "counts-one-too-few",
         "a job that waits for several waits for one more than there are",
-        "moves",
+        "jobs.finish",
         "            jobs.change(child, waits=replace(child.waits, missing=missing))\n",
         "            pass\n",
         "TestDependencies",
@@ -109,7 +115,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "counts-one-too-many",
         "a job that waits for several is let go before the last",
-        "moves",
+        "jobs.finish",
         "        elif missing:\n            jobs.change(child,",
         "        elif missing > 1:\n            jobs.change(child,",
         "TestDependencies",
@@ -117,7 +123,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "failure-lets-dependents-go",
         "whoever waited for a success runs after a failure too",
-        "moves",
+        "jobs.finish",
         "        if doom is not None:\n            decision = propagated(ended.state",
         "        if False:\n            decision = propagated(ended.state",
         "TestDependencies",
@@ -125,7 +131,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "failure-ends-only-the-next",
         "whoever waited for a job that was ended with another waits for ever",
-        "moves",
+        "jobs.finish",
         "    return (*call_back(jobs, record, now), *follow(jobs, record, now))\n",
         "    told = call_back(jobs, record, now)\n"
         "    return (*told, *(() if record.attempt == 0 and record.waits else "
@@ -135,7 +141,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "stale-lease-spawns",
         "a worker that lost its lease can still spawn",
-        "spawning",
+        "flows.spawn",
         "if record is None or not record.is_leased_by(spawn.token, now):",
         "if record is None:",
         "TestSpawning",
@@ -143,7 +149,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "gathered-is-not-counted",
         "who gathers is let go before what was spawned has ended",
-        "spawning",
+        "flows.spawn",
         "    jobs.change(gatherer, priority=entry.priority, waits=entry.waits)\n",
         "    jobs.change(gatherer, priority=entry.priority)\n",
         "TestSpawning",
@@ -151,7 +157,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "spawned-in-vain-is-passed-over",
         "who gathers runs though something that was spawned had failed at once",
-        "spawning",
+        "flows.spawn",
         "    if entry.decision is not None:\n",
         "    if False:\n",
         "TestSpawning",
@@ -159,7 +165,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "gathers-what-waits-for-it",
         "two jobs wait for each other",
-        "spawning",
+        "flows.spawn",
         "if each not in known and not _waits_for(jobs, each, gatherer)]",
         "if each not in known and each is not gatherer]",
         "TestSpawning",
@@ -167,7 +173,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "prune-ignores-dependents",
         "a result is deleted for which somebody waits",
-        "control",
+        "jobs.control",
         "if _is_old(record, keep, now) and not _is_needed(jobs, record):",
         "if _is_old(record, keep, now):",
         "TestDependencies",
@@ -175,7 +181,7 @@ KEPT_IN_MEMORY = (
     _memory(
         "reopened-is-counted-as-ended",
         "who waits for all to end does not wait for one that was opened again",
-        "submission",
+        "jobs.enqueue",
         "    _hold_up_again(jobs, record)\n",
         "",
         "TestReopenedDependencies",
@@ -246,7 +252,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "failure-lets-dependents-go",
         "whoever waited for a success runs after a failure too",
-        "dependents",
+        "flows.dependents",
         "        if verdict.doom is not None:\n",
         "        if False:\n",
         "TestDependencies",
@@ -254,7 +260,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "failure-ends-only-the-next",
         "whoever waited for a job that was ended with another waits for ever",
-        "dependents",
+        "flows.dependents",
         "            ended += ended_of(endings)\n",
         "",
         "TestDependencies",
@@ -262,7 +268,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "stale-lease-spawns",
         "a worker that lost its lease can still spawn",
-        "spawning",
+        "flows.spawn",
         "  and lease.expires_at > coalesce(%s::timestamptz, clock_timestamp())\n",
         "  and coalesce(%s::timestamptz, clock_timestamp()) is not null\n",
         "TestSpawning",
@@ -270,7 +276,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "gathered-is-not-counted",
         "who gathers is let go before what was spawned has ended",
-        "spawning",
+        "flows.spawn",
         "yield Statement(SET_MISSING, (entry.waits.missing, gatherer.seq))",
         "yield Statement(SET_MISSING, (gatherer.missing, gatherer.seq))",
         "TestSpawning",
@@ -281,7 +287,7 @@ KEPT_BY_POSTGRES = (
         Place.POSTGRES,
         (
             Patch(
-                f"{POSTGRES}.spawning",
+                f"{POSTGRES}.flows.spawn",
                 "job.gathers and pending.slot is null\norder by pending.seq for update of pending",
                 "job.gathers and pending.slot is null\norder by pending.seq",
             ),
@@ -293,7 +299,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "spawned-in-vain-is-passed-over",
         "who gathers runs though something that was spawned had failed at once",
-        "spawning",
+        "flows.spawn",
         "    if entry.decision is not None:\n",
         "    if False:\n",
         "TestSpawning",
@@ -301,7 +307,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "gathers-what-waits-for-it",
         "two jobs wait for each other",
-        "spawning",
+        "flows.spawn",
         "return known | {seq for (seq,) in rows}",
         "return known",
         "TestSpawning",
@@ -309,7 +315,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "prune-ignores-dependents",
         "a result is deleted for which somebody waits",
-        "upkeep",
+        "jobs.upkeep",
         "select 1 from fencepost.dependency where dependency.parent = done.seq\n",
         "select 1 from fencepost.dependency where false and dependency.parent = done.seq\n",
         "TestDependencies",
@@ -317,7 +323,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "reopened-is-counted-as-ended",
         "who waits for all to end does not wait for one that was opened again",
-        "control",
+        "jobs.control",
         "    yield Statement(HOLD_UP_AGAIN, (MODE_NUMBER[Mode.ENDED], seq))\n",
         "",
         "TestReopenedDependencies",
@@ -325,7 +331,7 @@ KEPT_BY_POSTGRES = (
     _python(
         "priority-is-not-inherited",
         "a dependent stands in the line of its own priority",
-        "graphs",
+        "flows.enqueue",
         "priority = job.priority if entry is None else entry.priority",
         "priority = job.priority",
         "TestDependencies",

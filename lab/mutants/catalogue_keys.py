@@ -24,7 +24,7 @@ MUTANTS = (
         "key-lets-one-too-many-in",
         ONE_TOO_MANY,
         Patch(
-            f"{MEMORY}.admission",
+            f"{MEMORY}.limits.concurrency",
             "jobs.slots.active(scope) >= limit_of(record.policy)",
             "jobs.slots.active(scope) > limit_of(record.policy)",
         ),
@@ -35,7 +35,7 @@ MUTANTS = (
         "key-keeps-the-place-in-line",
         STANDING,
         Patch(
-            f"{MEMORY}.admission",
+            f"{MEMORY}.limits.concurrency",
             "state=state, run_at=now, scheduled_at=now",
             "state=state, scheduled_at=now",
         ),
@@ -46,7 +46,9 @@ MUTANTS = (
         "key-lets-one-too-many-in",
         ONE_TOO_MANY,
         Patch(
-            f"{SQLITE}.admission", "slot.active + place >= _limit(", "slot.active + place > _limit("
+            f"{SQLITE}.limits.concurrency",
+            "slot.active + place >= _limit(",
+            "slot.active + place > _limit(",
         ),
         "TestConcurrencyKeys",
     ),
@@ -55,7 +57,7 @@ MUTANTS = (
         "key-is-not-asked-when-due",
         FORGOTTEN,
         Patch(
-            f"{SQLITE}.upkeep",
+            f"{SQLITE}.jobs.upkeep",
             "    admitted = yield from admit(env, held, now, tally)\n",
             "    admitted = yield from admit(env, (), now, tally)\n",
         ),
@@ -66,7 +68,7 @@ MUTANTS = (
         "key-of-a-retry-is-kept",
         KEPT,
         Patch(
-            f"{SQLITE}.dependents",
+            f"{SQLITE}.flows.dependents",
             "for each in endings if each.decision.event is not Event.RELEASE]",
             "for each in endings if each.decision.state.is_terminal]",
         ),
@@ -77,7 +79,7 @@ MUTANTS = (
         "key-counts-only-those-that-run",
         "a job that is claimable takes up no slot",
         Patch(
-            f"{SQLITE}.admission",
+            f"{SQLITE}.limits.concurrency",
             "where jobs.slot = touched.slot and jobs.state in (1, 3)",
             "where jobs.slot = touched.slot and jobs.state in (3)",
         ),

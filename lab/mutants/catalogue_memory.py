@@ -16,7 +16,7 @@ MUTANTS = (
     _mutant(
         "too-many-lanes",
         "an app has one pair of queue and type more than it may have",
-        "pairs",
+        "jobs.catalog",
         "if len(self._idle_at) >= lanes_max(type):",
         "if len(self._idle_at) > lanes_max(type):",
         "TestLanes",
@@ -24,7 +24,7 @@ MUTANTS = (
     _mutant(
         "used-lanes-are-removed",
         "a pair that has jobs makes room for another",
-        "pairs",
+        "jobs.catalog",
         "            if self._jobs[pair]:\n",
         "            if False:\n",
         "TestLanes",
@@ -32,7 +32,7 @@ MUTANTS = (
     _mutant(
         "retrying-jobs-live-for-ever",
         "a job that waits for its retry does not expire",
-        "moves",
+        "jobs.finish",
         "    due = (jobs.roll[seq] for seq in jobs.lifetimes.before((now + 1,)))\n",
         "    due = [jobs.roll[seq] for seq in jobs.lifetimes.before((now + 1,))]\n"
         "    due = [each for each in due if each.state.value != 'retrying']\n",
@@ -41,7 +41,7 @@ MUTANTS = (
     _mutant(
         "settle-ignores-the-token",
         "whoever settles a running job is believed",
-        "leases",
+        "jobs.settle",
         "if record.is_leased_by(settlement.token, now):",
         "if record.token is not None and record.is_leased_by(record.token, now):",
         "TestZombies",
@@ -50,7 +50,7 @@ MUTANTS = (
     _mutant(
         "stale-settle-ends-a-newer-lease",
         "a stale settlement is refused, and the lease of the job's new owner ends with it",
-        "leases",
+        "jobs.settle",
         "    return lost(record, settlement.job_id)\n",
         "    if record.lease_expires_at is not None:\n"
         "        jobs.change(record, lease_expires_at=now)\n"
@@ -60,7 +60,7 @@ MUTANTS = (
     _mutant(
         "lease-lives-at-its-expiry",
         "`<=` for `<`: a lease is still good at the instant it ends",
-        "record",
+        "jobs.record",
         "and now < self.lease_expires_at",
         "and now <= self.lease_expires_at",
         "TestLeases",
@@ -69,7 +69,7 @@ MUTANTS = (
     _mutant(
         "heartbeat-revives",
         "a heartbeat extends a lease that has run out",
-        "leases",
+        "jobs.settle",
         "not record.is_leased_by(beat.token, now)",
         "record.token != beat.token",
         "TestLeases",
@@ -77,7 +77,7 @@ MUTANTS = (
     _mutant(
         "recovery-is-not-counted",
         "a lease that ran out costs no attempt",
-        "moves",
+        "jobs.finish",
         "        is_overdue = record.lease_expires_at == record.deadline\n",
         "        jobs.change(record, attempt=record.attempt - 1)\n"
         "        is_overdue = record.lease_expires_at == record.deadline\n",
@@ -86,7 +86,7 @@ MUTANTS = (
     _mutant(
         "recovery-comes-an-instant-early",
         "a lease is taken back a microsecond before it ends",
-        "moves",
+        "jobs.finish",
         "_up_to(now, jobs, jobs.leases, limit)",
         "_up_to(now + 1, jobs, jobs.leases, limit)",
         "TestRecovering",
@@ -95,7 +95,7 @@ MUTANTS = (
     _mutant(
         "token-is-not-renewed",
         "every claim of a job hands out the same token",
-        "moves",
+        "jobs.finish",
         "        token=token,\n",
         '        token=f"token-{record.id}",\n',
         "TestZombies",
@@ -104,7 +104,7 @@ MUTANTS = (
     _mutant(
         "key-is-free-while-its-job-runs",
         "a key is released when its job is claimed",
-        "jobs",
+        "jobs.table",
         "is_live = not record.state.is_terminal",
         "is_live = not record.state.is_terminal and record.state is not State.RUNNING",
         "TestKeys",
@@ -112,7 +112,7 @@ MUTANTS = (
     _mutant(
         "key-window-is-forgotten",
         "a key is released when its job ends, though its window lasts",
-        "jobs",
+        "jobs.table",
         "window_ends_us=record.key_ends_at",
         "window_ends_us=None",
         "TestKeys",
@@ -120,7 +120,7 @@ MUTANTS = (
     _mutant(
         "promotes-too-early",
         "a job becomes claimable a second before it is due",
-        "moves",
+        "jobs.finish",
         "_up_to(now, jobs, jobs.due, limit)",
         "_up_to(now + 1_000_000, jobs, jobs.due, limit)",
         "TestPromoting",
@@ -129,7 +129,7 @@ MUTANTS = (
     _mutant(
         "pause-is-ignored",
         "a paused queue is served",
-        "claiming",
+        "jobs.claim",
         "if self._settings.is_queue_paused(queue)",
         "if False",
         "TestPausing",
@@ -137,7 +137,7 @@ MUTANTS = (
     _mutant(
         "claims-expire-nothing",
         "a claim hands out jobs past their lifetime",
-        "claiming",
+        "jobs.claim",
         "partial(expire, jobs, EXPIRE_BATCH, now)",
         "partial(expire, jobs, 0, now)",
         "TestExpiring",
@@ -153,7 +153,7 @@ MUTANTS = (
     _mutant(
         "cancelled-while-running-may-complete",
         "cancelling a running job is answered, and not done",
-        "control",
+        "jobs.control",
         "lambda record: moves.cancel(jobs, record, now))",
         "lambda record: moves.cancel(jobs, record, now) if record.state is not State.RUNNING "
         "else moves.Moved(record.id, record.type, State.CANCELLED, State.RUNNING))",
@@ -162,7 +162,7 @@ MUTANTS = (
     _mutant(
         "repeat-is-called-settled",
         "the repeat of a settlement is answered as the first was",
-        "leases",
+        "jobs.settle",
         "return AlreadySettled(record.id, record.state)",
         "return Settled(record.id, record.type, record.state)",
         "TestRepeating",
@@ -170,7 +170,7 @@ MUTANTS = (
     _mutant(
         "snooze-is-counted",
         "a snooze uses up an attempt",
-        "moves",
+        "jobs.finish",
         "if not decision.is_counted:",
         "if decision.event is Event.RELEASE:",
         "TestSettling",
@@ -178,7 +178,7 @@ MUTANTS = (
     _mutant(
         "release-goes-to-the-end-of-the-line",
         "a job that is given back loses its place",
-        "moves",
+        "jobs.finish",
         'return {"scheduled_at": now}',
         'return {"scheduled_at": now, "run_at": now}',
         "TestSettling",
@@ -190,12 +190,12 @@ MUTANTS = (
         Place.MEMORY,
         (
             Patch(
-                f"{STORE}.control",
+                f"{STORE}.jobs.control",
                 "if not record.state.is_terminal or record.state not in keep:",
                 "if record.state.is_terminal and record.state not in keep:",
             ),
             Patch(
-                f"{STORE}.control",
+                f"{STORE}.jobs.control",
                 "    assert record.completed_at is not None\n",
                 "    if record.completed_at is None:\n        return True\n",
             ),
@@ -205,7 +205,7 @@ MUTANTS = (
     _mutant(
         "prune-takes-held-keys",
         "pruning deletes a job whose key is still held",
-        "control",
+        "jobs.control",
         "return record.key_ends_at is None or record.key_ends_at <= now",
         "return True",
         "TestPruning",
@@ -213,7 +213,7 @@ MUTANTS = (
     _mutant(
         "replay-leaves-the-record",
         "a dead letter that was replayed can be replayed again",
-        "submission",
+        "jobs.enqueue",
         "    jobs.change(dead, dead_number=None)\n",
         "",
         "TestReplaying",
@@ -221,7 +221,7 @@ MUTANTS = (
     _mutant(
         "retry-adds-no-attempt",
         "a job that is opened again without a reset has no attempt left",
-        "submission",
+        "jobs.enqueue",
         '"max_attempts": record.attempt + 1,',
         '"max_attempts": record.max_attempts,',
         "TestReopening",
@@ -229,7 +229,7 @@ MUTANTS = (
     _mutant(
         "stale-checkpoint-is-kept",
         "a worker that lost its lease can still save",
-        "leases",
+        "jobs.settle",
         "not record.is_leased_by(save.token, now)",
         "record.state.is_terminal",
         "TestZombies",
@@ -237,7 +237,7 @@ MUTANTS = (
     _mutant(
         "priority-is-inverted",
         "the least urgent job comes first",
-        "record",
+        "jobs.record",
         "(int(self.priority), self.run_at, self.seq)",
         "(-int(self.priority), self.run_at, self.seq)",
         "TestOrdering",
@@ -245,7 +245,7 @@ MUTANTS = (
     _mutant(
         "limit-is-one-too-many",
         "W + 1 jobs of a queue may run",
-        "claiming",
+        "jobs.claim",
         "limit - self.of_queue(queue)), 0)",
         "limit + 1 - self.of_queue(queue)), 0)",
         "TestLimits",
@@ -262,7 +262,7 @@ MUTANTS = (
     _mutant(
         "two-lead-at-once",
         "a term is given to whoever asks",
-        "presence",
+        "records.cluster",
         "if holder != worker and now < expires_at:",
         "if False:",
         "TestLeading",
@@ -270,7 +270,7 @@ MUTANTS = (
     _mutant(
         "recovered-token-counts-as-settled",
         "a worker whose job was recovered is told that it had settled it",
-        "moves",
+        "jobs.finish",
         "apply(jobs, record, decision, now=now, settled_token=None)",
         "apply(jobs, record, decision, now=now, settled_token=record.token)",
         "TestRecovering",

@@ -42,7 +42,7 @@ NUMBERS = (
     _python(
         "stale-numbers-are-kept",
         "a process that was told of lost numbers goes on with them",
-        "catalog",
+        "jobs.catalog",
         "            self._policies, self._policy_numbers = {}, {}\n",
         "            self._policies = {}\n",
         "tests/store/postgres/test_catalog.py",
@@ -50,7 +50,7 @@ NUMBERS = (
     _python(
         "a-missing-lane-fails-the-claim",
         "a job whose lane is missing fails every claim that comes to it",
-        "catalog",
+        "jobs.catalog",
         'found[number] = Lane(number, "", "", Priority.NORMAL)',
         "pass",
         "tests/store/postgres/test_catalog.py",
@@ -103,8 +103,8 @@ LANES = (
     _python(
         "callers-trust-their-memory",
         "a caller's transaction fails for a lane that was removed since it was last asked for",
-        "catalog",
-        "return asked_at is not None and now - asked_at < limits.LANE_SURE",
+        "jobs.catalog",
+        "return asked_at is not None and now - asked_at < bounds.LANE_SURE",
         "return asked_at is not None",
         "tests/store/postgres/test_lanes.py",
     ),
@@ -159,7 +159,7 @@ FAILURES = (
     _python(
         "a-silent-server-is-waited-for",
         "a blocking submission waits for a stopped server for a minute",
-        "runner",
+        "engine.group_commit",
         "                session.answer_timeout = operation.timeout\n                postscript",
         "                postscript",
         "tests/store/postgres/test_silence.py",
@@ -167,7 +167,7 @@ FAILURES = (
     _python(
         "a-newer-schema-is-always-refused",
         "a process of the version before cannot start on a schema that allows it",
-        "schema",
+        "engine.schema",
         "if found[0] > newest:",
         "if version > newest:",
         "tests/store/postgres/test_rolling.py",
@@ -175,7 +175,7 @@ FAILURES = (
     _python(
         "a-newer-schema-is-never-refused",
         "a process starts on a schema on which it cannot run",
-        "schema",
+        "engine.schema",
         "if found[0] > newest:",
         "if found[0] > version:",
         "tests/store/postgres/test_rolling.py",
@@ -183,7 +183,7 @@ FAILURES = (
     _python(
         "a-spoilt-index-is-kept",
         "a migration that is applied again takes an index for done that never was",
-        "schema",
+        "engine.schema",
         "if found == (True,):",
         "if found is not None:",
         "tests/store/postgres/test_concurrent_migrations.py",
@@ -191,7 +191,7 @@ FAILURES = (
     _python(
         "cancelled-news-are-kept",
         "what is remembered of a submission whose caller was cancelled is never forgotten",
-        "runner",
+        "engine.group_commit",
         "            self._note(answer)\n",
         "            if not answer.posted.future.cancelled():\n"
         "                self._note(answer)\n",

@@ -67,7 +67,7 @@ LEASES = (
     _python(
         "chore-fails-the-claim",
         "a chore that fails takes the claim with it, every claim",
-        "sheltering",
+        "engine.savepoint",
         "    except Exception as error:  # noqa: BLE001 - whatever is wrong with a chore, "
         "the claim is not\n        yield RETREAT\n",
         "    except ZeroDivisionError as error:\n        yield RETREAT\n",
@@ -76,7 +76,7 @@ LEASES = (
     _python(
         "chore-is-never-left-alone",
         "a chore that failed is done again by every claim",
-        "claiming",
+        "jobs.claim",
         'RECOVER if chores.may("recover") else 0',
         "RECOVER",
         "TestChores",
@@ -84,7 +84,7 @@ LEASES = (
     _python(
         "fan-in-one-statement",
         "all that waited for a job is ended by one statement, however many they are",
-        "dependents",
+        "flows.dependents",
         "for seqs in portions(sorted(doomed), FOLLOW_BATCH):",
         "for seqs in portions(sorted(doomed), 10**9):",
         "tests/store/postgres/test_fans.py",
@@ -92,7 +92,7 @@ LEASES = (
     _python(
         "callers-transaction-locks-what-its-jobs-wait-for",
         "a job submitted after a running one holds up the claim of that until the commit",
-        "graphs",
+        "flows.enqueue",
         "hold(awaited, is_joined=env.is_joined)",
         "hold(awaited)",
         OPEN,
@@ -100,7 +100,7 @@ LEASES = (
     _python(
         "callers-transaction-leaves-no-note",
         "a job that is submitted after one that ends meanwhile waits for ever",
-        "graphs",
+        "flows.enqueue",
         "        yield from note([each",
         "        yield from note([] and [each",
         OPEN,
@@ -108,7 +108,7 @@ LEASES = (
     _python(
         "completion-in-a-callers-transaction-lets-go",
         "who waits for the job is locked until the commit, and so is its slot",
-        "settling",
+        "jobs.settle",
         "params = (env.now, groups_json, env.is_joined)",
         "params = (env.now, groups_json, False)",
         OPEN,
@@ -139,7 +139,7 @@ LEASES = (
     _python(
         "settlement-locks-one-kind-after-another",
         "the leases of failures are locked after those of successes, whatever their secrets",
-        "settling",
+        "jobs.settle",
         "    if others and (successes or env.is_joined):\n",
         "    if others and env.is_joined:\n",
         ORDER,
@@ -154,7 +154,7 @@ LEASES = (
     _python(
         "claims-spin-beside-a-lease-in-hand",
         "a worker asks again and again while a caller's transaction holds a lease that ran out",
-        "claiming",
+        "jobs.claim",
         "    if moved == []:\n",
         "    if moved is chores:\n",
         OPEN,
@@ -183,7 +183,7 @@ LEASES = (
     _python(
         "pruned-dependency-is-waited-for",
         "the note on a job whose dependency was pruned before the commit goes round for ever",
-        "resolving",
+        "flows.resolve",
         "    if missing := seqs - parents.keys():\n",
         "    if missing := set[int]():\n",
         OPEN,
@@ -191,7 +191,7 @@ LEASES = (
     _python(
         "held-up-operations-hold-up-others",
         "an awaited operation waits for a lock in a thread that all share",
-        "runner",
+        "engine.group_commit",
         "self._runner.run(posted.operation, lock_timeout=GROUP_LOCK_TIMEOUT)",
         "self._runner.run(posted.operation)",
         OPEN,
@@ -199,7 +199,7 @@ LEASES = (
     _python(
         "group-keeps-the-order-of-arrival",
         "two processes lock the same leases in opposite orders",
-        "runner",
+        "engine.group_commit",
         "        together.sort(key=_rank)\n",
         "",
         ORDER,
@@ -214,7 +214,7 @@ LEASES = (
     _python(
         "graph-is-locked-level-by-level",
         "two that end jobs of one graph lock those behind in opposite orders",
-        "dependents",
+        "flows.dependents",
         "    if failed:\n",
         "    if failed and not failed:\n",
         ORDER,
@@ -222,7 +222,7 @@ LEASES = (
     _python(
         "spawning-locks-who-gathers-first",
         "who gathers is locked before the jobs that a key returned",
-        "spawning",
+        "flows.spawn",
         "        holding = partial(_hold, env, fence)\n",
         "        yield Statement(GATHERERS, (fence.seq,))\n"
         "        holding = partial(_hold, env, fence)\n",
@@ -239,7 +239,7 @@ LEASES = (
     _python(
         "recovery-is-not-counted",
         "a lease that ran out costs no attempt",
-        "upkeep",
+        "jobs.upkeep",
         "endings.append(Ending(job, decide(judged, outcome, env.rng)))",
         "endings.append(Ending(job._replace(attempt=job.attempt - 1), "
         "decide(judged, outcome, env.rng)))",
@@ -256,7 +256,7 @@ LEASES = (
     _python(
         "token-is-good-for-another-job",
         "a token is taken whatever job it is sent for",
-        "tokens",
+        "jobs.tokens",
         "if lane and is_own and 0 < seq < SEQ_END",
         "if lane and 0 < seq < SEQ_END",
         "TestFencing",
@@ -264,7 +264,7 @@ LEASES = (
     _python(
         "repeat-is-called-settled",
         "the repeat of a settlement is answered as the first was",
-        "settling",
+        "jobs.settle",
         "replies[index] = AlreadySettled(job_id, states[job_id.lower()])\n",
         'replies[index] = Settled(job_id, "", states[job_id.lower()])\n',
         "TestRepeating",
@@ -272,7 +272,7 @@ LEASES = (
     _python(
         "snooze-is-counted",
         "a snooze or a release uses up an attempt",
-        "moving",
+        "jobs.finish",
         "job.attempt if decision.is_counted else job.attempt - 1",
         "job.attempt",
         "TestSettling",
@@ -356,7 +356,7 @@ JOBS = (
     _python(
         "replay-leaves-the-record",
         "a dead letter that was replayed can be replayed again",
-        "control",
+        "jobs.control",
         "    yield Statement(RECORD_SUCCESSOR, (seq,))\n",
         "",
         "TestReplaying",
@@ -364,7 +364,7 @@ JOBS = (
     _python(
         "retry-adds-no-attempt",
         "a job that is opened again without a reset has no attempt left",
-        "control",
+        "jobs.control",
         "if request.reset_attempts else attempt + 1",
         "if request.reset_attempts else attempt",
         "TestReopening",
@@ -372,7 +372,7 @@ JOBS = (
     _python(
         "refused-batch-is-half-stored",
         "a batch that is to be stored whole or not at all has no transaction",
-        "enqueueing",
+        "jobs.enqueue",
         "alone = len(batches) == 1 and not atomic",
         "alone = len(batches) == 1",
         "TestEnqueueing",
@@ -381,7 +381,7 @@ JOBS = (
     _python(
         "prune-takes-held-keys",
         "pruning deletes a job whose key is still held",
-        "upkeep",
+        "jobs.upkeep",
         "      and held.window_ends_at > (select now from given)\n",
         "      and false\n",
         "TestPruning",
@@ -413,7 +413,7 @@ MARKS = (
     _python(
         "writes-ride-with-leases",
         "a write that shares a commit with a claim does not wait for the disk",
-        "runner",
+        "engine.group_commit",
         "if effects == {Effect.LEASE} else []",
         "if Effect.LEASE in effects else []",
         "tests/store/postgres/test_runner.py",

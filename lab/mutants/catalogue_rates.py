@@ -31,13 +31,16 @@ STORES = (
     _mutant(
         Place.MEMORY, "rate-moves-with-the-clock",
         "starts that lie ahead of the clock count as the present's for as long as they do",
-        Patch(f"{MEMORY}.rates", "                self._put(self._uses, type, tuple(seen))\n",
-              "                pass\n"),
+        Patch(
+            f"{MEMORY}.limits.rates",
+            "                self._put(self._uses, type, tuple(seen))\n",
+            "                pass\n",
+        ),
         "TestRates",
     ),
     _mutant(
         Place.SQLITE, "rate-waits-for-the-clock", AHEAD,
-        Patch(f"{SQLITE}.rates", "newest > rate.moment(self._now)", "newest < 0"),
+        Patch(f"{SQLITE}.limits.rates", "newest > rate.moment(self._now)", "newest < 0"),
         "TestRates",
     ),
     _mutant(
@@ -61,37 +64,37 @@ STORES = (
     ),
     _mutant(
         Place.MEMORY, "rate-is-not-used", UNWRITTEN,
-        Patch(f"{MEMORY}.claiming",
+        Patch(f"{MEMORY}.jobs.claim",
               "    rates.note(Counter(job.type for job in claimed), now)\n", ""),
         "TestRates",
     ),
     _mutant(
         Place.MEMORY, "rate-is-not-shared", UNSHARED,
-        Patch(f"{MEMORY}.claiming", "merged(lanes[queue], budget)",
+        Patch(f"{MEMORY}.jobs.claim", "merged(lanes[queue], budget)",
               "merged(lanes[queue], dict(budget))"),
         "TestRates",
     ),
     _mutant(
         Place.SQLITE, "rate-window-does-not-slide", FIXED,
-        Patch(f"{SQLITE}.rates", "            since = self._now - rate.window_us\n",
+        Patch(f"{SQLITE}.limits.rates", "            since = self._now - rate.window_us\n",
               "            since = self._now // rate.window_us * rate.window_us - 1\n"),
         "TestRates",
     ),
     _mutant(
         Place.SQLITE, "rate-is-not-used", UNWRITTEN,
-        Patch(f"{SQLITE}.rates", "            yield Statement(NOTE, rows, many=True)\n",
+        Patch(f"{SQLITE}.limits.rates", "            yield Statement(NOTE, rows, many=True)\n",
               "            assert rows\n"),
         "TestRates",
     ),
     _mutant(
         Place.SQLITE, "rate-is-not-shared", UNSHARED,
-        Patch(f"{SQLITE}.rates", "            self._left[type] -= number\n",
+        Patch(f"{SQLITE}.limits.rates", "            self._left[type] -= number\n",
               "            assert number\n"),
         "TestRates",
     ),
     _mutant(
         Place.SQLITE, "rate-takes-turns-for-nothing", HIDING,
-        Patch(f"{SQLITE}.claiming", "        lanes = _allowed(lanes, budget)\n", ""),
+        Patch(f"{SQLITE}.jobs.claim", "        lanes = _allowed(lanes, budget)\n", ""),
         "TestRates",
     ),
     _mutant(
@@ -122,13 +125,13 @@ WORKERS = (
     _mutant(
         Place.WORKER, "rate-is-declared-only-where-there-is-one",
         "the rate of an earlier version of the app outlives it",
-        Patch(f"{WORKER}.rates", "for type, task in tasks.items()}",
+        Patch(f"{WORKER}.run.rates", "for type, task in tasks.items()}",
               "for type, task in tasks.items() if task.rate}"),
         "tests/worker/test_rates.py",
     ),
     _mutant(
         Place.WORKER, "rate-is-declared-once", "a worker that was not heard claims regardless",
-        Patch(f"{WORKER}.rates",
+        Patch(f"{WORKER}.run.rates",
               "            await store.clock.sleep_async(patience.failed(error))\n",
               "            patience.failed(error)\n            return\n"),
         "tests/worker/test_rates.py",

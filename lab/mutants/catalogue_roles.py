@@ -24,7 +24,7 @@ MUTANTS = (
     _python(
         "functions-look-anywhere",
         "names in functions are looked up by the path of whoever calls them",
-        "schema",
+        "engine.schema",
         "{_CREATE}{sql}{_FIX_PATHS}{_record(number, name, sql)}",
         "{_CREATE}{sql}{_record(number, name, sql)}",
         PLANTED,
@@ -32,7 +32,7 @@ MUTANTS = (
     _python(
         "sessions-look-anywhere",
         "statements are executed with the path that the role or the database has",
-        "connections",
+        "engine.connections",
         '    "search_path": SEARCH_PATH,\n',
         "",
         PLANTED,
@@ -40,7 +40,7 @@ MUTANTS = (
     _python(
         "poolers-look-anywhere",
         "behind a pooler, transactions have the path of the session that they are given",
-        "wire",
+        "engine.session",
         "rows = self._ask((*statements[:place], FIX, *statements[place:]), postscript)",
         "return self._ask(statements, postscript)",
         PLANTED,
@@ -48,7 +48,7 @@ MUTANTS = (
     _python(
         "callers-look-anywhere",
         "in a caller's transaction, names are looked up by the caller's path",
-        "search_path",
+        "engine.search_path",
         "f\"pg_catalog.set_config('search_path'::pg_catalog.text, "
         "'{SEARCH_PATH}'::pg_catalog.text, true)\"",
         "\"''\"",
@@ -57,7 +57,7 @@ MUTANTS = (
     _python(
         "callers-are-left-with-our-path",
         "a caller's transaction goes on with our search path",
-        "runner",
+        "engine.group_commit",
         "        borrowed.execute(restore(path))\n    except psycopg.Error as error:",
         "    except psycopg.Error as error:",
         PLANTED,

@@ -37,6 +37,14 @@ MUTANTS = (
         SUBMISSION,
     ),
     _mutant(
+        "strangers-are-refused-together",
+        "one job that is refused fails all that were submitted at the same moment",
+        "actions.group_commit",
+        "except InvalidJobError as error:",
+        "except ZeroDivisionError as error:",
+        SUBMITTING,
+    ),
+    _mutant(
         "awaited-submission-has-no-timeout-of-its-own",
         "an awaited submission is told after half a minute, whatever the app says",
         "actions.session",

@@ -16,7 +16,7 @@ LANES = (
     _mutant(
         "too-many-lanes",
         "an app has one pair of queue and type more than it may have",
-        "catalog",
+        "jobs.catalog",
         "where (select count(*) from lanes) < ?",
         "where (select count(*) from lanes) <= ?",
         "TestLanes",
@@ -24,7 +24,7 @@ LANES = (
     _mutant(
         "removed-lanes-are-not-missed",
         "a job is stored in a lane that another process has removed",
-        "database",
+        "engine.database",
         '        connection.execute("pragma foreign_keys = on")',
         '        connection.execute("pragma foreign_keys = off")',
         "TestLanes",
@@ -32,7 +32,7 @@ LANES = (
     _mutant(
         "used-lanes-are-removed",
         "a lane is removed that has jobs",
-        "upkeep",
+        "jobs.upkeep",
         'f"select lane from lanes where idle_at <= ? and not {HAS_JOBS}"',
         'f"select lane from lanes where idle_at <= ?"',
         "TestLanes",
@@ -40,7 +40,7 @@ LANES = (
     _mutant(
         "claims-read-all-lanes",
         "a claim looks at the lanes of all types of its queue",
-        "claiming",
+        "jobs.claim",
         "type in (select value from json_each(?)) and",
         "+type in (select value from json_each(?)) and",
         "tests/store/sqlite/test_lanes.py",
@@ -51,7 +51,7 @@ LEASES = (
     _mutant(
         "retrying-jobs-live-for-ever",
         "a job that waits for its retry does not expire",
-        "upkeep",
+        "jobs.upkeep",
         "where completed_at is null and expires_at <= ? order by expires_at",
         "where completed_at is null and state <> 4 and expires_at <= ? order by expires_at",
         "TestExpiring",
@@ -59,7 +59,7 @@ LEASES = (
     _mutant(
         "chore-fails-the-claim",
         "a chore that fails takes the claim with it, every claim",
-        "sheltering",
+        "engine.savepoint",
         "    except Exception as error:",
         "    except ZeroDivisionError as error:",
         "TestChores",
@@ -67,7 +67,7 @@ LEASES = (
     _mutant(
         "success-ignores-the-token",
         "a success is recorded under any token that was once the job's",
-        "settling",
+        "jobs.settle",
         "  and jobs.lease_token = ? and jobs.lease_expires_at > ?",
         "  and ? is not null and jobs.lease_expires_at > ?",
         "TestZombies",
@@ -76,7 +76,7 @@ LEASES = (
     _mutant(
         "success-lives-at-its-expiry",
         "`>=` for `>`: a success is recorded at the instant its lease ends",
-        "settling",
+        "jobs.settle",
         "  and jobs.lease_token = ? and jobs.lease_expires_at > ?",
         "  and jobs.lease_token = ? and jobs.lease_expires_at >= ?",
         "TestZombies",
@@ -84,7 +84,7 @@ LEASES = (
     _mutant(
         "failure-ignores-the-token",
         "heartbeats, checkpoints and failures are taken under any token",
-        "settling",
+        "jobs.settle",
         "        and job.lease_token == secret\n",
         "",
         "TestZombies",
@@ -93,7 +93,7 @@ LEASES = (
     _mutant(
         "heartbeat-revives",
         "a heartbeat extends a lease that has run out",
-        "settling",
+        "jobs.settle",
         "is_valid(job, beat.job_id, secret, now)",
         "is_valid(job, beat.job_id, secret, 0)",
         "TestLeases",
@@ -101,7 +101,7 @@ LEASES = (
     _mutant(
         "heartbeat-shortens",
         "a heartbeat sets the expiry, also to an earlier time",
-        "settling",
+        "jobs.settle",
         "return max(job.lease_expires_at, min(now + seconds_to_us(asked), latest))",
         "return min(now + seconds_to_us(asked), latest)",
         "TestLeases",
@@ -109,7 +109,7 @@ LEASES = (
     _mutant(
         "recovery-is-not-counted",
         "a lease that ran out costs no attempt",
-        "upkeep",
+        "jobs.upkeep",
         "jobs = [standing(row) for row in rows]",
         "jobs = [standing((*row[:4], row[4] - 1, *row[5:])) for row in rows]",
         "TestRecovering",
@@ -117,7 +117,7 @@ LEASES = (
     _mutant(
         "recovery-waits-an-instant",
         "`<` for `<=`: at its expiry a lease is not yet taken back",
-        "upkeep",
+        "jobs.upkeep",
         "where state = 3 and lease_expires_at <= ? order by",
         "where state = 3 and lease_expires_at < ? order by",
         "TestRecovering",
@@ -126,7 +126,7 @@ LEASES = (
     _mutant(
         "token-is-not-renewed",
         "all claims hand out the same secret",
-        "leasing",
+        "jobs.lease",
         "secret = env.clock.new_token()",
         'secret = "secret"',
         "TestZombies",
@@ -138,12 +138,12 @@ LEASES = (
         Place.SQLITE,
         (
             Patch(
-                f"{STORE}.endings",
+                f"{STORE}.jobs.finish",
                 "updated_at = ended.now, lease_token = null, lease_expires_at = null, worker",
                 "updated_at = ended.now, worker",
             ),
             Patch(
-                f"{STORE}.settling",
+                f"{STORE}.jobs.settle",
                 "and jobs.state = {RUNNING} and jobs.lane = ?",
                 "and jobs.lane = ?",
             ),
@@ -153,7 +153,7 @@ LEASES = (
     _mutant(
         "repeat-is-called-stale",
         "the repeat of a settlement is told that the lease was lost",
-        "settling",
+        "jobs.settle",
         "return AlreadySettled(job_id, job.state)",
         "return LeaseLost(job_id)",
         "TestRepeating",
@@ -161,7 +161,7 @@ LEASES = (
     _mutant(
         "stale-batch-is-half-taken-back",
         "a batch with one stale success keeps the others, and looks at them again",
-        "settling",
+        "jobs.settle",
         'yield Statement("rollback to complete_all")',
         'yield Statement("select 1")',
         "TestRepeating",
@@ -171,7 +171,7 @@ LEASES = (
     _mutant(
         "stale-checkpoint-is-kept",
         "a worker that lost its lease can still save",
-        "settling",
+        "jobs.settle",
         "        if not is_valid(job, item.job_id, secret, now):\n",
         "        if job is None:\n",
         "TestZombies",
@@ -179,7 +179,7 @@ LEASES = (
     _mutant(
         "snooze-is-counted",
         "a snooze or a release uses up an attempt",
-        "endings",
+        "jobs.finish",
         "job.attempt if decision.is_counted else job.attempt - 1,",
         "job.attempt,",
         "TestSettling",
@@ -187,7 +187,7 @@ LEASES = (
     _mutant(
         "release-goes-to-the-end-of-the-line",
         "a job that is given back loses its place",
-        "endings",
+        "jobs.finish",
         "        run_at = job.run_at\n",
         "        run_at = now if state is State.SCHEDULED else job.run_at\n",
         "TestSettling",
@@ -199,7 +199,7 @@ JOBS = (
     _mutant(
         "key-is-taken-from-a-running-job",
         "a key can be taken over while its job runs",
-        "enqueueing",
+        "jobs.enqueue",
         "is_live=not state.is_terminal",
         "is_live=not state.is_terminal and state is not State.RUNNING",
         "TestKeys",
@@ -207,7 +207,7 @@ JOBS = (
     _mutant(
         "key-window-is-forgotten",
         "a key is released when its job ends, though its window lasts",
-        "enqueueing",
+        "jobs.enqueue",
         "window_ends_us=window_ends_at",
         "window_ends_us=None",
         "TestKeys",
@@ -215,7 +215,7 @@ JOBS = (
     _mutant(
         "promotes-too-early",
         "a job becomes claimable a second before it is due",
-        "upkeep",
+        "jobs.upkeep",
         "where state in (2, 4) and run_at <= ? order by",
         "where state in (2, 4) and run_at <= ? + 1000000 order by",
         "TestPromoting",
@@ -223,7 +223,7 @@ JOBS = (
     _mutant(
         "pause-of-a-type-is-ignored",
         "a paused type is served",
-        "claiming",
+        "jobs.claim",
         "where scope = '{Scope.TYPE}' and name = lanes.type",
         "where scope = '{Scope.TYPE}' and name = lanes.queue",
         "TestPausing",
@@ -231,7 +231,7 @@ JOBS = (
     _mutant(
         "claims-expire-nothing",
         "a claim hands out jobs past their lifetime",
-        "claiming",
+        "jobs.claim",
         "if _is_due(ahead.expires_at, now):",
         "if False:",
         "TestExpiring",
@@ -239,7 +239,7 @@ JOBS = (
     _mutant(
         "limit-counts-nobody",
         "running jobs of a queue are not counted against its limit",
-        "claiming",
+        "jobs.claim",
         "running: dict[str, int] = dict(rows)",
         "running: dict[str, int] = {}",
         "TestLimits",
@@ -247,7 +247,7 @@ JOBS = (
     _mutant(
         "prune-ignores-retention",
         "an ended job is deleted at once",
-        "upkeep",
+        "jobs.upkeep",
         "return bool(completed_at + seconds_to_us(keep) <= now)",
         "return bool(completed_at <= now)",
         "TestPruning",
@@ -255,7 +255,7 @@ JOBS = (
     _mutant(
         "replay-leaves-the-record",
         "a dead letter that was replayed can be replayed again",
-        "replaying",
+        "jobs.replay",
         "    yield Statement(RECORD_SUCCESSOR, (dead.seq,))\n",
         "",
         "TestReplaying",
@@ -263,7 +263,7 @@ JOBS = (
     _mutant(
         "retry-adds-no-attempt",
         "a job that is opened again without a reset has no attempt left",
-        "control",
+        "jobs.control",
         "else attempt + 1,",
         "else attempt,",
         "TestReopening",
@@ -271,7 +271,7 @@ JOBS = (
     _mutant(
         "priority-is-inverted",
         "the least urgent job of several lanes comes first",
-        "claiming",
+        "jobs.claim",
         '" order by 1, 2, 3 limit ?"',
         '" order by 1 desc, 2, 3 limit ?"',
         "TestOrdering",
@@ -279,7 +279,7 @@ JOBS = (
     _mutant(
         "refused-batch-is-half-stored",
         "what a transaction did before it failed is committed",
-        "database",
+        "engine.database",
         '            if connection.in_transaction:\n                connection.execute("rollback")',
         '            if connection.in_transaction:\n                connection.execute("commit")',
         "TestEnqueueing",
@@ -288,7 +288,7 @@ JOBS = (
     _mutant(
         "claim-is-counted-once",
         "a claim of several jobs moves the counters by one",
-        "leasing",
+        "jobs.lease",
         "tally.move(lane, State.SCHEDULED, State.RUNNING, count)",
         "tally.move(lane, State.SCHEDULED, State.RUNNING, 1)",
         "TestViews",
@@ -300,7 +300,7 @@ FILE = (
     _mutant(
         "writes-without-the-lock",
         "a write does not wait for the side-car lock",
-        "database",
+        "engine.database",
         "            self._lock.acquire(self._patience)\n"
         "            try:\n                yield\n            finally:\n"
         "                self._lock.release()\n",
@@ -310,7 +310,7 @@ FILE = (
     _mutant(
         "answers-before-the-disk",
         "an awaited write is answered before it is safe",
-        "writer",
+        "engine.group_commit",
         "early = [a for a in answers if a.error or a.posted.operation.effect is not Effect.WRITE]",
         "early = list(answers)",
         "tests/store/sqlite/test_group_commit.py",
@@ -318,7 +318,7 @@ FILE = (
     _mutant(
         "answers-before-the-commit",
         "an awaited operation is answered before its transaction is committed",
-        "database",
+        "engine.database",
         '            connection.execute("commit")\n        except BaseException:',
         '            connection.execute("rollback")\n        except BaseException:',
         "TestDurability",
@@ -330,7 +330,7 @@ GRAPHS = (
     _mutant(
         "success-lets-nobody-go",
         "a batch of successes forgets who waited for it",
-        "settling",
+        "jobs.settle",
         "    if has_followers:\n",
         "    if False:\n",
         "TestDependencies",
@@ -338,7 +338,7 @@ GRAPHS = (
     _mutant(
         "missing-is-not-counted-down",
         "a job that waits for several waits for the last of them for ever",
-        "dependents",
+        "flows.dependents",
         "counted = [row for row in self._missing.items() if row[0] not in gone]",
         "counted: list[tuple[int, int]] = []",
         "TestDependencies",
@@ -346,7 +346,7 @@ GRAPHS = (
     _mutant(
         "missing-is-counted-down-twice",
         "a job that waits for three is let go by the second",
-        "dependents",
+        "flows.dependents",
         "counted = [row for row in self._missing.items() if row[0] not in gone]",
         "counted = [(seq, left - 1) for seq, left in self._missing.items() if seq not in gone]",
         "TestDependencies",
@@ -354,7 +354,7 @@ GRAPHS = (
     _mutant(
         "failure-lets-dependents-go",
         "whoever waited for a success runs after a failure too",
-        "dependents",
+        "flows.dependents",
         "        if doom is not None:\n",
         "        if False:\n",
         "TestDependencies",
@@ -362,7 +362,7 @@ GRAPHS = (
     _mutant(
         "failure-ends-only-the-next",
         "whoever waited for a job that was ended with another waits for ever",
-        "dependents",
+        "flows.dependents",
         "        ended = _terminal(level.doomed.values())\n",
         "        ended = {}\n",
         "TestDependencies",
@@ -371,7 +371,7 @@ GRAPHS = (
     _mutant(
         "dependents-are-looked-for-before-the-write",
         "of several jobs that end at once, one that waited for another ends twice over",
-        "dependents",
+        "flows.dependents",
         "    yield from end(others, now, tally)\n"
         "    left = [each.job.seq for each in endings "
         "if each.decision.event is not Event.RELEASE]\n"
@@ -386,7 +386,7 @@ GRAPHS = (
     _mutant(
         "stale-lease-spawns",
         "a worker that lost its lease can still spawn",
-        "spawning",
+        "flows.spawn",
         "if not is_valid(jobs.get(seq), each.job_id, secret, now):",
         "if seq not in jobs:",
         "TestSpawning",
@@ -394,7 +394,7 @@ GRAPHS = (
     _mutant(
         "gathered-is-not-counted",
         "who gathers is let go before what was spawned has ended",
-        "spawning",
+        "flows.spawn",
         "(seq, int(entry.priority), entry.waits.missing, entry.waits.depth)",
         "(seq, int(entry.priority), 1, entry.waits.depth)",
         "TestSpawning",
@@ -402,7 +402,7 @@ GRAPHS = (
     _mutant(
         "gathers-what-waits-for-it",
         "two jobs wait for each other",
-        "spawning",
+        "flows.spawn",
         "return {first for (first,) in rows}",
         "return set()",
         "TestSpawning",
@@ -410,7 +410,7 @@ GRAPHS = (
     _mutant(
         "prune-ignores-dependents",
         "a result is deleted for which somebody waits",
-        "upkeep",
+        "jobs.upkeep",
         "kept = held | needed",
         "kept = held",
         "TestDependencies",
@@ -418,7 +418,7 @@ GRAPHS = (
     _mutant(
         "reopened-is-counted-as-ended",
         "who waits for all to end does not wait for one that was opened again",
-        "control",
+        "jobs.control",
         "    yield Statement(HOLD_UP, (seq, seq))\n",
         "",
         "TestReopenedDependencies",

@@ -13,7 +13,7 @@ from tests.http.conftest import Caller
 from tests.servers.fixtures import FreshPostgres, postgres_sources
 from tests.thoroughness import IS_FULL
 
-from fencepost import __version__
+from fencepost import __version__, http
 from fencepost.core.access.tokens import Role
 from fencepost.http.openapi.document import document
 from fencepost.http.request import problems
@@ -90,7 +90,7 @@ def test_every_refusal_has_a_code_a_meaning_and_an_example(doc: dict[str, Any]) 
 
 def test_codes_of_http_itself_are_those_that_are_raised() -> None:
     """What the sources raise by name is in the table, and nothing is that they do not."""
-    folder = Path(problems.__file__).parent
+    folder = Path(http.__file__).parent
     text = "\n".join(path.read_text() for path in folder.rglob("*.py"))
     raised = set(re.findall(r'code="(\w+)"', text)) | {"invalid_request", "not_found"}
     raised |= {"method_not_allowed"}

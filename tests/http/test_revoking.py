@@ -43,7 +43,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let in by what was read before, for ever; look again at once."""
     monkeypatch.setattr("fencepost.http.auth.authentication.TOKEN_CACHE_SECONDS", NEVER)
     monkeypatch.setattr("fencepost.http.auth.authentication.TOKEN_RECHECK_SECONDS", 0.0)
-    for place in ("watch", "operations.stream"):
+    for place in ("auth.watch", "operations.stream"):
         monkeypatch.setattr(f"fencepost.http.{place}.TOKEN_RECHECK_SECONDS", SOON)
 
 

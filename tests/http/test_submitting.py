@@ -11,6 +11,7 @@ import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App, State
+from fencepost.core import bounds
 from fencepost.testing import drain
 
 BIG = 123456789012345678901234567890
@@ -183,6 +184,37 @@ async def test_an_atomic_batch_stores_all_or_none(
     good = {"jobs": [{"type": "x"}, {"type": "y"}], "atomic": True}
     await api.post("/v1/jobs/batch", good, status=201)
     assert app.jobs.count() == 3
+
+
+FULL = (422, "too_many_lanes")
+
+
+@pytest.mark.parametrize("is_atomic", [False, True])
+@pytest.mark.parametrize("other", [{}, {"delay": "1h"}], ids=["plain", "with another"])
+async def test_a_batch_with_one_name_too_many_is_refused(
+    api: Caller, app: App, monkeypatch: pytest.MonkeyPatch, is_atomic: bool, other: dict[str, Any]
+) -> None:
+    """Whole: none of its jobs is at fault by itself."""
+    await api.submit("x")
+    monkeypatch.setattr(bounds, "LANES_MAX", 1)
+    body = {"jobs": [{"type": "x"} | other, {"type": "x"}, {"type": "y"}], "atomic": is_atomic}
+    assert await api.refused("POST", "/v1/jobs/batch", body) == FULL
+    assert await api.refused("POST", "/v1/jobs", {"type": "y"}) == FULL
+    assert app.jobs.count() == 1
+
+
+async def test_a_refused_job_costs_strangers_nothing(
+    api: Caller, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who submit at the same moment share a transaction, and no more than that."""
+    await api.submit("x")
+    monkeypatch.setattr(bounds, "LANES_MAX", 1)
+    before = app.session.counters.get("store.operation", operation="enqueue")
+    submissions = [api.ask("POST", "/v1/jobs", {"type": "xy"[n == 7]}) for n in range(20)]
+    answers = await asyncio.gather(*submissions)
+    assert [n for n, answer in enumerate(answers) if answer.status_code != 201] == [7]
+    assert app.jobs.count() == 20
+    assert app.session.counters.get("store.operation", operation="enqueue") - before < 19
 
 
 @pytest.mark.parametrize("count", [0, 10_001])

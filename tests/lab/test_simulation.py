@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.thoroughness import IS_FULL
 
 from fencepost.core.cron.cron import Cron
 from fencepost.core.flows.dependents import Verdict
@@ -40,45 +41,50 @@ ALONE = Plan(seconds=90.0, workers=1)
 """Nobody takes back what a worker loses while it is stopped: it comes back to an expired lease."""
 
 
+def share(first: int, count: int) -> range:
+    """Return so many seeds, or the first half of them."""
+    return range(first, first + (count if IS_FULL else (count + 1) // 2))
+
+
 def test_no_promise_is_broken_whatever_goes_wrong() -> None:
-    report = run(range(1, 11), plan=SHORT)
+    report = run(share(1, 10), plan=SHORT)
     assert report.failures == []
     assert report.lost == 0
-    assert report.acknowledged > 500
-    assert report.stale_refused > 50, "late and stale writes were tried"
+    assert report.acknowledged > 300
+    assert report.stale_refused > 30, "late and stale writes were tried"
     assert len(report.faults) >= 12, "many kinds of fault were made"
-    assert report.recoveries > 10
+    assert report.recoveries > 5
     assert report.recovery_p99 <= 1.25
-    assert report.simulated_seconds > 1_000
+    assert report.simulated_seconds > 500
 
 
 def test_a_lone_worker_comes_back_to_leases_that_nobody_took() -> None:
-    report = run(range(101, 111), plan=ALONE)
+    report = run(share(101, 10), plan=ALONE)
     assert report.failures == []
-    assert report.acknowledged > 400
+    assert report.acknowledged > 200
 
 
 def test_events_crons_webhooks_keys_and_rates_keep_their_promises_too() -> None:
     """S1-109, and all that is promised of keys, rates and ticks: under the same faults."""
-    report = run(range(1, 9), plan=VARIED)
+    report = run(share(1, 8), plan=VARIED)
     assert report.failures == []
     assert report.lost == 0
-    assert report.events > 40
-    assert report.ticks >= 8, "about one a minute"
-    assert report.webhooks > 40
+    assert report.events > 20
+    assert report.ticks >= 4, "about one a minute"
+    assert report.webhooks > 20
 
 
 def test_workers_without_a_setting_keep_every_promise_beside_jobs_of_any_duration() -> None:
     """C41: some hundred jobs of no duration in a row, and others of a minute."""
-    report = run(range(1, 6), plan=DEFAULTS)
+    report = run(share(1, 5), plan=DEFAULTS)
     assert report.failures == []
     assert report.lost == 0
-    assert report.acknowledged > 3_000
+    assert report.acknowledged > 1_500
 
 
 def test_nothing_starts_that_was_cancelled_or_paused_a_moment_ago() -> None:
     """C42, S3-10, S3-19: at default settings, beside jobs of any duration, to the millisecond."""
-    report = run(range(1, 9), plan=CALM)
+    report = run(share(1, 8), plan=CALM)
     assert report.failures == []
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -12,6 +16,8 @@ from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
+
+MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -24,11 +30,33 @@ def is_durable(backend: str) -> bool:
     return backend != "memory"
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store without jobs, to be copied: most tests are shorter than making its tables."""
+    path = tmp_path_factory.mktemp("sqlite") / "jobs.db"
+    SqliteStore(str(path), clock=FakeClock()).close()
+    return path
+
+
 @pytest.fixture
-def make_store(backend: str, tmp_path: Path) -> MakeStore:
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return an empty folder, in memory where that is possible: thousands of tests wait for it."""
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with TemporaryDirectory(prefix="fencepost-", dir=MEMORY) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def make_store(backend: str, empty_database: Path, folder: Path) -> MakeStore:
+    path = folder / "jobs.db"
+    if backend == "sqlite":
+        shutil.copy(empty_database, path)
+
     def make(clock: FakeClock) -> Store:
         if backend == "memory":
             return MemoryStore(url="memory://", clock=clock)
-        return SqliteStore(str(tmp_path / "jobs.db"), clock=clock)
+        return SqliteStore(str(path), clock=clock)
 
     return make

@@ -11,7 +11,7 @@ from collections import deque
 
 from fencepost.core.bounds import GROUP_MAX, SUBMISSION_TIMEOUT_DEFAULT
 from fencepost.core.job.job import NewJob
-from fencepost.errors import SubmissionTimeoutError
+from fencepost.errors import InvalidJobError, SubmissionTimeoutError
 from fencepost.store.interface.replies import EnqueueReply
 from fencepost.store.interface.store import Store
 
@@ -75,6 +75,15 @@ class _Gatherer:
             replies = await self._store.run_async(
                 self._store.queue.enqueue([job for job, _ in batch])
             )
+        except InvalidJobError as error:
+            # Nothing was stored. The fault of one job is not that of the strangers beside it.
+            if len(batch) == 1:
+                _fail(batch[0][1], error)
+            else:
+                middle = len(batch) // 2
+                await self._store_batch(batch[:middle])
+                await self._store_batch(batch[middle:])
+            return
         except BaseException as error:  # noqa: BLE001 - every waiting caller must be told
             for _, future in batch:
                 _fail(future, error)

@@ -342,11 +342,11 @@ def effort_of_ten_claims(store: MemoryStore, backlog: int) -> int:
     return effort.count
 
 
-def test_a_backlog_of_200_000_costs_other_claims_nothing(store: MemoryStore) -> None:
+def test_a_backlog_costs_other_claims_nothing(store: MemoryStore) -> None:
     """S1-87, S3-19: counted in heap operations, a claim does the same beside none and many."""
     alone = effort_of_ten_claims(MemoryStore(clock=FakeClock()), 0)
-    assert 0 < effort_of_ten_claims(store, 100_000) <= alone
-    assert store.run(store.reader.count(JobFilter(states=(State.SCHEDULED,)))) == 200_000
+    assert 0 < effort_of_ten_claims(store, 20_000) <= alone
+    assert store.run(store.reader.count(JobFilter(states=(State.SCHEDULED,)))) == 40_000
 
 
 # The same calls give the same answers.

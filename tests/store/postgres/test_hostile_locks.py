@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -19,6 +19,7 @@ from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Decision, Settlement
 from fencepost.core.job.priority import Priority
 from fencepost.core.limits.rates import Rate
+from fencepost.store import postgres
 from fencepost.store.interface.control import Edit
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.settings import Scope
@@ -147,12 +148,11 @@ def test_a_latch_is_for_those_who_may_write(
 
 
 def test_no_advisory_lock_is_taken_but_to_migrate() -> None:
-    folder = files("fencepost.store.postgres")
-    texts = [*folder.iterdir(), *(folder / "migrations").iterdir()]
+    folder = Path(postgres.__file__).parent
     found = {
         text.name
-        for text in texts
-        if text.name.endswith((".py", ".sql"))
+        for text in folder.rglob("*.*")
+        if text.suffix in (".py", ".sql")
         and re.search(r"pg_(try_)?advisory_\w*lock", text.read_text("utf-8"))
     }
     assert found == {"schema.py"}

@@ -90,7 +90,7 @@ async def _store(
         enqueuing = session.store.queue.enqueue(carrying, atomic=atomic)
         replies = await session.store.run_async(enqueuing)
     except InvalidJobError as error:  # what cannot be waited for, or falls due too late
-        if atomic or len(jobs) == 1:
+        if atomic or len(jobs) == 1 or not any(map(_may_be_refused, jobs)):
             raise known.named(error) from None
         return await _store_apart(call, known)
     rejected = [each.job_id for each in replies if isinstance(each, Duplicate) and each.is_rejected]
