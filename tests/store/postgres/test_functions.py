@@ -90,10 +90,10 @@ def test_a_function_that_is_applied_again_keeps_its_guards(
         name: each[1:] for name, each in before.items()
     }
     assert [name for name, each in after.items() if FIXED not in (each[3] or ())] == []
-    assert [name for name, each in after.items() if each[2]] == ["prune_actions"]
+    assert [name for name, each in after.items() if each[2]] == ["accept_jobs", "prune_actions"]
     may_call = "select has_function_privilege('public', p.oid, 'execute') from pg_proc p "
-    may_call += "where p.proname = 'prune_actions'"
-    assert admin.execute(may_call.encode()).fetchall() == [(False,)]
+    may_call += "where p.prosecdef and p.pronamespace = 'fencepost'::regnamespace"
+    assert admin.execute(may_call.encode()).fetchall() == [(False,), (False,)]
 
 
 def test_an_older_version_leaves_newer_functions_alone(

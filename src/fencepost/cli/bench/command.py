@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import click
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 JOBS_DEFAULT = 5_000
 FLUSHES = 20
 FLUSHED_BYTES = 4_096
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -49,12 +50,12 @@ def bench(settings: Settings, jobs: int, as_json: bool) -> None:
     touched, but workers that are busy meanwhile and the bench slow each other down.
     """
     with (
-        _interruptible(),
+        _interruptible() as check,
         tempfile.TemporaryDirectory(prefix=".fencepost-bench-", dir=".") as folder,
     ):
         is_ours = _choose_store(settings, Path(folder).resolve())
         with settings.opened(must_exist=not is_ours) as app:
-            report = _measure(app, Path(folder), jobs)
+            report = _measure(app, Path(folder), jobs, check)
         if is_ours:
             report["store"] = "a temporary SQLite file in this folder"
     _echo(report, as_json=as_json)
@@ -71,27 +72,40 @@ def _choose_store(settings: Settings, folder: Path) -> bool:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Treat SIGTERM, and a terminal that is closed, as Ctrl-C: nothing is left behind."""
+def _interruptible() -> Iterator[Callable[[], None]]:
+    """Yield a check that raises KeyboardInterrupt once a signal has asked us to stop.
 
-    def leave(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
+    SIGTERM and a terminal that is closed are treated as Ctrl-C. The first signal waits for the
+    check: in the middle of a write it would leave a store that cannot remove the jobs. The second
+    does not wait.
+    """
+    is_asked = False
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    def note(*_: object) -> None:
+        nonlocal is_asked
+        if is_asked:
+            raise KeyboardInterrupt
+        is_asked = True
+
+    def check() -> None:
+        if is_asked:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, note) for number in STOPPING}
     try:
-        yield
+        yield check
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _measure(app: App, folder: Path, jobs: int) -> dict[str, Any]:
+def _measure(app: App, folder: Path, jobs: int, check: Callable[[], None]) -> dict[str, Any]:
     from fencepost.cli.bench.run import BenchRun
     from fencepost.cli.bench.verdict import judge
     from fencepost.core.display import shown_url
 
     workers = len(app.workers.list())
-    with BenchRun(app, folder, jobs=jobs) as run:
+    with BenchRun(app, folder, jobs=jobs, check=check) as run:
         wait = _wait(app, run)
         lines = judge(run.measure(), wait)
     findings = app.store.run(app.store.overview.inspect())

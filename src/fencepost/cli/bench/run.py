@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,12 +69,16 @@ class Measured(NamedTuple):
 class BenchRun:
     """Measures a store; leaving its context removes its jobs, also after an interruption."""
 
-    def __init__(self, app: App, folder: Path, *, jobs: int) -> None:
+    def __init__(
+        self, app: App, folder: Path, *, jobs: int, check: Callable[[], None] = lambda: None
+    ) -> None:
         self._app = app
         self._store = app.store
         self._clock = app.store.clock
         self._task = bench_task(app)
         self._jobs = jobs
+        self._check = check
+        """Called between two operations; raises KeyboardInterrupt to stop the run."""
         self._log = folder / "worker.log"
         self._holder = f"{socket.gethostname()}-{os.getpid()}-{self._clock.new_token()[:8]}"
         self._renew_at = 0.0
@@ -227,6 +231,7 @@ class BenchRun:
 
     def _keep_term(self) -> None:
         """Be the only bench on this store."""
+        self._check()
         now = self._clock.monotonic()
         if now < self._renew_at:
             return

@@ -23,3 +23,11 @@ begin
       for each row execute function fencepost.refuse_job();
   end if;
 end $$;
+
+revoke execute on function fencepost.accept_jobs(boolean) from public;
+do $$
+begin
+  if exists (select from pg_roles where rolname = 'fencepost_runtime') then
+    grant execute on function fencepost.accept_jobs(boolean) to fencepost_runtime;
+  end if;
+end $$;
