@@ -61,7 +61,10 @@ store.run(store.queue.enqueue([NewJob(type="t")]))
 for place, folders, files in os.walk(folder):
     for name in folders + files:
         path = os.path.join(place, name)
-        found = os.lstat(path)
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            continue  # the socket of a process that has ended meanwhile
         print(oct(found.st_mode & 0o7777), found.st_gid, os.path.relpath(path, folder), sep="|")
 listener.close()
 store.close()
