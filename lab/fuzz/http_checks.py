@@ -17,6 +17,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 WITHOUT_WORDS = {
     "dependency_unknown": "",  # that there is such a job
     "invalid_duration": "must lie between",  # how long a text such as "10m" is
+    "invalid_payload": "does not fit",  # what the task of a job takes
     "invalid_callback": "",  # what the server may call, and with which secret
 }
 """By code, what the text of a refusal begins or goes on with."""
