@@ -163,6 +163,17 @@ class TestLanes:
         assert counts == {"a": {State.RUNNING: 1}, "b": {State.RUNNING: 1}}
 
     @pytest.mark.parametrize("queues", [None, {"default": 1}])
+    def test_a_lane_that_is_made_after_a_claim_is_found(
+        self, h: Harness, queues: dict[str, int] | None
+    ) -> None:
+        """S0-1: a worker that has asked before, and found nothing, gets the jobs of others."""
+        [_, other] = h.peers(2)
+        for priority in (Priority.NORMAL, Priority.CRITICAL):
+            assert h.claim(queues=queues).jobs == []
+            [reply] = other.run(other.queue.enqueue([job("a", priority=priority)]))
+            assert h.take(queues=queues).id == reply.job_id
+
+    @pytest.mark.parametrize("queues", [None, {"default": 1}])
     def test_who_claims_any_type_may_leave_out_fenceposts_own(
         self, h: Harness, queues: dict[str, int] | None
     ) -> None:

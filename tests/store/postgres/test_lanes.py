@@ -126,7 +126,8 @@ def test_a_claim_reads_no_lanes_that_it_does_not_ask_for(
     assert few > 0
     rig.add_foreign(11, 1000, queues=300)
     assert rig.lanes_read(request) == few
-    assert len(rig.store._env.catalog.known_lanes(queues, types)) == 1
+    catalog = rig.store._env.catalog
+    assert len(catalog.view("these", lambda lanes: lanes.of(queues, types))) == 1
 
 
 @pytest.mark.parametrize("what", ["queue", "type"])

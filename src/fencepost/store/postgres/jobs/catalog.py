@@ -100,13 +100,6 @@ class Catalog:
             self._lanes = Lanes(other._lanes)
             self._policy_numbers = dict(other._policy_numbers)
 
-    def known_lanes(
-        self, queues: Collection[str] | None = None, types: Collection[str] | None = None
-    ) -> list[Lane]:
-        """Return the lanes of these queues and types that are remembered; None means all."""
-        with self._mutex:
-            return self._lanes.of(queues, types)
-
     def view(self, key: Hashable, make: Callable[[Lanes], T]) -> T:
         """Return what *make* makes of the lanes that are remembered; it is kept under *key*."""
         with self._mutex:

@@ -57,7 +57,7 @@ class Lanes:
 
     def add(self, lane: Lane) -> None:
         """Remember *lane*, in the place of what had its names."""
-        if self._by_number.get(lane.number) == lane:
+        if self._by_number.get(lane.number) == lane == self._by_key.get(lane[1:]):
             return
         self._views.clear()
         self._by_number[lane.number] = lane
