@@ -15,6 +15,9 @@ INSTALL  := $(PY) -m pip install -qq --no-input --disable-pip-version-check
 COMPILE  := $(PY) -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
             --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
+# Where this is set, each of the suite's thousand processes would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Two installs at once into one environment would trip over each other.
@@ -57,9 +60,10 @@ $(VENV)/.stamp-package: pyproject.toml src/fencepost/__init__.py | $(VENV)/.stam
 # --- the two commands a newcomer types ------------------------------------------------------------
 
 .PHONY: demo
-demo: $(VENV)/.stamp-package ## Watch jobs run, crash, recover and finish on SQLite
+demo: $(VENV)/.stamp-package $(if $(filter redis,$(STORE)),$(VENV)/.stamp-dev)
+demo: ## Watch jobs run, crash, recover and finish on SQLite (or STORE=redis)
 	@if [ -n "$(ARGS)" ] || [ -t 1 ]; then set -- $(ARGS); else set -- --exit; fi; \
-	exec $(VENV)/bin/fencepost demo "$$@"
+	exec $(VENV)/bin/fencepost demo --store $(STORE) "$$@"
 
 .PHONY: test
 test: setup ## Run the whole test suite (ARGS="-k lease" for a part)
@@ -131,7 +135,7 @@ mutants: setup ## Plant bugs one at a time; fails if one survives
 	$(PY) -m lab.mutants --jobs $(JOBS) $(ARGS)
 
 .PHONY: chaos
-chaos: setup ## Hurt real processes and servers: STORE=sqlite or postgres, SECONDS=60
+chaos: setup ## Hurt real processes and servers: STORE=sqlite, postgres or redis, SECONDS=60
 	$(PY) -m lab.chaos --store $(STORE) --seconds $(SECONDS) $(ARGS)
 
 .PHONY: formal

@@ -1,4 +1,4 @@
-"""A worker process of a benchmark, started by ``children`` and told on its standard input.
+"""A worker process of a benchmark, started by ``children`` and controlled by its standard input.
 
 It says ``ready`` when everything is imported and the store is open, works from ``go`` on, prints
 what it did as one line of JSON, and stops when its standard input ends: no child outlives a bench.

@@ -1,4 +1,4 @@
-"""Processes of a benchmark: started, told to go, listened to, and ended in any case."""
+"""Processes of a benchmark: started, controlled, and ended in any case."""
 
 from __future__ import annotations
 

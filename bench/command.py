@@ -12,12 +12,12 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from bench import http, machine, postgres, report, suite
+from bench import http, machine, postgres, redis, report, suite
 from bench.bench import Bench, Sizes
 from bench.figures import Failed, Figure
 from bench.progress import StatusLine
 from bench.sqlite_bench import SqliteBench
-from fencepost.cli.options import json_option, option
+from fencepost.cli.options import option
 from fencepost.cli.output import echo_json
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import BULK_MAX
@@ -31,6 +31,7 @@ ROUNDS_MAX = 100
 
 NAMES = [name for group in suite.GROUPS for name in group.names]
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
 
 FULL = Sizes(
     jobs=20_000,
@@ -60,15 +61,15 @@ PASSING, PASSING_QUICK = 300_000, 50_000
 @click.command()
 @option(
     "--store",
-    metavar="postgresql://…",
-    help="Measure PostgreSQL, in this database, which must be empty and is left empty; "
-    "SQLite unless given.",
+    metavar="URL",
+    help="Measure PostgreSQL, in this database, which must be empty and is left empty; or Redis, "
+    "under keys of its own, which are removed. SQLite unless given.",
 )
 @option("--http", "is_http", is_flag=True, help="Measure the HTTP API on that store instead.")
 @option(
     "--only",
     multiple=True,
-    type=click.Choice(list(dict.fromkeys([*NAMES, *postgres.NAMES, *http.NAMES]))),
+    type=click.Choice(list(dict.fromkeys([*NAMES, *postgres.NAMES, *redis.NAMES, *http.NAMES]))),
     help="Measure this (repeatable).",
 )
 @option("--quick", is_flag=True, help="Smaller sizes, one round: seconds instead of minutes.")
@@ -98,7 +99,7 @@ PASSING, PASSING_QUICK = 300_000, 50_000
     show_default=True,
     help="What an acknowledged write survives, on SQLite; PostgreSQL is measured as it is set up.",
 )
-@json_option
+@option("--json", "as_json", is_flag=True, envvar="FENCEPOST_JSON", help="Print JSON.")
 @click.pass_context
 def bench(
     ctx: click.Context,
@@ -117,8 +118,8 @@ def bench(
 
     The raw limit of SQLite is the same statements on the same tables with the same promise to the
     disk, without Fencepost; that of PostgreSQL, batched claims and completions on two plain tables
-    of the same server. Targets are reported, not enforced: the exit code is 1 only if a
-    measurement failed.
+    of the same server; that of Redis, scripts that do the same over plain keys. Targets are
+    reported, not enforced: the exit code is 1 only if a measurement failed.
     """
     sizes = _sizes(_preset(quick, is_http), jobs=jobs, backlog=backlog, rounds=repeat)
     _check(ctx, store, only, is_http=is_http)
@@ -141,6 +142,8 @@ def bench(
                 progress=progress,
             )
             result = _on_sqlite(workbench, only, is_http=is_http)
+        elif store.startswith(REDIS_SCHEMES):
+            result = _on_redis(Path(folder), progress, sizes, only, store, is_http=is_http)
         else:
             grown = _server_sizes(sizes, quick=quick)
             result = _on_postgres(Path(folder), progress, grown, only, store, is_http=is_http)
@@ -211,10 +214,43 @@ def _on_postgres(
     )
 
 
+def _on_redis(
+    folder: Path,
+    progress: StatusLine,
+    sizes: Sizes,
+    only: tuple[str, ...],
+    url: str,
+    *,
+    is_http: bool,
+) -> report.BenchReport:
+    try:
+        from bench.redis import machine as server
+        from bench.redis import suite as server_suite
+        from bench.redis.bench import RedisBench, RedisSizes
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the driver of Redis is missing ({error}); install fencepost[redis]"
+        ) from None
+    grown = RedisSizes(**msgspec.structs.asdict(sizes), steady=sizes.samples * 10)
+    with RedisBench(
+        folder, url=url, sizes=grown, clock=SystemClock(), progress=progress
+    ) as workbench:
+        found = server.look(workbench)
+        if is_http:
+            figures, failed = _over_http(workbench, only)
+        else:
+            figures, failed = suite.run(workbench, server_suite.GROUPS, only)
+    return report.BenchReport(
+        machine=found, durability=found.durability, sizes=grown, figures=figures, failed=failed
+    )
+
+
 def _check(ctx: click.Context, url: str | None, only: tuple[str, ...], *, is_http: bool) -> None:
     """Refuse what does not go together."""
     known: Sequence[str]
     known, place = (NAMES, "SQLite") if url is None else (postgres.NAMES, "PostgreSQL")
+    if url is not None and url.startswith(REDIS_SCHEMES):
+        known, place = redis.NAMES, "Redis"
     if is_http:
         known, place = http.NAMES, "HTTP"
     unknown = [name for name in only if name not in known]
@@ -222,8 +258,10 @@ def _check(ctx: click.Context, url: str | None, only: tuple[str, ...], *, is_htt
         raise click.UsageError(f"{unknown[0]!r} is not measured on {place}; {', '.join(known)} are")
     if url is None:
         return
-    if not url.startswith(POSTGRES_SCHEMES):
-        raise click.UsageError("--store takes postgresql://…; SQLite is measured without it")
+    if not url.startswith((*POSTGRES_SCHEMES, *REDIS_SCHEMES)):
+        raise click.UsageError(
+            "--store takes postgresql://… or redis://…; SQLite is measured without it"
+        )
     if ctx.get_parameter_source("durability") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--durability is for SQLite; a server has its own settings")
 

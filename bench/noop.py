@@ -10,7 +10,7 @@ from fencepost.store.interface.store import Store
 
 
 class BenchApp:
-    """An app with two tasks: one that does nothing, one that says when it was started."""
+    """An app with tasks that do nothing, and one that says when it was started."""
 
     def __init__(self, url: str, store: Store | None = None) -> None:
         self.app = App(url, store=store)
@@ -19,10 +19,14 @@ class BenchApp:
         async def noop(number: int) -> None:
             """Decode an int, do nothing, give back None."""
 
+        async def weighed(text: str) -> None:
+            """Decode a text, do nothing."""
+
         async def started_at() -> int:
             return clock.now_us()
 
         self.noop: TaskHandle[[int], None] = self.app.task(noop)
+        self.weighed: TaskHandle[[str], None] = self.app.task(weighed)
         self.started_at: TaskHandle[[], int] = self.app.task(started_at)
 
     def __enter__(self) -> BenchApp:

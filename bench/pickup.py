@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -13,12 +14,15 @@ from bench.child import Order
 from bench.children import Child
 from bench.figures import Figure, Target, percentile
 from bench.noop import BenchApp
-from fencepost.app import JobHandle
-from fencepost.core.values.instants import to_us
+from fencepost.app import AsyncJobHandle, JobHandle
+from fencepost.clock import Clock
+from fencepost.core.values.times import to_us
 
 PAUSE_MIN, PAUSE_MAX = 0.005, 0.025
 RESULT_TIMEOUT = 10.0
 WARM_UP = 10
+RATE = 300
+"""Jobs a second of the steady load."""
 
 P50_TARGET = Target("value", below=2.0)
 
@@ -97,3 +101,34 @@ def _latencies(bench: Bench, app: BenchApp, count: int) -> Waits:
     ]
     submits = [(returned - called) / 1e3 for called, returned, _ in submitted]
     return Waits(pickups, calls, submits)
+
+
+def steady(bench: Bench, count: int) -> Waits:
+    """Submit at a fixed rate, whether or not the jobs before were picked up."""
+    bench.tell(f"pickup: {count:,} jobs at {RATE} a second")
+    with bench.new_store() as url, BenchApp(url) as app, working(bench, url):
+        asyncio.run(_submitted(app, bench.clock, WARM_UP))
+        return asyncio.run(_submitted(app, bench.clock, count))
+
+
+async def _submitted(app: BenchApp, clock: Clock, count: int) -> Waits:
+    """Submit *count* jobs on time, then ask when each was started."""
+    waits = Waits([], [], [])
+
+    async def submit() -> tuple[int, AsyncJobHandle[int]]:
+        called_at = clock.now_us()
+        job = await app.started_at.aio.submit()
+        waits.submits.append((clock.now_us() - called_at) / 1e3)
+        return called_at, job
+
+    start = clock.monotonic()
+    calls = []
+    for number in range(count):
+        await clock.sleep_async(max(start + number / RATE - clock.monotonic(), 0.0))
+        calls.append(asyncio.create_task(submit()))
+    for called_at, job in await asyncio.gather(*calls):
+        started_at = await job.result(RESULT_TIMEOUT)
+        created_at = to_us((await job.refresh()).created_at)
+        waits.from_call.append((started_at - called_at) / 1e3)
+        waits.from_created.append((started_at - created_at) / 1e3)
+    return waits

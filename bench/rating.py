@@ -1,7 +1,7 @@
 """What a rate costs: claims of a type that has one, beside claims of one that has none.
 
 The rate is never reached, so that only the counting is measured, and is one of the dearest to
-count: as many uses stand in its window as are told apart.
+count: its window has as many uses as are counted one by one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from bench.figures import Figure, pair
 from bench.noop import BenchApp
 from fencepost.core.bounds import RATE_COUNT_MAX
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.store.interface.queue import ClaimRequest
 
 RATE = Rate(RATE_COUNT_MAX, 60.0)
@@ -49,7 +50,7 @@ def _claimed(bench: Bench, rate: Rate | None) -> float:
     with bench.new_store() as url, BenchApp(url) as app:
         app.noop.submit_many(range(count))
         store = app.app.store
-        store.run(store.settings.set_rates({app.noop.type: rate}))
+        store.run(store.settings.limit_types({app.noop.type: TypeLimits(rate=rate)}))
 
         def claim_all() -> None:
             left = count

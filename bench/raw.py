@@ -20,8 +20,8 @@ from typing import Any
 
 from fencepost.clock import Clock
 from fencepost.core.job.lifecycle import State
-from fencepost.store.sql.codes import NUMBER
-from fencepost.store.sqlite.engine import identity, schema
+from fencepost.store.sql.codec import NUMBER
+from fencepost.store.sqlite.engine import files, schema
 from fencepost.store.sqlite.engine.checkpoints import CHECKPOINT_PAGES
 from fencepost.store.sqlite.engine.database import CACHE_KIB
 
@@ -42,8 +42,8 @@ id, lane, policy, priority, state, max_attempts, run_at, created_at, updated_at,
 expires_at, key, key_window, correlation_id, tags, replay_of, payload_encoding, payload
 """
 WIDTH = 18
-CHOOSE = """
-select seq from jobs indexed by jobs_ready where state = 1 and lane = ?
+CHOOSE = f"""
+select seq from jobs indexed by jobs_ready where state = {SCHEDULED} and lane = ?
 order by priority, run_at, seq limit ?
 """
 CLAIM = f"""
@@ -80,7 +80,7 @@ class RawDatabase:
         self._clock = clock
         self._is_synced = durability == "power"
         self._connection = sqlite3.connect(path, isolation_level=None)
-        identity.claim(self._connection, str(path))
+        files.claim(self._connection, str(path))
         self._configure()
         schema.apply(self._connection, clock.now_us())
         self._wal = os.open(f"{path}-wal", os.O_RDWR | os.O_CREAT)

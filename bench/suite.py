@@ -56,6 +56,6 @@ def run(
             continue
         try:
             figures += group.measure(bench, frozenset(wanted))
-        except Exception as error:  # noqa: BLE001 - the loop's edge: told in the report
+        except Exception as error:  # noqa: BLE001 - the loop's edge: shown in the report
             failed.append(Failed(wanted, f"{type(error).__name__}: {error}"))
     return figures, failed

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from conformance.harness import INSTANT, Harness
-from fencepost.core.access.audit import Action, make_action
-from fencepost.core.access.tokens import (
+from fencepost.core.audit import Action, make_action
+from fencepost.core.bounds import PAGE_MAX, TOKEN_KEPT, TOKENS_MAX
+from fencepost.core.filter import PageRequest
+from fencepost.core.tokens import (
     NewToken,
     Principal,
     Role,
@@ -19,9 +21,7 @@ from fencepost.core.access.tokens import (
     make_token,
     verify,
 )
-from fencepost.core.bounds import PAGE_MAX, TOKEN_KEPT, TOKENS_MAX
-from fencepost.core.filter import PageRequest
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.names import id_text
 from fencepost.errors import ConfigurationError, StateConflictError
 
 __all__ = ["TestAuditLog", "TestTokens"]
@@ -139,7 +139,7 @@ class TestTokens:
         for number in range(TOKENS_MAX):
             h.run(h.store.access.add(new_token(h, f"n{number}").record))
         before = tokens(h)
-        with pytest.raises(ConfigurationError, match="1,000 tokens"):
+        with pytest.raises(ConfigurationError, match=r"token limit reached \(1,000\)"):
             add(h)
         assert tokens(h) == before
         h.run(h.store.access.add(before[0]))  # it is there: no room is needed

@@ -19,8 +19,7 @@ from fencepost.core.webhooks.delivery import (
     Delivery,
 )
 from fencepost.store.interface.control import Replay, Replayed
-from fencepost.store.interface.queue import Settled, Spawn
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved, Settled, Spawn
 from fencepost.store.interface.transfer import Loaded
 from fencepost.store.interface.upkeep import PruneRequest
 
@@ -35,7 +34,7 @@ def deliveries(h: Harness) -> list[Job]:
 
 
 def told(job: Job) -> Delivery:
-    return msgspec.json.decode(job.payload.data, type=Delivery)
+    return msgspec.json.decode(job.payload_body.data, type=Delivery)
 
 
 class TestCallbacks:
@@ -56,7 +55,7 @@ class TestCallbacks:
             job_id=job_id,
             url=URL,
             state=state,
-            ended_at=h.now,
+            completed_at=h.now,
             attempt=h.get(job_id).attempt,
         )
         assert h.get(job_id).completed_at == h.now
@@ -93,7 +92,7 @@ class TestCallbacks:
         assert len(deliveries(h)) == 1
 
     def test_a_repeated_submission_stores_no_second(self, h: Harness) -> None:
-        """S1-109: whoever submits a job again that has ended is told so, and nobody else."""
+        """S1-109: a duplicate of a job that has ended sends no second webhook."""
         asked = job("a", key=Key("k", 60.0), callback_url=URL)
         [job_id] = h.submit_all(asked)
         bring(h, job_id, State.COMPLETED)
@@ -191,7 +190,7 @@ class TestCallbacks:
             load(h, dump(other))
             assert {told(each).job_id: told(each) for each in deliveries(h)} == {
                 job_id: Delivery(
-                    job_id=job_id, url=URL, state=State.FAILED, ended_at=h.now, attempt=0
+                    job_id=job_id, url=URL, state=State.FAILED, completed_at=h.now, attempt=0
                 )
                 for job_id in (b, c)
             }
@@ -223,7 +222,7 @@ class TestCallbacks:
         """One that is encrypted belongs to its job, and is given anew to the fresh one."""
         dead = h.submit("a", callback_url=URL)
         bring(h, dead, State.FAILED)
-        payload = h.get(dead).payload
+        payload = h.get(dead).payload_body
         [reply] = h.run(h.store.control.replay([Replay(dead, payload=payload, callback_url=given)]))
         assert isinstance(reply, Replayed)
         assert h.get(reply.job_id).callback_url == (given or URL)

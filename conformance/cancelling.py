@@ -7,7 +7,8 @@ import pytest
 from conformance.harness import LIVE, NOBODY, TERMINAL, TTL, Harness
 from fencepost.core.job.job import AttemptOutcome, Category, Failure
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.replies import Conflict, LeaseLost, Moved, NotFound
+from fencepost.store.interface.control import Conflict, NotFound
+from fencepost.store.interface.queue import LeaseLost, Moved
 
 __all__ = ["TestCancelling"]
 
@@ -45,7 +46,7 @@ class TestCancelling:
         h.cancel(job_id)
         lost = LeaseLost(job_id, State.CANCELLED)
         assert h.heartbeat(claimed) == h.save(claimed) == h.succeed(claimed) == lost
-        assert (h.state(job_id), h.get(job_id).result) == (State.CANCELLED, None)
+        assert (h.state(job_id), h.get(job_id).result_body) == (State.CANCELLED, None)
         assert h.attempts(job_id)[0].outcome is AttemptOutcome.CANCELLED
 
     def test_a_job_whose_worker_was_lost_can_be_cancelled(self, h: Harness) -> None:

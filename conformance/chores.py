@@ -10,8 +10,7 @@ from fencepost.core.bounds import CHORE_PAUSE, CHORE_PAUSE_MAX, FOLLOW_BATCH
 from fencepost.core.flows.dependencies import Dependencies, Mode
 from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy
 from fencepost.store.interface.queue import Settled
 
 __all__ = ["TestChores", "TestFans"]
@@ -20,7 +19,7 @@ FAN = FOLLOW_BATCH + 100
 
 
 class _Broken(Random):
-    """Chance that has run out: whoever asks for a delay fails. Ids and tokens are still drawn."""
+    """A random generator that fails for delays. Ids and tokens are still drawn."""
 
     asked = 0
 
@@ -40,7 +39,7 @@ class TestChores:
         return broken
 
     def test_a_chore_that_fails_fails_no_claim(self, h: Harness) -> None:
-        """S2-12: whoever claims gets jobs, though a lease cannot be taken back."""
+        """S2-12: a claim returns jobs, though a lease cannot be recovered."""
         broken = self._break(h)
         job_ids = h.submit_many(2)
         claim = h.claim(2)
@@ -74,7 +73,7 @@ class TestChores:
         assert broken.asked == 22
 
     def test_what_failed_is_done_once_it_can_be(self, h: Harness) -> None:
-        """S2-12, S4-8: by a claim, and at once by whoever asks for it."""
+        """S2-12, S4-8: by a claim, and at once by the operation itself."""
         self._break(h)
         (lost,) = ids(h.find(type="lost"))
         h.claim()

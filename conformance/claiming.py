@@ -11,11 +11,11 @@ from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, ClaimedJob, Lease, Ownership, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import attempt_id
-from fencepost.core.values.instants import to_us
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.core.values.names import attempt_id
+from fencepost.core.values.times import to_us
 from fencepost.store.interface.queue import Claim, ClaimRequest, Extended
+from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestClaiming", "TestWaiting"]
 
@@ -144,7 +144,7 @@ class TestClaiming:
         assert ids(h.claim(1, types=frozenset({"mine"})).jobs) == [job_id]
 
     def test_a_job_may_set_the_length_of_its_own_leases(self, h: Harness) -> None:
-        """S0-75, S0-89, S1-46: whoever claims it."""
+        """S0-75, S0-89, S1-46: whichever worker claims it."""
         h.enqueue(job(policy=Policy(lease_ttl=5.0)), job())
         own, other = h.claim().jobs
         assert (own.lease_ttl, own.lease.expires_at) == (5.0, h.now + timedelta(seconds=5))
@@ -215,7 +215,7 @@ class TestClaiming:
         """S1-58: the checkpoint is handed on, the progress is not."""
         job_id = h.submit()
         first = h.take()
-        h.save(first, checkpoint=Body(b"42"), progress=Progress(0.5, "half"))
+        h.save(first, checkpoint=Body(b"42"), progress=Progress(fraction=0.5, message="half"))
         h.fail(first)
         h.advance(1.0)
         assert h.take().checkpoint == Body(b"42")
@@ -228,6 +228,53 @@ class TestClaiming:
         urgent = h.submit(priority=Priority.CRITICAL)
         assert ids(h.claim().jobs) == [urgent]
         assert h.heartbeat(claimed) == Extended(claimed.id, h.now + timedelta(seconds=TTL))
+
+    def test_a_claim_after_another_goes_on_in_line(self, h: Harness) -> None:
+        """S2-4, S2-31: nothing is left out, and the last one says that nothing is left."""
+        wanted = h.submit_many(4) + [h.submit() for _ in range(3)]
+        got: list[str] = []
+        place: int | None = None
+        for _ in range(5):
+            claim = h.claim(2, after=place)
+            got += ids(claim.jobs)
+            place = claim.place
+        assert got == wanted
+        assert place is None
+        assert claim.wait == TTL
+
+    def test_a_claim_after_another_serves_several_types_in_their_order(self, h: Harness) -> None:
+        """S2-4: by priority, also those whose jobs came after the claim before."""
+        types = frozenset({"a", "b"})
+        later = [h.submit(type) for type in ("a", "b", "a", "b")]
+        first = h.claim(1, types=types)
+        assert ids(first.jobs) == later[:1]
+        urgent = h.submit("b", priority=Priority.CRITICAL)
+        second = h.claim(1, types=types)
+        third = h.claim(5, types=types, after=second.place)
+        assert ids([*second.jobs, *third.jobs]) == [urgent, *later[1:]]
+
+    def test_a_claim_after_another_looks_at_everything_if_nothing_is_next(self, h: Harness) -> None:
+        """S2-31, S2-36: jobs whose time has come, of other types too, and those given back."""
+        h.submit()
+        due = h.submit("other", delay=1.0)
+        first = h.claim(1)
+        h.advance(1.0)
+        assert ids(h.claim(1, after=first.place).jobs) == [due]
+        h.release(first.jobs[0])
+        assert ids(h.claim(1, after=first.place).jobs) == ids(first.jobs)
+
+    def test_no_claim_goes_on_in_line_beside_pauses_and_limits(self, h: Harness) -> None:
+        """C42: each looks at them."""
+        settings = h.store.settings
+        for change, back in (
+            (settings.pause(Scope.TYPE, "other"), settings.resume(Scope.TYPE, "other")),
+            (settings.limit(Scope.APP, "", 9), settings.limit(Scope.APP, "", None)),
+        ):
+            h.submit_many(2)
+            h.run(change)
+            assert h.claim(1).place is None
+            h.run(back)
+            assert len(h.claim(1).jobs) == 1
 
 
 class TestWaiting:

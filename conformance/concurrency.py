@@ -14,23 +14,18 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import AttemptOutcome, ClaimedJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome, Released, Settlement, Succeeded, decide
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
-from fencepost.store.interface.control import Replayed, RetryRequest
+from fencepost.core.job.policy import Backoff, Policy
+from fencepost.store.interface.control import Conflict, NotFound, Replayed, RetryRequest
 from fencepost.store.interface.queue import (
     AlreadySettled,
     Claim,
     ClaimRequest,
-    Settled,
-    SettleReply,
-)
-from fencepost.store.interface.replies import (
-    Conflict,
     Duplicate,
     Enqueued,
     LeaseLost,
     Moved,
-    NotFound,
+    Settled,
+    SettleReply,
 )
 from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
@@ -131,7 +126,7 @@ class TestConcurrency:
         assert len(h.attempts(job_id)) == 1
 
     def test_settling_and_cancelling_at_once_has_one_winner(self, h: Harness) -> None:
-        """S0-20, S3-9, S3-11, C20: and the loser is told."""
+        """S0-20, S3-9, S3-11, C20: and the loser learns it."""
         for _ in range(6):
             job_id = h.submit()
             claimed = h.take()
@@ -200,7 +195,7 @@ class TestConcurrency:
         finished: list[str] = []
 
         async def work(store: Store, run: Run) -> None:
-            # Whoever finds nothing stops: all is done, or the others fill the limit and go on.
+            # A worker that finds nothing stops: all is done, or the others fill the limit.
             for _ in range(3 * len(job_ids)):
                 claim: Claim = await run(claimer(1, 2)(store))
                 if not claim.jobs:

@@ -14,12 +14,18 @@ from fencepost.core.job.history import history
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import DEFAULT_POLICY
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import DEFAULT_POLICY, Priority
 from fencepost.core.job.why import explain
 from fencepost.store.interface.control import Edit, Replayed
-from fencepost.store.interface.queue import Claim, Settled, Spawn, Spawned
-from fencepost.store.interface.replies import Duplicate, Enqueued, Moved
+from fencepost.store.interface.queue import (
+    Claim,
+    Duplicate,
+    Enqueued,
+    Moved,
+    Settled,
+    Spawn,
+    Spawned,
+)
 from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.upkeep import PruneRequest
 
@@ -39,7 +45,7 @@ def states(h: Harness, job_ids: list[str]) -> list[State]:
 
 
 def entered(job_id: str, type: str = "mail") -> Moved:
-    """Return what is told of a job that got a slot."""
+    """Return the reply about a job that got a slot."""
     return Moved(job_id, type, State.SCHEDULED, State.PENDING)
 
 
@@ -219,7 +225,7 @@ class TestConcurrencyKeys:
         assert situation.key_active == 1
         [reason] = explain(situation)
         assert reason.code == "pending_key"
-        assert "'tenant:7' of type 'mail' has 1 of at most 1 jobs under way" in reason.text
+        assert "'tenant:7' of type 'mail' has 1 of at most 1 active jobs" in reason.text
 
     def test_a_key_whose_jobs_were_pruned_is_as_new(self, h: Harness) -> None:
         h.submit_all(keyed(), keyed())
@@ -349,6 +355,13 @@ class TestKeyTurns:
         assert followed == [entered(job_id) for job_id in job_ids[3:6]]
         assert ids(h.claim().jobs) == job_ids[3:6]
 
+    def test_a_batch_that_ends_lets_each_in_by_its_own_limit(self, h: Harness) -> None:
+        """Slots that are filled together count one after the other, as if filled one by one."""
+        h.submit_all(*[keyed(limit=3)] * 3)
+        wide, second, third = h.submit_all(keyed(limit=3), keyed(limit=2), keyed(limit=2))
+        h.succeed_all(h.claim(3).jobs)
+        assert states(h, [wide, second, third]) == [State.SCHEDULED] * 2 + [State.PENDING]
+
     def test_a_batch_of_many_keys_frees_the_slots_of_each(self, h: Harness) -> None:
         h.submit_all(*[keyed(key=f"k{n}") for n in range(5)] * 2)
         batch = h.claim().jobs
@@ -369,6 +382,26 @@ class TestKeyTurns:
         h.succeed(h.take())
         assert h.take().id == third
         assert h.state(first) is State.COMPLETED
+
+    def test_a_job_that_allows_fewer_holds_up_others_only_while_it_waits(self, h: Harness) -> None:
+        h.submit_all(keyed(limit=2))
+        for leave in (self._cancel, self._outlive):
+            policy = replace(ONE_ATTEMPT, lifetime=50.0)
+            narrow, wide = h.submit_all(keyed(limit=1, policy=policy), keyed(limit=2))
+            assert states(h, [narrow, wide]) == [State.PENDING, State.PENDING]
+            leave(h, narrow)
+            assert h.state(wide) is State.SCHEDULED, leave
+            h.run(h.store.control.cancel([narrow, wide]))
+
+    @staticmethod
+    def _cancel(h: Harness, job_id: str) -> None:
+        h.cancel(job_id)
+
+    @staticmethod
+    def _outlive(h: Harness, job_id: str) -> None:
+        h.advance(50)
+        [moved] = h.run(h.store.upkeep.expire(10))
+        assert moved.job_id == job_id
 
     def test_a_job_that_is_held_up_outlives_its_lifetime_like_any(self, h: Harness) -> None:
         h.submit_all(keyed())

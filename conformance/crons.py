@@ -15,9 +15,7 @@ from conformance.harness import Colour, Harness, Run
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy, Priority
 from fencepost.store.interface.crons import (
     CronDefinition,
     CronFire,
@@ -26,9 +24,8 @@ from fencepost.store.interface.crons import (
     FireReply,
     NotDue,
 )
-from fencepost.store.interface.listener import Topic
-from fencepost.store.interface.replies import Duplicate, Enqueued
-from fencepost.store.interface.store import Store
+from fencepost.store.interface.queue import Duplicate, Enqueued
+from fencepost.store.interface.store import Store, Topic
 from fencepost.store.plan import Operation
 
 __all__ = ["TestCrons", "TestFiring"]
@@ -383,7 +380,7 @@ class TestFiring:
         [reply] = fire(h, firing(tick, jobs=(job,)))
         assert isinstance(reply, Fired)
         stored = h.get(reply.jobs[0].job_id)
-        assert (stored.payload, stored.queue, stored.priority) == (
+        assert (stored.payload_body, stored.queue, stored.priority) == (
             RICH.payload,
             RICH.queue,
             RICH.priority,
@@ -396,7 +393,7 @@ class TestFiring:
         assert (stored.state, stored.run_at) == (State.DELAYED, tick + timedelta(seconds=1.5))
 
     def test_a_fired_tick_survives_a_crash(self, h: Harness) -> None:
-        """Whoever fired it dies at once: the job is there, and nobody fires it again."""
+        """The worker that fired it dies at once: the job is stored, and is not fired again."""
         if not h.is_durable:
             pytest.skip("nothing outlives this store's object")
         declare(h, definition(h))

@@ -19,10 +19,9 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, DeadLetter, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.store.interface.control import Discarded, Replayed
-from fencepost.store.interface.replies import Duplicate, NotFound
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.store.interface.control import Discarded, NotFound, Replayed
+from fencepost.store.interface.queue import Duplicate
 from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestDeadLetters", "TestReplaying"]
@@ -46,7 +45,7 @@ class TestDeadLetters:
                 state=state,
                 attempts=1,
                 failure=failure,
-                dead_at=h.now,
+                completed_at=h.now,
             )
         ]
 
@@ -183,7 +182,7 @@ class TestReplaying:
             scheduled_at=now,
             expires_at=now + timedelta(hours=1),
             policy=policy,
-            payload=Body(b"[1]"),
+            payload_body=Body(b"[1]"),
             key="k",
             tags={"a": "1"},
             correlation_id="c",

@@ -12,8 +12,7 @@ from fencepost.core.job.job import AttemptOutcome, Body, Category
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import LEASE_EXPIRED
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.queue import Beat, Extended, Saved, Settled
-from fencepost.store.interface.replies import LeaseLost, Moved
+from fencepost.store.interface.queue import Beat, Extended, LeaseLost, Moved, Saved, Settled
 
 __all__ = ["TestDeadlines", "TestLeaseLengths"]
 
@@ -64,7 +63,7 @@ class TestDeadlines:
         assert h.fail(claimed) == lost
         assert h.succeed(claimed) == lost
         seen = h.get(job_id)
-        assert (seen.result, seen.checkpoint) == (None, None)
+        assert (seen.result_body, seen.checkpoint_body) == (None, None)
         assert seen.lease is not None
         assert seen.lease.expired
 
@@ -145,7 +144,7 @@ class TestDeadlines:
         assert h.get(job_id).failure == timed_out(10.0).failure
 
     def test_a_claim_says_when_the_first_lease_ends(self, h: Harness) -> None:
-        """C11: so that whoever waits looks again in time."""
+        """C11: so that an idle worker claims again in time."""
         h.submit(policy=SHORT)
         assert h.claim().wait == 10.0
         assert h.claim().wait == 10.0

@@ -22,11 +22,9 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.store.interface.control import Edit
-from fencepost.store.interface.queue import Settled
-from fencepost.store.interface.replies import Conflict, Duplicate, Enqueued, Moved
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.store.interface.control import Conflict, Edit
+from fencepost.store.interface.queue import Duplicate, Enqueued, Moved, Settled
 from fencepost.store.interface.upkeep import PruneRequest
 
 __all__ = ["TestDependencies"]
@@ -343,7 +341,7 @@ class TestDependencies:
         assert counts == {name: {State.CANCELLED: 1} for name in "abcd"}
 
     def test_lifetimes_that_end_together_end_each_on_its_own_account(self, h: Harness) -> None:
-        """S1-44: whoever has outlived its own lifetime says so."""
+        """S1-44: a job that outlived its own lifetime fails for that reason."""
         short = Policy(lifetime=5.0)
         a, b, c = h.submit_all(
             job("a", policy=short),

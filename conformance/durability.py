@@ -8,11 +8,16 @@ from conformance.harness import REACHABLE, TTL, Harness, ids, job
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Encoding, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Policy, Priority
 from fencepost.store.interface.cluster import WorkerInfo
-from fencepost.store.interface.queue import AlreadySettled, Saved, Settled
-from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost
+from fencepost.store.interface.queue import (
+    AlreadySettled,
+    Duplicate,
+    Enqueued,
+    LeaseLost,
+    Saved,
+    Settled,
+)
 from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestDurability"]
@@ -51,7 +56,7 @@ class TestDurability:
         if not h.is_durable:
             assert h.succeed(claimed) == LeaseLost(claimed.id, None)
             return
-        assert h.save(claimed, progress=Progress(0.5)) == Saved(claimed.id)
+        assert h.save(claimed, progress=Progress(fraction=0.5, message="")) == Saved(claimed.id)
         h.advance(TTL - 1.0)
         h.heartbeat(claimed)
         h.advance(5.0)

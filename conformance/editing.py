@@ -13,11 +13,16 @@ from conformance.harness import INSTANT, NOBODY, REACHABLE, Harness, ids
 from fencepost.core.flows.dependencies import Dependencies, Mode
 from fencepost.core.job.job import Body, Encoding
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.store.interface.control import Edit, Edited, RetryRequest
-from fencepost.store.interface.queue import ClaimRequest
-from fencepost.store.interface.replies import Conflict, Moved, NotFound, TooLate
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.store.interface.control import (
+    Conflict,
+    Edit,
+    Edited,
+    NotFound,
+    RetryRequest,
+    TooLate,
+)
+from fencepost.store.interface.queue import ClaimRequest, Moved
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 
@@ -74,22 +79,23 @@ class TestEditing:
         job_id = h.job_in(state, correlation_id="old", payload=Body(b'{"a":1}'))
         before = h.get(job_id)
         h.advance(0.25)
+        payload = Body(b"\x00\xff", Encoding.BINARY)
         changes: dict[str, Any] = {
-            "payload": Body(b"\x00\xff", Encoding.BINARY),
             "correlation_id": "new",
             "callback_url": "https://example.com/hook",
         }
-        assert h.run(h.store.control.edit([Edit(job_id, **changes)])) == [
-            Edited(replace(before, **changes))
+        after = replace(before, payload_body=payload, **changes)
+        assert h.run(h.store.control.edit([Edit(job_id, payload=payload, **changes)])) == [
+            Edited(after)
         ]
-        assert h.get(job_id) == replace(before, **changes)
+        assert h.get(job_id) == after
         assert (ids(h.find(correlation_id="new")), h.find(correlation_id="old")) == ([job_id], [])
         h.advance(3600.0)
         claimed = h.take()
-        assert (claimed.id, claimed.payload) == (job_id, changes["payload"])
+        assert (claimed.id, claimed.payload) == (job_id, payload)
         assert claimed.correlation_id == "new"
         h.succeed(claimed)
-        [delivery] = h.claim().jobs  # told of by its new webhook
+        [delivery] = h.claim().jobs  # delivered to its new URL
         assert b"https://example.com/hook" in delivery.payload.data
         assert delivery.correlation_id == "new"
 
@@ -309,7 +315,7 @@ class TestRacingEdits:
             h.succeed_all([*handed.values(), *h.claim().jobs])
 
     def test_two_parents_edited_at_once_are_both_heard(self, h: Harness) -> None:
-        """S1-37: a dependent has the most urgent of both, whoever is last."""
+        """S1-37: a dependent has the most urgent of both, in either order."""
         peers = h.peers(2)
         for number in range(15):
             one, two = h.submit("a"), h.submit("b")
@@ -321,7 +327,7 @@ class TestRacingEdits:
             assert [h.get(each).priority for each in (child, last)] == [Priority.CRITICAL] * 2
 
     def test_a_retry_and_the_time_that_comes_put_a_job_into_line_once(self, h: Harness) -> None:
-        """C45, S0-21: whoever promotes it, and whoever hastens it."""
+        """C45, S0-21: by a promotion or by a retry by hand."""
         peers = h.peers(3)
         for _ in range(15):
             job_id = h.submit(delay=1.0)

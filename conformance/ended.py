@@ -1,4 +1,4 @@
-"""Jobs in the order of their end: for statistics, and for whoever follows what happens."""
+"""Jobs in the order of their end: for statistics, and for followers of what happens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conformance.harness import (
 )
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.core.stats.ended import EndedJob
+from fencepost.core.statistics import EndedJob
 
 __all__ = ["TestEnded"]
 
@@ -55,7 +55,7 @@ class TestEnded:
             created_at=found.created_at,
             scheduled_at=found.scheduled_at,
             started_at=found.started_at,
-            ended_at=found.completed_at or EVER,
+            completed_at=found.completed_at or EVER,
             position=ended.position,
         )
         assert (ended.started_at is None) == (state is State.CANCELLED)
@@ -82,8 +82,8 @@ class TestEnded:
     def test_what_ended_before_is_left_out(self, h: Harness) -> None:
         expected = self._end_many(h)
         everything = self._all(h)
-        for since in {each.ended_at for each in everything} | {h.now, h.now + INSTANT}:
-            wanted = [each.id for each in everything if each.ended_at >= since]
+        for since in {each.completed_at for each in everything} | {h.now, h.now + INSTANT}:
+            wanted = [each.id for each in everything if each.completed_at >= since]
             assert [each.id for each in self._all(h, since)] == wanted
             assert self._paged(h, since, 3, False) == wanted
             assert self._paged(h, since, 3, True) == wanted[::-1]

@@ -14,12 +14,9 @@ from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Encoding, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import DEFAULT_POLICY, Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import DEFAULT_POLICY, Backoff, Policy, Priority
 from fencepost.errors import FencepostError, InvalidJobError
-from fencepost.store.interface.queue import Spawn
-from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.queue import Enqueued, Spawn
 
 __all__ = ["TestEnqueueing", "TestPayloads"]
 
@@ -94,7 +91,7 @@ class TestEnqueueing:
             scheduled_at=h.now,
             expires_at=h.now + timedelta(hours=1),
             policy=CUSTOM,
-            payload=Body(b"[1]"),
+            payload_body=Body(b"[1]"),
             key="k",
             tags={"customer": "42", "plan": "größer"},
             correlation_id="trace-1",
@@ -238,7 +235,7 @@ class TestPayloads:
     def test_a_payload_comes_back_byte_by_byte(self, h: Harness, name: str) -> None:
         """S1-90, S1-92, S1-93, C24: bytes and encoding, uninterpreted, through claim and get."""
         job_id = h.submit(payload=BODIES[name])
-        assert h.get(job_id).payload == BODIES[name]
+        assert h.get(job_id).payload_body == BODIES[name]
         assert h.take().payload == BODIES[name]
 
     @pytest.mark.parametrize("name", list(BODIES))
@@ -248,8 +245,8 @@ class TestPayloads:
         claimed = h.take()
         h.save(claimed, checkpoint=BODIES[name])
         h.succeed(claimed, BODIES[name])
-        assert h.get(job_id).checkpoint == BODIES[name]
-        assert h.get(job_id).result == BODIES[name]
+        assert h.get(job_id).checkpoint_body == BODIES[name]
+        assert h.get(job_id).result_body == BODIES[name]
 
     def test_a_payload_never_changes(self, h: Harness) -> None:
         """S1-94, S1-3: through failure, loss of the worker, exhaustion and retry by hand."""
@@ -264,4 +261,4 @@ class TestPayloads:
         claimed = h.take()
         assert (claimed.id, claimed.payload) == (job_id, payload)
         h.succeed(claimed)
-        assert (h.get(job_id).payload, h.get(job_id).result) == (payload, DONE)
+        assert (h.get(job_id).payload_body, h.get(job_id).result_body) == (payload, DONE)

@@ -16,8 +16,8 @@ from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
 from fencepost.store.interface.events import EventReply
-from fencepost.store.interface.listener import Topic
-from fencepost.store.interface.replies import Duplicate, Enqueued
+from fencepost.store.interface.queue import Duplicate, Enqueued
+from fencepost.store.interface.store import Topic
 from fencepost.store.plan import Operation, Plan
 
 __all__ = ["TestEvents"]
@@ -181,7 +181,7 @@ class TestEvents:
         assert len(h.find()) == len(jobs)
 
     def test_two_who_send_with_one_key_at_once_make_one_job_a_handler(self, h: Harness) -> None:
-        """S3-16, S1-9: each is told which jobs it made; both events are on record."""
+        """S3-16, S1-9: each reply names its jobs; both events are recorded."""
         jobs = [keyed("welcome"), keyed("index"), keyed("audit")]
         replies = h.race([lambda store: store.events.send(CREATED, jobs)] * 4, h.peers(2))
         made = Counter(

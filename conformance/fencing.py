@@ -20,8 +20,7 @@ from conformance.harness import (
 from fencepost.core.job.job import Body, ClaimedJob, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.queue import AlreadySettled, Extended, Saved, Settled
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import AlreadySettled, Extended, LeaseLost, Saved, Settled
 
 __all__ = ["TestFencing", "TestZombies"]
 
@@ -33,7 +32,7 @@ WRITES: dict[str, Callable[[Harness, ClaimedJob], Any]] = {
     "snooze": lambda h, claimed: h.snooze(claimed, 5.0),
     "heartbeat": Harness.heartbeat,
     "checkpoint": lambda h, claimed: h.save(claimed, checkpoint=Body(b"0")),
-    "progress": lambda h, claimed: h.save(claimed, progress=Progress(0.1)),
+    "progress": lambda h, claimed: h.save(claimed, progress=Progress(fraction=0.1, message="")),
 }
 every_write = pytest.mark.parametrize("write", list(WRITES))
 
@@ -134,7 +133,7 @@ class TestZombies:
         """
         h.submit(policy=Policy(lifetime=600.0))
         zombie = h.take("w1")
-        h.save(zombie, checkpoint=Body(b"1"), progress=Progress(0.5))
+        h.save(zombie, checkpoint=Body(b"1"), progress=Progress(fraction=0.5, message=""))
         lose(h, zombie)
         before = h.snapshot()
         assert WRITES[write](h, zombie) == LeaseLost(zombie.id, LOSSES[lose])
@@ -155,7 +154,7 @@ class TestZombies:
         assert h.save(owner, checkpoint=Body(b"2")) == Saved(owner.id)
         assert h.succeed(owner) == Settled(owner.id, "mail", State.COMPLETED)
         assert WRITES[write](h, zombie) == LeaseLost(owner.id, State.COMPLETED)
-        assert (h.get(owner.id).result, h.get(owner.id).checkpoint) == (DONE, Body(b"2"))
+        assert (h.get(owner.id).result_body, h.get(owner.id).checkpoint_body) == (DONE, Body(b"2"))
 
     @every_write
     def test_the_instant_before_the_end_a_write_still_counts(self, h: Harness, write: str) -> None:

@@ -35,18 +35,19 @@ from fencepost.core.job.outcome import (
     decide,
 )
 from fencepost.core.job.policy import Policy
-from fencepost.core.values.duration import Duration
+from fencepost.core.values.times import Duration
 from fencepost.store.interface.control import CancelReply, RetryRequest
 from fencepost.store.interface.queue import (
     Beat,
     Claim,
     ClaimRequest,
+    Enqueued,
+    EnqueueReply,
     HeartbeatReply,
     Save,
     SaveReply,
     SettleReply,
 )
-from fencepost.store.interface.replies import Enqueued, EnqueueReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock

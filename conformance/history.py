@@ -15,9 +15,8 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Attempt, AttemptOutcome, Category, ClaimedJob, Failure, Job
 from fencepost.core.job.lifecycle import TERMINAL, TRANSITIONS, State
 from fencepost.core.job.outcome import LEASE_EXPIRED
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import attempt_id
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.core.values.names import attempt_id
 from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.upkeep import PruneRequest
 
@@ -156,7 +155,10 @@ class Wanderer:
             else:
                 assert (before.state, after.state) in legal
                 assert after.lease_version >= before.lease_version
-                assert (after.created_at, after.payload) == (before.created_at, before.payload)
+                assert (after.created_at, after.payload_body) == (
+                    before.created_at,
+                    before.payload_body,
+                )
         self.seen = jobs
         self.visited |= {each.state for each in jobs.values()}
 

@@ -14,10 +14,10 @@ from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.store.interface.crons import Fired
-from fencepost.store.interface.queue import Settled, Spawn, Spawned
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved, Settled, Spawn, Spawned
 
 __all__ = ["TestKeyedArrivals"]
 
@@ -141,7 +141,7 @@ class TestKeyedArrivals:
         assert h.take().id == child
 
     def test_a_rate_and_a_key_hold_both(self, h: Harness) -> None:
-        h.run(h.store.settings.set_rates({"mail": Rate(2, 60.0)}))
+        h.run(h.store.settings.limit_types({"mail": TypeLimits(rate=Rate(2, 60.0))}))
         job_ids = h.submit_all(*[keyed()] * 3, keyed(key="tenant:8"))
         started = h.claim(10).jobs
         assert ids(started) == [job_ids[0], job_ids[3]]

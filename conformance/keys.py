@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from conformance.harness import DEAD, LIVE, REACHABLE, TERMINAL, Harness, job
+from fencepost.core.events import NewEvent
 from fencepost.core.job.idempotency import Key, OnDuplicate
-from fencepost.core.job.job import NewJob
+from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
+from fencepost.core.values.payload import COMPARED_BYTES_MAX
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.replies import Duplicate, Enqueued
+from fencepost.store.interface.control import Edit
+from fencepost.store.interface.queue import Duplicate, Enqueued
 
 __all__ = ["TestKeys"]
 
 DAY = 86_400.0
 ACTIVE = Key("k", window=None)
 REJECT = Key("k", on_duplicate=OnDuplicate.REJECT)
+
+HELD = Body(b'{"to":"a@b.c","subject":"hi","n":1}')
+PAYLOADS: dict[str, tuple[Body, tuple[str, ...]]] = {
+    "the same": (HELD, ()),
+    "other order and spaces": (Body(b'{"n":1, "subject":"hi",  "to":"a@b.c"}'), ()),
+    "another value": (Body(b'{"to":"a@b.c","subject":"ho","n":1}'), ("$.subject",)),
+    "one more, one less": (Body(b'{"to":"a@b.c","n":1,"cc":[]}'), ("$.cc", "$.subject")),
+    "another kind of number": (Body(b'{"to":"a@b.c","subject":"hi","n":true}'), ("$.n",)),
+    "an odd name": (Body(HELD.data[:-1] + b',"a b":1}'), ("$['a b']",)),
+    "no object": (Body(b"[1]"), ("$",)),
+    "binary": (Body(HELD.data, Encoding.BINARY), ("$",)),
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "graph": {"callback_url": "https://example.com/hook"},
+}
 
 
 def keyed(key: Key, type: str = "mail", **fields: object) -> NewJob:
@@ -184,3 +206,70 @@ class TestKeys:
         """S1-9, C15: so that a caller can attach to it."""
         job_id = h.job_in(state, key=Key("k"))
         assert h.enqueue(keyed(Key("k"))) == [Duplicate(job_id, "mail", "k", state, False)]
+
+    @pytest.mark.parametrize("name", PAYLOADS)
+    @pytest.mark.parametrize("way", WAYS)
+    def test_a_duplicate_says_where_its_payload_differs(
+        self, h: Harness, name: str, way: str
+    ) -> None:
+        """So that a key used for two things is noticed; values count, not their spelling."""
+        payload, differs = PAYLOADS[name]
+        job_id = h.submit(key=Key("k"), payload=HELD)
+        given = keyed(Key("k"), payload=payload, **WAYS[way])
+        [reply] = h.enqueue(given)
+        assert reply == Duplicate(job_id, "mail", "k", State.SCHEDULED, False, differs)
+        refused = keyed(REJECT, payload=payload, **WAYS[way])
+        [reply] = h.enqueue(refused)
+        assert reply == Duplicate(job_id, "mail", "k", State.SCHEDULED, True, differs)
+        with pytest.raises(DuplicateJobError) as caught:
+            h.enqueue(refused, atomic=True)
+        assert (caught.value.existing_id, caught.value.differs) == (job_id, differs)
+        assert h.get(job_id).payload_body == HELD
+
+    def test_binary_payloads_are_compared_byte_by_byte(self, h: Harness) -> None:
+        one, two = Body(b"\0\xff", Encoding.BINARY), Body(b"\0\xfe", Encoding.BINARY)
+        h.submit(key=Key("k"), payload=one)
+        replies = h.enqueue(keyed(Key("k"), payload=one), keyed(Key("k"), payload=two))
+        assert [isinstance(each, Duplicate) and each.differs for each in replies] == [(), ("$",)]
+
+    @pytest.mark.parametrize(
+        ("way", "same", "other"), [("plain", (), ("$",)), ("graph", None, None)]
+    )
+    def test_large_payloads_are_not_taken_apart(
+        self, h: Harness, way: str, same: Any, other: Any
+    ) -> None:
+        """A batch may have thousands; those of a graph are not even read, unless decrypted."""
+        one, two = (Body(b'{"a":"%s"}' % (text * COMPARED_BYTES_MAX)) for text in (b"x", b"y"))
+        h.submit(key=Key("k"), payload=one)
+        jobs = [keyed(Key("k"), payload=each, **WAYS[way]) for each in (one, two)]
+        found = [each.differs for each in h.enqueue(*jobs) if isinstance(each, Duplicate)]
+        assert found in ([same, other], [(), ("$",)])
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_jobs_of_one_batch_are_compared_with_each_other(self, h: Harness, way: str) -> None:
+        """Also if that refuses the whole batch."""
+        first, second = Body(b'{"a":1}'), Body(b'{"a":2}')
+        jobs = [keyed(REJECT, payload=each, **WAYS[way]) for each in (first, second, first)]
+        with pytest.raises(DuplicateJobError) as caught:
+            h.enqueue(*jobs, atomic=True)
+        assert caught.value.differs == ("$.a",)
+        replies = h.enqueue(*jobs)
+        assert [each.differs for each in replies if isinstance(each, Duplicate)] == [("$.a",), ()]
+
+    def test_an_edited_payload_is_what_counts(self, h: Harness) -> None:
+        job_id = h.submit(key=Key("k"), payload=Body(b'{"a":1}'))
+        h.run(h.store.control.edit([Edit(job_id, payload=Body(b'{"a":2}'))]))
+        replies = [h.enqueue(keyed(Key("k"), payload=Body(b'{"a":%d}' % n)))[0] for n in (1, 2)]
+        assert [isinstance(each, Duplicate) and each.differs for each in replies] == [("$.a",), ()]
+
+    def test_an_event_says_where_the_jobs_of_its_handlers_differ(self, h: Harness) -> None:
+        payloads = Body(b'{"a":1}'), Body(b'{"a":2}')
+        one, two = (keyed(ACTIVE, payload=each) for each in payloads)
+        h.run(h.store.events.send(NewEvent("e", payloads[0], "k"), [one]))
+        [reply] = h.run(h.store.events.send(NewEvent("e", payloads[1], "k"), [two])).jobs
+        assert isinstance(reply, Duplicate)
+        assert reply.differs == ("$.a",)
+        refused = replace(two, key=REJECT)
+        with pytest.raises(DuplicateJobError) as caught:
+            h.run(h.store.events.send(NewEvent("e", payloads[1], "k"), [refused]))
+        assert caught.value.differs == ("$.a",)

@@ -12,9 +12,9 @@ from fencepost.clock import SystemClock
 from fencepost.core import bounds
 from fencepost.core.bounds import LANE_IDLE
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.errors import TooManyLanesError
-from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.queue import Enqueued
 from fencepost.store.interface.store import Store
 from fencepost.store.interface.upkeep import PruneRequest
 

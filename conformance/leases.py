@@ -9,8 +9,7 @@ import pytest
 from conformance.harness import INSTANT, NOBODY, REACHABLE, TTL, Harness
 from fencepost.core.job.job import Ownership
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.queue import Beat, Extended, Settled
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import Beat, Extended, LeaseLost, Settled
 
 __all__ = ["TestLeases"]
 

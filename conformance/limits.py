@@ -133,6 +133,20 @@ class TestLimits:
         h.run(h.store.settings.resume(Scope.QUEUE, "q"))
         assert len(h.claim().jobs) == 1
 
+    def test_queues_and_types_can_be_asked_for_by_name(self, h: Harness) -> None:
+        """With everything that is said of them, and nothing of others."""
+        for name in ("a", "b", "c"):
+            h.submit(type=f"of-{name}", queue=name)
+        h.run(h.store.settings.pause(Scope.QUEUE, "b"))
+        h.run(h.store.settings.pause(Scope.QUEUE, "empty"))
+        overview = h.store.overview
+        every = {view.name: view for view in h.run(overview.queues())}
+        asked = ["c", "empty", "b", "unknown"]
+        assert h.run(overview.queues(asked)) == [every["b"], every["c"], every["empty"]]
+        assert h.run(overview.queues([])) == []
+        kinds = {view.name: view for view in h.run(overview.types())}
+        assert h.run(overview.types(["of-c", "of-a", "c"])) == [kinds["of-a"], kinds["of-c"]]
+
     def test_the_limit_of_the_app_has_no_name(self, h: Harness) -> None:
         """S2-17: any name means the same one."""
         limit(h, Scope.APP, "one", 1)

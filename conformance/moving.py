@@ -29,11 +29,10 @@ from fencepost.core.bounds import DUMP_BYTES
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, Encoding, JobRecord, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Policy, Priority
 from fencepost.errors import DuplicateJobError, StateConflictError
 from fencepost.store.interface.control import Edit
-from fencepost.store.interface.replies import Duplicate, LeaseLost
+from fencepost.store.interface.queue import Duplicate, LeaseLost
 from fencepost.store.interface.transfer import Loaded, LoadReply, Present
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.memory.store import MemoryStore
@@ -108,7 +107,7 @@ def _fill_attempts(h: Harness) -> None:
     h.fail(h.take("w2", types=only), retry_after=1.0)
     h.advance(1.0)
     held = h.take("w3", types=only)
-    h.save(held, checkpoint=BINARY, progress=Progress(0.25, "a quarter"))
+    h.save(held, checkpoint=BINARY, progress=Progress(fraction=0.25, message="a quarter"))
     h.snooze(held, 3600.0)
     h.submit("lost", policy=Policy(max_attempts=9))
     held = h.take("w4", types=frozenset({"lost"}))
@@ -257,7 +256,7 @@ class TestMoving:
         h.succeed(claimed)
         assert isinstance(h.succeed(held), LeaseLost)
         assert [each.lease_version for each in h.attempts(job_id)] == versions
-        assert (h.get(job_id).failure, h.get(job_id).checkpoint) == (None, BINARY)
+        assert (h.get(job_id).failure, h.get(job_id).checkpoint_body) == (None, BINARY)
 
     def test_a_job_whose_time_passed_on_the_way_is_claimable(self, h: Harness) -> None:
         """S1-22: however old it is."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from conformance.harness import Harness, ids, job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.store.interface.control import Edit
 
 __all__ = ["TestOrdering"]

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.harness import TTL, Harness, ids, job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.errors import ConfigurationError
 from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.store.interface.queue import Settled

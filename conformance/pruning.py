@@ -11,7 +11,8 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.replies import Duplicate, LeaseLost, NotFound
+from fencepost.store.interface.control import NotFound
+from fencepost.store.interface.queue import Duplicate, LeaseLost
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
 
 __all__ = ["TestPruning"]

@@ -15,9 +15,7 @@ from conformance.moving import dump, elsewhere, load
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome, Released, Settlement, Snoozed, Succeeded, decide
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy, Priority
 from fencepost.store.interface.control import Edit
 from fencepost.store.interface.queue import Claim, ClaimRequest, Settled
 from fencepost.store.interface.store import Store
@@ -73,7 +71,7 @@ class TestRacingKeys:
                     census.enter(keys[each.id])
                 for each in claim.jobs:
                     outcome = rng.choice(outcomes)
-                    # Before it is told: another may take the slot before this one hears of it.
+                    # Before the reply: another may take the slot before this one has its reply.
                     census.leave(keys[each.id])
                     [reply] = await run(store.queue.settle([_settlement(h, each, outcome)]))
                     assert isinstance(reply, Settled)
@@ -88,7 +86,7 @@ class TestRacingKeys:
         assert census.most == limit
 
     def test_a_submission_and_the_end_of_the_last_job_leave_nobody_behind(self, h: Harness) -> None:
-        """Either the new job finds the slot free, or whoever frees it finds the new job."""
+        """Either the new job finds the slot free, or the job that frees it finds the new one."""
         [first] = h.submit_all(keyed())
         peers = h.peers(2)
         for _ in range(25):

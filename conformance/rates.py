@@ -9,9 +9,10 @@ import pytest
 
 from conformance.harness import INSTANT, TTL, Harness, ids
 from fencepost.core.bounds import EXECUTION_TIMEOUT_DEFAULT, RATE_MOMENTS_MAX
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.core.job.why import Situation, explain
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import NO_USAGE, TypeLimits
 from fencepost.errors import InvalidRateError
 from fencepost.store.interface.overview import TypeView
 from fencepost.store.interface.queue import ClaimRequest
@@ -26,7 +27,8 @@ LONG = EXECUTION_TIMEOUT_DEFAULT
 
 
 def rate(h: Harness, **rates: Rate | None) -> None:
-    h.run(h.store.settings.set_rates(rates))
+    limits = {type: TypeLimits(rate=rate) for type, rate in rates.items()}
+    h.run(h.store.settings.limit_types(limits))
 
 
 def started(h: Harness, limit: int = 100, **fields: Any) -> list[str]:
@@ -42,7 +44,7 @@ def situation(h: Harness, job_id: str) -> Situation:
 
 class TestRates:
     def test_no_more_jobs_of_a_type_start_than_its_rate_allows(self, h: Harness) -> None:
-        """In one claim, in several, and for whoever claims."""
+        """In one claim, in several, and for every worker."""
         mails = h.submit_many(9)
         rate(h, mail=Rate(5, 60.0))
         assert started(h, 3) == mails[:3]
@@ -84,13 +86,13 @@ class TestRates:
         h.advance(40)
         assert started(h) == mails[1:2]
         h.clock.set_back("1h")
-        assert situation(h, mails[2]).rate_opens_at == h.now + timedelta(seconds=20)
+        assert situation(h, mails[2]).usage.rate_opens_at == h.now + timedelta(seconds=20)
         assert started(h) == [], "the rate holds all the same"
         h.advance(20)
         assert started(h) == mails[2:3]
         h.clock.advance(timedelta(seconds=40) - INSTANT)
         assert started(h) == []
-        assert situation(h, mails[3]).rate_opens_at == h.now + INSTANT
+        assert situation(h, mails[3]).usage.rate_opens_at == h.now + INSTANT
         h.clock.advance(INSTANT)
         assert started(h) == mails[3:4]
         h.advance(3600)
@@ -145,7 +147,7 @@ class TestRates:
         assert started(h, 4, queues=queues) == b[3:]
 
     def test_one_queue_may_use_up_the_rate_of_another(self, h: Harness) -> None:
-        """In the order of the turns; the other's turns go to whoever has something to give."""
+        """In the order of the turns; the other's turns go to queues that have jobs."""
         a = h.submit_many(5, queue="a")
         h.submit_many(5, queue="b")
         texts = h.submit_many(5, "text", queue="b")
@@ -328,20 +330,18 @@ class TestRates:
     def test_a_situation_tells_when_the_next_can_start(self, h: Harness) -> None:
         _, second = h.submit_many(2)
         rate(h, mail=Rate(1, 60.0))
-        assert (situation(h, second).rate, situation(h, second).rate_opens_at) == (
-            Rate(1, 60.0),
-            None,
-        )
+        assert situation(h, second).limits == TypeLimits(rate=Rate(1, 60.0))
+        assert situation(h, second).usage == NO_USAGE
         opens_at = h.now + MINUTE
         started(h, 1)
         h.advance(48)
         found = situation(h, second)
-        assert found.rate_opens_at == opens_at
+        assert found.usage.rate_opens_at == opens_at
         assert "rate_limited" in [reason.code for reason in explain(found)]
         h.advance(12)
-        assert situation(h, second).rate_opens_at is None
+        assert situation(h, second).usage.rate_opens_at is None
         rate(h, mail=None)
-        assert situation(h, second).rate is None
+        assert situation(h, second).limits == TypeLimits()
 
     @pytest.mark.parametrize("bad", [Rate(0, 60.0), Rate(1, 0.0), Rate(1, 86_401.0)])
     def test_a_rate_that_makes_no_sense_is_refused(self, h: Harness, bad: Rate) -> None:
@@ -362,7 +362,7 @@ class TestRates:
 
 
 class TestRatesOfMany:
-    """Rates of more starts than are told apart."""
+    """Rates of more starts than are counted one by one."""
 
     COUNT = RATE_MOMENTS_MAX + 10
 
@@ -430,7 +430,7 @@ class TestRatesRacing:
             h.advance(60)
 
     def test_racing_claims_of_two_rated_types_both_end(self, h: Harness) -> None:
-        """Whoever needs two rates takes them in one order: nobody waits for ever."""
+        """Claims that need two rates lock them in one order: no deadlock."""
         h.submit_many(100)
         h.submit_many(100, "text")
         rate(h, mail=Rate(13, 60.0), text=Rate(11, 60.0))
@@ -447,6 +447,11 @@ class TestRatesRacing:
     def test_rates_set_at_once_leave_one(self, h: Harness) -> None:
         """Workers that start together say the same."""
         h.race(
-            [lambda store: store.settings.set_rates({"mail": Rate(3, 60.0), "text": None})] * CROWD
+            [
+                lambda store: store.settings.limit_types(
+                    {"mail": TypeLimits(rate=Rate(3, 60.0)), "text": TypeLimits()}
+                )
+            ]
+            * CROWD
         )
         assert h.run(h.store.overview.types()) == [TypeView(name="mail", rate=Rate(3, 60.0))]

@@ -11,9 +11,8 @@ from fencepost.core.bounds import RECOVER_BATCH
 from fencepost.core.job.job import Body, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import LEASE_EXPIRED
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff, Retry
-from fencepost.store.interface.replies import LeaseLost, Moved
+from fencepost.core.job.policy import Backoff, Policy, Retry
+from fencepost.store.interface.queue import LeaseLost, Moved
 
 __all__ = ["TestRecovering"]
 
@@ -194,14 +193,14 @@ class TestRecovering:
             h.advance(10.0)
             h.heartbeat(claimed)
         if crash == "after save":
-            h.save(claimed, checkpoint=Body(b"1"), progress=Progress(0.5))
+            h.save(claimed, checkpoint=Body(b"1"), progress=Progress(fraction=0.5, message=""))
         h.advance(TTL)
         h.claim(worker="w2")
         h.advance(1.0)
         assert h.take("w2").id == job_id
 
     def test_a_recovered_lease_does_not_count_as_settled(self, h: Harness) -> None:
-        """S0-49, S0-87: its owner decided nothing, and is told that the lease is lost."""
+        """S0-49, S0-87: its owner decides nothing, and gets the reply that the lease is lost."""
         job_id = h.submit()
         claimed = h.take()
         h.advance(TTL)

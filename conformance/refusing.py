@@ -6,7 +6,7 @@ import pytest
 
 from conformance.graphs import after, bring, culprit, depth
 from conformance.harness import NOBODY, Harness, ids, job
-from fencepost.core.bounds import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX
+from fencepost.core.bounds import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX, LIFETIME_DEFAULT
 from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import (
@@ -15,7 +15,7 @@ from fencepost.errors import (
     DuplicateJobError,
     UnknownDependencyError,
 )
-from fencepost.store.interface.replies import Duplicate, Enqueued
+from fencepost.store.interface.queue import Duplicate, Enqueued
 
 __all__ = ["TestRefusedDependencies"]
 
@@ -39,6 +39,8 @@ class TestRefusedDependencies:
         for place in (0, 1, 5, -1):
             with pytest.raises(DependencyCycleError):
                 h.enqueue(job("a", after=after(place)), job("b"))
+            with pytest.raises(DependencyCycleError):  # also if another of them could never run
+                h.enqueue(job("a", after=after(place)), job("b", delay=LIFETIME_DEFAULT))
         assert h.find() == []
 
     def test_a_way_may_have_a_hundred_jobs(self, h: Harness) -> None:

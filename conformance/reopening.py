@@ -19,17 +19,9 @@ from conformance.harness import (
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.store.interface.control import RetryRequest
-from fencepost.store.interface.replies import (
-    Conflict,
-    Duplicate,
-    Enqueued,
-    Moved,
-    NotFound,
-    TooLate,
-)
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.store.interface.control import Conflict, NotFound, RetryRequest, TooLate
+from fencepost.store.interface.queue import Duplicate, Enqueued, Moved
 
 __all__ = ["TestReopening"]
 
@@ -50,7 +42,7 @@ class TestReopening:
         assert seen.max_attempts == seen.policy.max_attempts
         assert (seen.run_at, seen.scheduled_at, seen.updated_at) == (now, now, now)
         assert seen.expires_at == now + timedelta(days=7)
-        assert (seen.completed_at, seen.failure, seen.result) == (None, None, None)
+        assert (seen.completed_at, seen.failure, seen.result_body) == (None, None, None)
         assert (seen.created_at, seen.priority) == (before.created_at, before.priority)
         assert seen.lease_version == before.lease_version
         assert h.letters() == []
@@ -252,7 +244,7 @@ class TestReopening:
         h.advance(5.0)
         h.fail(h.take())
         [letter] = h.letters()
-        assert (letter.job_id, letter.dead_at) == (job_id, h.now)
+        assert (letter.job_id, letter.completed_at) == (job_id, h.now)
 
     def test_each_job_of_a_batch_is_answered_for_itself(self, h: Harness) -> None:
         """C36: in order; the same twice, unknown and malformed ids among them."""

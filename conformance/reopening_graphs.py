@@ -13,10 +13,9 @@ from fencepost.core.flows.dependencies import Mode
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement
-from fencepost.core.job.priority import Priority
-from fencepost.store.interface.control import Edit, Replayed, RetryRequest
-from fencepost.store.interface.queue import ClaimRequest
-from fencepost.store.interface.replies import Conflict, Moved
+from fencepost.core.job.policy import Priority
+from fencepost.store.interface.control import Conflict, Edit, Replayed, RetryRequest
+from fencepost.store.interface.queue import ClaimRequest, Moved
 from fencepost.store.interface.store import Store
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation
@@ -213,7 +212,7 @@ class TestRacingDependencies:
             h.succeed(claim_of(h, "c"))
 
     def test_a_chain_runs_through_many_workers_once(self, h: Harness) -> None:
-        """S1-62: in order, each once, whoever runs it."""
+        """S1-62: in order, each once, whichever worker runs it."""
         chain = [job("a")] + [job("a", after=after(place)) for place in range(19)]
         expected = h.submit_all(*chain)
         ran: list[str] = []

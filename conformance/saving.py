@@ -5,8 +5,7 @@ from __future__ import annotations
 from conformance.harness import NOBODY, TTL, Harness
 from fencepost.core.job.job import Body, Encoding, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.queue import Save, Saved
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import LeaseLost, Save, Saved
 
 __all__ = ["TestSaving"]
 
@@ -16,21 +15,38 @@ class TestSaving:
         """S1-58."""
         job_id = h.submit()
         claimed = h.take()
-        checkpoint, progress = Body(b"\0\xff", Encoding.BINARY), Progress(0.25, "ein Viertel 🦊")
+        checkpoint, progress = (
+            Body(b"\0\xff", Encoding.BINARY),
+            Progress(fraction=0.25, message="ein Viertel 🦊"),
+        )
         assert h.save(claimed, checkpoint=checkpoint, progress=progress) == Saved(job_id)
-        assert (h.get(job_id).checkpoint, h.get(job_id).progress) == (checkpoint, progress)
+        assert (h.get(job_id).checkpoint_body, h.get(job_id).progress) == (
+            checkpoint,
+            {**progress, "at": h.now},
+        )
 
     def test_what_is_not_given_stays_as_it_was(self, h: Harness) -> None:
         """S1-58."""
         job_id = h.submit()
         claimed = h.take()
         h.save(claimed, checkpoint=Body(b"1"))
-        h.save(claimed, progress=Progress(0.5))
-        assert (h.get(job_id).checkpoint, h.get(job_id).progress) == (Body(b"1"), Progress(0.5))
+        h.save(claimed, progress=Progress(fraction=0.5, message=""))
+        half = Progress(fraction=0.5, message="", at=h.now)
+        assert (h.get(job_id).checkpoint_body, h.get(job_id).progress) == (
+            Body(b"1"),
+            half,
+        )
+        h.advance(1.0)
         h.save(claimed, checkpoint=Body(b"2"))
-        assert (h.get(job_id).checkpoint, h.get(job_id).progress) == (Body(b"2"), Progress(0.5))
+        assert (h.get(job_id).checkpoint_body, h.get(job_id).progress) == (
+            Body(b"2"),
+            half,
+        )
         assert h.save(claimed) == Saved(job_id)
-        assert (h.get(job_id).checkpoint, h.get(job_id).progress) == (Body(b"2"), Progress(0.5))
+        assert (h.get(job_id).checkpoint_body, h.get(job_id).progress) == (
+            Body(b"2"),
+            half,
+        )
 
     def test_the_next_attempt_goes_on_from_the_checkpoint(self, h: Harness) -> None:
         """S1-58, S0-2: after a failure, a lost worker, a release and a retry by hand."""
@@ -61,7 +77,7 @@ class TestSaving:
         claimed = h.take()
         before = h.get(job_id)
         h.advance(1.0)
-        h.save(claimed, progress=Progress(0.5))
+        h.save(claimed, progress=Progress(fraction=0.5, message=""))
         after = h.get(job_id)
         assert (after.updated_at, after.lease) == (before.updated_at, before.lease)
 
@@ -75,7 +91,7 @@ class TestSaving:
             Save(two.id, two.lease.token, checkpoint=Body(b"1")),
             Save(NOBODY, one.lease.token, checkpoint=Body(b"1")),
             Save("no id", one.lease.token, checkpoint=Body(b"1")),
-            Save(one.id, one.lease.token, progress=Progress(1.0)),
+            Save(one.id, one.lease.token, progress=Progress(fraction=1.0, message="")),
         ]
         assert h.run(h.store.queue.save(saves)) == [
             Saved(one.id),
@@ -84,6 +100,9 @@ class TestSaving:
             LeaseLost("no id", None),
             Saved(one.id),
         ]
-        assert (h.get(one.id).checkpoint, h.get(one.id).progress) == (Body(b"1"), Progress(1.0))
-        assert h.get(two.id).checkpoint is None
+        assert (h.get(one.id).checkpoint_body, h.get(one.id).progress) == (
+            Body(b"1"),
+            Progress(fraction=1.0, message="", at=h.now),
+        )
+        assert h.get(two.id).checkpoint_body is None
         assert h.run(h.store.queue.save([])) == []

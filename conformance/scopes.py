@@ -1,4 +1,4 @@
-"""What a caller who may know of some queues alone is told: keys held elsewhere, dead letters; and
+"""What a caller with access to some queues alone sees: keys held elsewhere, dead letters; and
 who submitted a job."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.replies import Duplicate, Enqueued
+from fencepost.store.interface.queue import Duplicate, Enqueued
 
 __all__ = ["TestScopes", "TestSubmitters"]
 
@@ -164,7 +164,7 @@ class TestSubmitters:
 
     @pytest.mark.parametrize("shape", SHAPES)
     def test_a_replay_is_of_the_same_submitter(self, h: Harness, shape: str) -> None:
-        """S3-26: whoever submitted the dead letter follows the fresh job."""
+        """S3-26: the submitter of the dead letter is that of the new job."""
         fields = SHAPES[shape]
         dead = h.submit("a", submitter="token-1", policy=ONE_ATTEMPT, **fields)
         h.reject(h.take())

@@ -19,10 +19,8 @@ from fencepost.core.job.outcome import (
     Succeeded,
     decide,
 )
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Retry
-from fencepost.store.interface.queue import AlreadySettled, Settled
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.core.job.policy import Policy, Retry
+from fencepost.store.interface.queue import AlreadySettled, LeaseLost, Settled
 
 __all__ = ["TestFailing", "TestRepeating", "TestSettling"]
 
@@ -49,7 +47,7 @@ class TestSettling:
         now = h.advance(5.0)
         assert h.succeed(claimed) == Settled(job_id, "mail", State.COMPLETED)
         seen = h.get(job_id)
-        assert (seen.state, seen.result, seen.failure) == (State.COMPLETED, DONE, None)
+        assert (seen.state, seen.result_body, seen.failure) == (State.COMPLETED, DONE, None)
         assert (seen.completed_at, seen.updated_at) == (now, now)
         assert (seen.lease, seen.lease_version, seen.attempt) == (None, claimed.lease.version, 1)
 
@@ -158,7 +156,7 @@ class TestSettling:
             Settled(c.id, "mail", State.DELAYED),
             Settled(d.id, "mail", State.SCHEDULED),
         ]
-        assert h.get(a.id).result == DONE
+        assert h.get(a.id).result_body == DONE
         assert h.run(h.store.queue.settle([])) == []
 
 
@@ -175,7 +173,7 @@ class TestFailing:
             seen = h.get(job_id)
             assert (seen.state, seen.attempt, seen.failure) == (State.RETRYING, attempt, TROUBLE)
             assert (seen.run_at, seen.updated_at) == (now + delay * SECONDS, now)
-            assert (seen.lease, seen.completed_at, seen.result) == (None, None, None)
+            assert (seen.lease, seen.completed_at, seen.result_body) == (None, None, None)
             h.advance(delay - 0.000001)
             assert h.claim().jobs == []
             h.advance(0.000001)

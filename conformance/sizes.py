@@ -6,6 +6,7 @@ from conformance.harness import Harness, ids, job
 from fencepost.core.bounds import CLAIM_BYTES_MAX
 from fencepost.core.job.job import Body, ClaimedJob
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
 
 __all__ = ["TestSizes"]
 
@@ -68,7 +69,7 @@ class TestSizes:
 
     def test_a_rate_counts_only_what_was_taken(self, h: Harness) -> None:
         """S1-33: what stays in line has not started."""
-        h.run(h.store.settings.set_rates({"mail": Rate(4, 3600.0)}))
+        h.run(h.store.settings.limit_types({"mail": TypeLimits(rate=Rate(4, 3600.0))}))
         h.enqueue(*[job(payload=LARGE)] * 5)
         found = [each.id for _ in range(5) for each in h.claim().jobs]
         assert len(found) == 4

@@ -13,10 +13,9 @@ from fencepost.core.flows.dependencies import Dependencies, Mode
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.errors import DependencyBreadthError, DependencyDepthError, UnknownDependencyError
-from fencepost.store.interface.queue import Spawn, Spawned
-from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost, Moved
+from fencepost.store.interface.queue import Duplicate, Enqueued, LeaseLost, Moved, Spawn, Spawned
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.harness import TTL, Harness, ids
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestTurns"]

@@ -11,7 +11,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Unreadable, decide
 from fencepost.core.job.policy import Policy
 from fencepost.core.job.why import explain
-from fencepost.core.values.skew import with_past
+from fencepost.core.values.signature import with_past
 from fencepost.store.interface.queue import Settled
 
 __all__ = ["TestUnreadable"]

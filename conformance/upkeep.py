@@ -16,9 +16,8 @@ from conformance.harness import (
 from fencepost.core.bounds import EXPIRE_BATCH
 from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
-from fencepost.store.interface.replies import LeaseLost, Moved
+from fencepost.core.job.policy import Backoff, Policy
+from fencepost.store.interface.queue import LeaseLost, Moved
 from fencepost.store.interface.settings import Scope
 
 __all__ = ["TestExpiring", "TestPromoting"]

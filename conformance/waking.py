@@ -12,9 +12,8 @@ import pytest
 from conformance.harness import Colour, Harness, job
 from fencepost.core.job.lifecycle import State
 from fencepost.store.interface.control import RetryRequest
-from fencepost.store.interface.listener import Listener, Topic
 from fencepost.store.interface.settings import Scope
-from fencepost.store.interface.store import Store
+from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.plan import Operation
 
 __all__ = ["TestWaking"]

@@ -6,7 +6,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.servers.fixtures"]
+pytest_plugins = ["tests.servers.fixtures", "tests.servers.redis", "tests.thoroughness"]
 
 # An App in a test must never reach the database of the person who runs it.
 for name in ("URL", "KEYS", "PLAIN", "WEBHOOK_SECRETS"):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.clock import Clock, SystemClock, as_uuid4
-from fencepost.core.values.ids import id_bytes, id_text
+from fencepost.core.values.names import id_bytes, id_text
 
 
 def test_the_present_is_an_aware_utc_time() -> None:

@@ -23,7 +23,7 @@ from tests.documentation import (
 
 import fencepost
 from fencepost.core.job.lifecycle import COARSE, LIVE, TRANSITIONS, State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.observe import names
 
 PAGES = pages()
@@ -132,6 +132,56 @@ def test_the_files_that_are_named_exist() -> None:
     assert named
     missing = {n for n in named if not (package / n).exists() and not (ROOT / n).exists()}
     assert missing == set()
+
+
+def section(heading: str) -> str:
+    """Return a section of the page about the architecture."""
+    text = page("internals/architecture.md")
+    match = re.search(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match, heading
+    return match[1]
+
+
+def test_the_tree_is_the_one_on_disk() -> None:
+    """What the tree names exists; and it names every folder at the top of the package."""
+    (tree,) = re.findall(r"```text\n(.*?)```", section("The tree"), re.DOTALL)
+    package = ROOT / "src" / "fencepost"
+    named = set(re.findall(r"\b(\w+(?:/|\.py))", tree)) - {"src/", "fencepost/"}
+    known = {f"{path.name}/" if path.is_dir() else path.name for path in package.rglob("*")}
+    known |= {f"{path.name}/" for path in ROOT.iterdir() if path.is_dir()}
+    assert named - known == set()
+    folders = {f"{p.name}/" for p in package.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert folders - named == set()
+
+
+def test_the_way_of_a_job_is_at_most_fifteen_files() -> None:
+    """One file a step, in order; the notes behind the list name others."""
+    steps = re.findall(r"^(\d+)\. `([\w/]+\.py)` ", section("The way of a job"), re.MULTILINE)
+    assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
+    assert 10 <= len({name for _, name in steps}) == len(steps) <= 15
+
+
+def test_where_to_change_something_names_files_that_exist() -> None:
+    """Every common change is a numbered list, each step of which names a file or a folder."""
+    parts = re.split(r"^\*\*a new ", section("Where do I change …"), flags=re.MULTILINE)[1:]
+    assert len(parts) >= 10
+    package = ROOT / "src" / "fencepost"
+    for part in parts:
+        steps = re.split(r"^\d+\. ", part, flags=re.MULTILINE)[1:]
+        assert len(steps) >= 2, part
+        for step in steps:
+            named = re.findall(r"`([\w/]+(?:\.(?:py|sql|md)|/))`", step)
+            assert named or "`make " in step, step
+            missing = [n for n in named if not (package / n).exists() and not (ROOT / n).exists()]
+            assert missing == [], step
+
+
+def test_a_new_limit_per_type_changes_at_most_fifteen_files() -> None:
+    """Everything else passes the limits of a type on as one value."""
+    _, after = section("Where do I change …").split("**a new limit per type**")
+    part = after[after.index("\n") : after.index("These are all")]
+    named = re.findall(r"`([\w/]+\.(?:py|sql|md))`", part)
+    assert 8 <= len(set(named)) == len(named) <= 15
 
 
 def test_invariants_are_numbered_without_a_gap() -> None:

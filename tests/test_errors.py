@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import defaultdict
 
 import pytest
 
@@ -97,16 +98,20 @@ def test_every_error_has_a_stable_code_of_its_own() -> None:
 
 def test_the_drawing_shows_every_exception_below_its_parent() -> None:
     """S0-78: the docstring is the documentation."""
-    drawn = re.findall(r"^    ([│├└─ ]*)([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)
-    assert sorted(name for _, name in drawn) == sorted(
+    lines = re.findall(r"^    ([│├└─ ]*)([A-Z][\w, ]+)$", errors.__doc__ or "", re.MULTILINE)
+    drawn = [(len(indent) // 4, name) for indent, names in lines for name in names.split(", ")]
+    assert {name for _, name in drawn} == {
         kind.__name__ for kind in [*AT_A_CALLER, *IN_A_HANDLER, HandlerStopped]
-    )
+    }
     line: list[str] = []
-    for indent, name in drawn:
-        del line[len(indent) // 4 :]
-        kind = getattr(errors, name)
-        assert not line or issubclass(kind, getattr(errors, line[-1]))
+    parents: defaultdict[str, set[str]] = defaultdict(set)
+    for depth, name in drawn:
+        del line[depth:]
+        parents[name] |= set(line[-1:])
         line.append(name)
+    for name, above in parents.items():
+        bases = {base.__name__ for base in getattr(errors, name).__bases__}
+        assert above == bases - {"Exception", "BaseException"}
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: str(kind.__name__))
@@ -222,3 +227,23 @@ def test_a_permanent_error_carries_its_cause_and_a_code() -> None:
 def test_a_snooze_carries_its_delay() -> None:
     """S1-14."""
     assert Snooze("5m").delay == "5m"
+
+
+@pytest.mark.parametrize("name", ["HandlerStopped", "PermanentError", "Snooze", "TemporaryError"])
+def test_a_signal_is_named_as_handlers_import_it(name: str) -> None:
+    """Failures record this name, and tracebacks show it."""
+    assert getattr(errors, name).__module__ == "fencepost.errors"
+
+
+def test_an_error_of_a_user_may_have_a_mixin_with_a_hook() -> None:
+    heard: list[type] = []
+
+    class Mixin:
+        def __init_subclass__(cls, **options: object) -> None:
+            super().__init_subclass__(**options)
+            heard.append(cls)
+
+    class Refused(errors.InvalidJobError, Mixin, code="refused"): ...
+
+    assert heard == [Refused]
+    assert Refused.code == "refused"

@@ -55,7 +55,7 @@ def test_a_signature_of_a_version_to_come_is_passed_over() -> None:
 
 def test_an_old_webhook_is_refused_unless_more_is_tolerated() -> None:
     late = NOON + timedelta(minutes=6)
-    with pytest.raises(WebhookVerificationError, match="360 s before now, and 300 s"):
+    with pytest.raises(WebhookVerificationError, match="360 s before now; 300 s"):
         verify(SECRET, headers(), BODY, now=late)
     assert verify(SECRET, headers(), BODY, tolerance="10m", now=late)
     with pytest.raises(InvalidDurationError):
@@ -70,7 +70,7 @@ def test_the_present_is_now_unless_told() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"7", b'"\xff"', b"[" * 6_000])
 def test_a_signed_body_that_says_nothing_is_refused(body: bytes) -> None:
-    with pytest.raises(WebhookVerificationError, match="no JSON object"):
+    with pytest.raises(WebhookVerificationError, match="not a JSON object"):
         verify(SECRET, headers(body), body, now=NOON)
 
 

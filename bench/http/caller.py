@@ -1,7 +1,7 @@
 """The calling process of a benchmark: fixed requests over keep-alive connections, timed.
 
 Plain sockets and no parser, so that it takes a tenth of what the server takes for a request. It is
-told a volley a line on its standard input, and answers with one line.
+reads one volley per line from standard input, and answers with one line.
 """
 
 from __future__ import annotations

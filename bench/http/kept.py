@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from bench.bench import Bench
 from fencepost.core.job.job import Attempt, AttemptOutcome, Body, Category, Failure, Job, JobRecord
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import id_text
+from fencepost.core.job.policy import Priority
+from fencepost.core.values.names import id_text
 from fencepost.store.open import open_store
 
 STEP = 2_000
@@ -71,8 +71,8 @@ def _record(job_id: str, number: int, count: int, at: datetime) -> JobRecord:
         started_at=at,
         completed_at=at + INTERVAL,
         lease_version=1,
-        payload=PAYLOAD,
-        result=RESULT if state is State.COMPLETED else None,
+        payload_body=PAYLOAD,
+        result_body=RESULT if state is State.COMPLETED else None,
         failure=FAILURE if has_failed else None,
         tags=_tags(number, is_rare),
         correlation_id=f"order-{number // 100}" if number % 10 == 3 else None,

@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
 
 class Served:
-    """A server and whoever asks it."""
+    """A server and its client."""
 
     def __init__(self, server: Child, caller: Child, token: str) -> None:
         self._server = server

@@ -20,8 +20,7 @@ from starlette.routing import Route
 
 from bench.child import READ, STDIN, cpu_seconds, say
 from bench.noop import BenchApp
-from fencepost.http.server.server import Server, ServerOptions
-from fencepost.http.server.socket import listen
+from fencepost.http.server.server import Server, ServerOptions, listen
 
 ECHO = "/echo"
 HOST = "127.0.0.1"
@@ -48,9 +47,9 @@ class EchoServer(Server):
     so that all that differs is what is done with a request.
     """
 
-    def _config(self, served: Any) -> Any:
-        served.router.routes.insert(0, Route(ECHO, _echo, methods=["POST"]))
-        return super()._config(served)
+    def _config(self, limits: Any) -> Any:
+        self._gate._api.router.routes.insert(0, Route(ECHO, _echo, methods=["POST"]))
+        return super()._config(limits)
 
 
 async def _echo(request: Request) -> Response:

@@ -1,7 +1,7 @@
 // A complete Fencepost worker for Node 20 or newer, without packages; README.md says how to use it.
-// A claimed job is ours while its lease lasts, and heartbeats make it last. Every write names the
-// token of the lease. To repeat one whose answer was lost is safe; one answered by 409 is too late:
-// the job is somebody else's, its handler is told to end, and nothing more is written of it.
+// A claimed job is ours while its lease lasts, and heartbeats extend it. Every write names the
+// token of the lease. A write whose reply was lost can be repeated; after a 409 the lease is lost:
+// the handler is stopped, and nothing more is written about the job.
 import { EventEmitter, once } from "node:events";
 import { setImmediate as turn, setTimeout as sleep } from "node:timers/promises";
 
@@ -12,7 +12,7 @@ if (env.FENCEPOST_TOKEN) HEADERS.authorization = `Bearer ${env.FENCEPOST_TOKEN}`
 const QUEUES = env.FENCEPOST_QUEUES?.split(","); // unless set: all
 const CONCURRENCY = Number(env.FENCEPOST_CONCURRENCY ?? 10);
 const LEASE_TTL = Number(env.FENCEPOST_LEASE_TTL ?? 30); // seconds, like all times here
-const GRACE = Number(env.FENCEPOST_GRACE ?? 25); // for what runs when we are told to stop
+const GRACE = Number(env.FENCEPOST_GRACE ?? 25); // for running handlers after a signal to stop
 const POLL = Number(env.FENCEPOST_POLL ?? 5); // for a claim to wait, and an idle worker to stop
 const PATIENCE = 10; // for any other answer
 
@@ -26,7 +26,7 @@ const news = new EventEmitter(); // "free": there is room in our hand
 const batches = {}; // writes that are about to be posted, by kind
 let isStopping = false;
 
-/** Run jobs until told to stop; handlers, by type, are called as `await handler(payload, ctx)`. */
+/** Run jobs until a signal to stop; handlers, by type, are called as `handler(payload, ctx)`. */
 export async function work(handlers) {
   for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, stop);
   setInterval(beat, 100);
@@ -36,7 +36,7 @@ export async function work(handlers) {
 }
 
 function stop() {
-  if (isStopping) process.exit(1); // told twice: at once
+  if (isStopping) process.exit(1); // second signal: at once
   isStopping = true;
   setTimeout(() => hand.forEach(({ end }) => end.abort(new Stopping())), GRACE * 1000);
 }
@@ -46,7 +46,7 @@ async function claim(handlers) {
   for (let failures = 0; !isStopping; ) {
     if (hand.size >= CONCURRENCY) { await once(news, "free"); continue; }
     Object.assign(wish, { limit: CONCURRENCY - hand.size, lease_ttl: LEASE_TTL, timeout: POLL });
-    // Never hang up, not even to stop: jobs of an answer that nobody reads would be held in vain.
+    // Never abort a claim, not even to stop: jobs of an unread reply would stay leased.
     const reply = await post("/v1/claims", JSON.stringify(wish), POLL + PATIENCE);
     if (isRefused(reply)) throw new Error(`claim refused: ${reply.status} ${reply.body.detail}`);
     failures = reply.status === 200 ? 0 : failures + 1;
@@ -89,8 +89,8 @@ const context = (held) => ({
 
 function failure(error) {
   const { category = "temporary", code, name, stack, retryAfter } = Object(error);
-  const told = { message: `${error?.message ?? error}`, exception: name, traceback: stack };
-  return { category, code: code && `${code}`, retry_after: retryAfter, ...told };
+  const failure = { message: `${error?.message ?? error}`, exception: name, traceback: stack };
+  return { category, code: code && `${code}`, retry_after: retryAfter, ...failure };
 }
 
 /** Extend all leases as soon as one has lasted for a third of its time; drop what ran out. */
@@ -129,7 +129,7 @@ async function share(kind, text) {
   return answer.status === 200 ? answer.body.items[place] : answer;
 }
 
-/** Ask once. Status 0: nobody answered, and nobody knows whether it was done. */
+/** Send a request once. Status 0: no reply came, and the outcome is unknown. */
 async function post(path, body, seconds = PATIENCE) {
   const signal = AbortSignal.timeout(seconds * 1000);
   try {

@@ -6,8 +6,7 @@ import logging
 import os
 import sys
 
-from fencepost.http.server.server import Server, ServerOptions
-from fencepost.http.server.socket import listen
+from fencepost.http.server.server import Server, ServerOptions, listen
 from lab.chaos.entries import Served
 from lab.chaos.ledger import Ledger
 from lab.chaos.process import begin, watch_for_stalls

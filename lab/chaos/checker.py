@@ -155,7 +155,7 @@ def fence(evidence: Evidence) -> Iterator[Violation]:
         for lease in held:
             if tokens.setdefault(lease.version, lease.token) != lease.token:
                 yield Violation("fence", job, f"version {lease.version} was given out twice")
-        # Whoever was stopped after a claim may start its handler after those of a later claim.
+        # A worker that was stopped after a claim may start its handler after that of a later one.
         newest = 0
         for at, version in _claimed_before(held):
             if version < newest:
@@ -195,7 +195,7 @@ def stale_accepted(evidence: Evidence) -> Iterator[Violation]:
 
 
 def checkpoint_lost(evidence: Evidence) -> Iterator[Violation]:
-    """An attempt begins with the last checkpoint that an earlier one was told is kept."""
+    """An attempt begins with the last checkpoint whose save was acknowledged."""
     for (job, version), starts in evidence.started.items():
         steps = [each.step for each in evidence.kept.get(job, ()) if each.version < version]
         seen = starts[-1].checkpoint or 0

@@ -201,7 +201,7 @@ class Crew:
     # Ending.
 
     def dismiss(self, role: str) -> None:
-        """End all of a role in peace; whoever does not end by itself is killed."""
+        """End all processes of a role gracefully; kill those that do not end."""
         with self._mutex:
             leaving = [member for member in self._members if member.role == role]
             for member in leaving:
@@ -217,7 +217,7 @@ class Crew:
             _close(member.process)
 
     def close(self) -> None:
-        """Kill whoever is still there."""
+        """Kill all processes that are left."""
         with self._mutex:
             for member in self._members:
                 member.is_kept = False

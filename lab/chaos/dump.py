@@ -102,8 +102,8 @@ def record_of(given: JobRecord) -> Record:
         max_attempts=job.max_attempts,
         created_at=job.created_at.timestamp(),
         completed_at=_seconds(job.completed_at),
-        result=None if job.result is None else job.result.data.decode(),
-        checkpoint=None if job.checkpoint is None else job.checkpoint.data.decode(),
+        result=None if job.result_body is None else job.result_body.data.decode(),
+        checkpoint=None if job.checkpoint_body is None else job.checkpoint_body.data.decode(),
         runs=tuple(
             Run(
                 each.lease_version,
@@ -129,7 +129,7 @@ def record_of(given: JobRecord) -> Record:
 def _about(job: Job) -> str | None:
     if job.type != DELIVERY_TYPE:
         return None
-    told: dict[str, object] = msgspec.json.decode(job.payload.data)
+    told: dict[str, object] = msgspec.json.decode(job.payload_body.data)
     return str(told["job_id"])
 
 

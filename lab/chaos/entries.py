@@ -125,7 +125,7 @@ class Tried(Line, frozen=True, tag=True):
     count: int
     refused: int
     repeated: int
-    """Answered by ``AlreadySettled``: a settlement made once, told again, and nothing changed."""
+    """Answered by ``AlreadySettled``: a settlement was sent again, and nothing changed."""
     accepted: list[str]
     """What was accepted, one sentence each; must be empty."""
 

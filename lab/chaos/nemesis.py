@@ -24,11 +24,11 @@ from fencepost.store.interface.store import Store
 from lab.chaos import dump
 from lab.chaos.crew import API, CALLER, WORKER, ZOMBIE, Crew, Member
 from lab.chaos.dump import Closing
-from lab.chaos.entries import Calm, Struck
+from lab.chaos.entries import Calm, Struck, Tried
 from lab.chaos.faults import FAULTS, Fault, NotNow
 from lab.chaos.faults.fault import Scene
 from lab.chaos.gate import Gate
-from lab.chaos.ledger import Ledger
+from lab.chaos.ledger import Follower, Ledger
 from lab.chaos.settings import Settings
 from lab.chaos.stage import SqliteStage, Stage
 from lab.chaos.tasks import BAIT_QUEUE
@@ -37,6 +37,8 @@ CLOSING = "closing.json"
 LOOK_INTERVAL = 0.1
 TEND_INTERVAL = 0.1
 WARM_UP = 60.0
+FIRST_TRIES = 300
+"""Stale writes that were tried before the first fault: on a busy machine the zombie comes late."""
 DRAIN_PATIENCE = 120.0
 
 
@@ -92,6 +94,10 @@ class Nemesis:
 def make_stage(settings: Settings) -> Stage:
     if settings.store == "sqlite":
         return SqliteStage(settings)
+    if settings.store == "redis":
+        from lab.chaos.redis_server import RedisStage
+
+        return RedisStage(settings)
     from lab.chaos.servers import PostgresStage
 
     return PostgresStage(settings, has_standby="failover" in settings.kinds)
@@ -117,6 +123,18 @@ def await_first_jobs(store: Store, scene: Scene) -> None:
                 return
         scene.clock.sleep(LOOK_INTERVAL)
     raise TimeoutError("no job was completed, and no fault has been injected yet")
+
+
+def await_first_tries(scene: Scene) -> None:
+    """Return when stale writes are tried: a run without them shows nothing of the fence."""
+    zombie = Follower(scene.settings.place, ZOMBIE)
+    tried, deadline = 0, scene.clock.monotonic() + WARM_UP
+    while scene.clock.monotonic() < deadline:
+        tried += sum(line.count for line in zombie.news() if isinstance(line, Tried))
+        if tried >= FIRST_TRIES:
+            return
+        scene.clock.sleep(LOOK_INTERVAL)
+    raise TimeoutError(f"{tried} stale writes were tried, and no fault has been injected yet")
 
 
 def await_last_jobs(store: Store, scene: Scene) -> float:
@@ -151,6 +169,7 @@ def conduct(settings: Settings) -> Closing:
         threading.Thread(target=tend, args=(crew, TEND_INTERVAL, is_over), daemon=True).start()
         with closing(stage.open()) as store:
             await_first_jobs(store, scene)
+        await_first_tries(scene)
         nemesis.inject()
         stage.mend()
         if gate is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.chaos.settings import ROOT
 
-MIGRATIONS = ("src/fencepost/store/sqlite/migrations", "src/fencepost/store/postgres/schema")
+MIGRATIONS = ("src/fencepost/store/sqlite/schema", "src/fencepost/store/postgres/schema")
 
 
 class NoVersionError(RuntimeError):

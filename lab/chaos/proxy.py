@@ -1,7 +1,7 @@
 """A bad network: a way to a server that cuts, delays or swallows what passes, on request.
 
 One event loop in a thread serves all connections. The orders are plain attributes that any thread
-sets; whoever waits for an order to be carried out looks at ``left``.
+sets; code that waits for an order reads ``left``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one run of chaos is told, in a form that all of its processes can read."""
+"""The settings of one run of chaos, in a form that all of its processes can read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A run, from its seed to the number of its processes."""
 
     store: str
-    """``sqlite`` or ``postgres``."""
+    """``sqlite``, ``postgres`` or ``redis``."""
     folder: str
     """Where the ledgers are, and all that the run leaves behind if it fails."""
     kinds: tuple[str, ...]

@@ -16,7 +16,7 @@ GRACE = 1.0
 
 
 def work(settings: Settings, url: str, name: str, queue: str = QUEUE, concurrency: int = 0) -> None:
-    """Run jobs until told to stop."""
+    """Run jobs until a signal to stop."""
     ledger = Ledger(settings.place, f"worker-{name}")
     watch_for_stalls(ledger, settings.ttl / 6)
     with make_app(url, settings) as app:

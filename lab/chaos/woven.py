@@ -1,6 +1,6 @@
 """Batches in which jobs wait for each other: which waits for which follows from the keys alone.
 
-So whoever repeats a batch, also after a crash, asks for the same again.
+So a batch that is repeated, also after a crash, contains the same again.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.interface.queue import AlreadySettled, Beat, Save
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import AlreadySettled, Beat, LeaseLost, Save
 from fencepost.store.interface.store import Store
 
 MARK = Body(b'"zombie"')

@@ -20,8 +20,14 @@ from random import Random
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import StoreError
-from fencepost.store.interface.queue import AlreadySettled, ClaimRequest, Extended, Saved, Settled
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import (
+    AlreadySettled,
+    ClaimRequest,
+    Extended,
+    LeaseLost,
+    Saved,
+    Settled,
+)
 from fencepost.store.interface.store import Store
 from lab.chaos.entries import Acknowledged, Asked, Started, Taken, Tried
 from lab.chaos.ledger import Follower, Ledger

@@ -10,20 +10,18 @@ from click.testing import CliRunner, Result
 from hypothesis import strategies as st
 
 from fencepost.cli.apps import find_app
-from fencepost.cli.commands.migrate import roles_script
+from fencepost.cli.commands.move import _check as _check_move
+from fencepost.cli.commands.mover import MOVED, MOVING, mark_of
 from fencepost.cli.commands.submit import parse_payload
-from fencepost.cli.lines import clean, clean_lines
+from fencepost.cli.commands.upkeep import roles_script
+from fencepost.cli.commands.worker import parse_queues
 from fencepost.cli.main import cli
-from fencepost.cli.move.command import _check as _check_move
-from fencepost.cli.move.mover import MOVED, MOVING, mark_of
-from fencepost.cli.options import DURATION, TAG, parse_priority_text
-from fencepost.cli.output import plain_lines
-from fencepost.cli.settings import Settings
-from fencepost.cli.views import body_view
-from fencepost.cli.worker.command import parse_queues
+from fencepost.cli.options import DURATION, TAG, Settings, parse_priority_text
+from fencepost.cli.output import clean, clean_lines, plain_lines
 from fencepost.core.display import printable_json
 from fencepost.core.job.job import Body, Encoding
-from fencepost.core.job.priority import parse_priority
+from fencepost.core.job.policy import parse_priority
+from fencepost.core.values.payload import body_fields
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.store.interface.overview import QueueView
 from lab.fuzz.core_targets import cursors, duration_texts, names, uuids
@@ -131,7 +129,7 @@ CLI_TARGETS = (
     Target("MODULE:ATTRIBUTE", _name_of_app, bent(names), (ConfigurationError,)),
     Target("mark of a move", lambda given: mark_of(_views(given)),
            st.lists(st.tuples(bent(st.sampled_from([MOVING, MOVED])), st.booleans()))),
-    Target("stored body, shown", lambda body: body_view("payload", body),
+    Target("stored body, shown", lambda body: body_fields("payload", body),
            st.builds(Body, documents | raw_bytes, st.sampled_from(Encoding)), (), _check_view),
     Target("line for a terminal", clean, raw_text | hostile, (), _check_clean),
     Target("lines for a terminal", clean_lines, raw_text | hostile, (), _check_table),

@@ -12,24 +12,41 @@ from hypothesis.strategies import SearchStrategy
 
 from fencepost.actions.options import Options, UsingOptions, merge
 from fencepost.core.bounds import DURATION_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, WEIGHT_TOTAL_MAX
-from fencepost.core.cron.cron import check_catch_up, check_cron_name, parse_missed
-from fencepost.core.cron.schedule import SHORTHANDS, Schedule, parse_schedule, parse_zone
+from fencepost.core.cron import (
+    SHORTHANDS,
+    Schedule,
+    check_catch_up,
+    check_cron_name,
+    parse_missed,
+    parse_schedule,
+    parse_zone,
+)
 from fencepost.core.display import shown
-from fencepost.core.events import check_event_name, check_pattern, is_pattern, matches
+from fencepost.core.events import check_event_name, check_pattern, matches
 from fencepost.core.filter import decode_cursor, encode_cursor, make_filter, make_page
 from fencepost.core.job.idempotency import check_key, parse_on_duplicate
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy, decode_policy, encode_policy
-from fencepost.core.job.priority import Priority, parse_priority
-from fencepost.core.job.retry import Retry
-from fencepost.core.job.timeouts import Timeouts
+from fencepost.core.job.policy import (
+    Policy,
+    Priority,
+    Retry,
+    decode_policy,
+    encode_policy,
+    parse_priority,
+)
+from fencepost.core.job.timeouts import Retention, Timeouts
 from fencepost.core.limits.weights import deal, parse_weights
-from fencepost.core.retention import Retention
-from fencepost.core.values.duration import UNITS, format_duration, parse_duration
-from fencepost.core.values.ids import id_bytes, id_text
-from fencepost.core.values.names import check_correlation_id, check_queue, check_tags, check_type
+from fencepost.core.values.names import (
+    check_correlation_id,
+    check_queue,
+    check_tags,
+    check_type,
+    id_bytes,
+    id_text,
+)
 from fencepost.core.values.payload import parse_max_payload
+from fencepost.core.values.times import UNITS, format_duration, parse_duration
 from fencepost.errors import (
     ConfigurationError,
     InvalidCronError,
@@ -124,7 +141,6 @@ def _check_cursor(given: Any, position: int) -> None:
 def _check_event_name(given: Any, name: str) -> None:
     assert name == given
     assert check_pattern(name) == name
-    assert not is_pattern(name)
     assert matches(name, name)
     assert matches("**", name)
 

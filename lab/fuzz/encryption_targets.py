@@ -1,4 +1,4 @@
-"""Envelopes and keys: what is read before, and by, whoever can decrypt."""
+"""Envelopes and keys: what is parsed before and during decryption."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import PLAIN_DAYS_MAX
-from fencepost.core.crypto.envelope import Envelope, Field, Owner, from_text, pack, parse, to_text
-from fencepost.core.crypto.keyring import EncryptionKey, KeyRing, parse_key, parse_keys
-from fencepost.core.crypto.plain import Plain, parse_plain
+from fencepost.core.encryption import (
+    EncryptionKey,
+    Envelope,
+    Field,
+    KeyRing,
+    Owner,
+    Plain,
+    from_text,
+    pack,
+    parse,
+    parse_key,
+    parse_keys,
+    parse_plain,
+    to_text,
+)
 from fencepost.core.job.job import Body, Encoding
 from fencepost.core.values.payload import decode
 from fencepost.errors import ConfigurationError, EncryptionError
-from fencepost.store.wrappers.encrypted.cipher import Cipher
+from fencepost.store.wrappers.encrypted.encrypt import Cipher
 from fencepost.testing.clock import FakeClock
 from lab.fuzz.inputs import bent, bent_bytes, objects
 from lab.fuzz.target import Target

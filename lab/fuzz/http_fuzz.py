@@ -20,9 +20,9 @@ import msgspec
 from tests.http.sockets import serving
 
 from fencepost import App
-from fencepost.core.values.duration import Duration, parse_duration
+from fencepost.core.values.times import Duration, parse_duration
 from fencepost.http.operations import claims, jobs
-from fencepost.http.server.connection_limits import ConnectionLimits
+from fencepost.http.server.connection import ConnectionLimits
 
 WAIT_MAX = 0.05
 """A fuzzer that asks to wait for a job is not to be waited for."""

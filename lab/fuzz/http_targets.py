@@ -8,21 +8,21 @@ import msgspec
 from hypothesis import strategies as st
 
 from fencepost import App
-from fencepost.core.access.tokens import Principal
 from fencepost.core.filter import encode_cursor
+from fencepost.core.tokens import Principal
 from fencepost.errors import ConfigurationError, InvalidJobError
 from fencepost.http.openapi.examples import example_of
+from fencepost.http.operations.submit import prepare
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.read import BodyReader, QueryReader, request_id_of
-from fencepost.http.request.submission import prepare
 from fencepost.http.routes import ROUTES
+from fencepost.wire.control import JobSearch
 from fencepost.wire.jobs import Submission
-from fencepost.wire.search import JobSearch
 from lab.fuzz.inputs import bent, bent_bytes, raw_bytes
 from lab.fuzz.target import Target
 
 READERS = {
-    route.name: (BodyReader(route.body), getattr(route.body, "one", route.body))
+    route.name: (BodyReader(*route.bodies), route.bodies[0])
     for route in ROUTES
     if route.body is not None
 }

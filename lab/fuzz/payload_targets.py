@@ -22,7 +22,7 @@ from fencepost.errors import (
     Snooze,
     TemporaryError,
 )
-from fencepost.store.sql.texts import (
+from fencepost.store.sql.codec import (
     decode_failure,
     decode_progress,
     encode_failure,
@@ -187,6 +187,10 @@ PAYLOAD_TARGETS = (
         _check_classified,
     ),
     Target("stored failure", decode_failure, stored(failures)),
-    Target("stored progress", decode_progress, stored(st.builds(Progress, st.floats(0, 1)))),
+    Target(
+        "stored progress",
+        decode_progress,
+        stored(st.builds(Progress, fraction=st.floats(0, 1), message=st.text())),
+    ),
     Target("stored tags", readable_tags, stored(st.dictionaries(texts, texts))),
 )

@@ -14,21 +14,20 @@ from urllib.parse import quote
 from hypothesis import strategies as st
 
 from fencepost.app import App
-from fencepost.cli.settings import sqlite_path
+from fencepost.cli.options import sqlite_path
 from fencepost.core.display import shown_url
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Released, Settlement, Succeeded, decide
 from fencepost.core.values.payload import NULL
 from fencepost.errors import ConfigurationError
-from fencepost.store.interface.queue import Beat, ClaimRequest, Save
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import Beat, ClaimRequest, LeaseLost, Save
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.open import open_store
 from fencepost.store.postgres.engine.url import Address, parse
-from fencepost.store.postgres.jobs import tokens as postgres_tokens
-from fencepost.store.sqlite.engine.permissions import GROUP_ID_MAX, find_group
-from fencepost.store.sqlite.jobs import settle as sqlite_tokens
+from fencepost.store.postgres.jobs import lease as postgres_tokens
+from fencepost.store.sqlite.engine.files import GROUP_ID_MAX, find_group
+from fencepost.store.sqlite.jobs import lease as sqlite_tokens
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 from lab.fuzz.core_targets import uuids
@@ -114,7 +113,7 @@ def _check_postgres_token(given: tuple[str, str], fence: Any) -> None:
     if fence is not postgres_tokens.NOWHERE:
         assert 0 < fence.seq < postgres_tokens.SEQ_END
         assert 0 < fence.lane < postgres_tokens.LANE_END
-        mark = postgres_tokens.token_mark(fence.lane, fence.secret)
+        mark = postgres_tokens.token_mark(fence.lane, fence.lease_token)
         made = postgres_tokens.make_token(fence.seq, mark, given[1].lower())
         assert made == given[0].lower()
 

@@ -9,10 +9,14 @@ from urllib.parse import urlsplit
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import WEBHOOK_RETRY_AFTER_MAX
-from fencepost.core.webhooks.addresses import may_reach, parse_networks
-from fencepost.core.webhooks.callback import Callback, check_callback_url
-from fencepost.core.webhooks.reply import parse_retry_after
-from fencepost.core.webhooks.settings import parse_variable
+from fencepost.core.webhooks.callback import (
+    Callback,
+    check_callback_url,
+    may_reach,
+    parse_networks,
+    parse_variable,
+)
+from fencepost.core.webhooks.delivery import parse_retry_after
 from fencepost.core.webhooks.signature import make_secret, parse_secrets, signed_headers
 from fencepost.errors import ConfigurationError, InvalidCallbackError, WebhookVerificationError
 from fencepost.webhooks import verify

@@ -14,19 +14,23 @@ from urllib.parse import unquote
 import uvicorn
 from hypothesis import strategies as st
 from tests.http.hostile import CHUNKED, DISGUISED, DISGUISES, HIDDEN, HOST, JSON, REFUSED
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from fencepost.clock import SystemClock
-from fencepost.http.server.connection_limits import ConnectionLimits
+from fencepost.http.server.connection import ConnectionLimits
 from fencepost.http.server.framing import is_plain
-from fencepost.http.server.h11_connection import PlainConnection
-from fencepost.http.server.httptools_connection import QuickConnection
+from fencepost.http.server.gate import Gate
+from fencepost.http.server.uvicorn_protocols import H11Connection, HttptoolsConnection
 from lab.fuzz.inputs import bent_bytes
 from lab.fuzz.target import Target
 
-BOUNDS = {"clock": SystemClock(), "patience": ConnectionLimits()}
-CLASSES: tuple[Any, ...] = tuple(
-    type(f"Fuzzed{each.__name__}", (each,), BOUNDS) for each in (PlainConnection, QuickConnection)
+CLOCK, LIMITS = SystemClock(), ConnectionLimits()
+BOUNDS: dict[str, Any] = {"clock": CLOCK, "limits": LIMITS, "peers": set()}
+CLASSES: tuple[Any, ...] = (
+    type("FuzzedH11", (H11Connection, H11Protocol), BOUNDS),
+    type("FuzzedHttptools", (HttptoolsConnection, HttpToolsProtocol), BOUNDS),
 )
 LENGTH, CODING = b"content-length", b"transfer-encoding"
 NAMED = frozenset([b"host", b"authorization", b"content-type", b"origin", LENGTH, CODING])
@@ -98,7 +102,8 @@ async def _read(kind: Any, data: bytes) -> list[Seen]:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
-    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, log_level=60)
+    gate = Gate(app, CLOCK, head_max=LIMITS.head_max)
+    config = uvicorn.Config(gate, ws="none", lifespan="off", log_config=None, log_level=60)
     connection = kind(config=config, server_state=ServerState(), app_state={})
     connection.connection_made(Wire())
     connection.data_received(data)

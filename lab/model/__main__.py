@@ -17,14 +17,23 @@ from lab.model.subjects import SUBJECTS
 @click.option("--seed", default=0, show_default=True, help="The same seed, the same sequences.")
 @click.option("--stores", default=",".join(SUBJECTS), show_default=True, help="Which to compare.")
 @click.option("--postgres", help="URL of a database that may be emptied; else one is started.")
+@click.option("--redis", help="URL of a server for keys under a prefix; else one is started.")
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
-def main(operations: int, seed: int, stores: str, postgres: str | None, is_json: bool) -> None:
+def main(
+    operations: int,
+    seed: int,
+    stores: str,
+    postgres: str | None,
+    redis: str | None,
+    is_json: bool,
+) -> None:
     """Run one and the same sequences on the reference model and on every store."""
     report = run(
         operations=operations,
         seed=seed,
         stores=tuple(stores.split(",")),
         postgres_url=postgres,
+        redis_url=redis,
         progress=_tell,
     )
     click.echo(msgspec.json.encode(report).decode() if is_json else _told(report))

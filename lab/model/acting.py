@@ -237,7 +237,10 @@ class Acting(RuleBasedStateMachine):
     def _write_everything(self, grip: ClaimedJob, outcome: Outcome) -> None:
         """Make every kind of write under one lease, the one that ends it being *outcome*."""
         self.do("heartbeat", [Beat(grip.id, grip.lease.token, 1.0)])
-        self.do("save", [Save(grip.id, grip.lease.token, Body(b'"mine"'), Progress(0.9))])
+        self.do(
+            "save",
+            [Save(grip.id, grip.lease.token, Body(b'"mine"'), Progress(fraction=0.9, message=""))],
+        )
         self._settle(grip, outcome)
         rest = (Succeeded(Body(b"1")), Failed(choices.FAILURES[0]), Snoozed(1.0), Released())
         self._settle(grip, *rest)

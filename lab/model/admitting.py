@@ -1,7 +1,7 @@
 """Concurrency keys: who is held up for a slot, and who is let into line when one is free.
 
 A job takes up a slot of its type and key while it is claimable and while it runs. Nothing is
-counted up or down: whoever asks how many slots are taken looks at the jobs.
+counted up or down: the slots that are taken are counted from the jobs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.queue import Settled
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved, Settled
 from lab.model.world import Kept, World
 
 Scope = tuple[str, str]

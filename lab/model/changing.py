@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fencepost.core.job.job import AttemptOutcome, Failure
 from fencepost.core.job.lifecycle import Event, State
 from fencepost.core.job.outcome import Decision
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved
 from lab.model import rules
 from lab.model.admitting import Admitting
 from lab.model.rules import seconds
@@ -30,7 +30,7 @@ class Changing(Admitting):
         is_unread = decision.outcome is AttemptOutcome.UNREADABLE
         changes: dict[str, object] = {}
         if event is Event.SUCCEED:
-            changes |= {"result": decision.result, "failure": None}
+            changes |= {"result_body": decision.result, "failure": None}
         if event in (Event.REJECT, Event.EXHAUST, Event.RETRY):
             changes["failure"] = decision.failure
         if event in (Event.RETRY, Event.SNOOZE):

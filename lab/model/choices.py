@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from fencepost.core.access.audit import Action
-from fencepost.core.access.tokens import Role
+from fencepost.core.audit import Action
 from fencepost.core.bounds import TOKEN_KEPT
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter
@@ -18,10 +17,10 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, Category, Encoding, Failure, NewJob, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Outcome, Released, Snoozed, Succeeded, Unreadable
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy, Priority
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
+from fencepost.core.tokens import Role
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.settings import Scope
 from fencepost.testing.clock import START
@@ -101,13 +100,14 @@ workers = st.sampled_from(WORKERS)
 names = st.sampled_from(NAMES)
 scopes = st.sampled_from((Scope.QUEUE, Scope.TYPE, Scope.APP))
 bounds = st.sampled_from((None, 1, 2, 3, 0))
-rates = st.dictionaries(
+rates = st.one_of(
+    st.none(),
+    st.builds(Rate, st.sampled_from((1, 2, 3, 5)), st.sampled_from((1.0, 5.0, 60.0, 0.5))),
+    st.builds(Rate, st.sampled_from((1, 2, 0)), st.just(2.0)),
+)
+type_limits = st.dictionaries(
     st.sampled_from((*TYPES, "unheard of")),
-    st.one_of(
-        st.none(),
-        st.builds(Rate, st.sampled_from((1, 2, 3, 5)), st.sampled_from((1.0, 5.0, 60.0, 0.5))),
-        st.builds(Rate, st.sampled_from((1, 2, 0)), st.just(2.0)),
-    ),
+    st.builds(TypeLimits, rate=rates),
     min_size=1,
     max_size=2,
 )
@@ -122,7 +122,9 @@ keeps = st.sampled_from(
         {State.FAILED: 2.0, State.DEAD_LETTER: 0.0},
     )
 )
-progresses = st.sampled_from((None, Progress(0.5), Progress(1.0, "done \x00")))
+progresses = st.sampled_from(
+    (None, Progress(fraction=0.5, message=""), Progress(fraction=1.0, message="done \x00"))
+)
 callback_urls = st.sampled_from((None, None, None, "https://example.com/hook?größe=\U0001f9ed"))
 concurrency_keys = st.sampled_from((None, None, None, "k1", "k2"))
 max_running = st.sampled_from((None, 1, 2))
@@ -241,6 +243,7 @@ filters = st.builds(
     tags=tags,
     correlation_id=st.sampled_from((None, "c1")),
     flow=st.sampled_from((None, None, "f1")),
+    id_prefix=st.sampled_from((None, None, "0", "7", "c")),
     created_after=st.sampled_from((None, None, START, START + INSTANT, START + 5 * SECOND)),
     created_before=st.sampled_from((None, None, START + 3 * SECOND, START + 60 * SECOND)),
 )

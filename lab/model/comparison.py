@@ -22,7 +22,7 @@ from lab.model.telling import told
 from lab.model.world import World
 
 SHOWN_MAX = 12
-"""How many of the differences between two answers are told."""
+"""How many of the differences between two answers are shown."""
 
 
 FULL_EVERY = 8

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from fencepost.core.job.job import Job, JobRecord
-from fencepost.core.stats.ended import EndedJob
+from fencepost.core.statistics import EndedJob
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved
 from lab.model.calls import Look
 from lab.model.names import Names, renamed
 
@@ -42,7 +42,7 @@ def _saying(value: JobRecord | Job | Moved | EndedJob) -> str:
         case JobRecord():
             return _saying(value.job)
         case Job():
-            return value.payload.data.decode()
+            return value.payload_body.data.decode(errors="replace")
 
 
 def without_ids(followed: list[Moved]) -> list[Moved]:

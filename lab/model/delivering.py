@@ -1,4 +1,4 @@
-"""Webhooks: whoever ends and has asked for it is told of, by a job stored with its end."""
+"""Webhooks: a job with a callback URL gets a delivery, a job that is stored with its end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 from fencepost.core.job.job import Body, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.core.webhooks.delivery import (
     DELIVERY_POLICY,
     DELIVERY_QUEUE,
     DELIVERY_TYPE,
     Delivery,
 )
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved
 from lab.model import rules
 from lab.model.changing import Changing
 from lab.model.rules import seconds
@@ -34,7 +34,7 @@ class Delivering(Changing):
             job_id=job.id,
             url=job.callback_url,
             state=job.state,
-            ended_at=self.now,
+            completed_at=self.now,
             attempt=job.attempt,
         )
         delivery = self._delivery(told, job.correlation_id)
@@ -59,7 +59,7 @@ class Delivering(Changing):
             expires_at=self.now + seconds(DELIVERY_POLICY.lifetime),
             scheduled_at=self.now,
             policy=DELIVERY_POLICY,
-            payload=Body(msgspec.json.encode(told)),
+            payload_body=Body(msgspec.json.encode(told)),
             key=None,
             tags={},
             correlation_id=correlation_id,

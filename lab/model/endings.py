@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.core.stats.ended import EndedJob
+from fencepost.core.statistics import EndedJob
 from fencepost.store.interface.overview import EndedPage
 from lab.model.changing import Changing
 from lab.model.world import Kept
@@ -21,7 +21,7 @@ class Endings(Changing):
             for kept in self.world.jobs.values()
             if kept.job.completed_at is not None and kept.job.completed_at >= since
         ]
-        found.sort(key=lambda ended: (ended.ended_at, ended.position), reverse=newest_first)
+        found.sort(key=lambda ended: (ended.completed_at, ended.position), reverse=newest_first)
         places = [ended.position for ended in found]
         begin = 0 if after is None else places.index(after) + 1
         shown, rest = found[begin : begin + limit], found[begin + limit :]
@@ -38,6 +38,6 @@ def _ended(kept: Kept, at: datetime) -> EndedJob:
         created_at=kept.job.created_at,
         scheduled_at=kept.job.scheduled_at,
         started_at=kept.job.started_at,
-        ended_at=at,
+        completed_at=at,
         position=kept.number,
     )

@@ -11,7 +11,7 @@ from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError
 from fencepost.store.interface.events import EventPage, EventReply
-from fencepost.store.interface.replies import Duplicate
+from fencepost.store.interface.queue import Duplicate
 from lab.model.rules import has_come, seconds
 from lab.model.steering import Steering
 from lab.model.world import Sent

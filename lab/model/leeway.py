@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from fencepost.core.job.job import Job, JobRecord
 from fencepost.core.job.why import Situation
 from fencepost.store.interface.control import Edited
-from fencepost.store.interface.queue import Claim, Settled, Spawned
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Claim, Moved, Settled, Spawned
 from lab.model.calls import Call, Look
 from lab.model.deliveries import apart, is_delivery, without_ids
 from lab.model.names import NAMED, renamed
@@ -43,7 +42,9 @@ def settled(call: Call, answer: Any) -> Any:
             recovered = _told(sorted(answer.recovered, key=attrgetter("job_id")))
             expired = _told(apart(answer.expired))
             # Of the jobs whose time had come, one may be held up first and get its slot at once.
-            quiet = replace(answer, recovered=recovered.answer, expired=expired.answer, held=0)
+            quiet = replace(
+                answer, recovered=recovered.answer, expired=expired.answer, held=0, place=None
+            )
             if answer.jobs:
                 quiet = replace(quiet, wait=None)  # only one who was given nothing is told
             return Told(quiet, recovered.followed + expired.followed)
@@ -104,5 +105,5 @@ def _lowered(text: str) -> str:
 def _by_death(letters: list[Any]) -> list[Any]:
     """Keep the order of death, and put those that died in one instant into the order of ids."""
     return sorted(
-        sorted(letters, key=attrgetter("job_id")), key=attrgetter("dead_at"), reverse=True
+        sorted(letters, key=attrgetter("job_id")), key=attrgetter("completed_at"), reverse=True
     )

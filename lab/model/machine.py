@@ -20,8 +20,9 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Body, NewJob, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.control import Edit, RetryRequest
 from fencepost.store.interface.queue import Beat, ClaimRequest, Save
@@ -183,9 +184,9 @@ class StoresAgree(Contending):
     def limit(self, scope: Scope, name: str, bound: int | None) -> None:
         self.do("limit", scope, name, bound)
 
-    @rule(rates=choices.rates)
-    def set_rates(self, rates: dict[str, Rate | None]) -> None:
-        self.do("set_rates", rates)
+    @rule(limits=choices.type_limits)
+    def limit_types(self, limits: dict[str, TypeLimits]) -> None:
+        self.do("limit_types", limits)
 
     @rule(
         jobs=st.lists(choices.sturdy_jobs, min_size=3, max_size=8),
@@ -205,7 +206,7 @@ class StoresAgree(Contending):
         """Use up a rate, and claim again when it opens, or just beside that."""
         type = jobs[0].type
         self.do("enqueue", jobs, is_atomic=False)
-        self.do("set_rates", {type: Rate(count, 5.0)})
+        self.do("limit_types", {type: TypeLimits(rate=Rate(count, 5.0))})
         request = ClaimRequest(worker="w1", limit=10, queues=queues, lease_ttl=30.0)
         self.do("claim", replace(request, limit=limit))
         self._advance_to(self.comparison.now + timedelta(seconds=2))

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.access.audit import Action
-from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.audit import Action
 from fencepost.core.job.job import (
     Attempt,
     Body,
@@ -24,12 +23,13 @@ from fencepost.core.job.job import (
     NewJob,
 )
 from fencepost.core.job.why import Situation
-from fencepost.core.stats.ended import EndedJob
+from fencepost.core.statistics import EndedJob
+from fencepost.core.tokens import TokenRecord
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.crons import CronDefinition, CronView
 from fencepost.store.interface.overview import QueueView, TypeView
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved
 
 Rename = Callable[[str], str]
 
@@ -78,13 +78,16 @@ def _renamed_struct(value: msgspec.Struct, rename: Rename) -> msgspec.Struct:
     if isinstance(value, Failure) and value.culprit and changes:
         changes["message"] = value.message.replace(value.culprit, changes["culprit"])
     if isinstance(value, Job) and value.type == DELIVERY_TYPE:
-        changes["payload"] = _renamed_delivery(value.payload, rename)
+        changes["payload_body"] = _renamed_delivery(value.payload_body, rename)
     return msgspec.structs.replace(value, **changes) if changes else value
 
 
 def _renamed_delivery(payload: Body, rename: Rename) -> Body:
     """Return what a delivery says as the model would write it: every engine spaces JSON its way."""
-    delivery = msgspec.json.decode(payload.data, type=Delivery)
+    try:
+        delivery = msgspec.json.decode(payload.data, type=Delivery)
+    except msgspec.DecodeError:  # its payload was edited
+        return payload
     renamed_one = msgspec.structs.replace(delivery, job_id=rename(delivery.job_id))
     return msgspec.structs.replace(payload, data=msgspec.json.encode(renamed_one))
 

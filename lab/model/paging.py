@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.core.access.audit import Action
+from fencepost.core.audit import Action
 from fencepost.core.events import SentEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import DeadLetter, Job, JobRecord
-from fencepost.core.stats.ended import EndedJob
+from fencepost.core.statistics import EndedJob
 
 CALLS_MAX = 100
 """A store whose pages go round must fail, not hang."""
@@ -27,7 +27,7 @@ def find(ask: Ask, filter: JobFilter, limit: int) -> list[Job]:
 
 def dead_letters(ask: Ask, type: str | None, limit: int) -> list[DeadLetter]:
     letters = _listed(ask, ("dead_letters", type), field="letters", limit=limit)
-    assert letters == sorted(letters, key=lambda letter: letter.dead_at, reverse=True)
+    assert letters == sorted(letters, key=lambda letter: letter.completed_at, reverse=True)
     return letters
 
 
@@ -48,7 +48,7 @@ def ended(ask: Ask, since: datetime, limit: int, newest_first: bool) -> list[End
 
     jobs = _followed(page, what="ended", field="jobs", limit=limit)
     assert len({job.position for job in jobs}) == len(jobs)
-    assert jobs == sorted(jobs, key=lambda job: job.ended_at, reverse=newest_first)
+    assert jobs == sorted(jobs, key=lambda job: job.completed_at, reverse=newest_first)
     return [replace(job, position=0) for job in jobs]
 
 

@@ -1,4 +1,4 @@
-"""How often jobs of a type may start: every start is remembered by itself.
+"""What limits the jobs of a type; for its rate, every start is remembered by itself.
 
 The rates that the machine sets are of few starts, which every store tells apart exactly.
 """
@@ -9,31 +9,36 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import NO_LIMITS, TypeLimits, TypeUsage
 from fencepost.errors import InvalidRateError
 from lab.model.rules import has_come, seconds
 from lab.model.world import Kept, World
 
 
 class Rating:
-    """The rates of types."""
+    """The limits of types."""
 
     world: World
     now: datetime
 
-    def set_rates(self, rates: Mapping[str, Rate | None]) -> None:
-        if any(rate is not None and rate.count < 1 for rate in rates.values()):
+    def limit_types(self, limits: Mapping[str, TypeLimits]) -> None:
+        if any(each.rate is not None and each.rate.count < 1 for each in limits.values()):
             raise InvalidRateError("of no start at all")
-        for type, rate in rates.items():
-            if rate is None:
-                self.world.rates.pop(type, None)
+        for type, each in limits.items():
+            if each.rate is None:
                 self.world.starts.pop(type, None)
-            elif rate != self.world.rates.get(type):
+            elif each.rate != self._rate(type):
                 self.world.starts[type] = self.counted(type)
-                self.world.rates[type] = rate
+            self.world.type_limits[type] = each
+            if each == NO_LIMITS:
+                del self.world.type_limits[type]
+
+    def _rate(self, type: str) -> Rate | None:
+        return self.world.type_limits.get(type, NO_LIMITS).rate
 
     def counted(self, type: str) -> tuple[datetime, ...]:
         """Return the starts of a type that count against its rate, oldest first."""
-        rate = self.world.rates.get(type)
+        rate = self._rate(type)
         if rate is None:
             return ()
         window = seconds(rate.window)
@@ -42,17 +47,20 @@ class Rating:
 
     def may_start(self, type: str, chosen: Iterable[Kept]) -> bool:
         """Tell whether one more may start beside those that were chosen."""
-        rate = self.world.rates.get(type)
+        rate = self._rate(type)
         taken = sum(kept.job.type == type for kept in chosen)
         return rate is None or len(self.counted(type)) + taken < rate.count
 
     def note_start(self, type: str) -> None:
-        if type in self.world.rates:
+        if self._rate(type) is not None:
             self.world.starts[type] = (*self.counted(type), self.now)
+
+    def usage(self, type: str) -> TypeUsage:
+        return TypeUsage(rate_opens_at=self.opens_at(type))
 
     def opens_at(self, type: str) -> datetime | None:
         """Return when a job of a type may start that may not now."""
-        rate = self.world.rates.get(type)
+        rate = self._rate(type)
         counted = self.counted(type)
         if rate is None or len(counted) < rate.count:
             return None

@@ -6,7 +6,7 @@ what operators do, ``admitting`` the slots of concurrency keys, ``delivering`` t
 log, ``endings`` what has ended, and this file what else can be seen, and who works and leads. It
 shares no code with any store, is slow, and knows nothing of transactions: an operation that must
 leave no trace puts a copy back. Method by method it is ``store.protocol.Store``, but that a method
-answers at once instead of returning an operation. Whoever uses it sets ``now``.
+answers at once instead of returning an operation. The caller sets ``now``.
 
 Left open, as stores may differ there: the order of jobs whose leases ran out in the same instant,
 of dead letters that died in the same instant, and of the deliveries that one call stores; the
@@ -19,13 +19,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from fencepost.core.bounds import WORKER_SILENCE
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Attempt, DeadLetter, Dependency, Job, JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.why import Situation
+from fencepost.core.limits.type_limits import NO_LIMITS
 from fencepost.errors import (
     DependencyError,
     DuplicateJobError,
@@ -66,7 +67,10 @@ class Reference(Eventing, Crontab, Guarding, Endings):
             if _matches(kept.job, filter) and (page.after is None or kept.number < page.after)
         ]
         shown, rest = newest_first[: page.limit], newest_first[page.limit :]
-        return JobPage([kept.shown(self.now) for kept in shown], shown[-1].number if rest else None)
+        positions = [kept.number for kept in shown]
+        return JobPage(
+            [kept.shown(self.now) for kept in shown], positions[-1] if rest else None, positions
+        )
 
     def count(self, filter: JobFilter) -> int:
         return sum(_matches(kept.job, filter) for kept in self.world.jobs.values())
@@ -85,7 +89,7 @@ class Reference(Eventing, Crontab, Guarding, Endings):
                     type=parent.job.type,
                     state=parent.job.state,
                     node=parent.job.node,
-                    result=parent.job.result if with_results else None,
+                    result=parent.job.result_body if with_results else None,
                 )
                 for parent in self.world.parents(job_id.lower())
             ]
@@ -114,13 +118,10 @@ class Reference(Eventing, Crontab, Guarding, Endings):
             app_limit=self.app_limit(),
             app_running=world.running(self.now),
             key_active=self.active((job.type, job.concurrency_key or "")),
-            rate=world.rates.get(job.type),
-            rate_opens_at=self.opens_at(job.type),
+            limits=world.type_limits.get(job.type, NO_LIMITS),
+            usage=self.usage(job.type),
             jobs_ahead=self._jobs_ahead(kept),
-            has_worker=any(
-                job.type in worker.types and (worker.queues is None or job.queue in worker.queues)
-                for worker in self.workers()
-            ),
+            workers=self.workers(),
             dependencies=tuple(self.dependencies([kept.id])[0])
             if job.state is State.PENDING
             else (),
@@ -153,6 +154,8 @@ class Reference(Eventing, Crontab, Guarding, Endings):
     def queues(self) -> list[QueueView]:
         world = self.world
         paused = {name for scope, name in world.paused if scope is Scope.QUEUE}
+        jobs = [kept.job for kept in world.jobs.values()]
+        claimable = [job for job in jobs if job.state is State.SCHEDULED]
         return [
             QueueView(
                 name=name,
@@ -163,14 +166,8 @@ class Reference(Eventing, Crontab, Guarding, Endings):
                         kept.job.state for kept in world.jobs.values() if kept.job.queue == name
                     )
                 ),
-                oldest_at=min(
-                    (
-                        kept.job.run_at
-                        for kept in world.jobs.values()
-                        if kept.job.queue == name and kept.job.state is State.SCHEDULED
-                    ),
-                    default=None,
-                ),
+                claimable=dict(Counter(job.type for job in claimable if job.queue == name)),
+                oldest_at=min((job.run_at for job in claimable if job.queue == name), default=None),
             )
             for name in sorted((world.queues | paused | world.limits.keys()) - {""})
         ]
@@ -182,12 +179,12 @@ class Reference(Eventing, Crontab, Guarding, Endings):
             TypeView(
                 name=name,
                 is_paused=world.is_paused(Scope.TYPE, name),
-                rate=world.rates.get(name),
                 counts=dict(
                     Counter(kept.job.state for kept in world.jobs.values() if kept.job.type == name)
                 ),
+                **asdict(world.type_limits.get(name, NO_LIMITS)),
             )
-            for name in sorted(world.types | paused | world.rates.keys())
+            for name in sorted(world.types | paused | world.type_limits.keys())
         ]
 
     def app_limit(self) -> int | None:
@@ -311,6 +308,7 @@ def _matches(job: Job, filter: JobFilter) -> bool:
         and filter.queue in (None, job.queue)
         and filter.correlation_id in (None, job.correlation_id)
         and filter.flow in (None, job.flow)
+        and job.id.replace("-", "").startswith(filter.id_prefix or "")
         and (filter.created_after is None or filter.created_after <= job.created_at)
         and (filter.created_before is None or filter.created_before > job.created_at)
         and all(job.tags.get(name) == value for name, value in filter.tags.items())
@@ -333,5 +331,5 @@ def _letter(job: Job) -> DeadLetter:
         state=job.state,
         attempts=job.attempt,
         failure=job.failure,
-        dead_at=job.completed_at,
+        completed_at=job.completed_at,
     )

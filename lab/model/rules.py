@@ -86,7 +86,7 @@ class Awaited(NamedTuple):
 
     missing: int
     culprit: int | None = None
-    """The place of the first that ended so that whoever waits for it must end too."""
+    """The place of the first dependency whose end also ends its dependents."""
 
 
 def awaited(mode: Mode, states: Sequence[State]) -> Awaited:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -16,6 +16,7 @@ from lab.model.acting import Ledger
 from lab.model.comparison import Difference
 from lab.model.machine import StoresAgree
 from lab.model.subjects import SUBJECTS, subjects
+from lab.redis import server_url
 
 STEPS = 50
 """Rules in a sequence, at the most; some make several calls."""
@@ -58,20 +59,26 @@ def run(
     seed: int = 0,
     stores: tuple[str, ...] = SUBJECTS,
     postgres_url: str | None = None,
+    redis_url: str | None = None,
     progress: Progress | None = None,
     is_shortened: bool = True,
 ) -> Report:
     """Compare until so many *operations* are compared, or a difference is found.
 
-    *postgres_url* names a database that may be emptied; without one a server is started. To find
-    the shortest sequence that shows a difference takes minutes; to have it as it was found, none.
+    *postgres_url* names a database that may be emptied, *redis_url* a server on which keys may be
+    written; without one a server is started. To find the shortest sequence that shows a difference
+    takes minutes; to have it as it was found, none.
     """
     clock = SystemClock()
     started = clock.monotonic()
     ledger = Ledger()
     differences: list[str] = []
     number = 0
-    with _database(stores, postgres_url) as url, subjects(stores, url) as opened:
+    with ExitStack() as stack:
+        url = stack.enter_context(_database(stores, postgres_url))
+        if "redis" in stores and redis_url is None:
+            redis_url = server_url(stack)
+        opened = stack.enter_context(subjects(stores, url, redis_url))
         machine = type("StoresAgreeHere", (StoresAgree,), {"subjects": opened, "ledger": ledger})
         while ledger.operations < operations and not differences:
             left = (operations - ledger.operations) // OPERATIONS_A_SEQUENCE + 1

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fencepost.errors import DependencyBreadthError, DuplicateJobError, InvalidJobError
-from fencepost.store.interface.queue import Spawn, Spawned, SpawnReply
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved, Spawn, Spawned, SpawnReply
 from lab.model import rules
 from lab.model.workings import Workings
 from lab.model.world import Kept
@@ -47,7 +46,7 @@ class Spawning(Workings):
             gatherer = self.gather(gatherer, self.world.jobs[job_id])
         count = len(self.world.awaited[gatherer.id])
         if count > rules.BREADTH_MAX:
-            raise DependencyBreadthError(count)
+            raise DependencyBreadthError(str(count))
         moved = self.judge(gatherer)
         if moved is None:
             return []

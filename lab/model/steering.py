@@ -10,21 +10,24 @@ from msgspec.structs import replace
 from fencepost.core.bounds import PRUNE_SCAN
 from fencepost.core.job.job import AttemptOutcome, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.errors import ConfigurationError
 from fencepost.store.interface.control import (
     CancelReply,
+    Conflict,
     Discarded,
     DiscardReply,
     Edit,
     Edited,
     EditReply,
+    NotFound,
     Replayed,
     ReplayReply,
     RetryReply,
     RetryRequest,
+    TooLate,
 )
-from fencepost.store.interface.replies import Conflict, Duplicate, Moved, NotFound, TooLate
+from fencepost.store.interface.queue import Duplicate, Moved
 from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from lab.model import rules
@@ -82,7 +85,7 @@ class Steering(Spawning):
             "max_attempts": job.policy.max_attempts if request.reset_attempts else job.attempt + 1,
             "completed_at": None,
             "failure": None,
-            "result": None,
+            "result_body": None,
         }
         state = State.DELAYED if request.delay else State.SCHEDULED
         if awaited:
@@ -182,7 +185,7 @@ class Steering(Spawning):
             expires_at=self.now + seconds(dead.job.policy.lifetime),
             scheduled_at=None if awaited else self.now,
             policy=dead.job.policy,
-            payload=dead.job.payload,
+            payload_body=dead.job.payload_body,
             key=dead.job.key,
             tags=dict(dead.job.tags),
             correlation_id=dead.job.correlation_id,
@@ -233,7 +236,7 @@ class Steering(Spawning):
             return TooLate(edit.job_id, job.expires_at)
         asked: dict[str, object] = {
             "tags": None if edit.tags is None else dict(edit.tags),
-            "payload": edit.payload,
+            "payload_body": edit.payload,
             "correlation_id": edit.correlation_id,
             "callback_url": edit.callback_url,
         }

@@ -16,18 +16,20 @@ import msgspec
 import psycopg
 from tests.servers.wiping import wipe_through
 from tests.store.postgres.cutting import Proxy
+from tests.store.redis.cutting import HARMLESS, RedisProxy
 
-from fencepost.core.values.instants import to_us
+from fencepost.core.values.times import to_us
 from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.cluster import ClusterFacet
-from fencepost.store.interface.settings import SettingsFacet
+from fencepost.generators import delegate
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.plan import Operation, Plan, Statement
+from fencepost.store.plan import Operation, Plan, Row, Statement
 from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.redis.store import RedisStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 from lab.model.names import Names
+from lab.redis import own_prefix, wipe
 
 T = TypeVar("T")
 
@@ -117,45 +119,21 @@ class CutError(Exception):
 
 def _undone(operation: Operation[Any]) -> Operation[Any]:
     def start() -> Plan[Any]:
-        plan = operation.start()
-        try:
-            statement = next(plan)
-            while True:
-                try:
-                    rows = yield _in_transaction(statement)
-                except Exception as error:  # noqa: BLE001 - the plan decides what an error means
-                    statement = plan.throw(error)
-                else:
-                    statement = plan.send(rows)
-        except StopIteration:
-            raise CutError(operation.name) from None
+        yield from delegate(operation.start(), _in_transaction)
+        raise CutError(operation.name)
 
     return msgspec.structs.replace(operation, start=start)
 
 
-def _in_transaction(statement: Statement) -> Statement:
+def _in_transaction(statement: Statement) -> Plan[list[Row]]:
     """What commits by itself could not be taken back, so it must not."""
-    return statement if statement.prepares else msgspec.structs.replace(statement, alone=False)
-
-
-# One assignment each in the memory store: nothing could fail after it.
-ATOMS = (
-    SettingsFacet.pause,
-    SettingsFacet.resume,
-    SettingsFacet.limit,
-    ClusterFacet.announce,
-    ClusterFacet.retire,
-    ClusterFacet.lead,
-    ClusterFacet.resign,
-)
+    if not statement.prepares:
+        statement = msgspec.structs.replace(statement, alone=False)
+    return (yield statement)
 
 
 class MemorySubject(Subject):
     title = "memory"
-
-    def fail(self, operation: Operation[Any]) -> None:
-        if not operation.is_a(*ATOMS):
-            super().fail(operation)
 
     def open(self) -> Store:
         return MemoryStore(clock=self.clock)
@@ -264,21 +242,90 @@ class PostgresSubject(Subject):
                 store.run(store.settings.app_limit())
 
 
-SUBJECTS = ("memory", "sqlite", "postgres")
+class RedisSubject(Subject):
+    title = "redis"
+    has_wire = True
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._prefix = own_prefix()
+        self._proxy = RedisProxy(url)
+        self._wired: RedisStore | None = None
+        """Another process's store, as it were, which reaches the server through the proxy."""
+        super().__init__()
+
+    def open(self) -> RedisStore:
+        return RedisStore(self._url, clock=self.clock, prefix=self._prefix)
+
+    def empty(self) -> None:
+        wipe(self._url, self._prefix)
+
+    def close_store(self) -> None:
+        super().close_store()
+        if self._wired is not None:
+            self._wired.close()
+            self._wired = None
+
+    def close(self) -> None:
+        super().close()
+        self.empty()
+        self._proxy.close()
+
+    def fail(self, operation: Operation[Any]) -> None:
+        """Let the operation read all that it reads, and fail at the first script that writes."""
+        try:
+            self.run(_unwritten(operation))
+        except CutError:
+            return
+        raise AssertionError(f"{self.title} swallowed the failure of {operation.name}")
+
+    def lose(self, make: Callable[[Store], Operation[Any]], *, is_heard: bool) -> bool | None:
+        if self._wired is None:
+            self._wired = RedisStore(self._proxy.url, clock=self.clock, prefix=self._prefix)
+        self._proxy.cut_next_write(is_heard=is_heard)
+        try:
+            self._wired.run(make(self._wired))
+        except StoreUnavailableError:
+            return False
+        except UnknownOutcomeError:
+            return None
+        finally:
+            self._proxy.spare()
+        return True
+
+
+def _unwritten(operation: Operation[Any]) -> Operation[Any]:
+    def start() -> Plan[Any]:
+        yield from delegate(operation.start(), _only_reading)
+        raise CutError(operation.name)
+
+    return msgspec.structs.replace(operation, start=start)
+
+
+def _only_reading(statement: Statement) -> Plan[list[Row]]:
+    """Each script that writes is whole by itself: before the first, nothing was done."""
+    if statement.sql not in HARMLESS:
+        raise CutError(statement.sql)
+    return (yield statement)
+
+
+SUBJECTS = ("memory", "sqlite", "postgres", "redis")
 
 
 @contextmanager
-def subjects(titles: tuple[str, ...], postgres_url: str | None) -> Iterator[list[Subject]]:
+def subjects(
+    titles: tuple[str, ...], postgres_url: str | None, redis_url: str | None = None
+) -> Iterator[list[Subject]]:
     """Open the stores that are named; *postgres_url* is a database that may be emptied."""
     with ExitStack() as stack:
         opened: list[Subject] = []
         for title in titles:
-            opened.append(_subject(title, postgres_url))
+            opened.append(_subject(title, postgres_url, redis_url))
             stack.callback(opened[-1].close)
         yield opened
 
 
-def _subject(title: str, postgres_url: str | None) -> Subject:
+def _subject(title: str, postgres_url: str | None, redis_url: str | None) -> Subject:
     match title:
         case "memory":
             return MemorySubject()
@@ -287,5 +334,8 @@ def _subject(title: str, postgres_url: str | None) -> Subject:
         case "postgres":
             assert postgres_url is not None
             return PostgresSubject(postgres_url)
+        case "redis":
+            assert redis_url is not None
+            return RedisSubject(redis_url)
         case _:
             raise ValueError(f"no store is called {title!r}; there are {', '.join(SUBJECTS)}")

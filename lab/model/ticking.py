@@ -1,4 +1,4 @@
-"""Rules for crons: declared, fired by whoever comes first, paused and forgotten."""
+"""Rules for crons: declared, fired by the first worker, paused and forgotten."""
 
 from __future__ import annotations
 

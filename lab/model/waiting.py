@@ -1,7 +1,7 @@
 """Jobs that wait for others: put behind them, let go, or ended on their account.
 
-No count is kept: what a job waits for is told from the states of those that it waits for, each time
-one of them changes.
+No count is kept: what a job still waits for is derived from the states of its dependencies, each
+time one of them changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fencepost.core.flows.dependencies import Dependencies, Waits
 from fencepost.core.job.job import AttemptOutcome, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.errors import DependencyDepthError
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved
 from lab.model import rules
 from lab.model.delivering import Delivering
 from lab.model.world import Kept
@@ -166,5 +166,5 @@ def _culprit(parent: Kept) -> str:
 
 def _checked(depth: int) -> int:
     if depth > rules.DEPTH_MAX:
-        raise DependencyDepthError(depth)
+        raise DependencyDepthError(str(depth))
     return depth

@@ -20,6 +20,7 @@ from fencepost.core.job.job import (
 )
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Settlement
+from fencepost.core.values.payload import differences
 from fencepost.errors import (
     DependencyCycleError,
     DependencyError,
@@ -32,15 +33,19 @@ from fencepost.store.interface.queue import (
     Beat,
     Claim,
     ClaimRequest,
+    Duplicate,
+    Enqueued,
+    EnqueueReply,
     Extended,
     HeartbeatReply,
+    LeaseLost,
+    Moved,
     Save,
     Saved,
     SaveReply,
     Settled,
     SettleReply,
 )
-from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply, LeaseLost, Moved
 from fencepost.store.interface.settings import Scope
 from lab.model import rules
 from lab.model.admitting import held_up
@@ -58,6 +63,7 @@ class Workings(Waiting, Rating):
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> list[EnqueueReply]:
         before = self.world.copy()
         replies: list[EnqueueReply] = []
+        self._check_places(jobs)
         self._check_times(jobs)
         try:
             for new in jobs:
@@ -67,6 +73,13 @@ class Workings(Waiting, Rating):
             self.world = before
             raise
         return self.entered(replies)
+
+    def _check_places(self, jobs: Sequence[NewJob]) -> None:
+        """Raise if one of *jobs* waits for a place that does not come before its own (S1-65)."""
+        for own, new in enumerate(jobs):
+            on = new.after.on if new.after is not None else ()
+            if any(isinstance(place, int) and not 0 <= place < own for place in on):
+                raise DependencyCycleError(f"job {own} is to wait for one of {on}")
 
     def _check_times(self, jobs: Sequence[NewJob]) -> None:
         """Raise if one of *jobs* would fall due when its lifetime is over (C48)."""
@@ -79,8 +92,6 @@ class Workings(Waiting, Rating):
         """Return what a new job is to wait for, each once, or raise (S1-65, S1-68)."""
         found: dict[str, Kept] = {}
         for on in new.after.on if new.after is not None else ():
-            if isinstance(on, int) and not 0 <= on < len(earlier):
-                raise DependencyCycleError(f"job {len(earlier)} is to wait for job {on}")
             parent = self.world.get(earlier[on] if isinstance(on, int) else on)
             if parent is None:
                 raise UnknownDependencyError(str(on))
@@ -91,9 +102,13 @@ class Workings(Waiting, Rating):
         holder = self._holder(new.type, new.key.value) if new.key else None
         if new.key is not None and holder is not None:
             is_rejected = new.key.on_duplicate is OnDuplicate.REJECT
+            differs = differences(holder.job.payload_body, new.payload)
+            found = Duplicate(
+                holder.id, new.type, new.key.value, holder.job.state, is_rejected, differs
+            )
             if is_rejected and atomic:
-                raise DuplicateJobError(type=new.type, key=new.key.value, existing_id=holder.id)
-            return Duplicate(holder.id, new.type, new.key.value, holder.job.state, is_rejected)
+                raise found.error
+            return found
         due = max(new.run_at or self.now + seconds(new.delay), self.now)
         is_due = due <= self.now
         job = Job(
@@ -110,7 +125,7 @@ class Workings(Waiting, Rating):
             expires_at=self.now + seconds(new.policy.lifetime),
             scheduled_at=self.now if is_due else None,
             policy=new.policy,
-            payload=new.payload,
+            payload_body=new.payload,
             key=new.key.value if new.key else None,
             tags=dict(new.tags),
             correlation_id=new.correlation_id,
@@ -155,7 +170,7 @@ class Workings(Waiting, Rating):
         return holding if holding is not None and holding.job_id == kept.id else None
 
     def _take_key(self, kept: Kept) -> None:
-        """Give a job its key, from whoever had it; the window counts from now."""
+        """Give a job its key, from the job that had it; the window counts from now."""
         if kept.job.key is None:
             return
         until = None if kept.key_window is None else self.now + seconds(kept.key_window)
@@ -267,12 +282,12 @@ class Workings(Waiting, Rating):
             max_attempts=job.max_attempts,
             lease=Lease(token, version, expires_at),
             lease_ttl=ttl,
-            payload=job.payload,
+            payload=job.payload_body,
             policy=job.policy,
             key=job.key,
             tags=dict(job.tags),
             correlation_id=job.correlation_id,
-            checkpoint=running.job.checkpoint,
+            checkpoint=running.job.checkpoint_body,
             flow=job.flow,
             has_dependencies=job.waits is not None,
             waited=(self.now - (job.scheduled_at or self.now)).total_seconds(),
@@ -328,8 +343,10 @@ class Workings(Waiting, Rating):
             return self._lost(save.job_id)
         self._change(
             kept,
-            checkpoint=save.checkpoint or kept.job.checkpoint,
-            progress=save.progress or kept.job.progress,
+            checkpoint_body=save.checkpoint or kept.job.checkpoint_body,
+            progress=kept.job.progress
+            if save.progress is None
+            else {**save.progress, "at": self.now},
         )
         return Saved(save.job_id)
 

@@ -8,12 +8,12 @@ from datetime import datetime
 
 import msgspec
 
-from fencepost.core.access.audit import Action
-from fencepost.core.access.tokens import TokenRecord
+from fencepost.core.audit import Action
 from fencepost.core.events import SentEvent
 from fencepost.core.job.job import Attempt, Job, Ownership
 from fencepost.core.job.lifecycle import State
-from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
+from fencepost.core.tokens import TokenRecord
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.crons import CronView
 from fencepost.store.interface.settings import Scope
@@ -129,8 +129,7 @@ class World:
     paused: set[tuple[Scope, str]] = field(default_factory=set)
     limits: dict[str, int] = field(default_factory=dict)
     """By queue; the app's has no name. What was paused or limited once, but is no more, is not."""
-    rates: dict[str, Rate] = field(default_factory=dict)
-    """By type."""
+    type_limits: dict[str, TypeLimits] = field(default_factory=dict)
     starts: dict[str, tuple[datetime, ...]] = field(default_factory=dict)
     """By type, if it has a rate: when its jobs started, oldest first."""
     touched: set[tuple[str, str]] = field(default_factory=set)
@@ -198,9 +197,10 @@ class World:
         found += [holding.until for holding in self.keys.values() if holding.until is not None]
         found += [term.until for term in self.terms.values()]
         found += [
-            start + seconds(self.rates[type].window)
-            for type, starts in self.starts.items()
-            for start in starts
+            start + seconds(limits.rate.window)
+            for type, limits in self.type_limits.items()
+            for start in self.starts.get(type, ())
+            if limits.rate is not None
         ]
         return sorted(set(found))
 

@@ -8,7 +8,7 @@ TESTS = ("tests/core/test_addresses.py",)
 
 
 def _mutant(name: str, about: str, old: str, new: str) -> Mutant:
-    patch = Patch("fencepost.core.webhooks.addresses", old, new)
+    patch = Patch("fencepost.core.webhooks.callback", old, new)
     return Mutant(f"server-address-{name}", about, Place.SERVER, (patch,), TESTS)
 
 
@@ -16,8 +16,8 @@ MUTANTS = (
     _mutant(
         "is-judged-by-python",
         "which addresses are public depends on the patch release of the interpreter",
-        "        return not any(host in network for network in _SPECIAL_V4)\n",
-        "        return host.is_global and not host.is_multicast\n",
+        "    if any(host in network for network in _SPECIAL):\n",
+        "    if not host.is_global or host.is_multicast:\n",
     ),
     _mutant(
         "inside-6to4-is-not-judged",
@@ -34,7 +34,7 @@ MUTANTS = (
     _mutant(
         "beyond-global-unicast-is-public",
         "IPv6 addresses that were never given out are reached",
-        "if host not in _GLOBAL_UNICAST or any(",
-        "if any(",
+        "return host in _GLOBAL_UNICAST and all(",
+        "return all(",
     ),
 )

@@ -52,7 +52,7 @@ MUTANTS = (
     _mutant(
         "trailers-are-headers",
         "with httptools, a token behind the body opens what no proxy has seen",
-        "server.httptools_connection",
+        "server.uvicorn_protocols",
         "        if not self._has_head:\n",
         "        if self._has_head is not None:\n",
         HOSTILE,
@@ -77,7 +77,7 @@ MUTANTS = (
     _mutant(
         "proxy-is-local",
         "without a token, whoever comes by way of a proxy on this machine may do everything",
-        "auth.anonymous",
+        "authentication",
         "        elif name in _RELAYED or name.startswith(_RELAYED_PREFIX):\n",
         "        elif name in _RELAYED and name.startswith(_RELAYED_PREFIX):\n",
         HOSTILE,
@@ -85,7 +85,7 @@ MUTANTS = (
     _mutant(
         "page-without-an-origin-is-local",
         "without a token, a page of another site may ask if its browser sends no origin",
-        "auth.anonymous",
+        "authentication",
         "and value not in _OWN_SITES",
         "and value in _OWN_SITES and not value",
         HOSTILE,
@@ -96,15 +96,15 @@ MUTANTS = (
         "of streams that are asked for at once, more are served than there may be",
         "operations.stream",
         "    call.api.streams += 1\n    try:\n        call.listen()\n"
-        "        told = Stream(call, _Wanted(call), await _start(call))\n"
+        "        made = Stream(call, _Wanted(call), await _start(call))\n"
         "    except BaseException:\n        call.api.streams -= 1\n        raise\n",
-        "    call.listen()\n    told = Stream(call, _Wanted(call), await _start(call))\n"
+        "    call.listen()\n    made = Stream(call, _Wanted(call), await _start(call))\n"
         "    call.api.streams += 1\n",
         STREAM,
     ),
     _mutant(
         "refused-stream-keeps-its-place",
-        "whoever asks for a stream that makes no sense takes a place for good",
+        "an invalid request for a stream takes a place for good",
         "operations.stream",
         "    except BaseException:\n        call.api.streams -= 1\n        raise\n",
         "    except BaseException:\n        raise\n",
@@ -114,7 +114,7 @@ MUTANTS = (
     _mutant(
         "large-body-is-read-on-the-loop",
         "nobody is answered while a large body is decoded",
-        "request.offload",
+        "request.call",
         "        if size <= HTTP_BODY_ASIDE:\n",
         "        if size >= 0:\n",
         BODIES,
@@ -141,7 +141,7 @@ MUTANTS = (
         Place.SERVER,
         (
             Patch(
-                "fencepost.wire.shape",
+                "fencepost.wire.bodies",
                 "        if values > JSON_VALUES_MAX:\n",
                 "        if values < 0:\n",
             ),
@@ -169,7 +169,7 @@ MUTANTS = (
     # Many bodies.
     _mutant(
         "bodies-have-no-budget",
-        "whoever leaves bodies unfinished fills the memory of the server",
+        "unfinished bodies fill the memory of the server",
         "server.bodies",
         "            if self.held + count > room:\n                raise too_many_bodies()\n",
         "",

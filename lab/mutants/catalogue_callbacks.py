@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lab.mutants.mutant import Mutant, Patch, Place
 
-MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 SQL = "fencepost.store.postgres.schema/*.sql"
 
@@ -13,29 +12,19 @@ def _mutant(place: Place, name: str, about: str, *patches: Patch) -> Mutant:
     return Mutant(f"{place}-callback-{name}", about, place, patches, ("TestCallbacks",))
 
 
-CANCELLED = "nobody is told of a job that is cancelled"
-PROPAGATED = "nobody is told of a job that ends with one that it waited for"
+CANCELLED = "no webhook is sent for a cancelled job"
+PROPAGATED = "no webhook is sent for a job that ends with its dependency"
 REPLAYED = "a fresh job is given the address that is encrypted for the dead one"
-TWICE = "a settlement that is repeated is told of again"
-WRONG = "every end is told of as a success"
+TWICE = "a repeated settlement sends its webhook again"
+WRONG = "every end is reported as a success"
 
 MUTANTS = (
-    _mutant(
-        Place.MEMORY,
-        "of-the-dead-job",
-        REPLAYED,
-        Patch(
-            f"{MEMORY}.jobs.enqueue",
-            "request.callback_url or dead.callback_url",
-            "dead.callback_url",
-        ),
-    ),
     _mutant(
         Place.SQLITE,
         "of-the-dead-job",
         REPLAYED,
         Patch(
-            f"{SQLITE}.jobs.replay",
+            f"{SQLITE}.jobs.control",
             "if request.callback_url is not None:",
             "if not request.job_id:",
         ),
@@ -46,54 +35,16 @@ MUTANTS = (
         REPLAYED,
         Patch(
             "fencepost.store.postgres.jobs.control",
-            "coalesce(given.callback_url, job.callback_url)",
-            "job.callback_url",
+            "coalesce(given.callback_url, j.callback_url)",
+            "j.callback_url",
         ),
-    ),
-    _mutant(
-        Place.MEMORY,
-        "not-on-cancel",
-        CANCELLED,
-        Patch(
-            f"{MEMORY}.records.webhooks",
-            "if ended.callback_url is None:",
-            "if ended.callback_url is None or ended.state is State.CANCELLED:",
-        ),
-    ),
-    _mutant(
-        Place.MEMORY,
-        "not-of-those-that-waited",
-        PROPAGATED,
-        Patch(
-            f"{MEMORY}.records.webhooks",
-            "if ended.callback_url is None:",
-            "if ended.callback_url is None or (ended.failure and ended.failure.culprit):",
-        ),
-    ),
-    _mutant(
-        Place.MEMORY,
-        "twice-for-a-repeat",
-        TWICE,
-        Patch(f"{MEMORY}.jobs.settle", "finish import apply\n", "finish import apply, call_back\n"),
-        Patch(
-            f"{MEMORY}.jobs.settle",
-            "        return AlreadySettled(record.id, record.state)\n",
-            "        call_back(jobs, record, now)\n"
-            "        return AlreadySettled(record.id, record.state)\n",
-        ),
-    ),
-    _mutant(
-        Place.MEMORY,
-        "tells-a-wrong-state",
-        WRONG,
-        Patch(f"{MEMORY}.records.webhooks", "state=ended.state,", "state=State.COMPLETED,"),
     ),
     _mutant(
         Place.SQLITE,
         "not-on-cancel",
         CANCELLED,
         Patch(
-            f"{SQLITE}.records.webhooks",
+            f"{SQLITE}.jobs.enqueue",
             "where callback_url is not null and seq in",
             "where callback_url is not null and state <> 8 and seq in",
         ),
@@ -104,8 +55,8 @@ MUTANTS = (
         PROPAGATED,
         Patch(
             f"{SQLITE}.flows.dependents",
-            "    followed: list[Moved] = []\n    touched = list(left)\n",
-            "    followed: list[Moved] = []\n    touched = list(left)\n    first = ended\n",
+            "    followed: list[Moved] = []\n    freed = list(left)\n",
+            "    followed: list[Moved] = []\n    freed = list(left)\n    first = ended\n",
         ),
         Patch(
             f"{SQLITE}.flows.dependents",
@@ -120,24 +71,24 @@ MUTANTS = (
         TWICE,
         Patch(
             f"{SQLITE}.jobs.settle",
-            "    followed = yield from end_all(env, list(accepted.values()), now, tally)\n",
-            "    from fencepost.store.sqlite.records.webhooks import call_back\n"
+            "    followed = yield from end_all(env, list(accepted.values()), now, counters)\n",
+            "    from fencepost.store.sqlite.jobs.enqueue import call_back\n"
             "    both = zip(settlements, replies, strict=True)\n"
             "    again = [one for one, reply in both if isinstance(reply, AlreadySettled)]\n"
             "    yield from call_back(env, [read_token(one.token).seq for one in again], now)\n"
-            "    followed = yield from end_all(env, list(accepted.values()), now, tally)\n",
+            "    followed = yield from end_all(env, list(accepted.values()), now, counters)\n",
         ),
     ),
     _mutant(
         Place.SQLITE,
         "tells-a-wrong-state",
         WRONG,
-        Patch(f"{SQLITE}.records.webhooks", "state=BY_NUMBER[number],", "state=State.COMPLETED,"),
+        Patch(f"{SQLITE}.jobs.enqueue", "state=BY_NUMBER[number],", "state=State.COMPLETED,"),
     ),
     _mutant(
         Place.SQLITE,
         "again-for-a-duplicate",
-        "a job that has ended is told of again when its key is submitted again",
+        "a job that has ended sends its webhook again when its key is submitted again",
         Patch(
             f"{SQLITE}.flows.enqueue",
             "if isinstance(each.reply, Enqueued) and each.reply.state.is_terminal",
@@ -147,11 +98,13 @@ MUTANTS = (
     _mutant(
         Place.SQLITE,
         "not-on-arrival",
-        "nobody is told of a job that ends while it is loaded",
+        "no webhook is sent for a job that ends while it is loaded",
         Patch(
-            f"{SQLITE}.records.load",
-            "    yield from call_back(env, arrivals.ended, now)\n",
-            "    yield from call_back(env, (), now)\n",
+            f"{SQLITE}.records.transfer",
+            "    yield from link(edges)\n",
+            "    yield from link(edges)\n"
+            "    rows = ','.join(map(str, failing))\n"
+            "    yield Statement(f'update jobs set callback_url = null where seq in ({rows})')\n",
         ),
     ),
     _mutant(
@@ -196,9 +149,8 @@ MUTANTS = (
         WRONG,
         Patch(
             SQL,
-            "(array['completed', 'failed', 'dead_letter', 'cancelled'])[d.state - 4],\n"
-            "          'ended_at'",
-            "'completed',\n          'ended_at'",
+            "(array['completed', 'failed', 'dead_letter', 'cancelled'])[d.state - :COMPLETED + 1],",
+            "'completed',",
         ),
     ),
 )

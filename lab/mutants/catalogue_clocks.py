@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.mutants.mutant import Mutant, Patch, Place
 
-STORE = "fencepost.store.postgres"
+STORE = "fencepost.store"
 TESTS = ("tests/store/postgres/test_clocks.py",)
 
 
@@ -17,61 +17,61 @@ MUTANTS = (
     _mutant(
         "claims",
         "a claim is dated, and decides what is due, by the clock of whoever claims",
-        "jobs.claim",
-        "    return (\n        env.now,\n        request.worker,\n",
+        "postgres.jobs.claim",
+        "    return env.now, asked, view.served\n",
     ),
     _mutant(
         "succeeds",
         "whether a lease is valid for a success is judged by the worker's clock",
-        "jobs.settle",
+        "postgres.jobs.settle",
         "params = (env.now, groups_json, env.is_joined)",
     ),
     _mutant(
         "fails",
         "whether a lease is valid for a failure is judged by the worker's clock",
-        "jobs.settle",
-        "Statement(LIFT_LEASED, (env.now, encode_json(_groups(others))))",
+        "postgres.jobs.settle",
+        "Statement(DETACH_LEASED, (env.now, groups))",
     ),
     _mutant(
         "heartbeats",
         "a heartbeat extends from the worker's now",
-        "jobs.settle",
+        "postgres.jobs.lease",
         "params = (env.now, encode_json(asked))",
     ),
     _mutant(
         "saves",
         "whether a lease is valid for a checkpoint is judged by the worker's clock",
-        "jobs.settle",
-        "params = (env.now, fence.secret, fence.seq, progress, *checkpoint)",
+        "postgres.jobs.lease",
+        "params = (env.now, fence.lease_token, fence.seq, progress, *checkpoint)",
     ),
     _mutant(
         "recovers",
         "a lease is over when a worker's clock says so",
-        "jobs.upkeep",
-        "Statement(LIFT_EXPIRED, (env.now, max(limit, 0)))",
+        "postgres.jobs.upkeep",
+        "Statement(DETACH_EXPIRED, (env.now, max(limit, 0)))",
     ),
     _mutant(
         "promotes",
         "a job is due when a worker's clock says so",
-        "jobs.upkeep",
+        "postgres.jobs.upkeep",
         "Statement(PROMOTE, (env.now, max(limit, 0)), alone=True)",
     ),
     _mutant(
         "expires",
         "a job's lifetime is over when a worker's clock says so",
-        "jobs.upkeep",
+        "postgres.jobs.upkeep",
         "Statement(OUTLIVED, (env.now, max(limit, 0)))",
     ),
     _mutant(
         "leads",
         "a term is over when a candidate's clock says so",
-        "records.cluster",
+        "sql.cluster",
         "params = (env.now, name, worker, seconds_to_us(ttl))",
     ),
     _mutant(
         "puts",
         "a failed attempt waits from the worker's now",
-        "jobs.finish",
-        "Statement(PUT, (env.now, _encoder.encode(portion).decode()))",
+        "postgres.jobs.finish",
+        "Statement(ATTACH, (env.now, _encoder.encode(portion).decode()))",
     ),
 )

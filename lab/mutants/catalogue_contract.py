@@ -48,7 +48,7 @@ MUTANTS = (
         "a job is taken that falls due at the very end of its lifetime",
         Place.MEMORY,
         Patch(
-            "fencepost.core.job.lifetime",
+            "fencepost.core.job.timeouts",
             "if to_us(job.run_at) >= ends:",
             "if to_us(job.run_at) > ends:",
         ),
@@ -59,7 +59,7 @@ MUTANTS = (
         "a job is taken whose delay is as long as its lifetime",
         Place.SQLITE,
         Patch(
-            "fencepost.core.job.lifetime",
+            "fencepost.core.job.timeouts",
             "if seconds_to_us(delay) >= seconds_to_us(lifetime):",
             "if seconds_to_us(delay) > seconds_to_us(lifetime):",
         ),
@@ -88,22 +88,11 @@ MUTANTS = (
         "TestEnqueueing",
     ),
     _mutant(
-        "late-job-takes-strangers-along",
-        "a job that falls due too late refuses those that share its group",
-        Place.WORKER,
-        Patch(
-            "fencepost.actions.session",
-            "if job.after is not None or job.run_at is not None:",
-            "if job.after is not None:",
-        ),
-        "tests/app/test_submitting.py",
-    ),
-    _mutant(
         "hastened-job-waits-on",
         "a live job that is retried stays where it waits",
         Place.MEMORY,
         Patch(
-            "fencepost.core.job.edits",
+            "fencepost.core.job.lifecycle",
             "        if due > now:\n            return state, due\n",
             "        if due >= now:\n            return state, due\n",
         ),
@@ -112,22 +101,22 @@ MUTANTS = (
     _mutant(
         "moved-store-accepts-jobs",
         "a store whose jobs were moved away accepts new ones",
-        Place.MEMORY,
+        Place.SQLITE,
         Patch(
-            "fencepost.store.memory.jobs.table",
-            "        if not self.is_accepting:\n",
-            "        if self is None:\n",
+            "fencepost.store.sqlite.records.transfer",
+            "Statement(ACCEPT if is_accepted else REFUSE)",
+            "Statement(ACCEPT)",
         ),
         "TestAcceptance",
     ),
     _mutant(
         "running-job-is-hastened",
         "a retry takes any live job",
-        Place.MEMORY,
+        Place.SQLITE,
         Patch(
-            "fencepost.store.memory.jobs.edit",
-            "    if record.state not in HASTENED:\n",
-            "    if record.state not in WAITING:\n",
+            "fencepost.store.sqlite.jobs.edit",
+            "    if job.state not in HASTENED:\n",
+            "    if job.state.is_terminal:\n",
         ),
         "TestReopening",
     ),
@@ -170,7 +159,7 @@ MUTANTS = (
         Place.POSTGRES,
         Patch(
             "fencepost.store.postgres.jobs.edit",
-            "        return with_admitted([moved], (yield from admit(env, touched)))[0]\n",
+            "        return with_admitted([moved], (yield from admit(env, freed)))[0]\n",
             "        return moved\n",
         ),
         "TestEditing",
@@ -189,11 +178,11 @@ MUTANTS = (
     _mutant(
         "priority-stops-at-the-children",
         "a priority reaches those that wait for a job, and not those behind them",
-        Place.MEMORY,
+        Place.SQLITE,
         Patch(
-            "fencepost.store.memory.jobs.edit",
-            "                changed.append(child)\n",
-            "",
+            "fencepost.store.sqlite.jobs.edit",
+            "        changed = [row[0] for row in rows]\n",
+            "        changed = rows[:0]\n",
         ),
         "TestEditing",
     ),
@@ -203,7 +192,7 @@ MUTANTS = (
         Place.POSTGRES,
         Patch(
             "fencepost.store.postgres.jobs.edit",
-            "    yield from pass_on(env, seq)\n",
+            "    yield from pass_on_priority(env, seq)\n",
             "",
         ),
         "TestEditing",
@@ -222,12 +211,8 @@ MUTANTS = (
     _mutant(
         "priority-by-hand-is-overruled",
         "a priority that was set by hand is inherited over",
-        Place.MEMORY,
-        Patch(
-            "fencepost.store.memory.jobs.edit",
-            "replace(record.waits, own_priority=None)",
-            "record.waits",
-        ),
+        Place.SQLITE,
+        Patch("fencepost.store.sqlite.jobs.edit", ", own_priority = null where", " where"),
         "TestEditing",
     ),
     _mutant(
@@ -269,8 +254,8 @@ MUTANTS = (
         Place.WORKER,
         Patch(
             "fencepost.worker.backoff",
-            "                error=repr(error),\n            )\n            return None\n",
-            "                error=repr(error),\n            )\n            raise\n",
+            "WARNING, error=repr(error))\n            return None\n",
+            "WARNING, error=repr(error))\n            raise\n",
         ),
         "tests/worker/test_backoffs.py",
     ),
@@ -290,10 +275,10 @@ MUTANTS = (
         "of two parents that are edited at once, a dependent hears only the last",
         Place.POSTGRES,
         Patch(
-            "fencepost.store.postgres.flows.priorities",
-            "        if not (yield Statement(LOCK_JOBS, (changed,))):\n"
+            "fencepost.store.postgres.flows.dependents",
+            "        if not (yield Statement(LOCK_HEIRS, (changed,))):\n"
             "            return\n"
-            "        yield Statement(LOCK_WAITING, (changed,))\n",
+            "        yield Statement(LOCK_WAITING_HEIRS, (changed,))\n",
             "",
         ),
         "tests/store/postgres/test_editing.py",

@@ -6,7 +6,6 @@ from lab.mutants.mutant import Mutant, Patch, Place
 
 SQLITE = "fencepost.store.sqlite.records.crons"
 POSTGRES = "fencepost.store.postgres.records.crons"
-SHARED = "fencepost.store.interface.crons"
 
 
 def _mutant(place: Place, name: str, about: str, patch: Patch, *tests: str) -> Mutant:
@@ -54,30 +53,19 @@ STORES = (
         Place.POSTGRES, "cron-pause-is-ignored", PAUSE, Patch(POSTGRES, " and not is_paused", ""),
         "TestFiring",
     ),
-    _mutant(
-        Place.MEMORY, "cron-tick-is-not-compared", TICK,
-        Patch(SHARED, "        and row.next_tick == fire.expected\n", ""),
-        "TestFiring",
-    ),
-    _mutant(
-        Place.MEMORY, "cron-pause-is-ignored", PAUSE,
-        Patch(SHARED, "        not row.is_paused\n        and row.next_tick",
-              "        row.next_tick"),
-        "TestFiring",
-    ),
 )  # fmt: skip
 
 WORKER = (
     _mutant(
         Place.WORKER, "cron-skipping-goes-too-far", "a tick within its grace is passed over",
         Patch(
-            "fencepost.core.cron.cron", "if now - tick < GRACE]", "if now - tick < GRACE and False]"
+            "fencepost.core.cron", "if now - tick < GRACE]", "if now - tick < GRACE and False]"
         ),
         "tests/core/test_cron.py",
     ),
     _mutant(
         Place.WORKER, "cron-repeats-an-hour", "in autumn, a fixed time can tick a second time",
-        Patch("fencepost.core.cron.schedule", "                if tick > last:\n",
+        Patch("fencepost.core.cron", "                if tick > last:\n",
               "                if tick != last:\n"),
         "tests/core/test_schedule.py",
     ),

@@ -9,7 +9,7 @@ SEALING, UNSEALING = (
     "fencepost.store.wrappers.encrypted.encrypt",
     "fencepost.store.wrappers.encrypted.decrypt",
 )
-ENVELOPE, STORE = "fencepost.core.crypto.envelope", "fencepost.store.wrappers.encrypted.facets"
+ENVELOPE, STORE = "fencepost.core.encryption", "fencepost.store.wrappers.encrypted.facets"
 
 
 def _mutant(name: str, about: str, patch: Patch, *tests: str) -> Mutant:
@@ -31,13 +31,13 @@ MUTANTS = (
     _mutant(
         "takes-plain-content-for-ever",
         "plain content is accepted after the day that was named",
-        Patch("fencepost.core.crypto.plain", ".date() <= self.until", ".date() is not None"),
+        Patch("fencepost.core.encryption", ".date() <= self.until", ".date() is not None"),
     ),
     _mutant(
         "takes-plain-failures",
         "any failure passes for one that a store records by itself",
         Patch(
-            "fencepost.store.failures",
+            "fencepost.store.wrappers.encrypted.decrypt",
             "return form.fullmatch(failure.message) is not None",
             "return True",
         ),
@@ -118,7 +118,7 @@ MUTANTS = (
         "passes-on-what-is-new",
         "an operation that the encrypting store does not know is passed on",
         Patch(
-            "fencepost.store.wrappers.encrypted.facet",
+            "fencepost.store.wrappers.encrypted.facets",
             "        if declaration.has_content:\n",
             "        if False:\n",
         ),

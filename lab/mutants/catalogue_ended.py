@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lab.mutants.mutant import Mutant, Patch, Place
 
-MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 POSTGRES = "fencepost.store.postgres"
 
@@ -30,21 +29,11 @@ BEFORE = "`<=` for `<`: a job that was created at the very time is found before 
 
 MUTANTS = (
     _ended(
-        Place.MEMORY,
-        "by-number",
-        BY_NUMBER,
-        Patch(
-            f"{MEMORY}.records.ended",
-            "shown = sorted(places, reverse=newest_first)",
-            "shown = sorted(places, key=lambda place: places[place].seq, reverse=newest_first)",
-        ),
-    ),
-    _ended(
         Place.SQLITE,
         "by-number",
         BY_NUMBER,
         Patch(
-            f"{SQLITE}.records.ended",
+            f"{SQLITE}.records.overview",
             "order by completed_at {way}, seq {way}",
             "order by seq {way}",
         ),
@@ -54,26 +43,22 @@ MUTANTS = (
         "by-number",
         BY_NUMBER,
         Patch(
-            f"{POSTGRES}.records.ended",
-            "order by ended_at {way}, seq {way} limit",
+            f"{POSTGRES}.records.overview",
+            "order by completed_at {way}, seq {way} limit",
             "order by seq {way} limit",
         ),
-        Patch(f"{POSTGRES}.records.ended", "order by p.ended_at {way}, p.seq", "order by p.seq"),
-    ),
-    _ended(
-        Place.MEMORY,
-        "one-way",
-        ONE_WAY,
-        Patch(f"{MEMORY}.records.ended", "sorted(places, reverse=newest_first)", "sorted(places)"),
+        Patch(
+            f"{POSTGRES}.records.overview", "order by p.completed_at {way}, p.seq", "order by p.seq"
+        ),
     ),
     _ended(
         Place.SQLITE,
         "one-way",
         ONE_WAY,
         Patch(
-            f"{SQLITE}.records.ended",
-            'NEWEST_FIRST = ENDED.format(place="", way="desc")',
-            'NEWEST_FIRST = ENDED.format(place="", way="asc")',
+            f"{SQLITE}.records.overview",
+            "sql = ENDED.format(place=condition, way=way)",
+            'sql = ENDED.format(place=condition, way="asc")',
         ),
     ),
     _ended(
@@ -81,57 +66,31 @@ MUTANTS = (
         "one-way",
         ONE_WAY,
         Patch(
-            f"{POSTGRES}.records.ended",
-            'NEWEST_FIRST = ENDED.format(place="", way="desc")',
-            'NEWEST_FIRST = ENDED.format(place="", way="asc")',
-        ),
-    ),
-    _ended(
-        Place.MEMORY,
-        "later-only",
-        LATER,
-        Patch(
-            f"{MEMORY}.records.ended",
-            "record.completed_at >= to_us(since)",
-            "record.completed_at > to_us(since)",
+            f"{POSTGRES}.records.overview",
+            "sql = ENDED.format(place=condition, way=way)",
+            'sql = ENDED.format(place=condition, way="asc")',
         ),
     ),
     _ended(
         Place.SQLITE,
         "later-only",
         LATER,
-        Patch(f"{SQLITE}.records.ended", "completed_at >= ?", "completed_at > ?"),
+        Patch(f"{SQLITE}.records.overview", "completed_at >= ?", "completed_at > ?"),
     ),
     _ended(
         Place.POSTGRES,
         "later-only",
         LATER,
-        Patch(f"{POSTGRES}.records.ended", "where ended_at >= %s", "where ended_at > %s"),
+        Patch(
+            f"{POSTGRES}.records.overview", "where completed_at >= %s", "where completed_at > %s"
+        ),
     ),
     _ended(
         Place.POSTGRES,
         "page-ends-with-the-first-second",
         "a page that is not full after the first second has no more",
-        Patch(f"{POSTGRES}.records.ended", "        if len(rows) > limit:\n", "        if rows:\n"),
-    ),
-    _dated(
-        Place.MEMORY,
-        "after",
-        AFTER,
         Patch(
-            f"{MEMORY}.jobs.read",
-            "record.created_at >= to_us(filter.created_after)",
-            "record.created_at > to_us(filter.created_after)",
-        ),
-    ),
-    _dated(
-        Place.MEMORY,
-        "before",
-        BEFORE,
-        Patch(
-            f"{MEMORY}.jobs.read",
-            "record.created_at < to_us(filter.created_before)",
-            "record.created_at <= to_us(filter.created_before)",
+            f"{POSTGRES}.records.overview", "        if len(rows) > limit:\n", "        if rows:\n"
         ),
     ),
     _dated(
@@ -160,24 +119,24 @@ MUTANTS = (
     ),
     _mutant(
         "follower-has-no-overlap",
-        "what commits late, at a place that was read before, is never told",
-        "core.stats.ended",
+        "an end that commits late, at a place that was read before, is never reported",
+        "core.statistics",
         "return max(self._newest, FIRST + OVERLAP) - OVERLAP",
         "return max(self._newest, FIRST)",
         "tests/core/test_ended.py",
     ),
     _mutant(
         "follower-tells-twice",
-        "what was told is told again whenever it is read",
-        "core.stats.ended",
-        "fresh = [job for job in jobs if job.position not in self._told]",
+        "an end is reported again whenever it is read",
+        "core.statistics",
+        "fresh = [job for job in jobs if job.position not in self._reported]",
         "fresh = list(jobs)",
         "tests/core/test_ended.py",
     ),
     _mutant(
         "percentiles-are-one-too-high",
         "a percentile is the rank behind the nearest",
-        "core.stats.recent",
+        "core.statistics",
         "ranked[math.ceil(len(ranked) * p / 100) - 1]",
         "ranked[min(math.ceil(len(ranked) * p / 100), len(ranked) - 1)]",
         "tests/core/test_statistics.py",
@@ -185,7 +144,7 @@ MUTANTS = (
     _mutant(
         "percentiles-are-one-too-low",
         "a percentile is the rank before the nearest",
-        "core.stats.recent",
+        "core.statistics",
         "ranked[math.ceil(len(ranked) * p / 100) - 1]",
         "ranked[max(math.ceil(len(ranked) * p / 100) - 2, 0)]",
         "tests/core/test_statistics.py",
@@ -193,7 +152,7 @@ MUTANTS = (
     _mutant(
         "paused-queue-wants-workers",
         "a queue that is paused asks for slots that could do nothing",
-        "core.stats.scale",
+        "core.overview",
         "    if load.is_paused:\n        return load.running\n",
         "",
         "tests/core/test_scale.py",
@@ -201,7 +160,7 @@ MUTANTS = (
     _mutant(
         "paused-queue-drains",
         "a queue that is paused says when it will be empty",
-        "core.stats.scale",
+        "core.overview",
         "if load.is_paused or usable == 0:",
         "if usable == 0:",
         "tests/core/test_scale.py",
@@ -209,7 +168,7 @@ MUTANTS = (
     _mutant(
         "scale-asks-nobody-whether-a-queue-is-paused",
         "the pause of a queue is not looked at when it is asked how many slots it could use",
-        "actions.local.stats",
+        "actions.local.queues",
         "is_paused=queue.is_paused,",
         "is_paused=False,",
         "tests/app/test_stats.py",

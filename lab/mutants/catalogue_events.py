@@ -65,31 +65,11 @@ MUTANTS = (
     _mutant(
         "event-is-not-recorded",
         "the jobs of an event are stored, and not its record",
-        Place.MEMORY,
-        Patch(
-            "fencepost.store.memory.records.events",
-            "        self._ledger.add(record)\n        return EventReply",
-            "        return EventReply",
-        ),
-    ),
-    _mutant(
-        "event-stays-though-undone",
-        "a record is not taken back with the operation that made it",
-        Place.MEMORY,
-        Patch(
-            "fencepost.store.memory.records.log",
-            "        self._journal.note(partial(self._strike, self._last_number, record))\n",
-            "",
-        ),
-    ),
-    _mutant(
-        "event-is-not-recorded",
-        "the jobs of an event are stored, and not its record",
         Place.SQLITE,
         Patch(
             "fencepost.store.sqlite.records.events",
-            "values(RECORD, [_row(record)])",
-            "values(RECORD, [_row(record)][1:])",
+            'f"insert into events({COLUMNS}) values (?, ?, ?, ?, ?, ?, ?) returning sent_at"',
+            '"select sent_at from (select ?, ?, ?, ? as sent_at, ?, ?, ?)"',
         ),
     ),
     _mutant(
@@ -104,8 +84,8 @@ MUTANTS = (
         Place.POSTGRES,
         Patch(
             "fencepost.store.postgres.records.events",
-            "jobs_for(event_id, event, jobs), atomic=True)",
-            "jobs_for(event_id, event, jobs), atomic=False)",
+            "accept(env, jobs, atomic=atomic)",
+            "accept(env, jobs, atomic=False)",
         ),
     ),
     _mutant(
@@ -114,8 +94,8 @@ MUTANTS = (
         Place.POSTGRES,
         Patch(
             "fencepost.store.postgres.records.events",
-            '("seq < %s::bigint", page.after)',
-            '("seq <= %s::bigint", page.after)',
+            'before="seq < %s::bigint"',
+            'before="seq <= %s::bigint"',
         ),
     ),
 )

@@ -8,20 +8,16 @@ from __future__ import annotations
 from lab.mutants.mutant import Mutant, Patch, Place
 
 CORE = "fencepost.core"
-MEMORY = "fencepost.store.memory"
 POSTGRES = "fencepost.store.postgres"
 SQL = f"{POSTGRES}.schema/*.sql"
+SQL_RULE = "tests/store/postgres/test_dependents.py"
+"""Holds the copy of the rule in SQL against core."""
 
 
 def _rule(name: str, about: str, patches: tuple[tuple[str, str, str], ...], *tests: str) -> Mutant:
     """Return a mutant of what every store shares; the memory store is the quickest to ask."""
     spoilt = tuple(Patch(f"{CORE}.{module}", old, new) for module, old, new in patches)
     return Mutant(f"memory-{name}", about, Place.MEMORY, spoilt, tests)
-
-
-def _memory(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
-    patches = (Patch(f"{MEMORY}.{module}", old, new),)
-    return Mutant(f"memory-{name}", about, Place.MEMORY, patches, tests)
 
 
 def _python(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
@@ -41,10 +37,10 @@ def _sql(name: str, about: str, old: str, new: str, *tests: str) -> Mutant:
 RULES = (
     _rule(
         "culprit-is-the-next",
-        "whoever ends with another names that one, not the first of the way",
+        "a job that fails with its dependency names that one, not the first that failed",
         (
             (
-                "flows.dependents",
+                "job.outcome",
                 "culprit = job_id if failure is None or failure.culprit is None "
                 "else failure.culprit",
                 "culprit = job_id",
@@ -98,93 +94,24 @@ RULES = (
     _rule(
         "a-job-may-wait-for-itself",
         "a place that does not come before is taken in",
-        (("flows.dependencies", "if not 0 <= place < own:", "if not 0 <= place <= own:"),),
+        (("flows.dependencies", "and not 0 <= on < own:", "and not 0 <= on <= own:"),),
         "TestRefusedDependencies",
     ),
 )
 
-KEPT_IN_MEMORY = (
-    _memory(
-        "counts-one-too-few",
-        "a job that waits for several waits for one more than there are",
-        "jobs.finish",
-        "            jobs.change(child, waits=replace(child.waits, missing=missing))\n",
-        "            pass\n",
-        "TestDependencies",
-    ),
-    _memory(
-        "counts-one-too-many",
-        "a job that waits for several is let go before the last",
-        "jobs.finish",
-        "        elif missing:\n            jobs.change(child,",
-        "        elif missing > 1:\n            jobs.change(child,",
-        "TestDependencies",
-    ),
-    _memory(
-        "failure-lets-dependents-go",
-        "whoever waited for a success runs after a failure too",
-        "jobs.finish",
-        "        if doom is not None:\n            decision = propagated(ended.state",
-        "        if False:\n            decision = propagated(ended.state",
-        "TestDependencies",
-    ),
-    _memory(
-        "failure-ends-only-the-next",
-        "whoever waited for a job that was ended with another waits for ever",
-        "jobs.finish",
-        "    return (*call_back(jobs, record, now), *follow(jobs, record, now))\n",
-        "    told = call_back(jobs, record, now)\n"
-        "    return (*told, *(() if record.attempt == 0 and record.waits else "
-        "follow(jobs, record, now)))\n",
-        "TestDependencies",
-    ),
-    _memory(
-        "stale-lease-spawns",
-        "a worker that lost its lease can still spawn",
-        "flows.spawn",
-        "if record is None or not record.is_leased_by(spawn.token, now):",
-        "if record is None:",
-        "TestSpawning",
-    ),
-    _memory(
-        "gathered-is-not-counted",
-        "who gathers is let go before what was spawned has ended",
-        "flows.spawn",
-        "    jobs.change(gatherer, priority=entry.priority, waits=entry.waits)\n",
-        "    jobs.change(gatherer, priority=entry.priority)\n",
-        "TestSpawning",
-    ),
-    _memory(
-        "spawned-in-vain-is-passed-over",
+KEPT_BY_SQLITE = (
+    Mutant(
+        "sqlite-spawned-in-vain-is-passed-over",
         "who gathers runs though something that was spawned had failed at once",
-        "flows.spawn",
-        "    if entry.decision is not None:\n",
-        "    if False:\n",
-        "TestSpawning",
-    ),
-    _memory(
-        "gathers-what-waits-for-it",
-        "two jobs wait for each other",
-        "flows.spawn",
-        "if each not in known and not _waits_for(jobs, each, gatherer)]",
-        "if each not in known and each is not gatherer]",
-        "TestSpawning",
-    ),
-    _memory(
-        "prune-ignores-dependents",
-        "a result is deleted for which somebody waits",
-        "jobs.control",
-        "if _is_old(record, keep, now) and not _is_needed(jobs, record):",
-        "if _is_old(record, keep, now):",
-        "TestDependencies",
-    ),
-    _memory(
-        "reopened-is-counted-as-ended",
-        "who waits for all to end does not wait for one that was opened again",
-        "jobs.enqueue",
-        "    _hold_up_again(jobs, record)\n",
-        "",
-        "TestReopenedDependencies",
+        Place.SQLITE,
+        (
+            Patch(
+                "fencepost.store.sqlite.flows.spawn",
+                "        if entry.decision is not None or not entry.waits.missing\n",
+                "        if entry.decision is None and not entry.waits.missing\n",
+            ),
+        ),
+        ("TestSpawning",),
     ),
 )
 
@@ -204,6 +131,20 @@ KEPT_BY_POSTGRES = (
         "TestDependencies",
     ),
     _sql(
+        "counts-a-batch-as-one",
+        "parents that complete in one batch count as one, and a dependent of them all never runs",
+        "select child, count(*)::integer as count from fencepost.dependencies",
+        "select child, 1 as count from fencepost.dependencies",
+        SQL_RULE,
+    ),
+    _sql(
+        "key-goes-before-the-time",
+        "a dependent with a concurrency key runs before its time",
+        "case when met.run_at > t then :DELAYED when met.slot is not null then :PENDING\n",
+        "case when met.slot is not null then :PENDING when met.run_at > t then :DELAYED\n",
+        SQL_RULE,
+    ),
+    _sql(
         "counts-without-the-lock",
         "of two that end at once neither is the last",
         "where seq = any (p_seqs) and slot is null\n  order by seq for update;",
@@ -220,13 +161,13 @@ KEPT_BY_POSTGRES = (
                 "  v_ended bigint[] := '{}';\nbegin\n  if p_is_joined",
                 "  v_ended bigint[] := '{}';\nbegin\n"
                 "  perform set_config('fencepost.early', "
-                "array(select parent from fencepost.dependency)::text, true);\n"
+                "array(select parent from fencepost.dependencies)::text, true);\n"
                 "  if p_is_joined",
             ),
             Patch(
                 SQL,
-                "exists (select 1 from fencepost.dependency where parent = any (p_ended)),",
-                "exists (select 1 from fencepost.dependency where parent = any (p_ended) "
+                "exists (select 1 from fencepost.dependencies where parent = any (p_ended)),",
+                "exists (select 1 from fencepost.dependencies where parent = any (p_ended) "
                 "and parent = any (current_setting('fencepost.early')::bigint[])),",
             ),
         ),
@@ -236,8 +177,8 @@ KEPT_BY_POSTGRES = (
         "lease-of-a-parent-is-not-held",
         "a job completes while another comes to wait for it, and lets nobody go",
         (
-            ("order by l.secret, l.part for share;", "order by l.secret, l.part;"),
-            ("order by l.secret, l.part for share skip locked", "order by l.secret, l.part"),
+            ("order by l.lease_token, l.part for share;", "order by l.lease_token, l.part;"),
+            ("l.lease_token, l.part for share skip locked", "l.lease_token, l.part"),
         ),
         "TestRacingDependencies",
     ),
@@ -245,24 +186,25 @@ KEPT_BY_POSTGRES = (
         "place-of-a-parent-is-not-held",
         "a job is cancelled while another comes to wait for it",
         (
-            ("limit 1 for share\n    ) as r", "limit 1\n    ) as r"),
+            ("limit 1 for share\n  ) as r", "limit 1\n  ) as r"),
             ("limit 1 for share skip locked\n    ) as r", "limit 1\n    ) as r"),
         ),
         "TestRacingDependencies",
     ),
     _python(
         "failure-lets-dependents-go",
-        "whoever waited for a success runs after a failure too",
+        "a job that waits for a success runs after a failure too",
         "flows.dependents",
-        "        if verdict.doom is not None:\n",
-        "        if False:\n",
+        "    missing, failing = count_ended(waiting, ended)\n",
+        "    missing, failing = count_ended(waiting, ended)\n"
+        "    missing, failing = {**missing, **dict.fromkeys(failing, 0)}, {}\n",
         "TestDependencies",
     ),
     _python(
         "failure-ends-only-the-next",
-        "whoever waited for a job that was ended with another waits for ever",
+        "a job waits for ever for one that ended with its own dependency",
         "flows.dependents",
-        "            ended += ended_of(endings)\n",
+        "            ended |= ended_of(endings)\n",
         "",
         "TestDependencies",
     ),
@@ -270,7 +212,7 @@ KEPT_BY_POSTGRES = (
         "stale-lease-spawns",
         "a worker that lost its lease can still spawn",
         "flows.spawn",
-        "  and lease.expires_at > coalesce(%s::timestamptz, clock_timestamp())\n",
+        "  and leases.expires_at > coalesce(%s::timestamptz, clock_timestamp())\n",
         "  and coalesce(%s::timestamptz, clock_timestamp()) is not null\n",
         "TestSpawning",
     ),
@@ -289,8 +231,9 @@ KEPT_BY_POSTGRES = (
         (
             Patch(
                 f"{POSTGRES}.flows.spawn",
-                "job.gathers and pending.slot is null\norder by pending.seq for update of pending",
-                "job.gathers and pending.slot is null\norder by pending.seq",
+                "submissions.gathers and pending.slot is null\n"
+                "order by pending.seq for update of pending",
+                "submissions.gathers and pending.slot is null\norder by pending.seq",
             ),
             Patch(SQL, "  if p_pending <> '{}' then\n", "  if false then\n"),
             Patch(SQL, "where seq = any (p_seqs || p_pending)", "where seq = any (p_seqs)"),
@@ -317,8 +260,8 @@ KEPT_BY_POSTGRES = (
         "prune-ignores-dependents",
         "a result is deleted for which somebody waits",
         "jobs.upkeep",
-        "select 1 from fencepost.dependency where dependency.parent = done.seq\n",
-        "select 1 from fencepost.dependency where false and dependency.parent = done.seq\n",
+        "select 1 from fencepost.dependencies where dependencies.parent = done.seq\n",
+        "select 1 from fencepost.dependencies where false and dependencies.parent = done.seq\n",
         "TestDependencies",
     ),
     _python(
@@ -339,4 +282,4 @@ KEPT_BY_POSTGRES = (
     ),
 )
 
-MUTANTS = (*RULES, *KEPT_IN_MEMORY, *KEPT_BY_POSTGRES)
+MUTANTS = (*RULES, *KEPT_BY_SQLITE, *KEPT_BY_POSTGRES)

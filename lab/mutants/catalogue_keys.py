@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lab.mutants.mutant import Mutant, Patch, Place
 
-MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 SQL = "fencepost.store.postgres.schema/*.sql"
 
@@ -20,24 +19,13 @@ STANDING = "who is let in keeps the place of its submission: the largest tenant 
 
 MUTANTS = (
     _mutant(
-        Place.MEMORY,
-        "key-lets-one-too-many-in",
-        ONE_TOO_MANY,
-        Patch(
-            f"{MEMORY}.limits.concurrency",
-            "jobs.slots.active(scope) >= limit_of(record.policy)",
-            "jobs.slots.active(scope) > limit_of(record.policy)",
-        ),
-        "TestConcurrencyKeys",
-    ),
-    _mutant(
-        Place.MEMORY,
+        Place.SQLITE,
         "key-keeps-the-place-in-line",
         STANDING,
         Patch(
-            f"{MEMORY}.limits.concurrency",
-            "state=state, run_at=now, scheduled_at=now",
-            "state=state, scheduled_at=now",
+            f"{SQLITE}.limits.concurrency",
+            "set state = {SCHEDULED}, run_at = ?, scheduled_at = ?",
+            "set state = {SCHEDULED}, run_at = min(run_at, ?), scheduled_at = ?",
         ),
         "TestKeyTurns",
     ),
@@ -58,8 +46,8 @@ MUTANTS = (
         FORGOTTEN,
         Patch(
             f"{SQLITE}.jobs.upkeep",
-            "    admitted = yield from admit(env, held, now, tally)\n",
-            "    admitted = yield from admit(env, (), now, tally)\n",
+            "    admitted = yield from admit(env, held, now, counters)\n",
+            "    admitted = yield from admit(env, (), now, counters)\n",
         ),
         "TestConcurrencyKeys",
     ),
@@ -80,8 +68,8 @@ MUTANTS = (
         "a job that is claimable takes up no slot",
         Patch(
             f"{SQLITE}.limits.concurrency",
-            "where jobs.slot = touched.slot and jobs.state in (1, 3)",
-            "where jobs.slot = touched.slot and jobs.state in (3)",
+            "where jobs.slot = freed.slot and jobs.state in ({SCHEDULED}, {RUNNING})",
+            "where jobs.slot = freed.slot and jobs.state in ({RUNNING})",
         ),
         "TestConcurrencyKeys",
     ),
@@ -92,7 +80,7 @@ MUTANTS = (
         Patch(
             SQL, "bool_and(active + n <= max_running)", "bool_and(active + n - 1 <= max_running)"
         ),
-        "TestConcurrencyKeys",
+        "TestKeyTurns",
     ),
     _mutant(
         Place.POSTGRES,
@@ -100,8 +88,8 @@ MUTANTS = (
         KEPT,
         Patch(
             SQL,
-            "and ((was in (1, 3) and state not in (1, 3))",
-            "and ((was in (1, 3) and state > 4)",
+            "and ((was in (:SCHEDULED, :RUNNING) and state not in (:SCHEDULED, :RUNNING))",
+            "and ((was in (:SCHEDULED, :RUNNING) and state > :RETRYING)",
         ),
         "TestKeyTurns",
     ),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from lab.mutants.mutant import Mutant, Patch, Place
 
-MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 POSTGRES = "fencepost.store.postgres"
 SQL = f"{POSTGRES}.schema/*.sql"
-LEASE = "fencepost.core.job.lease"
+LEASE = "fencepost.core.job.timeouts"
 
 
 def _mutant(
@@ -49,8 +48,8 @@ VERSIONS = (
         "a lease's number is one more than the last that the server remembers",
         SQL,
         (
-            "row(t, (extract(epoch from t) * 1000000)::bigint, p_worker",
-            "row(t, 1, p_worker",
+            "row(t, (extract(epoch from t) * 1000000)::bigint, r.worker",
+            "row(t, 1, r.worker",
         ),
         "TestClaiming",
         "tests/store/postgres/test_fence.py",
@@ -61,11 +60,23 @@ VERSIONS = (
         "two claims in one instant, or with a clock that was set back, have one number",
         SQL,
         (
-            "array_agg(greatest(y.version + 1, v_first) order by y.n)",
-            "array_agg(greatest(y.version, v_first) order by y.n)",
+            "array_agg(greatest(y.lease_version + 1, v_first) order by y.n)",
+            "array_agg(greatest(y.lease_version, v_first) order by y.n)",
         ),
         "TestClaiming",
         "TestAttempts",
+    ),
+    _mutant(
+        Place.POSTGRES,
+        "lease-begins-before-its-job-is-taken",
+        "a lease begins when its claim read the clock, before the last lease of its job ended",
+        SQL,
+        (
+            "    t := coalesce(p_terms.now, clock_timestamp());\n    p_terms.started_at := t;\n",
+            "",
+        ),
+        "TestClaiming",
+        "tests/store/postgres/test_claiming.py",
     ),
     _mutant(
         Place.POSTGRES,
@@ -74,8 +85,9 @@ VERSIONS = (
         SQL,
         (
             "returns void language plpgsql as $$\ndeclare\n"
-            "  v_version constant bigint := fencepost.next_version(0, e.started_at);\n",
-            "returns void language plpgsql as $$\ndeclare\n  v_version constant bigint := 1;\n",
+            "  v_lease_version constant bigint := fencepost.next_version(0, e.started_at);\n",
+            "returns void language plpgsql as $$\ndeclare\n"
+            "  v_lease_version constant bigint := 1;\n",
         ),
         "TestSettling",
         "TestAttempts",
@@ -83,17 +95,6 @@ VERSIONS = (
 )
 
 DEADLINES = (
-    _mutant(
-        Place.MEMORY,
-        "heartbeat-passes-the-timeout",
-        "a heartbeat extends a lease past the job's execution timeout",
-        f"{MEMORY}.jobs.settle",
-        (
-            "    wanted = min(now + seconds_to_us(lease_ttl), record.deadline)\n",
-            "    wanted = now + seconds_to_us(lease_ttl)\n",
-        ),
-        "TestDeadlines",
-    ),
     _mutant(
         Place.SQLITE,
         "heartbeat-passes-the-timeout",
@@ -134,7 +135,10 @@ DEADLINES = (
         "part-forgets-its-deadline",
         "jobs that are put into a lease of their own may be extended without end",
         SQL,
-        ("    e.ttl, e.deadline\n  from unnest", "    e.ttl, 'infinity'\n  from unnest"),
+        (
+            "    e.lease_ttl, e.deadline\n  from unnest",
+            "    e.lease_ttl, 'infinity'\n  from unnest",
+        ),
         "TestDeadlines",
     ),
     _mutant(
@@ -162,7 +166,7 @@ DEADLINES = (
         "heartbeat-forgets-the-claims-time",
         "a heartbeat that names no time extends by five minutes",
         SQL,
-        ("coalesce(b.ttl, e.ttl) * interval", "coalesce(b.ttl, 300000000) * interval"),
+        ("coalesce(b.ttl, e.lease_ttl) * interval", "coalesce(b.ttl, 300000000) * interval"),
         "TestLeaseLengths",
     ),
     _mutant(
@@ -187,14 +191,6 @@ DEADLINES = (
 )
 
 SIZES = (
-    _mutant(
-        Place.MEMORY,
-        "claim-of-any-size",
-        "a claim takes as many bytes as there are",
-        f"{MEMORY}.jobs.claim",
-        ("self._bytes + size > CLAIM_BYTES_MAX", "self._bytes + size < 0"),
-        "TestSizes",
-    ),
     _mutant(
         Place.SQLITE,
         "claim-of-any-size",
@@ -225,7 +221,7 @@ SIZES = (
         "a claim takes checkpoints of any size",
         SQL,
         (
-            "case when taken.version > 0 then fencepost.checkpoint_size",
+            "case when taken.lease_version > 0 then fencepost.checkpoint_size",
             "case when false then fencepost.checkpoint_size",
         ),
         "TestSizes",
@@ -236,8 +232,8 @@ SIZES = (
         "of the jobs that were too much for a claim, all but one are gone",
         SQL,
         (
-            "x.attempts, x.versions);\n    v_again",
-            "x.attempts, x.versions) limit 1;\n    v_again",
+            "x.attempts, x.lease_versions);\n    v_again",
+            "x.attempts, x.lease_versions) limit 1;\n    v_again",
         ),
         "TestSizes",
     ),

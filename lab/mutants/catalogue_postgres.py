@@ -23,43 +23,44 @@ LEASES = (
     _sql(
         "success-ignores-the-secret",
         "a success is recorded under whatever lease the job has",
-        "hold_leases(t, v_secret, v_seqs)",
-        "hold_leases(t, (select secret from fencepost.lease where seqs && v_seqs limit 1), v_seqs)",
+        "hold_leases(t, v_lease_token, v_seqs)",
+        "hold_leases("
+        "t, (select lease_token from fencepost.leases where seqs && v_seqs limit 1), v_seqs)",
         "TestZombies",
         "TestFencing",
     ),
     _sql(
         "success-lives-at-its-expiry",
         "`>=` for `>`: a success is recorded at the instant its lease ends",
-        "hold_leases(t, v_secret, v_seqs)",
-        "hold_leases(t - interval '1 microsecond', v_secret, v_seqs)",
+        "hold_leases(t, v_lease_token, v_seqs)",
+        "hold_leases(t - interval '1 microsecond', v_lease_token, v_seqs)",
         "TestZombies",
     ),
     _sql(
         "heartbeat-revives",
         "a heartbeat extends a lease that has run out",
-        "hold_leases(t, b.secret, b.seqs)",
-        "hold_leases('-infinity', b.secret, b.seqs)",
+        "hold_leases(t, b.lease_token, b.seqs)",
+        "hold_leases('-infinity', b.lease_token, b.seqs)",
         "TestLeases",
     ),
     _sql(
         "failure-needs-no-valid-lease",
         "a failure is recorded under a lease that has run out",
-        "hold_leases(t, g.secret, g.seqs)",
-        "hold_leases('-infinity', g.secret, g.seqs)",
+        "hold_leases(t, g.lease_token, g.seqs)",
+        "hold_leases('-infinity', g.lease_token, g.seqs)",
         "TestZombies",
         "TestFencing",
     ),
     _sql(
         "stale-checkpoint-is-kept",
         "a worker that lost its lease can still save",
-        "from fencepost.hold_leases(t, p_secret, array[p_seq])",
-        "from fencepost.lease where p_seq = any (seqs) for update",
+        "from fencepost.hold_leases(t, p_lease_token, array[p_seq])",
+        "from fencepost.leases where p_seq = any (seqs) for update",
         "TestZombies",
     ),
     _sql(
         "split-lease-is-lost",
-        "whoever waited for a lease that a heartbeat split calls it lost",
+        "an operation that waited for a lease that a heartbeat split calls it lost",
         "exit when v_rest = '{}' or not exists (",
         "exit when true or not exists (",
         "tests/store/postgres/test_splitting.py",
@@ -67,9 +68,9 @@ LEASES = (
     _python(
         "chore-fails-the-claim",
         "a chore that fails takes the claim with it, every claim",
-        "engine.savepoint",
-        "    except Exception as error:  # noqa: BLE001 - whatever is wrong with a chore, "
-        "the claim is not\n        yield RETREAT\n",
+        "engine.transaction",
+        "    except Exception as error:  # noqa: BLE001 - a chore must not fail the claim\n"
+        "        yield RETREAT\n",
         "    except ZeroDivisionError as error:\n        yield RETREAT\n",
         "TestChores",
     ),
@@ -85,8 +86,8 @@ LEASES = (
         "fan-in-one-statement",
         "all that waited for a job is ended by one statement, however many they are",
         "flows.dependents",
-        "for seqs in portions(sorted(doomed), FOLLOW_BATCH):",
-        "for seqs in portions(sorted(doomed), 10**9):",
+        "for seqs in portions(sorted(failing), FOLLOW_BATCH):",
+        "for seqs in portions(sorted(failing), 10**9):",
         "tests/store/postgres/test_fans.py",
     ),
     _python(
@@ -101,8 +102,8 @@ LEASES = (
         "callers-transaction-leaves-no-note",
         "a job that is submitted after one that ends meanwhile waits for ever",
         "flows.enqueue",
-        "        yield from note([each",
-        "        yield from note([] and [each",
+        "        yield from note_waiting([each",
+        "        yield from note_waiting([] and [each",
         OPEN,
     ),
     _python(
@@ -116,9 +117,9 @@ LEASES = (
     _python(
         "completion-in-a-callers-transaction-locks-its-claim",
         "jobs that were claimed together with one that is being completed wait for the commit",
-        "joins.preparation",
-        "if operation.is_a(QueueFacet.settle):",
-        "if operation.is_a():",
+        "joins.operations",
+        "if operation.is_a(QueueFacet.settle):\n        yield",
+        "if operation.is_a():\n        yield",
         OPEN,
     ),
     _sql(
@@ -169,8 +170,8 @@ LEASES = (
     _sql(
         "promotion-loses-a-job-without-a-lane",
         "a due job with a concurrency key whose lane is missing is put down nowhere",
-        "from placed left join fencepost.lane on lane.lane = placed.lane where slot",
-        "from placed join fencepost.lane on lane.lane = placed.lane where slot",
+        "from placed left join fencepost.lanes on lanes.lane = placed.lane where slot",
+        "from placed join fencepost.lanes on lanes.lane = placed.lane where slot",
         "tests/store/postgres/test_catalog.py",
     ),
     _sql(
@@ -183,7 +184,7 @@ LEASES = (
     _python(
         "pruned-dependency-is-waited-for",
         "the note on a job whose dependency was pruned before the commit goes round for ever",
-        "flows.resolve",
+        "flows.dependents",
         "    if missing := seqs - parents.keys():\n",
         "    if missing := set[int]():\n",
         OPEN,
@@ -240,9 +241,8 @@ LEASES = (
         "recovery-is-not-counted",
         "a lease that ran out costs no attempt",
         "jobs.upkeep",
-        "endings.append(Ending(job, decide(judged, outcome, env.rng)))",
-        "endings.append(Ending(job._replace(attempt=job.attempt - 1), "
-        "decide(judged, outcome, env.rng)))",
+        "endings.append(Ending(job, lease_ended(",
+        "endings.append(Ending(job._replace(attempt=job.attempt - 1), lease_ended(",
         "TestRecovering",
     ),
     _sql(
@@ -256,7 +256,7 @@ LEASES = (
     _python(
         "token-is-good-for-another-job",
         "a token is taken whatever job it is sent for",
-        "jobs.tokens",
+        "jobs.lease",
         "if lane and is_own and 0 < seq < SEQ_END",
         "if lane and 0 < seq < SEQ_END",
         "TestFencing",
@@ -291,7 +291,7 @@ JOBS = (
     _sql(
         "limit-without-the-lock",
         "two claims at once count the running jobs at once",
-        "    perform fencepost.lock_limits(p_names);\n",
+        "    perform fencepost.lock_limits(s.names);\n",
         "",
         "TestLimits",
         "TestConcurrency",
@@ -313,7 +313,7 @@ JOBS = (
     _sql(
         "key-window-is-forgotten",
         "a key is released when its job ends, though its window lasts",
-        "        and (held.window_ends_at is null or held.window_ends_at <= t)\n",
+        "        and (held.key_ends_at is null or held.key_ends_at <= t)\n",
         "",
         "TestKeys",
     ),
@@ -327,7 +327,7 @@ JOBS = (
     _sql(
         "pause-of-a-type-is-ignored",
         "a paused type is served",
-        "or exists (select 1 from fencepost.pause where scope = 'type' and name = l.type)",
+        "or exists (select 1 from fencepost.pauses where scope = 'type' and name = l.type)",
         "",
         "TestPausing",
     ),
@@ -341,8 +341,8 @@ JOBS = (
     _sql(
         "claim-is-not-counted",
         "a claim takes no job off the counter of those in line",
-        "values (p_lane, 1, -x.count), (p_lane, 3, x.count);",
-        "values (p_lane, 3, x.count);",
+        "values (p_lane, :SCHEDULED, -x.count), (p_lane, :RUNNING, x.count);",
+        "values (p_lane, :RUNNING, x.count);",
         "TestViews",
         "TestLooking",
     ),
@@ -382,7 +382,7 @@ JOBS = (
         "prune-takes-held-keys",
         "pruning deletes a job whose key is still held",
         "jobs.upkeep",
-        "      and held.window_ends_at > (select now from given)\n",
+        "      and held.key_ends_at > (select now from given)\n",
         "      and false\n",
         "TestPruning",
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from lab.mutants.mutant import Mutant, Patch, Place
 
 CORE = "fencepost.core.limits.rates"
-MEMORY = "fencepost.store.memory"
 SQLITE = "fencepost.store.sqlite"
 SQL = "fencepost.store.postgres.schema/*.sql"
 WORKER = "fencepost.worker"
@@ -29,16 +28,6 @@ STORES = (
         "TestRates",
     ),
     _mutant(
-        Place.MEMORY, "rate-moves-with-the-clock",
-        "starts that lie ahead of the clock count as the present's for as long as they do",
-        Patch(
-            f"{MEMORY}.limits.rates",
-            "                self._put(self._uses, type, tuple(seen))\n",
-            "                pass\n",
-        ),
-        "TestRates",
-    ),
-    _mutant(
         Place.SQLITE, "rate-waits-for-the-clock", AHEAD,
         Patch(f"{SQLITE}.limits.rates", "newest > rate.moment(self._now)", "newest < 0"),
         "TestRates",
@@ -49,35 +38,16 @@ STORES = (
         "TestRates",
     ),
     _mutant(
-        Place.MEMORY, "rate-window-does-not-slide", FIXED,
-        Patch(CORE, "used = sum(count for at, count in uses if at > now - self.window_us)",
-              "used = sum(count for at, count in uses "
-              "if at // self.window_us == now // self.window_us)"),
-        "TestRates",
-    ),
-    _mutant(
-        Place.MEMORY, "rate-counts-an-instant-too-long",
-        "`>=` for `>`: a start counts also when it is as old as the window",
-        Patch(CORE, "used = sum(count for at, count in uses if at > now - self.window_us)",
-              "used = sum(count for at, count in uses if at >= now - self.window_us)"),
-        "TestRates",
-    ),
-    _mutant(
-        Place.MEMORY, "rate-is-not-used", UNWRITTEN,
-        Patch(f"{MEMORY}.jobs.claim",
-              "    rates.note(Counter(job.type for job in claimed), now)\n", ""),
-        "TestRates",
-    ),
-    _mutant(
-        Place.MEMORY, "rate-is-not-shared", UNSHARED,
-        Patch(f"{MEMORY}.jobs.claim", "merged(lanes[queue], budget)",
-              "merged(lanes[queue], dict(budget))"),
-        "TestRates",
-    ),
-    _mutant(
         Place.SQLITE, "rate-window-does-not-slide", FIXED,
-        Patch(f"{SQLITE}.limits.rates", "            since = self._now - rate.window_us\n",
-              "            since = self._now // rate.window_us * rate.window_us - 1\n"),
+        Patch(f"{SQLITE}.limits.rates", "        since = self._now - rate.window_us\n",
+              "        since = self._now // rate.window_us * rate.window_us - 1\n"),
+        "TestRates",
+    ),
+    _mutant(
+        Place.SQLITE, "rate-counts-an-instant-too-long",
+        "`>=` for `>`: a start counts also when it is as old as the window",
+        Patch(f"{SQLITE}.limits.rates", "        since = self._now - rate.window_us\n",
+              "        since = self._now - rate.window_us - 1\n"),
         "TestRates",
     ),
     _mutant(
@@ -105,7 +75,7 @@ STORES = (
     ),
     _mutant(
         Place.POSTGRES, "rate-is-not-locked", "claimers at once count the same room",
-        Patch(SQL, "  perform fencepost.lock_rates(types);\n", ""),
+        Patch(SQL, "  perform fencepost.lock_types(types);\n", ""),
         "TestRatesRacing",
     ),
     _mutant(
@@ -125,13 +95,13 @@ WORKERS = (
     _mutant(
         Place.WORKER, "rate-is-declared-only-where-there-is-one",
         "the rate of an earlier version of the app outlives it",
-        Patch(f"{WORKER}.startup", "for type, task in tasks.items()}",
-              "for type, task in tasks.items() if task.rate}"),
+        Patch(f"{WORKER}.run.fetcher", "for type, task in tasks.items()}",
+              "for type, task in tasks.items() if task.limits.rate}"),
         "tests/worker/test_rates.py",
     ),
     _mutant(
         Place.WORKER, "rate-is-declared-once", "a worker that was not heard claims regardless",
-        Patch(f"{WORKER}.startup",
+        Patch(f"{WORKER}.run.fetcher",
               "            await store.clock.sleep_async(backoff.failed(error))\n",
               "            backoff.failed(error)\n            return\n"),
         "tests/worker/test_rates.py",

@@ -41,8 +41,8 @@ MUTANTS = (
         "poolers-look-anywhere",
         "behind a pooler, transactions have the path of the session that they are given",
         "engine.session",
-        "rows = self._ask((*statements[:place], FIX, *statements[place:]), postscript)",
-        "return self._ask(statements, postscript)",
+        "rows = self._ask((*statements[:place], FIX, *statements[place:]), postscript, meanwhile)",
+        "return self._ask(statements, postscript, meanwhile)",
         PLANTED,
     ),
     _python(
@@ -57,7 +57,7 @@ MUTANTS = (
     _python(
         "callers-are-left-with-our-path",
         "a caller's transaction goes on with our search path",
-        "engine.group_commit",
+        "joins.transaction",
         "        borrowed.execute(restore(path))\n    except psycopg.Error as error:",
         "    except psycopg.Error as error:",
         PLANTED,
@@ -72,13 +72,13 @@ MUTANTS = (
     _sql(
         "runtime-forges-actions",
         "workers add to the audit log, and change it",
-        "    revoke insert, update, delete on fencepost.action from fencepost_runtime;\n",
+        "    revoke insert, update, delete on fencepost.actions from fencepost_runtime;\n",
         "",
         SCHEMA,
     ),
     _sql(
         "readers-prune-actions",
-        "whoever may read prunes the audit log",
+        "a role that may only read prunes the audit log",
         "revoke execute on function fencepost.prune_actions(timestamptz, bigint, integer) "
         "from public;\n",
         "",

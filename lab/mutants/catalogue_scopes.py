@@ -1,4 +1,4 @@
-"""Mutants of scopes: what a token for some queues, or one that only submits, is told of others."""
+"""Mutants of scopes: what a token for some queues, or one that only submits, learns of others."""
 
 from __future__ import annotations
 
@@ -29,16 +29,6 @@ def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str)
 
 MUTANTS = (
     # What stores answer.
-    _stored(
-        Place.MEMORY,
-        "key-held-elsewhere-is-returned",
-        LINKED,
-        Patch(
-            "fencepost.store.memory.jobs.enqueue",
-            "new.key.refuses(holder.queue)",
-            "new.key.refuses(new.queue)",
-        ),
-    ),
     _stored(
         Place.SQLITE,
         "key-held-elsewhere-is-returned",
@@ -103,7 +93,7 @@ MUTANTS = (
         Place.SQLITE,
         "replay-forgets-its-submitter",
         UNKNOWN,
-        Patch("fencepost.store.sqlite.jobs.replay", "dead.id, dead.submitter,", "dead.id, None,"),
+        Patch("fencepost.store.sqlite.jobs.control", "dead.id, dead.submitter,", "dead.id, None,"),
         "TestSubmitters",
     ),
     _stored(
@@ -112,8 +102,8 @@ MUTANTS = (
         UNKNOWN,
         Patch(
             "fencepost.store.postgres.jobs.control",
-            "'submitter', job.submitter\n",
-            "'submitter', nullif(job.submitter, job.submitter)\n",
+            "'submitter', j.submitter\n",
+            "'submitter', nullif(j.submitter, j.submitter)\n",
         ),
         "TestSubmitters",
     ),
@@ -128,11 +118,11 @@ MUTANTS = (
         ),
         "TestSubmitters",
     ),
-    # What is told of jobs out of reach.
+    # What is shown of jobs out of reach.
     _mutant(
         "waits-for-a-job-out-of-reach",
         "a job may wait for one of a queue that its token is not for",
-        "http.auth.scope",
+        "http.scope",
         "    hidden = await outside(call, named)\n",
         "    hidden = set[str]()\n    assert isinstance(named, list)\n",
         BY_ID,
@@ -140,7 +130,7 @@ MUTANTS = (
     _mutant(
         "refusal-names-the-alias",
         "an id out of reach in `after` is refused by another name than the one that was given",
-        "http.auth.scope",
+        "http.scope",
         "return UnknownDependencyError(self._given[error.job_id])",
         "return UnknownDependencyError(error.job_id)",
         BY_ID,
@@ -156,9 +146,9 @@ MUTANTS = (
     _mutant(
         "refused-key-names-its-holder",
         "a key that is held out of reach is refused with the id of its holder",
-        "http.auth.scope",
-        "return bare if await beyond(call, [named]) else error",
-        "return error if await beyond(call, [named]) else error",
+        "http.scope",
+        "if await beyond(call, [named]):\n            return bare",
+        "if await beyond(call, [named]):\n            return error",
         KEYS,
     ),
     _mutant(
@@ -172,7 +162,7 @@ MUTANTS = (
     _mutant(
         "key-returns-any-job",
         "a key returns a job of a queue that the token is not for",
-        "http.auth.scope",
+        "http.scope",
         "key = replace(key, within=principal.queues)",
         "key = replace(key, within=None)",
         KEYS,
@@ -180,7 +170,7 @@ MUTANTS = (
     _mutant(
         "culprit-out-of-reach-is-named",
         "the failure of a job names the one out of reach for which it waited",
-        "http.auth.scope",
+        "http.scope",
         "if failure is None or failure.culprit not in hidden:",
         "if failure is None or failure.culprit in hidden:",
         BLAME,
@@ -188,7 +178,7 @@ MUTANTS = (
     _mutant(
         "claim-gives-results-out-of-reach",
         "a claim gives the results of jobs of queues that the token is not for",
-        "http.auth.scope",
+        "http.scope",
         "[each for each in some if each.job_id not in hidden]",
         "[each for each in some if each.job_id]",
         FLOWS,
@@ -217,27 +207,43 @@ MUTANTS = (
         "[job for job in fresh if job.id]",
         f"{STREAM}::test_not_even_an_id_tells_of_an_end_out_of_reach",
     ),
-    # What is told of jobs that others submitted.
+    # What is shown of jobs that others submitted.
     _mutant(
         "submitter-sees-the-jobs-of-others",
         "a token that may submit sees the payloads of all jobs that any token submitted",
-        "http.auth.scope",
-        "return job.submitter == principal.token_id",
-        "return job.submitter is not None",
+        "http.scope",
+        "or job.submitter == principal.token_id",
+        "or job.submitter is not None",
+        SUBMITTERS,
+    ),
+    _mutant(
+        "submitter-guesses-the-payloads-of-others",
+        "a token that may submit hears in what any job that holds a key differs",
+        "http.scope",
+        "if job is not None and may_see_all(call.principal, job)}",
+        "if job is not None}",
         SUBMITTERS,
     ),
     _mutant(
         "submitter-sees-the-results-of-others",
         "a token that may submit gets the result of any job",
         "http.operations.jobs",
-        "    if not may_see_all(call.principal, job):\n",
-        "    if not call.principal.roles:\n",
+        '    check_content_allowed(call.principal, job, "read the result")\n',
+        "    assert call.principal.roles\n",
+        SUBMITTERS,
+    ),
+    _mutant(
+        "operator-sees-the-failures-of-others",
+        "a token that may cancel is answered with the failure and the callback URL of any job",
+        "http.operations.jobs",
+        "    return summary_of(job, is_full=may_see_all(principal, job))\n",
+        "    return summary_of(job, is_full=bool(principal.roles))\n",
         SUBMITTERS,
     ),
     # What waits when its token ends.
     _mutant(
         "wait-answers-a-revoked-token",
-        "whoever waits for a job is answered though its token was revoked meanwhile",
+        "a long poll for a job is answered though its token was revoked meanwhile",
         "http.operations.jobs",
         "        await call.check_again()\n",
         "        call.is_off()\n",
@@ -262,7 +268,7 @@ MUTANTS = (
     _mutant(
         "looking-again-uses-up-the-rate",
         "a token with a rate cannot wait: each look at it counts as a request",
-        "http.auth.authentication",
+        "http.authentication",
         "        if not is_repeated:\n            self._count(known.record)\n",
         "        self._count(known.record)\n",
         REVOKING,

@@ -13,23 +13,28 @@ class Place(StrEnum):
     MEMORY = "memory"
     SQLITE = "sqlite"
     POSTGRES = "postgres"
+    REDIS = "redis"
     WORKER = "worker"
     SERVER = "server"
     """The HTTP API, and what it works out; a store or a worker alone shows nothing of it."""
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """Some text of a module, or of a file of SQL, and what stands there instead."""
+    """Some text of a module, or of a file of SQL or Lua, and what stands there instead."""
 
     target: str
-    """A module (``fencepost.store.sqlite.engine.lock``), or the SQL files below a folder, one of
-    which has the text (``fencepost.store.postgres.schema/*.sql``)."""
+    """A module (``fencepost.store.sqlite.engine.lock``), or the files of one kind below a folder,
+    one of which has the text (``fencepost.store.postgres.schema/*.sql``)."""
     old: str
     new: str
 
     @property
     def is_sql_file(self) -> bool:
         return self.target.endswith(".sql")
+
+    @property
+    def is_lua_file(self) -> bool:
+        return self.target.endswith(".lua")
 
 
 class Mutant(msgspec.Struct, frozen=True):

@@ -8,22 +8,23 @@ nothing; and a process in which a patch was not used says so.
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
 
 from lab.mutants.mutant import Mutant, Patch
 
 POSTGRES = "fencepost.store.postgres"
 SCHEMAS = {
-    f"{POSTGRES}.schema": (f"{POSTGRES}.engine.schema", f"{POSTGRES}.engine.functions"),
-    "fencepost.store.sqlite.migrations": ("fencepost.store.sqlite.engine.schema",),
+    f"{POSTGRES}.schema": f"{POSTGRES}.schema",
+    "fencepost.store.sqlite.schema": "fencepost.store.sqlite.engine.schema",
 }
-"""Which modules read the files of which folder, by ``migrations`` and by ``function_set``."""
+"""Which module reads the files of which folder, by ``migrations`` or through ``with_numbers``."""
 
 
 class PatchError(Exception):
@@ -47,7 +48,7 @@ def source_of(patch: Patch) -> str:
     if spec is None or spec.origin is None:
         raise PatchError(f"there is no {patch.target}")
     path = Path(spec.origin)
-    if file == "*.sql":
+    if file.startswith("*."):
         return "\n".join(each.read_text("utf-8") for each in sorted(path.parent.rglob(file)))
     return ((path.parent / file) if file else path).read_text("utf-8")
 
@@ -58,7 +59,7 @@ def check(mutant: Mutant) -> None:
     for patch in mutant.patches:
         texts[patch.target] = mutated(texts.get(patch.target) or source_of(patch), patch)
     for target, text in texts.items():
-        if not target.endswith(".sql"):
+        if not target.endswith((".sql", ".lua")):
             compile(text, target, "exec")
 
 
@@ -68,6 +69,8 @@ class Plant:
     def __init__(self, mutant: Mutant) -> None:
         self.mutant = mutant
         self.made: set[Patch] = set()
+        self._copies: list[tempfile.TemporaryDirectory[str]] = []
+        """Of folders of scripts, with the patches made."""
 
     @property
     def is_whole(self) -> bool:
@@ -78,16 +81,30 @@ class Plant:
         """Have the product loaded as the mutant has it."""
         modules: dict[str, list[Patch]] = {}
         files: dict[str, list[Patch]] = {}
+        scripts: dict[str, list[Patch]] = {}
         for patch in self.mutant.patches:
+            folder = patch.target.partition("/")[0]
             if patch.is_sql_file:
-                for reader in SCHEMAS[patch.target.partition("/")[0]]:
-                    files.setdefault(reader, []).append(patch)
+                files.setdefault(SCHEMAS[folder], []).append(patch)
+            elif patch.is_lua_file:
+                scripts.setdefault(folder, []).append(patch)
             else:
                 modules.setdefault(patch.target, []).append(patch)
-        for name in (*modules, *files):
+        for name in (*modules, *files, *scripts):
             if name in sys.modules:
                 raise PatchError(f"{name} was loaded before it could be patched")
         sys.meta_path.insert(0, _Finder(self, modules, files))
+        sys.meta_path.insert(0, _ScriptFinder(self, scripts))
+
+    def copy_of(self, folder: Path, patches: Sequence[Patch]) -> Path:
+        """Return a copy of a folder of scripts with the patches made."""
+        copy = tempfile.TemporaryDirectory(prefix="fencepost-mutant-")
+        self._copies.append(copy)
+        whole = shutil.copytree(folder, copy.name, dirs_exist_ok=True)
+        for path in sorted(Path(whole).rglob("*.lua")):
+            text = path.read_text("utf-8")
+            path.write_text(self.patch(text, [p for p in patches if p.old in text]), "utf-8")
+        return Path(whole)
 
     def patch(self, text: str, patches: Sequence[Patch]) -> str:
         for patch in patches:
@@ -122,6 +139,27 @@ class _Finder(MetaPathFinder):
         return spec
 
 
+class _ScriptFinder(MetaPathFinder):
+    """Finds a package of scripts in a copy that has the patches, whoever reads them and how."""
+
+    def __init__(self, plant: Plant, scripts: dict[str, list[Patch]]) -> None:
+        self._plant = plant
+        self._scripts = scripts
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._scripts:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None:
+            return None
+        copy = self._plant.copy_of(Path(spec.origin).parent, self._scripts[fullname])
+        return importlib.util.spec_from_file_location(
+            fullname, copy / "__init__.py", submodule_search_locations=[str(copy)]
+        )
+
+
 class _Loader(SourceFileLoader):
     def __init__(
         self, name: str, path: str, plant: Plant, patches: list[Patch], files: list[Patch]
@@ -143,15 +181,11 @@ class _Loader(SourceFileLoader):
             module.migrations = lambda: [  # type: ignore[attr-defined]
                 (number, name, self._mutated(sql)) for number, name, sql in read()
             ]
-        if self._files and hasattr(module, "function_set"):
-            read_set = module.function_set
-            module.function_set = lambda: self._mutated_set(  # type: ignore[attr-defined]
-                read_set()
+        if self._files and hasattr(module, "with_numbers"):
+            numbered = module.with_numbers
+            module.with_numbers = lambda sql: numbered(  # type: ignore[attr-defined]
+                self._mutated(sql)
             )
-
-    def _mutated_set(self, functions: Any) -> Any:
-        files = (each._replace(sql=self._mutated(each.sql)) for each in functions.files)
-        return functions._replace(files=tuple(files))
 
     def _mutated(self, sql: str) -> str:
         """Return the text of one file with the patches whose text it has."""

@@ -11,8 +11,9 @@ CONFORMANCE = {
     Place.MEMORY: "tests/store/test_conformance.py",
     Place.SQLITE: "tests/store/test_conformance.py",
     Place.POSTGRES: "tests/store/postgres/test_conformance.py",
+    Place.REDIS: "tests/store/redis/test_conformance.py",
 }
-STRIDES = {"memory": 3, "sqlite": 6, "postgres": 20}
+STRIDES = {"memory": 3, "sqlite": 6, "postgres": 20, "redis": 20}
 """Of the calls that fail: a store that is slow has fewer of them."""
 OPERATIONS = "2500"
 """That are compared with the model."""
@@ -21,7 +22,7 @@ SEEDS = "5"
 
 
 def arguments(mutant: Mutant, suite: str) -> tuple[str, ...]:
-    """Return what the child is told to run; an empty tuple if the suite is not for this mutant."""
+    """Return what the child has to run; an empty tuple if the suite is not for this mutant."""
     match suite:
         case "conformance":
             return _conformance(mutant)
@@ -56,8 +57,8 @@ def _model(mutant: Mutant) -> tuple[str, ...]:
 
 
 def _simulation(mutant: Mutant) -> tuple[str, ...]:
-    """Return how many seeds to live through; they run on the memory store."""
-    return (SEEDS,) if mutant.place in (Place.MEMORY, Place.WORKER) else ()
+    """Return how many seeds to live through; they run on the memory store, with SQLite's plans."""
+    return () if mutant.place in (Place.POSTGRES, Place.REDIS) else (SEEDS,)
 
 
 def needs_server(mutant: Mutant) -> bool:

@@ -24,6 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         stride=options.stride,
         offset=options.offset,
         postgres_url=options.postgres_url,
+        redis_url=options.redis_url,
     )
     if options.json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
@@ -46,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stride", type=int, default=1, help="only each so manieth call")
     parser.add_argument("--offset", type=int, default=0, help="of the first of them")
     parser.add_argument("--postgres-url", help="an empty database; without it one is started")
+    parser.add_argument("--redis-url", help="a server for keys under a prefix; else one is started")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--call", type=int, help="repeat one run: the call that fails (0: none)")
     parser.add_argument("--kind", choices=[each.value for each in Kind], default="before")
@@ -58,7 +60,7 @@ def _repeat(options: argparse.Namespace) -> int:
     (name,) = options.scenario or ["keyed"]
     (scenario,) = [each for each in SCENARIOS if each.name == name]
     fault = Fault(options.call, Kind(options.kind)) if options.call else None
-    with shelf(kind, options.postgres_url) as opened:
+    with shelf(kind, options.redis_url if kind == "redis" else options.postgres_url) as opened:
         outcome = play(opened, scenario, fault)
     for number, call in enumerate(outcome.calls, 1):
         mark = f"  <- fails {options.kind}" if number == options.call else ""

@@ -1,7 +1,7 @@
 """Watches every answer of a store, and knows by itself who may write.
 
 It keeps the leases that were handed out and says of each answer whether a store may give it. It
-shares nothing with any store; all it is told are questions, answers and the time.
+shares nothing with any store; it knows only requests, replies and the time.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from typing import Any
 
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.lifecycle import State
-from fencepost.core.values.instants import seconds_to_us, to_us
+from fencepost.core.values.times import seconds_to_us, to_us
 from fencepost.store.interface.control import ControlFacet
 from fencepost.store.interface.queue import (
     AlreadySettled,
     Beat,
     Claim,
     Extended,
+    LeaseLost,
+    Moved,
     QueueFacet,
     Saved,
     Settled,
     Spawned,
 )
-from fencepost.store.interface.replies import LeaseLost, Moved
 from fencepost.store.interface.upkeep import UpkeepFacet
 from fencepost.store.plan import Operation
 

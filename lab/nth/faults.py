@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.listener import Topic
 from fencepost.store.interface.queue import QueueFacet
-from fencepost.store.interface.store import Store
+from fencepost.store.interface.store import Store, Topic
 from fencepost.store.plan import Operation
 from lab.nth.audit import Auditor
 from lab.nth.loop import LoopClock
@@ -27,7 +26,7 @@ class Kind(StrEnum):
     """When a call goes wrong."""
 
     BEFORE = "before"
-    """It is surely not done, and the caller is told so."""
+    """It is surely not done, and the caller gets an error that says so."""
     AFTER = "after"
     """It is done, and the caller cannot know."""
 

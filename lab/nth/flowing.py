@@ -71,7 +71,7 @@ async def flowed(world: World) -> None:
 
 
 async def _spawn(world: World, ctx: Context, jobs: list[NewJob]) -> list[str]:
-    """Spawn *jobs* under the lease of a handler, as often as it takes to be told of it."""
+    """Spawn *jobs* under the lease of a handler, until a reply comes."""
     keyed = tuple(
         replace(job, key=Key(job.key.value, 600.0)) for job in jobs if job.key is not None
     )

@@ -11,8 +11,7 @@ from fencepost.core.bounds import PAGE_MAX
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import AttemptOutcome, Body, NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.store.interface.queue import AlreadySettled, Beat, Save, Spawn
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import AlreadySettled, Beat, LeaseLost, Save, Spawn
 from lab.nth.graphs import forgotten
 from lab.nth.world import World
 

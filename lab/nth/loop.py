@@ -1,7 +1,8 @@
 """Time that passes only when nobody has anything to do, so that a run lasts as long as its work.
 
-The clock is the loop's: whoever waits, waits for it to be moved, and it is moved to the next timer
-as soon as nothing else is left. Nothing here runs beside the loop, so that a run repeats exactly.
+The clock is the loop's: everything that waits, waits until it is moved, and it is moved to the
+next timer as soon as nothing else is left. Nothing here runs beside the loop, so that a run
+repeats exactly.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.run.heartbeater import Heartbeater
+from fencepost.worker.run.heartbeater import BEATS_PER_TTL, Heartbeater
 
 T = TypeVar("T")
 
@@ -98,18 +99,16 @@ class LoopHeartbeater(Heartbeater):
     def stop(self) -> None:
         self._task.cancel()
 
-    def expect(self, lease_ttl: float) -> None:
-        super().expect(lease_ttl)
-        if self._wake.is_set():
-            self._wake.clear()
-            self._news.set()
+    def wake(self) -> None:
+        self._news.set()
 
     async def _beat_here(self) -> None:
         while True:
-            self._pause = self.step()
+            pause = self.step()
+            self.shortest_ttl = pause * BEATS_PER_TTL
             self._news.clear()
             try:
-                async with asyncio.timeout(self._pause):
+                async with asyncio.timeout(pause):
                     await self._news.wait()
             except TimeoutError:
                 continue

@@ -19,8 +19,7 @@ from fencepost.core.job.outcome import Failed, Outcome, Released, Settlement, Su
 from fencepost.core.values.payload import NULL
 from fencepost.errors import JobNotFoundError
 from fencepost.handles.job import AsyncJobHandle
-from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, Save
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, LeaseLost, Save
 from fencepost.store.interface.settings import Scope
 from lab.nth.completing import completed_in_a_transaction
 from lab.nth.flowing import flowed

@@ -17,10 +17,12 @@ from tests.servers.wiping import wipe_through
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.postgres.store import PostgresStore
+from fencepost.store.redis.store import RedisStore
 from fencepost.store.sqlite.store import SqliteStore
 from lab.nth.loop import LoopClock
+from lab.redis import own_prefix, server_url, wipe
 
-KINDS = ("memory", "sqlite", "postgres")
+KINDS = ("memory", "sqlite", "postgres", "redis")
 
 
 class Shelf(Protocol):
@@ -66,15 +68,34 @@ class PostgresShelf:
         self._connection.close()
 
 
+class RedisShelf:
+    """One prefix of one server, emptied for each."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._prefix = own_prefix()
+
+    def open(self, clock: LoopClock) -> Store:
+        self.empty()
+        return RedisStore(self._url, clock=clock, prefix=self._prefix)
+
+    def empty(self) -> None:
+        wipe(self._url, self._prefix)
+
+
 @contextmanager
 def shelf(kind: str, url: str | None = None) -> Iterator[Shelf]:
-    """Yield where stores of *kind* come from; without a *url*, PostgreSQL is started."""
+    """Yield where stores of *kind* come from; without a *url*, a server is started."""
     with ExitStack() as stack:
         if kind == "memory":
             yield MemoryShelf()
         elif kind == "sqlite":
             folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
             yield SqliteShelf(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder))))
+        elif kind == "redis":
+            keys = RedisShelf(url or server_url(stack))
+            stack.callback(keys.empty)
+            yield keys
         else:
             made = PostgresShelf(url or database(stack))
             stack.callback(made.close)

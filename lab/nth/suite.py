@@ -63,6 +63,7 @@ def run(
     stride: int = 1,
     offset: int = 0,
     postgres_url: str | None = None,
+    redis_url: str | None = None,
     failures_max: int = FAILURES_MAX,
 ) -> Report:
     """Run every scenario with every fault, or with each *stride*-th call from *offset* on."""
@@ -70,7 +71,7 @@ def run(
     report = Report(stores=list(stores))
     chosen = [each for each in SCENARIOS if not scenarios or each.name in scenarios]
     for kind in stores:
-        with shelf(kind, postgres_url) as opened:
+        with shelf(kind, {"postgres": postgres_url, "redis": redis_url}.get(kind)) as opened:
             sweeps = [
                 Sweep(report, kind, opened, scenario, failures_max)
                 for scenario in chosen

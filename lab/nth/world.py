@@ -63,7 +63,7 @@ class World:
         return await insist(act, self.clock)
 
     async def submit(self, task: Any, *args: Any, key: str, **options: Any) -> AsyncJobHandle[Any]:
-        """Submit one job under a key, as often as it takes to be told that it is stored."""
+        """Submit one job under a key, until the reply says that it is stored."""
         handle = task.using(key=key, **options).aio
         job: AsyncJobHandle[Any] = await self.insist(lambda: handle.submit(*args))
         return job

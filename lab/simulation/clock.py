@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from fencepost.clock import as_uuid4, as_uuid4s
-from fencepost.core.values.instants import from_us, to_us
+from fencepost.core.values.times import from_us, to_us
 from lab.simulation.scheduler import Scheduler
 
 START_US = to_us(datetime(2026, 1, 1, tzinfo=UTC))

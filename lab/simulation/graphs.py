@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from msgspec.structs import replace
-
-from fencepost.core.job.idempotency import Key
-from fencepost.core.job.job import NewJob
-from fencepost.errors import StaleLeaseError
-from fencepost.store.interface.queue import Spawn, Spawned
-from fencepost.worker import Context
 from lab.simulation.history import Operated, Snapshot
 from lab.simulation.verdict import Verdict
 
 TERMINAL = frozenset({"completed", "failed", "dead_letter", "cancelled"})
 FOLLOW = {("pending", state) for state in ("scheduled", "delayed", *TERMINAL - {"completed"})}
 """What may become of a job when those end that it waits for."""
-SPAWN_WINDOW = 600.0
-
-
-async def spawn(ctx: Context, jobs: Sequence[NewJob]) -> None:
-    """Store *jobs* under the lease of a handler; a later attempt finds them there."""
-    keyed = tuple(
-        replace(job, key=Key(f"{ctx.job_id}/{number}", SPAWN_WINDOW))
-        for number, job in enumerate(jobs)
-    )
-    store = ctx._store
-    (reply,) = await store.run_async(store.queue.spawn([Spawn(ctx.job_id, ctx.lease.token, keyed)]))
-    if not isinstance(reply, Spawned):
-        raise StaleLeaseError(ctx.job_id)
 
 
 class GraphRules:

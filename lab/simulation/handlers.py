@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from fencepost import App, Context, PermanentError, Retry, Snooze, TemporaryError
 from fencepost.core.job.task import Task
-from lab.simulation.graphs import spawn
 from lab.simulation.ledger import Ledger, chance, here
 
 LEASE_TTL = 5.0
@@ -116,10 +115,10 @@ def declare(ledger: Ledger) -> dict[str, Task]:
 
     @app.task(lease_ttl=SHORT_TTL)
     async def spawner(ctx: Context, number: int) -> int:
-        """Brings forth others, who are gathered by whoever waits for it."""
+        """Spawns other jobs, which the jobs that wait for it gather."""
         with ledger.attempt(ctx):
             await _pause(0.0, 0.5)
-            await spawn(ctx, [quick.prepare(each) for each in range(chance().randint(1, 3))])
+            await ctx.aio.spawn(*(quick.prepare(each) for each in range(chance().randint(1, 3))))
             await _pause(0.0, 2 * SHORT_TTL)
             return number
 

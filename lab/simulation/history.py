@@ -26,7 +26,6 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """When the lease ends, in microseconds on the store's clock."""
     settled_token: str | None = None
     key: str | None = None
-    holds_key: bool = False
     expires_at: int = 0
     """When the job's lifetime ends, likewise."""
     saved: str = ""
@@ -43,7 +42,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a worker asked for one job under one lease, and what it was told."""
+    """What a worker asked for one job under one lease, and the replies."""
 
     job_id: str
     token: str
@@ -84,7 +83,7 @@ class Paused(msgspec.Struct, frozen=True, gc=False, tag="paused", array_like=Tru
 
 
 class Acknowledged(msgspec.Struct, frozen=True, gc=False, tag="acknowledged", array_like=True):
-    """A caller was told that its job is stored."""
+    """A caller got the reply that its job is stored."""
 
     at: float
     process: str

@@ -168,7 +168,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return True
 
     def fire(self, call: Call) -> None:
-        """A timer has fallen due; whoever is held finds it later."""
+        """A timer is due; a process that is suspended finds it later."""
         if self._holds:
             self._late.append(call)
             return

@@ -17,7 +17,7 @@ FUSE_MAX = 60
 
 
 class Nemesis:
-    """Strikes now and then until told that it is enough."""
+    """Injects faults now and then until it is stopped."""
 
     def __init__(self, world: World, rng: Random, *, pause: float) -> None:
         self._world = world

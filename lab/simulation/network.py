@@ -1,7 +1,8 @@
 """The way between a process and the store: slow, lossy, black at times, and it delivers twice.
 
-A request that has left its process goes on without it: whoever is killed or stopped meanwhile may
-have written all the same, and one that was swallowed may be delivered when nobody expects it.
+A request that has left its process goes on without it: a process that is killed or stopped
+meanwhile may have written all the same, and one that was swallowed may be delivered
+when nobody expects it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from typing import Any, TypeVar, cast
 
 from fencepost.core.job.idempotency import Key
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
-from fencepost.store.interface.listener import Listener, Topic
 from fencepost.store.interface.queue import QueueFacet
-from fencepost.store.interface.store import Store
+from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.plan import Effect, Operation
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.history import Fault, History, Turn

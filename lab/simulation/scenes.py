@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fencepost import App, Context, TemporaryError
-from fencepost.core.cron.cron import Cron
+from fencepost.core.cron import Cron
 from fencepost.core.job.task import Task
 from fencepost.core.webhooks.delivery import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
 from lab.simulation.ledger import Ledger, chance, here

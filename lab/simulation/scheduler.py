@@ -35,7 +35,7 @@ class Scheduler:
         self.time = 0.0
         self.steps = 0
         self.is_over = False
-        """Set by whoever sees that there is nothing left to look for."""
+        """Set when there is nothing left to look for."""
         self._rng = Random(f"scheduler/{seed}")
         self._numbers = count()
         self._timers: list[tuple[float, int, Call]] = []

@@ -2,70 +2,101 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
 from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.policy import decode_policy
+from fencepost.core.values.names import id_text
 from fencepost.errors import FencepostError
-from fencepost.store.interface.queue import QueueFacet
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import LeaseLost, QueueFacet
 from fencepost.store.interface.settings import Scope, SettingsFacet
-from fencepost.store.memory.engine.journal import Journal
-from fencepost.store.memory.jobs.record import NOWHERE, IndexPlace, Record
-from fencepost.store.memory.jobs.table import JobTable
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
+from fencepost.store.sql.codec import BY_NUMBER, MODES
+from fencepost.store.sqlite.jobs.lease import make_token
 from lab.simulation.clock import SimulatedClock
 from lab.simulation.history import Asked, History, Limited, Operated, Paused, Snapshot
 
 UNDER_LEASE = (QueueFacet.settle, QueueFacet.heartbeat, QueueFacet.save, QueueFacet.spawn)
 
 
-class WatchedJobs(JobTable):
-    """Tells of every change, in order, as it is made."""
+# Each change of a job's row is noted as it is made, so that several within one operation are kept
+# apart. The notes belong to the transaction: what is undone is not noted.
+COLUMNS = """
+seq, id, lane, policy, slot, state, attempt, max_attempts, lease_version, lease_token, worker,
+lease_expires_at, settled_token, key, expires_at, checkpoint, progress, mode, callback_url
+"""
+TRIGGER = """
+create temp trigger note_{event} after {event} on jobs begin
+  insert into notes select {values}, {is_removed}; end
+"""
+NOTED = f"""
+select {COLUMNS.replace("policy", "policies.body").replace("slot", "concurrency_key")}, is_removed,
+  lanes.type, queue
+from notes join lanes using (lane) join policies using (policy) left join slots using (slot)
+order by notes.rowid
+"""
+AWAITED = """
+select jobs.id from dependencies join jobs on jobs.seq = dependencies.parent
+where dependencies.child = ? order by dependencies.place
+"""
+LIVE_COUNT = "select count(*) from jobs where completed_at is null"
 
-    def __init__(
-        self, journal: Journal, clock: SimulatedClock, on_change: Callable[[Snapshot], None]
-    ) -> None:
-        super().__init__(journal, clock)
-        self._on_change = on_change
 
-    def _file(self, record: Record, new: IndexPlace) -> None:
-        super()._file(record, new)
-        awaited = tuple(parent.id for parent in self.parents(record))
-        self._on_change(snapshot(record, awaited, is_removed=new is NOWHERE))
+class WatchedJobs:
+    """Tells of every change in a store's table of jobs, in order."""
 
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.execute(f"create temp table notes({COLUMNS}, is_removed)")
+        for event, row in (("insert", "new"), ("update", "new"), ("delete", "old")):
+            values = ", ".join(f"{row}.{column.strip()}" for column in COLUMNS.split(","))
+            is_removed = int(event == "delete")
+            connection.execute(TRIGGER.format(event=event, values=values, is_removed=is_removed))
 
-def snapshot(
-    record: Record, awaited: tuple[str, ...] = (), *, is_removed: bool = False
-) -> Snapshot:
-    """Return what the checker has to know of a job."""
-    saved = ""
-    if record.checkpoint is not None or record.progress is not None:
-        saved = f"{record.checkpoint} {record.progress}"
-    return Snapshot(
-        record.id,
-        record.type,
-        record.queue,
-        record.state.value,
-        record.attempt,
-        record.max_attempts,
-        record.lease_version,
-        record.token,
-        record.worker,
-        record.lease_expires_at,
-        record.settled_token,
-        record.key,
-        record.holds_key,
-        record.expires_at,
-        saved,
-        is_removed,
-        "" if record.waits is None else record.waits.mode.value,
-        awaited,
-        record.callback_url is not None,
-        record.concurrency_key,
-        record.policy.max_running_per_key or 0,
-    )
+    def take(self) -> tuple[Snapshot, ...]:
+        """Return what has changed since it was last asked."""
+        rows = self._connection.execute(NOTED).fetchall()
+        if rows:
+            self._connection.execute("delete from notes")
+        return tuple(map(self._snapshot, rows))
+
+    def live_count(self) -> int:
+        """Return how many jobs have not ended."""
+        ((count,),) = self._connection.execute(LIVE_COUNT)
+        return int(count)
+
+    def _snapshot(self, row: tuple[Any, ...]) -> Snapshot:
+        (
+            seq, id_, lane, policy, concurrency_key, state, attempt, max_attempts, lease_version,
+            lease_token, worker, lease_expires_at, settled_token, key, expires_at, checkpoint,
+            progress, mode, callback_url, is_removed, type_, queue,
+        ) = row  # fmt: skip
+        awaited = self._connection.execute(AWAITED, (seq,)) if mode is not None else ()
+        return Snapshot(
+            id_text(id_),
+            type_,
+            queue,
+            BY_NUMBER[state].value,
+            attempt,
+            max_attempts,
+            lease_version,
+            None if lease_token is None else make_token(seq, lane, lease_token),
+            worker,
+            lease_expires_at,
+            None if settled_token is None else make_token(seq, lane, settled_token),
+            key,
+            expires_at,
+            "" if checkpoint is None and progress is None else f"{checkpoint!r} {progress}",
+            bool(is_removed),
+            "" if mode is None else MODES[mode].value,
+            tuple(id_text(parent) for (parent,) in awaited),
+            callback_url is not None,
+            concurrency_key,
+            decode_policy(policy).max_running_per_key or 0,
+        )
 
 
 class Server:
@@ -80,13 +111,10 @@ class Server:
         self.clock = clock
         self.store = make(clock)
         self._history = history
-        self._changes: list[Snapshot] = []
-        world = self.store.world
-        world.jobs = WatchedJobs(world.journal, clock, self._changes.append)
+        self._jobs = WatchedJobs(self.store.connection)
 
     def execute(self, operation: Operation[Any], process: str, *, is_late: bool = False) -> Any:
         """Do it, and return or raise what the store does."""
-        self._changes.clear()
         now = self.clock.now_us()
         try:
             reply = self.store.run(operation)
@@ -98,8 +126,7 @@ class Server:
 
     def live_count(self) -> int:
         """Return how many jobs have not ended."""
-        cells = self.store.world.jobs.counts.cells()
-        return sum(number for _, _, state, number in cells if not state.is_terminal)
+        return self._jobs.live_count()
 
     def _note(
         self,
@@ -121,12 +148,18 @@ class Server:
         asked: tuple[Asked, ...] = ()
         if operation.is_a(*UNDER_LEASE) and reply is not None:
             asked = tuple(map(_asked, operation.given[0], reply))
-        # What an operation that failed had done was undone; the checker need not see that.
-        changes = () if error else tuple(self._changes)
+        changes = self._jobs.take()
+        if operation.is_a(QueueFacet.claim):
+            changes = _leases_whole(changes)
         if asked or changes or error:
             self._history.add(
                 Operated(at, now, process, operation.name, is_late, asked, changes, error)
             )
+
+
+def _leases_whole(changes: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
+    """Make one change of a lease that its claim has shortened to the end of the job's timeout."""
+    return tuple({(each.job_id, each.state, each.version): each for each in changes}.values())
 
 
 def _asked(request: Any, reply: Any) -> Asked:

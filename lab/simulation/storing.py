@@ -179,7 +179,9 @@ class StoreRules:
         if old is not None and was == new.state:
             # A key passed on, tags, a priority: nothing that the protocol is about.
             is_claimed = event.name == "claim" and was != "pending"
-            if _lease_of(old) != _lease_of(new) or is_claimed:
+            # SQLite writes the new budget of a job that is retried by a statement of its own.
+            is_reset = event.name == "retry" and was != "running"
+            if (_lease_of(old) != _lease_of(new) and not is_reset) or is_claimed:
                 self._accuse("illegal change", event, f"{event.name}: {old} became {new}")
         elif old is None and new.type == DELIVERY_TYPE:
             pass  # stored with the end that it tells of, whatever ended the job

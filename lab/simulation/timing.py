@@ -1,4 +1,4 @@
-"""The rules of time: lost leases are taken back soon, and whoever lost one stops soon.
+"""The rules of time: lost leases are recovered soon, and a worker that lost one stops soon.
 
 Both are promised only of processes that run and are connected, so it is followed which are.
 """

@@ -6,7 +6,8 @@ import asyncio
 import threading
 from typing import cast
 
-from fencepost.worker.run.heartbeater import STOP_WAIT, Heartbeater
+from fencepost.generators import drive_async
+from fencepost.worker.run.heartbeater import BEATS_PER_TTL, STOP_WAIT, Heartbeater
 from fencepost.worker.worker import Worker
 from lab.simulation.loop import SimulatedLoop
 
@@ -51,25 +52,14 @@ class SimulatedHeartbeater(Heartbeater):
 
     async def _beat_on_async(self) -> None:
         while not self._is_stopping:
-            self._pause = await self.step_async()
-            await self._rest.wait_async(self._pause)
+            pause = await self.step_async()
+            self.shortest_ttl = pause * BEATS_PER_TTL
+            await self._rest.wait_async(pause)
             self._rest.clear()
 
     async def step_async(self) -> float:
         """Make the pass that ``step`` makes, awaited."""
-        beating = self.beating()
-        try:
-            operation = next(beating)
-            while True:
-                try:
-                    reply = await self._store.run_async(operation)
-                except Exception as error:  # noqa: BLE001 - the script decides what it means
-                    operation = beating.throw(error)
-                else:
-                    operation = beating.send(reply)
-        except StopIteration as stop:
-            pause: float = stop.value
-            return pause
+        return await drive_async(self.beating(), self._store.run_async)
 
     async def stop_async(self) -> None:
         self._is_stopping = True

@@ -15,7 +15,7 @@ import msgspec
 
 from fencepost import App
 from fencepost.core.bounds import CONCURRENCY_DEFAULT, GRACE_DEFAULT
-from fencepost.core.retention import Retention
+from fencepost.core.job.timeouts import Retention
 from fencepost.store.interface.settings import Scope
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation

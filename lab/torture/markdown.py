@@ -44,8 +44,8 @@ def _chaos(found: dict[str, Chaos]) -> Iterable[str]:
         return
     yield (
         "## Chaos: real processes, real servers\n\n"
-        "Callers, workers and a nemesis are processes of their own. Callers and handlers keep "
-        "ledgers outside the store,\nwhich a checker reads when all is over.\n"
+        "Callers, workers and a nemesis are separate processes. Callers and handlers keep ledgers "
+        "outside the store,\nwhich a checker reads at the end.\n"
     )
     rows: list[tuple[str, ...]] = [
         ("store", *(each.source for each in found.values())),
@@ -60,7 +60,7 @@ def _chaos(found: dict[str, Chaos]) -> Iterable[str]:
         ("stale writes tried", *(f"{each.stale_tried:,}" for each in found.values())),
         ("… refused", *(f"{each.stale_refused:,}" for each in found.values())),
         (
-            "… repeats, told what had been settled",
+            "… repeats of a recorded settlement",
             *(f"{e.stale_repeated:,}" for e in found.values()),
         ),
         ("**… accepted**", *(f"**{each.stale_accepted:,}**" for each in found.values())),
@@ -166,8 +166,8 @@ def _mutants(found: Sequence[Caught]) -> str:
     rows = [(each.about, each.suite or "**survives**", f"{each.seconds:.1f} s") for each in found]
     return (
         "## Mutants: bugs planted on purpose\n\n"
-        f"{caught} of {len(found)} were caught. One that survives fails the build. Named is the "
-        "first suite that noticed.\n\n" + table(("planted bug", "caught by", "in"), rows)
+        f"{caught} of {len(found)} were caught. One that survives fails the build. The table "
+        "names the first suite that noticed.\n\n" + table(("planted bug", "caught by", "in"), rows)
     )
 
 

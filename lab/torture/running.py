@@ -73,7 +73,7 @@ def _run_lane(records: Sequence[Record], seconds: float, take: Take) -> None:
     total = sum(_weight(record) for record in recurring)
     span = max(end - time.monotonic(), 0.0)
     while recurring:
-        # Whoever had least of its due goes next; everybody goes once, however short the time.
+        # The suite with the smallest share of its time goes next; each runs at least once.
         record = min(recurring, key=lambda each: each.seconds / _weight(each))
         if record.slices and time.monotonic() >= end:
             break

@@ -80,6 +80,9 @@ def _chaos(store: str, *more: str) -> Callable[[Slice], Sequence[str]]:
 NODE = ("--fleet", "node", "--rate", "120")
 """Workers in JavaScript: all that they do passes through one server."""
 
+SLOWER = ("--rate", "120")
+"""A settlement on Redis takes two round trips."""
+
 SUITES = (
     Suite("formal", "lab.formal", FormalReport),
     Suite("nth", "lab.nth", NthReport),
@@ -89,6 +92,7 @@ SUITES = (
     Suite("fuzz", "lab.fuzz", FuzzReport, _fuzz, weight=1),
     Suite("chaos-sqlite", "lab.chaos", ChaosReport, _chaos("sqlite"), weight=4, is_timed=True),
     Suite("chaos-postgres", "lab.chaos", ChaosReport, _chaos("postgres"), 5, is_timed=True),
+    Suite("chaos-redis", "lab.chaos", ChaosReport, _chaos("redis", *SLOWER), 4, is_timed=True),
     *(
         Suite(
             f"chaos-{store}-node", "lab.chaos", ChaosReport, _chaos(store, *NODE), 3, is_timed=True

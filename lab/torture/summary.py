@@ -22,7 +22,7 @@ from lab.simulation.report import Report as SimulationReport
 T = TypeVar("T")
 
 FINDINGS_MAX = 50
-CHAOS = ("sqlite", "postgres", "sqlite-node", "postgres-node")
+CHAOS = ("sqlite", "postgres", "redis", "sqlite-node", "postgres-node")
 """The runs of chaos: on which store, and with workers in another language than ours."""
 
 

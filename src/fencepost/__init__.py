@@ -17,103 +17,63 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.app import App, EventHandle, FlowHandle, JobHandle, TaskHandle
-    from fencepost.client import Client
-    from fencepost.core.crypto.keyring import EncryptionKey
-    from fencepost.core.events import SentEvent
-    from fencepost.core.flows.graph import Graph, chain, fan_in, fan_out
-    from fencepost.core.job.job import Attempt, Category, DeadLetter, Failure, Job, NewJob
-    from fencepost.core.job.lifecycle import State
-    from fencepost.core.job.priority import Priority
-    from fencepost.core.job.retry import Retry
-    from fencepost.core.job.timeouts import Timeouts
-    from fencepost.core.retention import Retention
-    from fencepost.core.webhooks.settings import Webhooks
-    from fencepost.errors import (
-        ConfigurationError,
-        DependencyError,
-        DuplicateJobError,
-        EncryptionError,
-        FencepostError,
-        HandlerStopped,
-        InvalidCallbackError,
-        InvalidEventError,
-        InvalidJobError,
-        InvalidPayloadError,
-        JobCancelledError,
-        JobFailedError,
-        JobNotFoundError,
-        MissingKeyError,
-        PayloadTooLargeError,
-        PermanentError,
-        PlainContentError,
-        Snooze,
-        StaleLeaseError,
-        StateConflictError,
-        StoreUnavailableError,
-        SubmissionTimeoutError,
-        TamperedError,
-        TemporaryError,
-        UnknownOutcomeError,
-        WaitTimeoutError,
-    )
-    from fencepost.worker import Context
+    from fencepost.app import App as App
+    from fencepost.app import EventHandle as EventHandle
+    from fencepost.app import FlowHandle as FlowHandle
+    from fencepost.app import JobHandle as JobHandle
+    from fencepost.app import TaskHandle as TaskHandle
+    from fencepost.client import Client as Client
+    from fencepost.core.encryption import EncryptionKey as EncryptionKey
+    from fencepost.core.events import SentEvent as SentEvent
+    from fencepost.core.flows.graph import Graph as Graph
+    from fencepost.core.flows.graph import chain as chain
+    from fencepost.core.flows.graph import fan_in as fan_in
+    from fencepost.core.flows.graph import fan_out as fan_out
+    from fencepost.core.job.hooks import FailedAttempt as FailedAttempt
+    from fencepost.core.job.job import Attempt as Attempt
+    from fencepost.core.job.job import Category as Category
+    from fencepost.core.job.job import DeadLetter as DeadLetter
+    from fencepost.core.job.job import Failure as Failure
+    from fencepost.core.job.job import Job as Job
+    from fencepost.core.job.job import NewJob as NewJob
+    from fencepost.core.job.lifecycle import State as State
+    from fencepost.core.job.policy import Priority as Priority
+    from fencepost.core.job.policy import Retry as Retry
+    from fencepost.core.job.timeouts import Retention as Retention
+    from fencepost.core.job.timeouts import Timeouts as Timeouts
+    from fencepost.core.values.payload import UnreadableValue as UnreadableValue
+    from fencepost.core.webhooks.callback import Webhooks as Webhooks
+    from fencepost.errors import ConfigurationError as ConfigurationError
+    from fencepost.errors import DependencyError as DependencyError
+    from fencepost.errors import DuplicateJobError as DuplicateJobError
+    from fencepost.errors import EncryptionError as EncryptionError
+    from fencepost.errors import FencepostError as FencepostError
+    from fencepost.errors import HandlerStopped as HandlerStopped
+    from fencepost.errors import InvalidCallbackError as InvalidCallbackError
+    from fencepost.errors import InvalidEventError as InvalidEventError
+    from fencepost.errors import InvalidJobError as InvalidJobError
+    from fencepost.errors import InvalidPayloadError as InvalidPayloadError
+    from fencepost.errors import JobCancelledError as JobCancelledError
+    from fencepost.errors import JobFailedError as JobFailedError
+    from fencepost.errors import JobNotFoundError as JobNotFoundError
+    from fencepost.errors import MissingKeyError as MissingKeyError
+    from fencepost.errors import PayloadTooLargeError as PayloadTooLargeError
+    from fencepost.errors import PermanentError as PermanentError
+    from fencepost.errors import PlainContentError as PlainContentError
+    from fencepost.errors import Snooze as Snooze
+    from fencepost.errors import StaleLeaseError as StaleLeaseError
+    from fencepost.errors import StateConflictError as StateConflictError
+    from fencepost.errors import StoreUnavailableError as StoreUnavailableError
+    from fencepost.errors import SubmissionTimeoutError as SubmissionTimeoutError
+    from fencepost.errors import TamperedError as TamperedError
+    from fencepost.errors import TemporaryError as TemporaryError
+    from fencepost.errors import UnknownOutcomeError as UnknownOutcomeError
+    from fencepost.errors import WaitTimeoutError as WaitTimeoutError
+    from fencepost.observe.log import JobLogFilter as JobLogFilter
+    from fencepost.worker import BatchJob as BatchJob
+    from fencepost.worker import Context as Context
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "App",
-    "Attempt",
-    "Category",
-    "Client",
-    "ConfigurationError",
-    "Context",
-    "DeadLetter",
-    "DependencyError",
-    "DuplicateJobError",
-    "EncryptionError",
-    "EncryptionKey",
-    "EventHandle",
-    "Failure",
-    "FencepostError",
-    "FlowHandle",
-    "Graph",
-    "HandlerStopped",
-    "InvalidCallbackError",
-    "InvalidEventError",
-    "InvalidJobError",
-    "InvalidPayloadError",
-    "Job",
-    "JobCancelledError",
-    "JobFailedError",
-    "JobHandle",
-    "JobNotFoundError",
-    "MissingKeyError",
-    "NewJob",
-    "PayloadTooLargeError",
-    "PermanentError",
-    "PlainContentError",
-    "Priority",
-    "Retention",
-    "Retry",
-    "SentEvent",
-    "Snooze",
-    "StaleLeaseError",
-    "State",
-    "StateConflictError",
-    "StoreUnavailableError",
-    "SubmissionTimeoutError",
-    "TamperedError",
-    "TaskHandle",
-    "TemporaryError",
-    "Timeouts",
-    "UnknownOutcomeError",
-    "WaitTimeoutError",
-    "Webhooks",
-    "chain",
-    "fan_in",
-    "fan_out",
-]
 
 # Loaded when first asked for: `fencepost --help` needs none of them.
 _HOMES = {
@@ -121,14 +81,14 @@ _HOMES = {
     "fencepost.client": "Client",
     "fencepost.core.events": "SentEvent",
     "fencepost.core.flows.graph": "Graph chain fan_in fan_out",
+    "fencepost.core.job.hooks": "FailedAttempt",
     "fencepost.core.job.job": "Attempt Category DeadLetter Failure Job NewJob",
-    "fencepost.core.crypto.keyring": "EncryptionKey",
+    "fencepost.core.encryption": "EncryptionKey",
     "fencepost.core.job.lifecycle": "State",
-    "fencepost.core.job.priority": "Priority",
-    "fencepost.core.retention": "Retention",
-    "fencepost.core.job.retry": "Retry",
-    "fencepost.core.job.timeouts": "Timeouts",
-    "fencepost.core.webhooks.settings": "Webhooks",
+    "fencepost.core.job.policy": "Priority Retry",
+    "fencepost.core.job.timeouts": "Retention Timeouts",
+    "fencepost.core.values.payload": "UnreadableValue",
+    "fencepost.core.webhooks.callback": "Webhooks",
     "fencepost.errors": (
         "ConfigurationError DependencyError DuplicateJobError EncryptionError FencepostError "
         "HandlerStopped InvalidCallbackError InvalidEventError InvalidJobError InvalidPayloadError "
@@ -137,9 +97,13 @@ _HOMES = {
         "StateConflictError StoreUnavailableError SubmissionTimeoutError TamperedError "
         "TemporaryError UnknownOutcomeError WaitTimeoutError"
     ),
-    "fencepost.worker": "Context",
+    "fencepost.observe.log": "JobLogFilter",
+    "fencepost.worker": "BatchJob Context",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:
+    __all__ = list(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
@@ -150,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME_OF})

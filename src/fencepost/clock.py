@@ -1,8 +1,7 @@
 """The only source of time, sleep, randomness and ids.
 
-Everything that needs one of these is given a ``Clock``. Production uses ``SystemClock``; tests
-and the simulator pass their own, so that a run can be replayed. A lint rule bans the direct calls
-elsewhere.
+All code gets a ``Clock``. Production uses ``SystemClock``; tests and the simulator pass their own,
+so that a run can be replayed. A lint rule bans direct calls elsewhere.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Clock(Protocol):
         ...
 
     def new_ids(self, count: int) -> list[bytes]:
-        """Return many of them, for less than one by one."""
+        """Return *count* ids, cheaper than one by one."""
         ...
 
     def new_token(self) -> str:
@@ -89,7 +88,7 @@ class SystemClock:
         time.sleep(seconds)
 
     async def sleep_async(self, seconds: float) -> None:
-        import asyncio  # callers that never await must not pay for loading it
+        import asyncio  # slow to load for callers that never await
 
         await asyncio.sleep(seconds)
 

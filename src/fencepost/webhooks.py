@@ -4,8 +4,7 @@
 
     event = verify(SECRETS, request.headers, request.body)
 
-``verify`` needs nothing else of Fencepost; other languages have libraries for the same scheme,
-Standard Webhooks.
+Other languages have libraries for the same scheme, Standard Webhooks.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import msgspec
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.bounds import WEBHOOK_TOLERANCE
-from fencepost.core.values.duration import Duration, parse_duration
-from fencepost.core.webhooks.settings import Webhooks
+from fencepost.core.values.times import Duration, parse_duration
+from fencepost.core.webhooks.callback import Webhooks
 from fencepost.core.webhooks.signature import (
     check_signature,
     make_secret,
@@ -39,11 +38,10 @@ def verify(
     tolerance: Duration = WEBHOOK_TOLERANCE,
     now: datetime | None = None,
 ) -> dict[str, Any]:
-    """Return what a webhook says, or raise WebhookVerificationError if it may be forged or old.
+    """Return a webhook, or raise WebhookVerificationError if it may be forged or old.
 
-    *body* is the request's body as it was received. Give several *secrets* while one is replaced
-    by another; one of them is enough. The same webhook may come twice, with the same
-    ``webhook-id``.
+    *body* is the body exactly as received. During a rotation give several *secrets*; one has to
+    match. The same webhook may arrive twice, with the same ``webhook-id``.
     """
     raw = _raw(body)
     check_signature(
@@ -58,21 +56,21 @@ def verify(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise WebhookVerificationError("it is signed, but its body is no JSON object")
+        raise WebhookVerificationError("the signature is valid, but the body is not a JSON object")
     return event
 
 
 def sign(
     secrets: str | Iterable[str], body: bytes | str, *, id: str, now: datetime | None = None
 ) -> dict[str, str]:
-    """Return the headers that a webhook with this *body* has; for tests of a receiver."""
+    """Return the headers of a webhook with this *body*; for tests of a receiver."""
     keys = parse_secrets(secrets)
     return signed_headers(keys, id=id, timestamp=int(_seconds(now)), body=_raw(body))
 
 
 def new_secret(clock: Clock | None = None) -> str:
     """Return a fresh secret, for ``Webhooks`` and for receivers."""
-    # Ids have fixed bits; digested, every bit of the secret is random.
+    # Ids have fixed bits; after the digest every bit is random.
     randomness = b"".join((clock or SystemClock()).new_ids(4))
     return make_secret(hashlib.sha256(randomness).digest())
 

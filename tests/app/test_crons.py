@@ -15,7 +15,7 @@ from fencepost import App, ConfigurationError, InvalidPayloadError, Priority, St
 from fencepost.core.bounds import CRONS_MAX
 from fencepost.errors import CronNotFoundError, InvalidCronError
 from fencepost.maintenance import Ticker
-from fencepost.store.interface.cron_definitions import definition_of
+from fencepost.store.interface.crons import definition_of
 from fencepost.testing import drain
 from fencepost.testing.clock import FakeClock
 
@@ -95,7 +95,7 @@ def test_the_same_cron_twice_comes_from_a_module_that_was_loaded_twice(app: App)
         ({"arguments": {"to": "x", "from": "y"}}, InvalidPayloadError, "from"),
         ({"arguments": ["x"]}, ConfigurationError, "arguments must map names to values"),
         ({"missed": "all"}, ConfigurationError, 'one of "latest", "skip", "catch_up"'),
-        ({"missed": "catch_up", "catch_up": 0}, ConfigurationError, "between 1 and 1000"),
+        ({"missed": "catch_up", "catch_up": 0}, ConfigurationError, "between 1 and 1,000"),
         ({"catch_up": 5}, ConfigurationError, 'add missed="catch_up"'),
         ({"name": ""}, ConfigurationError, "the name of a cron"),
     ],
@@ -139,7 +139,7 @@ def test_an_app_has_so_many_crons_and_no_more(app: App) -> None:
 
     for number in range(CRONS_MAX):
         app.cron("@daily", name=f"cron {number}")(work)
-    with pytest.raises(ConfigurationError, match="an app may declare"):
+    with pytest.raises(ConfigurationError, match="cron limit"):
         app.cron("@daily", name="one too many")(work)
 
 

@@ -21,19 +21,29 @@ from fencepost.app import (
     JobHandle,
     TaskHandle,
 )
-from fencepost.handles.audit import AsyncAudit, Audit
-from fencepost.handles.crons import AsyncCrons, Crons
-from fencepost.handles.dead_letters import AsyncDeadLetterList, DeadLetterList
+from fencepost.handles.access import AsyncAudit, AsyncTokens, Audit, Tokens
 from fencepost.handles.events import AsyncEvents, Events
 from fencepost.handles.flows import AsyncFlows, Flows
-from fencepost.handles.jobs import AsyncJobs, Jobs
-from fencepost.handles.queues import AsyncQueues, AsyncTypes, AsyncWorkers, Queues, Types, Workers
-from fencepost.handles.tokens import AsyncTokens, Tokens
+from fencepost.handles.jobs import AsyncDeadLetterList, AsyncJobs, DeadLetterList, Jobs
+from fencepost.handles.queues import (
+    AsyncCronTable,
+    AsyncQueueList,
+    AsyncTypeList,
+    AsyncWorkerList,
+    CronTable,
+    QueueList,
+    TypeList,
+    WorkerList,
+)
 from fencepost.worker import AsyncContext
 from fencepost.worker.worker import AsyncWorker, Worker
 
 PAIRS: list[tuple[type, type, set[str]]] = [
-    (App, AsyncApp, {"aio", "asgi", "cron", "full_retention", "event", "store", "task", "worker"}),
+    (
+        App,
+        AsyncApp,
+        {"lifespan", "aio", "asgi", "cron", "full_retention", "event", "store", "worker"},
+    ),
     (TaskHandle, AsyncTaskHandle, {"aio"}),
     (EventHandle, AsyncEventHandle, {"aio", "on"}),
     (JobHandle, AsyncJobHandle, {"aio"}),
@@ -43,10 +53,10 @@ PAIRS: list[tuple[type, type, set[str]]] = [
     (Flows, AsyncFlows, set()),
     (DeadLetterList, AsyncDeadLetterList, set()),
     (Events, AsyncEvents, set()),
-    (Queues, AsyncQueues, set()),
-    (Types, AsyncTypes, set()),
-    (Workers, AsyncWorkers, set()),
-    (Crons, AsyncCrons, set()),
+    (QueueList, AsyncQueueList, set()),
+    (TypeList, AsyncTypeList, set()),
+    (WorkerList, AsyncWorkerList, set()),
+    (CronTable, AsyncCronTable, set()),
     (Tokens, AsyncTokens, set()),
     (Audit, AsyncAudit, set()),
     (Worker, AsyncWorker, {"aio", "is_retiring", "stop", "run_async"}),
@@ -57,7 +67,7 @@ each_pair = pytest.mark.parametrize(
     ("sync", "asynchronous", "alone"), PAIRS, ids=[pair[0].__name__ for pair in PAIRS]
 )
 
-PLAIN = {"using", "prepare", "flow"}
+PLAIN = {"using", "prepare", "flow", "to_dict", "to_json"}
 """Methods that touch no store, and are the same in both faces."""
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from pathlib import Path
 
 import pytest
 from tests.worker.support import drain
 
-from fencepost import App, DuplicateJobError, JobHandle, State
+from fencepost import App, DuplicateJobError, EncryptionKey, JobHandle, State
 from fencepost.app import AsyncJobHandle
+from fencepost.observe.log import EVENT, FIELDS
 from fencepost.testing.clock import FakeClock
 
 
@@ -21,8 +24,10 @@ def test_a_duplicate_returns_the_existing_job(app: App) -> None:
     first = work.using(key="k").submit(1)
     second = work.using(key="k").submit(2)
     assert (second.id, second.duplicate, first.duplicate) == (first.id, True, False)
+    assert (second.differs, first.differs) == (("$.x",), ())
+    assert work.using(key="k").submit(1).differs == ()
     assert app.jobs.count() == 1
-    assert app.session.counters.get("job.duplicate") == 1
+    assert app.session.counters.get("job.duplicate") == 2
 
 
 async def test_a_duplicate_can_be_rejected_with_a_handle_on_the_existing_job(app: App) -> None:
@@ -37,7 +42,8 @@ async def test_a_duplicate_can_be_rejected_with_a_handle_on_the_existing_job(app
         work.using(key="k", on_duplicate="reject").submit(2)
     error = caught.value
     assert (error.code, error.existing_id) == ("duplicate_key", first.id)
-    assert (error.type, error.key) == ("work", "k")
+    assert (error.type, error.key, error.differs) == ("work", "k", ("$.x",))
+    assert "differs at $.x" in str(error)
     assert isinstance(error.existing, JobHandle)
     assert error.existing.duplicate
     with pytest.raises(DuplicateJobError) as caught:
@@ -46,6 +52,53 @@ async def test_a_duplicate_can_be_rejected_with_a_handle_on_the_existing_job(app
     await drain(app)
     assert error.existing.result(0) == 1
     assert await caught.value.existing == 1
+
+
+SECRET = "not-for-the-log"
+
+
+async def test_a_key_used_for_another_payload_is_logged_without_it(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once for each submission, however it is made; one with the same payload is nothing new."""
+
+    @app.task
+    def work(x: str, secret: str = SECRET) -> None: ...
+
+    first = work.using(key="k").submit("1")
+    rejecting = work.using(key="k", on_duplicate="reject")
+    work.using(key="k").submit("1")
+    assert not caplog.records
+    work.using(key="k").submit("2", SECRET + "!")
+    await work.using(key="k").aio.submit("2")
+    work.using(key="k").submit_many([("2",), ("1",)])
+    for submit in (partial(rejecting.submit, "2"), partial(rejecting.submit_many, [("2",)])):
+        with pytest.raises(DuplicateJobError) as caught:
+            submit()
+        assert caught.value.differs == ("$.x",)
+        assert SECRET not in str(caught.value)
+    warned = [each for each in caplog.records if getattr(each, EVENT) == "job.differs"]
+    assert [each.levelname for each in warned] == ["WARNING"] * 5
+    assert all(
+        getattr(each, FIELDS) == {"id": first.id, "type": "work", "key": "k"} for each in warned
+    )
+    assert SECRET not in caplog.text
+
+
+def test_a_payload_that_cannot_be_decrypted_cannot_be_compared(path: Path) -> None:
+    def work(x: int) -> None: ...
+
+    def opened(key: str) -> App:
+        return App(f"sqlite:///{path}", keys=[EncryptionKey(key, key.encode() * 32)])
+
+    with opened("a") as app:
+        task = app.task(work)
+        task.using(key="k").submit(1)
+        assert task.using(key="k").submit(2).differs == ("$.x",)
+        assert task.using(key="k").submit(1).differs == ()
+    with opened("b") as app:
+        again = app.task(work).using(key="k").submit(2)
+        assert (again.duplicate, again.differs) == (True, None)
 
 
 def test_a_key_is_scoped_to_its_type(app: App) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost import App
-from fencepost.actions.readiness import Readiness
+from fencepost.actions.health import Readiness
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
@@ -69,7 +69,7 @@ async def test_a_store_that_hangs_is_waited_for_briefly_and_asked_once(
         asked.append(operation.name)
         await gate.wait()
 
-    monkeypatch.setattr("fencepost.actions.readiness.READY_TIMEOUT", 0.02)
+    monkeypatch.setattr("fencepost.actions.health.READY_TIMEOUT", 0.02)
     monkeypatch.setattr(rig.store, "run_async", slow)
     assert await rig.codes() == ["store_unavailable"]
     rig.clock.advance(1)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost import App, State
-from fencepost.actions.local import stats as module
+from fencepost.actions.local import queues as module
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.core.stats.recent import Percentiles
+from fencepost.core.statistics import Percentiles
 from fencepost.core.values.payload import NULL
 from fencepost.errors import FencepostError
 from fencepost.handles.task import TaskHandle

@@ -22,6 +22,7 @@ from fencepost import (
     State,
     StateConflictError,
 )
+from fencepost.actions.replies import StoredJob
 from fencepost.app import TaskHandle
 from fencepost.store.interface.cluster import WorkerInfo
 
@@ -167,7 +168,7 @@ def test_what_is_not_there_is_not_found(app: App) -> None:
         app.dead_letters.replay,
         app.dead_letters.discard,
         lambda id: app.jobs.edit(id, priority=1),
-        lambda id: JobHandle(app.session, id, "t", State.SCHEDULED).result(1),
+        lambda id: JobHandle(app.session, StoredJob(id, "t", State.SCHEDULED)).result(1),
     ):
         for job_id in (NOBODY, "not an id"):
             with pytest.raises(JobNotFoundError) as caught:
@@ -251,7 +252,7 @@ async def test_a_live_job_is_retried_now_or_later(app: App, work: TaskHandle[[in
         job.retry(delay="8d")
     job.retry()
     assert job.refresh().state is State.SCHEDULED
-    with pytest.raises(StateConflictError, match="in line already"):
+    with pytest.raises(StateConflictError, match="queued already"):
         job.retry()
     await drain(app)
     job.result(0)

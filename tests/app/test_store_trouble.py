@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ from fencepost import (
 )
 from fencepost.actions.group_commit import Submitter
 from fencepost.core.job.job import NewJob
-from fencepost.errors import ForkedStoreError
+from fencepost.errors import ForkedStoreError, InvalidJobError
+from fencepost.store.interface.queue import EnqueueReply
 from fencepost.store.open import open_store
+from fencepost.store.plan import Operation
 from fencepost.store.sqlite.store import SqliteStore
 
 
@@ -103,6 +106,28 @@ async def test_an_error_of_the_store_reaches_every_caller_of_the_group() -> None
         *(submitter.submit(NewJob(type="t")) for _ in range(3)), return_exceptions=True
     )
     assert [type(reply) for reply in replies] == [StoreUnavailableError] * 3
+
+
+async def test_jobs_that_are_due_wait_for_none_that_fall_due_too_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each refusal splits its group, so a job that is due now must not be in it."""
+    store = open_store("memory://")
+    groups: list[set[bool]] = []
+    enqueue = store.queue.enqueue
+
+    def recorded(jobs: Sequence[NewJob]) -> Operation[list[EnqueueReply]]:
+        groups.append({job.run_at is None for job in jobs})
+        return enqueue(jobs)
+
+    monkeypatch.setattr(store.queue, "enqueue", recorded)
+    submitter = Submitter(store)
+    late = NewJob(type="t", run_at=datetime.now(UTC) + timedelta(days=365))
+    jobs = [late, NewJob(type="t"), late, NewJob(type="t")]
+    replies = await asyncio.gather(*map(submitter.submit, jobs), return_exceptions=True)
+    assert [isinstance(reply, InvalidJobError) for reply in replies] == [True, False, True, False]
+    assert groups.count({True}) == 1
+    assert {True, False} not in groups
 
 
 async def test_a_submission_that_is_not_acknowledged_in_time_may_have_been_stored(
@@ -259,7 +284,7 @@ def test_making_an_app_touches_no_file(tmp_path: Path) -> None:
 FORK = """
 import os, sys
 from fencepost import App
-from fencepost.errors import ForkedStoreError
+from fencepost.errors import ForkedStoreError, InvalidJobError
 
 app = App(sys.argv[1])
 

@@ -154,7 +154,12 @@ def test_a_jobs_system_fields_are_set_by_the_system(app: App) -> None:
     assert before <= job.created_at <= after
     assert job.created_at == job.updated_at == job.scheduled_at
     assert (job.state, job.attempt, job.lease_version) == (State.SCHEDULED, 0, 0)
-    assert (job.started_at, job.completed_at, job.lease, job.result) == (None, None, None, None)
+    assert (job.started_at, job.completed_at, job.lease, job.result_body) == (
+        None,
+        None,
+        None,
+        None,
+    )
     with pytest.raises(ConfigurationError):
         work.using(created_at=before)  # type: ignore[call-arg]  # that is the point
     with pytest.raises(AttributeError):
@@ -183,7 +188,7 @@ def test_a_binary_argument_is_stored_as_it_is(app: App) -> None:
     def keep(data: bytes) -> None: ...
 
     job = keep.submit(b"\x00\xff\xfe").refresh()
-    assert job.payload == Body(b"\x00\xff\xfe", Encoding.BINARY)
+    assert job.payload_body == Body(b"\x00\xff\xfe", Encoding.BINARY)
 
 
 async def test_text_of_all_kinds_survives_the_round_trip(app: App) -> None:

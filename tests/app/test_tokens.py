@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fencepost import App
-from fencepost.actions.audit import Auditor
-from fencepost.core.access.tokens import Principal, Role, verify
+from fencepost.actions.local.access import Auditor, begin
+from fencepost.core.tokens import Principal, Role, verify
 from fencepost.errors import ConfigurationError, StoreUnavailableError, TokenNotFoundError
 from fencepost.observe.log import FIELDS
 from fencepost.store.memory.store import MemoryStore
@@ -25,7 +25,11 @@ def app() -> App:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [getattr(each, FIELDS) for each in caplog.records if each.msg.startswith("audit.")]
+    return [
+        getattr(each, FIELDS)
+        for each in caplog.records
+        if vars(each).get("fencepost_event", "").startswith("audit.")
+    ]
 
 
 def test_a_token_is_made_listed_and_revoked(app: App) -> None:
@@ -135,7 +139,7 @@ async def test_a_server_records_what_was_done_with_its_status(
     """Issue 6.4."""
     caplog.set_level(logging.INFO, "fencepost")
     auditor = Auditor(app.session)
-    action = auditor.begin(Principal.local(), "job.cancel", target="j1", request_id="r1")
+    action = begin(app.session, Principal.local(), "job.cancel", target="j1", request_id="r1")
     assert [each["phase"] for each in lines(caplog)] == ["begin"], "a crash now leaves this"
     await auditor.end(action, 409)
     await auditor.end(action, 409)
@@ -153,7 +157,7 @@ async def test_what_was_done_stays_done_when_the_store_takes_no_record(
 ) -> None:
     """The line that says so says all that the record would have said."""
     auditor = Auditor(app.session)
-    action = auditor.begin(Principal.local(), "job.cancel", target="j1")
+    action = begin(app.session, Principal.local(), "job.cancel", target="j1")
 
     async def away(*_: object) -> None:
         raise StoreUnavailableError("away")

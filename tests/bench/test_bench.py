@@ -138,8 +138,8 @@ def test_the_raw_limit_does_the_same_work_as_the_product(tmp_path: Path) -> None
         assert [f for f in app.store.run(app.store.overview.inspect()) if f.level == "fail"] == []
         job = next(iter(app.jobs.find(state=State.COMPLETED)))
         assert job.attempt == 1
-        assert job.result is not None
-        assert job.result.data == b"null"
+        assert job.result_body is not None
+        assert job.result_body.data == b"null"
 
 
 @pytest.mark.parametrize(

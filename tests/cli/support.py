@@ -22,11 +22,13 @@ ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 30.0
 
 APP = """
+import os
 import time
 
 from fencepost import App, Context, PermanentError, Retry
 
 app = App()
+kept = []
 
 
 @app.task
@@ -48,6 +50,17 @@ def bad(reason: str) -> None:
 def stuck(ctx: Context) -> None:
     ctx.progress(0.5, "stuck")
     time.sleep(600)
+
+
+@app.task
+def leak(megabytes: int) -> int:
+    kept.append(bytearray(b"x" * (megabytes * 1_000_000)))
+    return os.getpid()
+
+
+@app.task(isolation="process")
+def leak_in_child(megabytes: int) -> int:
+    return leak(megabytes)
 
 
 @app.task(timeout=0.2, retry=Retry.none())

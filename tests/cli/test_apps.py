@@ -8,7 +8,7 @@ import pytest
 from tests.cli.support import Command
 
 from fencepost.cli.apps import find_app
-from fencepost.cli.settings import Settings
+from fencepost.cli.options import Settings
 from fencepost.errors import ConfigurationError
 
 
@@ -50,6 +50,7 @@ def test_without_a_typed_url_the_app_decides(command: Command) -> None:
     [
         ("nowhere:app", "no module is called 'nowhere', neither in"),
         ("app.inner:app", "no module is called 'app.inner'"),
+        ("ap:app", "nor installed; did you mean 'app'?"),
         ("app:nothing", "module 'app' has no 'nothing'; did you mean `app:app`?"),
         ("app:add", "`app:add` is not an App but a TaskHandle; did you mean `app:app`?"),
         ("app.py", "'app.py' is a file; name its module: `app:app`"),
@@ -58,8 +59,12 @@ def test_without_a_typed_url_the_app_decides(command: Command) -> None:
         ("broken:app", "broken.py:2: ZeroDivisionError: division by zero"),
         ("unreadable:app", "unreadable.py:1: SyntaxError"),
         ("needy:app", "importing 'needy' failed at"),
-        ("empty", "module 'empty' has no lone App; name one as `empty:app`"),
-        ("two", "module 'two' has no lone App; it has first, second; name one as `two:first`"),
+        ("empty", "module 'empty' does not have exactly one App; name one as `empty:app`"),
+        (
+            "two",
+            "module 'two' does not have exactly one App; it has first, second; name one as "
+            "`two:first`",
+        ),
     ],
 )
 def test_an_app_that_cannot_be_had_says_why(command: Command, name: str, message: str) -> None:

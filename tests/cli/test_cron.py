@@ -82,7 +82,9 @@ def test_pause_and_resume(declared: Command) -> None:
     assert declared.json("cron", "ls")["crons"][1]["is_paused"]
     assert "paused" in declared.ok("cron", "ls")
     assert "paused; next:" in declared("cron", "next", "report").output
-    assert declared.ok("cron", "resume", "report").startswith("resumed cron report; it ticks at 20")
+    assert declared.ok("cron", "resume", "report").startswith(
+        "resumed cron report; next tick at 20"
+    )
     assert not declared.json("cron", "ls")["crons"][1]["is_paused"]
     assert declared.json("cron", "pause", "report") == {"name": "report", "is_paused": True}
     assert declared.json("cron", "resume", "report")["next_tick"]
@@ -97,15 +99,15 @@ def test_what_nobody_declares_any_more_is_listed_as_such_and_can_be_forgotten(
             "update crons set declared_at = ? where name = 'report'",
             (int(long_ago.timestamp() * 1_000_000),),
         )
-    assert f"nobody knows it since {long_ago:%Y-%m-%d}" in declared.ok("cron", "ls")
+    assert f"no worker declares it since {long_ago:%Y-%m-%d}" in declared.ok("cron", "ls")
     assert not declared.json("cron", "ls")["crons"][1]["is_known"]
     result = declared("cron", "forget", "report")
-    assert result.output == "forgot cron report\n"
+    assert result.output == "deleted cron report\n"
     assert [each["name"] for each in declared.json("cron", "ls")["crons"]] == ["n" * 200]
 
 
 def test_to_forget_what_a_worker_declares_says_that_it_comes_back(declared: Command) -> None:
-    assert "brings it back" in declared("cron", "forget", "report").output
+    assert "will add it again" in declared("cron", "forget", "report").output
 
 
 def test_an_unknown_name_is_refused_with_the_next_thing_to_type(declared: Command) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.support import Command, is_running, wait_until
+from tests.servers.places import NoServerError
+from tests.servers.redis import find_program
 
 CLAIMS = 8
 
@@ -30,10 +34,13 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize("store", ["sqlite", "redis"])
 def test_the_demo_proves_what_it_claims_and_leaves_nothing_behind(
-    command: Command, temporary: Path
+    command: Command, temporary: Path, store: str
 ) -> None:
-    child = command.start("demo", "--exit")
+    if store == "redis":
+        skip_without_redis()
+    child = command.start("demo", "--exit", "--store", store)
     text, _ = child.communicate(timeout=60)
     assert child.returncode == 0, text + command.log
     assert text.count("✓") == CLAIMS
@@ -44,6 +51,33 @@ def test_the_demo_proves_what_it_claims_and_leaves_nothing_behind(
     assert "permanent: card 4242 has expired" in text
     assert not [pid for pid in pids_in(text) if is_running(pid)]
     assert list(temporary.iterdir()) == []
+    if store == "redis":
+        assert not is_listening(text)
+
+
+def skip_without_redis() -> None:
+    try:
+        find_program()
+    except NoServerError as error:
+        pytest.skip(str(error))
+
+
+def is_listening(text: str) -> bool:
+    """Tell whether the server whose URL the demo named still listens."""
+    found = re.search(r"redis://127\.0\.0\.1:(\d+)/0", text)
+    assert found is not None, text
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(found[1]))) == 0
+
+
+def test_the_server_of_a_killed_demo_ends_too(command: Command, tmp_path: Path) -> None:
+    skip_without_redis()
+    child = command.start("demo", "--exit", "--store", "redis", "--path", str(tmp_path / "d"))
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    assert is_listening(line)
+    os.kill(child.pid, signal.SIGKILL)
+    wait_until(lambda: not is_listening(line), "the server ends")
 
 
 def test_the_demo_interrupted_leaves_nothing_behind(command: Command, temporary: Path) -> None:

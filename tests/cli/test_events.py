@@ -118,7 +118,7 @@ def test_events_are_listed_page_by_page_and_by_name(command: Command) -> None:
     assert header.split() == ["ID", "NAME", "SENT", "AT", "(UTC)", "KEY", "JOBS"]
     assert row.endswith("welcome, index")
     assert result.stderr.startswith("more: fencepost ")
-    assert "events ls --after" in result.stderr
+    assert "events ls --limit 1 --after" in result.stderr
 
 
 def test_a_list_of_nothing_is_nothing(command: Command) -> None:

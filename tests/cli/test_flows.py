@@ -8,9 +8,9 @@ import pytest
 from tests.cli.support import Command
 
 from fencepost import App, FlowHandle, PermanentError, State, chain, fan_in, fan_out
-from fencepost.cli.commands.queue_table import STATES
+from fencepost.cli.commands.queues import STATES
 from fencepost.cli.jobs import graph as job_graph
-from fencepost.cli.jobs.graph import ARROWS, PLAIN_ARROWS, around, arrows_for, draw, graph_rows
+from fencepost.cli.jobs.graph import PLAIN_ARROWS, around, draw, graph_rows
 from fencepost.testing import drain
 
 
@@ -46,7 +46,7 @@ class Rig:
         (job,) = store.run(store.reader.get([job_id]))
         assert job is not None
         rows = graph_rows(around(store, job), job_id, arrows=PLAIN_ARROWS)
-        return [(name, state, notes) for name, _, state, _, notes in rows]
+        return [(str(name), str(state), str(notes)) for name, _, state, _, notes in rows]
 
 
 @pytest.fixture
@@ -106,14 +106,15 @@ def test_many_dependencies_are_named_in_short(rig: Rig) -> None:
     assert "and 15 more" in rig.rows(handle["last"].id)[-1][2]
 
 
-@pytest.mark.parametrize(
-    ("encoding", "arrows"),
-    [("utf-8", ARROWS), ("ascii", PLAIN_ARROWS), (None, PLAIN_ARROWS), ("nonsense", PLAIN_ARROWS)],
-)
-def test_a_terminal_without_utf_8_gets_plain_arrows(
-    encoding: str | None, arrows: tuple[str, str]
-) -> None:
-    assert arrows_for(encoding) == arrows
+def test_a_terminal_shows_short_ids(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = rig.app.flow(chain(rig.job(), rig.job())).submit()
+    job = handle["step"].refresh()
+    _, first, _ = draw(around(rig.app.store, job), job)
+    assert job.id in first
+    monkeypatch.setattr("fencepost.cli.output.is_terminal", lambda: True)
+    _, first, _ = draw(around(rig.app.store, job), job)
+    assert job.id not in first
+    assert job.id[:8] in first
 
 
 def test_a_lone_job_is_not_drawn(rig: Rig) -> None:

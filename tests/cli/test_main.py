@@ -82,7 +82,7 @@ def test_a_database_url_that_names_a_file_is_another_programs(
     monkeypatch.chdir(command.folder)
     monkeypatch.setenv("DATABASE_URL", command.url)
     result = CliRunner().invoke(cli, ["jobs", "ls"])
-    assert "there is no database at fencepost.db" in result.stderr
+    assert f"there is no database at {command.folder}/fencepost.db" in result.stderr
     assert f"--url {command.url}" in command("jobs", "show", "nonsense").stderr
 
 
@@ -131,7 +131,7 @@ def test_an_unexpected_error_shows_no_traceback(
     def explode(*_: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr("fencepost.cli.commands.doctor.examine", explode)
+    monkeypatch.setattr("fencepost.cli.commands.upkeep.examine", explode)
     result = command("doctor")
     assert result.exit_code == 1
     assert "error: unexpected ZeroDivisionError: by zero (internal)" in result.stderr

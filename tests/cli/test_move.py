@@ -12,8 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -23,7 +25,7 @@ from tests.servers.fixtures import postgres_sources
 from conformance.harness import Colour, Harness, job
 from conformance.moving import dump, fill
 from fencepost import App, Priority
-from fencepost.cli.move.mover import EVENTS_MAX, MOVED, MOVING, Mover
+from fencepost.cli.commands.mover import EVENTS_MAX, MOVED, MOVING, Mover
 from fencepost.clock import SystemClock
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import JobFilter
@@ -32,6 +34,7 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import Body, JobRecord, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import ClaimRequest, Spawn
@@ -102,7 +105,11 @@ def filled(command: Command) -> str:
     h.run(h.store.settings.pause(Scope.TYPE, "edited"))
     h.run(h.store.settings.limit(Scope.QUEUE, "default", 7))
     h.run(h.store.settings.limit(Scope.APP, "", 70))
-    h.run(h.store.settings.set_rates({"edited": Rate(3, 30.0), "new": Rate(5, 60.0)}))
+    h.run(
+        h.store.settings.limit_types(
+            {"edited": TypeLimits(rate=Rate(3, 30.0)), "new": TypeLimits(rate=Rate(5, 60.0))}
+        )
+    )
     h.close()
     return command.url
 
@@ -115,6 +122,11 @@ def elsewhere(command: Command) -> Callable[[str], str]:
 @pytest.fixture
 def sqlite_url(elsewhere: Callable[[str], str]) -> str:
     return elsewhere("new")
+
+
+@pytest.fixture
+def redis_store(redis_url: str, redis_prefix: str) -> str:
+    return f"{redis_url}?prefix={quote(redis_prefix)}"
 
 
 def test_there_and_back_every_record_is_the_same(
@@ -134,6 +146,25 @@ def test_there_and_back_every_record_is_the_same(
     assert counts(home) == settings
     assert pauses(home) == {"other"}
     assert records(filled) == before
+
+
+def test_by_way_of_redis_every_record_is_the_same(
+    command: Command,
+    filled: str,
+    redis_store: str,
+    postgres_url: str,
+    elsewhere: Callable[[str], str],
+) -> None:
+    """From each of the others to Redis, and from Redis to each of the others."""
+    before, settings = records(filled), counts(filled)
+    way = [filled, redis_store, postgres_url, f"{redis_store}again:", elsewhere("home")]
+    for source, target in pairwise(way):
+        answer = json.loads(command.ok("move", source, target, "--migrate", "--json"))
+        assert (answer["moved"], answer["present"]) == (len(before), 0)
+        assert records(target) == before
+        assert counts(target) == settings
+        assert pauses(target) == {"other"}
+    assert records(redis_store) == before
 
 
 def events(url: str) -> list[SentEvent]:
@@ -245,7 +276,7 @@ def test_a_worker_of_the_new_store_runs_what_was_moved(command: Command, postgre
         assert app.jobs.count(state=State.SCHEDULED) == 20
 
 
-@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url"])
+@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url", "redis_store"])
 def test_a_move_that_was_killed_is_repeated(
     command: Command, where: str, request: pytest.FixtureRequest
 ) -> None:
@@ -278,7 +309,7 @@ def test_a_move_that_broke_off_keeps_the_pauses_there_were(
         raise OSError("out of luck")
 
     with monkeypatch.context() as broken:
-        broken.setattr("fencepost.cli.move.mover.Mover.copy", explode)
+        broken.setattr("fencepost.cli.commands.mover.Mover.copy", explode)
         assert command("move", filled, elsewhere("new")).exit_code == 1
     assert "default" in pauses(filled)
     command.ok("move", filled, elsewhere("new"))
@@ -293,7 +324,7 @@ def test_a_move_can_be_given_up(
 
     for step in ("copy", "close", "compare", "finish"):
         with monkeypatch.context() as broken:
-            broken.setattr(f"fencepost.cli.move.mover.Mover.{step}", explode)
+            broken.setattr(f"fencepost.cli.commands.mover.Mover.{step}", explode)
             assert command("move", filled, elsewhere("new")).exit_code == 1
         assert "default" in command.ok("move", filled, elsewhere("new"), "--abandon")
         assert pauses(filled) == {"other"}
@@ -311,7 +342,7 @@ def test_a_complete_move_cannot_be_given_up(
     assert "would run twice" in result.stderr
 
 
-@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url"])
+@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url", "redis_store"])
 def test_a_moved_store_refuses_new_jobs(
     command: Command,
     where: str,
@@ -385,7 +416,8 @@ def test_a_job_of_an_open_transaction_is_waited_for(command: Command, postgres_u
         with psycopg.connect(postgres_url, autocommit=True) as other:
             waiting = "select 1 from pg_locks where not granted and relation = %s::regclass"
             wait_until(
-                lambda: other.execute(waiting, ("fencepost.job",)).fetchone(), "a move that waits"
+                lambda: other.execute(waiting, ("fencepost.submissions",)).fetchone(),
+                "a move that waits",
             )
         connection.commit()
         output, _ = mover.communicate(timeout=60)
@@ -416,10 +448,10 @@ def test_a_store_that_goes_away_is_no_reason_to_begin_anew(
     def lose(*_: object) -> None:
         raise UnknownOutcomeError("the connection was lost at commit")
 
-    monkeypatch.setattr("fencepost.cli.move.mover.Mover.compare", lose)
+    monkeypatch.setattr("fencepost.cli.commands.mover.Mover.compare", lose)
     result = command("move", command.url, sqlite_url)
     assert result.exit_code == 1
-    assert "goes on where it broke off" in result.stderr
+    assert "continues where it stopped" in result.stderr
 
 
 def test_a_person_sees_a_bar(command: Command, sqlite_url: str) -> None:
@@ -441,7 +473,7 @@ def test_a_person_sees_a_bar(command: Command, sqlite_url: str) -> None:
     assert "50/50" in seen
 
 
-@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url"])
+@pytest.mark.parametrize("where", ["postgres_url", "sqlite_url", "redis_store"])
 def test_jobs_that_come_while_others_are_copied_come_along(
     command: Command,
     where: str,
@@ -461,7 +493,7 @@ def test_jobs_that_come_while_others_are_copied_come_along(
 def test_a_job_that_changed_during_a_move_is_noticed(
     command: Command, elsewhere: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fencepost.cli.move.mover import Mover
+    from fencepost.cli.commands.mover import Mover
 
     submit(command.url, 2)
     copy = Mover.copy
@@ -473,7 +505,8 @@ def test_a_job_that_changed_during_a_move_is_noticed(
     monkeypatch.setattr(Mover, "copy", copy_and_cancel)
     result = command("move", command.url, elsewhere("new"))
     assert result.exit_code == 1
-    assert "1 jobs are not in" in result.stderr
+    assert "error: 1 jobs of" in result.stderr
+    assert " differ from those of " in result.stderr
 
 
 def test_a_live_worker_refuses(command: Command, elsewhere: Callable[[str], str]) -> None:
@@ -501,7 +534,7 @@ def test_a_running_job_refuses(command: Command, elsewhere: Callable[[str], str]
         claimed = h.take("w9")
     result = command("move", command.url, elsewhere("new"))
     assert result.exit_code == 1
-    assert "1 jobs run on sqlite:" in result.stderr
+    assert "1 jobs are running on sqlite:" in result.stderr
     assert f"{claimed.id} on w9 until" in result.stderr
     assert pauses(command.url) == set()
 
@@ -529,7 +562,7 @@ def test_a_target_with_jobs_of_its_own_refuses(
     submit(elsewhere("new"))
     result = command("move", command.url, elsewhere("new"))
     assert result.exit_code == 1
-    assert "has jobs of its own" in result.stderr
+    assert "has other jobs" in result.stderr
     assert pauses(command.url) == set()
 
 
@@ -578,7 +611,7 @@ def test_two_names_of_one_database_are_noticed(command: Command, postgres_url: s
         ("memory://", "sqlite:///new.db", 2, "one process"),
         ("sqlite:///jobs.db", "memory://", 2, "one process"),
         ("sqlite:///jobs.db", "sqlite:///./jobs.db", 2, "the same store"),
-        ("sqlite:///none.db", "sqlite:///new.db", 1, "there is no database at none.db"),
+        ("sqlite:///none.db", "sqlite:///new.db", 1, "/none.db; submit a job first"),
         ("sqlite:///jobs.db", "nonsense", 1, "is not a store URL"),
     ],
 )

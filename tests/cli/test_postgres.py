@@ -50,7 +50,7 @@ def test_a_database_is_migrated_once(command: Command) -> None:
 
 def test_a_worker_waits_for_the_schema_and_then_works(command: Command) -> None:
     worker = command.start("worker", "--grace", "1s")
-    wait_until(lambda: "store.unavailable" in command.log, "a worker that waits")
+    wait_until(lambda: "the store is unavailable" in command.log, "a worker that waits")
     assert "waiting for the store: " in command.log
     command.ok("migrate")
     assert json.loads(command.ok("submit", "add", ADD, "--wait", "--timeout", "30s")) == 3

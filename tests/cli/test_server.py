@@ -28,7 +28,7 @@ def test_it_says_where_it_is_and_what_it_serves(command: Command) -> None:
     child = command.start("server", "--port", "0")
     url = url_of(command)
     assert f"{url}/openapi.json" in command.log
-    assert "types: add, bad, overdue, shout, stuck" in command.log
+    assert "types: add, bad, leak, leak_in_child, overdue, shout, stuck" in command.log
     answer = httpx.post(f"{url}/v1/jobs", json={"type": "add", "payload": {"a": "one"}})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_payload")
     assert end(child) == 0
@@ -45,7 +45,7 @@ def test_without_an_app_the_store_is_served_and_nothing_checked(command: Command
 
 
 def test_a_log_in_json_says_where_it_is(command: Command) -> None:
-    child = command.start("server", "--port", "0", "--log-json")
+    child = command.start("server", "--port", "0", "--log-format", "json")
     wait_until(lambda: "http.started" in command.log, "a server")
     lines = [json.loads(line) for line in command.log.splitlines()]
     assert [line["url"] for line in lines if line["event"] == "http.started"]

@@ -74,7 +74,7 @@ def test_a_store_that_may_have_made_it_is_told_of(
         raise UnknownOutcomeError("no answer")
 
     command.ok("tokens", "create", "ci", "--role", "read")
-    monkeypatch.setattr("fencepost.handles.tokens.Tokens.create", unknown)
+    monkeypatch.setattr("fencepost.handles.access.Tokens.create", unknown)
     result = command("tokens", "create", "ci", "--role", "read")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "revoke it (unknown_outcome)" in result.stderr

@@ -35,7 +35,7 @@ def test_the_doctor_tells_of_webhooks_that_nobody_delivers(command: Command) -> 
         job_id="j",
         url="https://example.com/",
         state=State.COMPLETED,
-        ended_at=datetime(2026, 1, 1, tzinfo=UTC),
+        completed_at=datetime(2026, 1, 1, tzinfo=UTC),
         attempt=1,
     )
     with App(command.url, webhooks=Webhooks(new_secret())) as app:

@@ -7,9 +7,10 @@ import os
 import signal
 
 import pytest
-from tests.cli.support import Command, end, is_running, wait_until
+from tests.cli.support import PATIENCE, Command, end, is_running, wait_until
 
-from fencepost.cli.worker.command import parse_queues
+from fencepost import App, State
+from fencepost.cli.commands.worker import parse_queues
 
 ADD = '{"a": 1, "b": 2}'
 
@@ -53,7 +54,7 @@ def test_a_stopped_worker_gives_its_job_back_uncounted_and_exits(
 ) -> None:
     """Although the handler's thread can never be stopped."""
     job_id = command.submit("stuck")
-    child = command.start("--log-json", "worker", "--grace", "0s")
+    child = command.start("--log-format", "json", "worker", "--grace", "0s")
     wait_until(lambda: command.json("jobs", "show", job_id)["progress"], "the job runs")
     assert command.json("jobs", "show", job_id)["attempt"] == 1
     assert end(child, number) == 0
@@ -107,6 +108,50 @@ def test_a_process_in_which_a_thread_does_not_stop_is_replaced(
     assert end(child) == 0
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_process_that_has_done_its_share_is_replaced(command: Command, processes: int) -> None:
+    """No job is lost on the way, and none is counted or claimed twice."""
+    with App(command.url) as app:
+        jobs = [command.submit("add", ADD) for _ in range(9)]
+        child = command.start("worker", "--burst", "--processes", str(processes), "--max-jobs", "2")
+        assert child.wait(PATIENCE) == 0
+        ended = [app.jobs.get(each).refresh() for each in jobs]
+        assert {(job.state, job.attempt) for job in ended} == {(State.COMPLETED, 1)}
+        assert [len(app.jobs.attempts(each)) for each in jobs] == [1] * 9
+    assert 3 <= command.log.count("worker.retiring") <= 4
+    assert "reason=max_jobs" in command.log
+    assert "child.died" not in command.log
+
+
+@pytest.mark.parametrize("task", ["leak", "leak_in_child"])
+def test_a_process_with_too_much_memory_is_replaced(command: Command, task: str) -> None:
+    """The worker itself keeps its process id; a handler's child is replaced alone."""
+    child = command.start("worker", "--max-rss", "200MB")
+    run = ("submit", task, '{"megabytes": 250}', "--wait", "--timeout", "30s")
+    first = command.ok(*run)
+    in_child = task == "leak_in_child"
+    told = "child.replaced" if in_child else "worker.retiring"
+    wait_until(lambda: command.log.count(told) == 1, "it is noticed")
+    assert "reason=max_rss" in command.log
+    second = command.ok(*run)
+    assert (first == second) == (not in_child)
+    assert command.log.count("worker.started") == (1 if in_child else 2)
+    assert end(child) == 0
+
+
+def test_limits_of_a_process_are_checked_before_it_starts(command: Command) -> None:
+    cases = {
+        ("--max-jobs", "0"): (2, "--max-jobs"),
+        ("--max-rss", "12 parsecs"): (1, "max_rss is a size such as 512MB"),
+        ("--max-rss", "11"): (1, "before its first job"),
+        ("--max-jobs", "5", "--url", "memory://"): (1, "memory:// is lost with its process"),
+    }
+    for words, (code, text) in cases.items():
+        result = command("worker", *words)
+        assert result.exit_code == code
+        assert text in result.stderr
+
+
 def test_children_end_when_their_supervisor_is_killed(command: Command) -> None:
     job_id = command.submit("stuck")
     child = command.start("worker", "--processes", "2", "--grace", "0s")
@@ -129,6 +174,8 @@ def test_dev_restarts_when_a_file_changes(command: Command) -> None:
     path = command.folder / "app.py"
     path.write_text(path.read_text().replace("return a + b", "return a * 100 + b"))
     wait_until(lambda: command.log.count("worker.started") == 2, "a second worker")
+    assert f"on sqlite:///{command.folder}/jobs.db" in command.log
+    assert command.log.count("/jobs.db did not exist and is created") == 1
     assert json.loads(command.ok("submit", "add", ADD, "--wait", "--timeout", "30s")) == 102
     path.write_text("this is not Python")
     wait_until(lambda: "starts again when a file changes" in command.log, "the worker gives up")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.http.serving import Served, serving
 
 from fencepost import (
     App,
+    BatchJob,
     Client,
     ConfigurationError,
     DuplicateJobError,
@@ -39,10 +41,29 @@ def test_a_job_is_submitted_run_and_waited_for(client: Client) -> None:
     job = client.task("add").submit(a=1, b=LARGE)
     assert job.result(timeout=20) == LARGE + 1
     assert job.state == "completed"
-    assert job.refresh().payload == Body(b'{"a":1,"b":%d}' % LARGE)
+    assert job.refresh().payload_body == Body(b'{"a":1,"b":%d}' % LARGE)
     assert [attempt.outcome for attempt in job.attempts()] == ["succeeded"]
     assert [change.state for change in job.history()][-1] == "completed"
     assert job.why()[0].code == "completed"
+
+
+@dataclass
+class Line:
+    number: int
+
+
+def test_a_job_of_a_batch_handler_is_submitted_by_the_fields_of_its_payload(
+    app: App, client: Client
+) -> None:
+    @app.task(batch=5)
+    async def double(jobs: list[BatchJob[Line]]) -> list[int]:
+        return [job.payload.number * 2 for job in jobs]
+
+    jobs = [client.task("double").submit(number=number) for number in (1, 2)]
+    with pytest.raises(InvalidPayloadError, match="Expected `int`"):
+        client.task("double").submit(number="one")
+    app.worker().run(until_idle=True)
+    assert [job.result(timeout=20) for job in jobs] == [2, 4]
 
 
 @pytest.mark.usefixtures("working")
@@ -126,7 +147,10 @@ def test_a_key_returns_or_refuses(client: Client) -> None:
 
 def test_a_bulk_is_stored_whole_or_not_at_all(client: Client, app: App) -> None:
     jobs = client.task("add").submit_many([{"a": n, "b": n} for n in range(50)])
-    assert [job.refresh().payload.data for job in jobs[:2]] == [b'{"a":0,"b":0}', b'{"a":1,"b":1}']
+    assert [job.refresh().payload_body.data for job in jobs[:2]] == [
+        b'{"a":0,"b":0}',
+        b'{"a":1,"b":1}',
+    ]
     task = client.task("add")
     with pytest.raises(InvalidPayloadError):
         client.submit_many([task.prepare(a=1, b=1), task.prepare(a="x", b=1)])
@@ -152,6 +176,7 @@ def test_jobs_are_found_page_by_page_and_steered(client: Client) -> None:
     rest = client.jobs.find(tags={"of:what": "a:b"}, limit=2, after=page.next)
     assert [job.id for job in (*page, *rest)] == [job.id for job in reversed(jobs)]
     assert (len(page), rest.next) == (2, None)
+    assert [job.id for job in client.jobs.find(id_prefix=jobs[0].id[:14])] == [jobs[0].id]
     hour = timedelta(hours=1)
     assert len(client.jobs.find(created_after=datetime.now(UTC) - hour, queue="mail")) == 3
     assert not client.jobs.find(created_before=datetime.now(UTC) - hour).jobs
@@ -389,15 +414,15 @@ def test_a_waiting_job_is_edited_and_hastened(client: Client, app: App) -> None:
     job = client.task("other").using(delay="1h", correlation_id="c").submit(a=1)
     client.jobs.edit(job.id, payload={"a": 2}, correlation_id="d", priority="high")
     stored = app.jobs.get(job.id).refresh()
-    assert (stored.payload, stored.correlation_id) == (Body(b'{"a":2}'), "d")
+    assert (stored.payload_body, stored.correlation_id) == (Body(b'{"a":2}'), "d")
     assert stored.priority is Priority.HIGH
     client.jobs.edit(job.id, payload=b"\x00", correlation_id="")
-    assert app.jobs.get(job.id).refresh().payload.data == b"\x00"
+    assert app.jobs.get(job.id).refresh().payload_body.data == b"\x00"
     assert client.jobs.retry(job.id, delay="10m") == "delayed"
     with pytest.raises(InvalidJobError, match="lifetime"):
         client.jobs.retry(job.id, delay="8d")
     job.retry()
-    with pytest.raises(StateConflictError, match="in line already"):
+    with pytest.raises(StateConflictError, match="queued already"):
         job.retry()
     with pytest.raises(StateConflictError, match="cannot be changed"):
         client.jobs.edit(job.id, queue="elsewhere")

@@ -8,12 +8,19 @@ import pytest
 from tests.app.test_faces import parameters, public
 
 from fencepost import App, Client, app, client
-from fencepost.handles.crons import AsyncCrons, Crons
-from fencepost.handles.dead_letters import AsyncDeadLetterList, DeadLetterList
 from fencepost.handles.events import AsyncEvents, Events
 from fencepost.handles.flows import AsyncFlows, Flows
-from fencepost.handles.jobs import AsyncJobs, Jobs
-from fencepost.handles.queues import AsyncQueues, AsyncTypes, AsyncWorkers, Queues, Types, Workers
+from fencepost.handles.jobs import AsyncDeadLetterList, AsyncJobs, DeadLetterList, Jobs
+from fencepost.handles.queues import (
+    AsyncCronTable,
+    AsyncQueueList,
+    AsyncTypeList,
+    AsyncWorkerList,
+    CronTable,
+    QueueList,
+    TypeList,
+    WorkerList,
+)
 
 PAIRS: list[tuple[type, type]] = [
     (Client, client.AsyncClient),
@@ -26,12 +33,12 @@ PAIRS: list[tuple[type, type]] = [
     (Flows, AsyncFlows),
     (DeadLetterList, AsyncDeadLetterList),
     (Events, AsyncEvents),
-    (Queues, AsyncQueues),
-    (Types, AsyncTypes),
-    (Workers, AsyncWorkers),
-    (Crons, AsyncCrons),
+    (QueueList, AsyncQueueList),
+    (TypeList, AsyncTypeList),
+    (WorkerList, AsyncWorkerList),
+    (CronTable, AsyncCronTable),
 ]
-PLAIN = {"using", "prepare", "flow", "task", "event"}
+PLAIN = {"using", "prepare", "flow", "to_dict", "to_json", "task", "event"}
 """Methods that ask no server, and are the same in both faces."""
 
 SHARED: list[tuple[type, type]] = [
@@ -45,16 +52,16 @@ PARTS = {
     "flows": Flows,
     "dead_letters": DeadLetterList,
     "events": Events,
-    "queues": Queues,
-    "types": Types,
-    "workers": Workers,
-    "crons": Crons,
+    "queues": QueueList,
+    "types": TypeList,
+    "workers": WorkerList,
+    "crons": CronTable,
 }
 # Where the client differs: it has no function to look at, no store, and nobody's transaction.
 NAMES: list[tuple[type, type, set[str]]] = [
     (app.TaskHandle, client.TaskHandle, set()),
     (app.EventHandle, client.EventHandle, {"on", "using", "pattern"}),
-    (App, Client, {"cron", "worker", "store", "migrate", "asgi", "full_retention"}),
+    (App, Client, {"cron", "worker", "store", "migrate", "asgi", "full_retention", "lifespan"}),
 ]
 
 

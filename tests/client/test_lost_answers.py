@@ -80,7 +80,7 @@ def test_what_a_key_would_not_guard_is_sent_once_and_its_outcome_unknown(
 ) -> None:
     """A key that is held while its job is live is free again once that was quick."""
     proxy.plan("swallow")
-    with pytest.raises(UnknownOutcomeError, match="may have been done"):
+    with pytest.raises(UnknownOutcomeError, match="may have been applied"):
         far.task("add").submit_idempotent("mine", a=1, b=2)
     assert posts(proxy) == 1
     assert count(app) == 1

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fencepost import errors
-from fencepost.client.exchange import HttpReply, Request
 from fencepost.client.problems import error_of, is_surely_undone, kinds
+from fencepost.client.transport import HttpReply, Request
 from fencepost.errors import ConfigurationError, FencepostError, ServerError, UnknownOutcomeError
 from fencepost.http.request.problems import problem_of
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import WEBHOOK_NETWORKS_MAX
-from fencepost.core.webhooks.addresses import is_public, may_reach, parse_address, parse_networks
+from fencepost.core.webhooks.callback import is_public, may_reach, parse_address, parse_networks
 from fencepost.errors import ConfigurationError
 
 PRIVATE_V4 = (

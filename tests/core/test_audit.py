@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.access.audit import decode_detail, encode_detail, make_action
-from fencepost.core.access.tokens import Principal, Role
+from fencepost.core.audit import decode_detail, encode_detail, make_action
 from fencepost.core.bounds import (
     AUDIT_DETAIL_BYTES_MAX,
     AUDIT_NAME_LENGTH_MAX,
     AUDIT_TARGET_LENGTH_MAX,
     REQUEST_ID_LENGTH_MAX,
 )
+from fencepost.core.tokens import Principal, Role
 
 ALICE = Principal(token_id="0123456789ab", name="alice", roles=frozenset({Role.OPERATE}))
 

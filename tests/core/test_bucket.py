@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.limits.bucket import Bucket, capacity
+from fencepost.core.limits.rates import Bucket, capacity
 
 
 def test_a_second_may_come_at_once_and_then_the_rate_holds() -> None:

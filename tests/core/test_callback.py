@@ -10,8 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import CALLBACK_URL_LENGTH_MAX
-from fencepost.core.webhooks.addresses import parse_networks
-from fencepost.core.webhooks.callback import Callback, check_callback_url, parse_callback_url
+from fencepost.core.webhooks.callback import (
+    Callback,
+    check_callback_url,
+    parse_callback_url,
+    parse_networks,
+)
 from fencepost.errors import InvalidCallbackError, InvalidJobError
 
 SECRET = "hunter2"

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fencepost.core.bounds import CATCH_UP_MAX, CRON_GRACE, CRON_NAME_LENGTH_MAX
-from fencepost.core.cron.cron import (
+from fencepost.core.cron import (
     Cron,
     Missed,
     check_catch_up,
     check_cron_name,
     due,
     parse_missed,
+    parse_schedule,
     tick_key,
 )
-from fencepost.core.cron.schedule import parse_schedule
 from fencepost.core.job.idempotency import check_key
 from fencepost.core.job.job import Body, NewJob
 from fencepost.errors import ConfigurationError
@@ -117,5 +117,5 @@ def test_a_policy_is_named_or_refused() -> None:
 def test_catching_up_is_bounded() -> None:
     assert check_catch_up(CATCH_UP_MAX) == CATCH_UP_MAX
     for wrong in (0, -1, CATCH_UP_MAX + 1, True, 1.0, "1", None):
-        with pytest.raises(ConfigurationError, match="between 1 and 1000"):
+        with pytest.raises(ConfigurationError, match="between 1 and 1,000"):
             check_catch_up(wrong)

@@ -11,12 +11,13 @@ from fencepost.core.flows.dependencies import (
     Mode,
     check_dependencies,
     check_depth,
-    check_place,
+    check_places,
 )
-from fencepost.core.flows.dependents import Parent, WaitVerdict, enter, judge, propagated, step
+from fencepost.core.flows.dependents import Parent, WaitVerdict, enter, judge, step
 from fencepost.core.job.job import Category, Failure
 from fencepost.core.job.lifecycle import TERMINAL, State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.outcome import failed_with
+from fencepost.core.job.policy import Priority
 from fencepost.errors import (
     DependencyBreadthError,
     DependencyCycleError,
@@ -39,8 +40,8 @@ DONE, RUN, FAIL, DEAD, GONE = (
         (Mode.ALL, [DONE, DONE], WaitVerdict()),
         (Mode.ALL, [DONE, RUN], WaitVerdict(1)),
         (Mode.ALL, [RUN, State.PENDING, State.RETRYING], WaitVerdict(3)),
-        (Mode.ALL, [RUN, DEAD, FAIL], WaitVerdict(doom=1)),
-        (Mode.ALL, [GONE], WaitVerdict(doom=0)),
+        (Mode.ALL, [RUN, DEAD, FAIL], WaitVerdict(failed_dependency=1)),
+        (Mode.ALL, [GONE], WaitVerdict(failed_dependency=0)),
         (Mode.ALL, [], WaitVerdict()),
         (Mode.ANY, [RUN, State.DELAYED], WaitVerdict(1)),
         (Mode.ANY, [RUN, FAIL], WaitVerdict()),
@@ -71,8 +72,8 @@ def test_counting_down_comes_to_what_judging_all_would(mode: Mode, ends: list[St
         verdict = step(mode, missing, end)
         at_once = judge(mode, states)
         assert verdict.missing == at_once.missing
-        assert (verdict.doom is None) == (at_once.doom is None)
-        if verdict.doom is not None or verdict.missing == 0:
+        assert (verdict.failed_dependency is None) == (at_once.failed_dependency is None)
+        if verdict.failed_dependency is not None or verdict.missing == 0:
             return
         missing = verdict.missing
 
@@ -83,11 +84,11 @@ def test_counting_down_comes_to_what_judging_all_would(mode: Mode, ends: list[St
 )
 def test_an_end_passes_on_with_its_first_culprit(state: State, category: Category) -> None:
     """S1-71, S1-72, S1-73, C27."""
-    first = propagated(state, Failure(Category.TIMEOUT, "slow"), "a")
+    first = failed_with("a", state, Failure(Category.TIMEOUT, "slow"))
     assert first.state is state
     assert first.failure is not None
     assert (first.failure.category, first.failure.culprit) == (category, "a")
-    second = propagated(state, first.failure, "b")
+    second = failed_with("b", state, first.failure)
     assert second.failure is not None
     assert second.failure.culprit == "a"
     assert second.failure.code == "dependency_failed"
@@ -127,6 +128,6 @@ def test_any_of_nothing_is_refused_and_all_of_nothing_is_no_wait() -> None:
 @pytest.mark.parametrize("place", [-1, 2, 3])
 def test_only_what_stands_before_can_be_waited_for(place: int) -> None:
     """S1-65."""
-    assert check_place(1, 2) == 1
+    check_places([None, None, Dependencies((1,))])
     with pytest.raises(DependencyCycleError):
-        check_place(place, 2)
+        check_places([None, None, Dependencies((1, place))])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import DURATION_MAX
-from fencepost.core.values.duration import UNITS, format_duration, parse_duration
+from fencepost.core.values.times import UNITS, format_duration, parse_duration
 from fencepost.errors import ConfigurationError, InvalidDurationError, InvalidJobError
 
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.core import statistics as module
 from fencepost.core.job.lifecycle import State
-from fencepost.core.stats import ended as module
-from fencepost.core.stats.ended import OVERLAP, EndedJob, Follower
+from fencepost.core.statistics import OVERLAP, EndedJob, Follower
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def at(seconds: float, number: int = 0) -> EndedJob:
-    ended_at = START + timedelta(seconds=seconds)
+    completed_at = START + timedelta(seconds=seconds)
     return EndedJob(
         id=str(number),
         type="mail",
@@ -26,7 +26,7 @@ def at(seconds: float, number: int = 0) -> EndedJob:
         created_at=START,
         scheduled_at=START,
         started_at=START,
-        ended_at=ended_at,
+        completed_at=completed_at,
         position=round(seconds * 1_000) * 1_000 + number,
     )
 
@@ -61,7 +61,9 @@ def test_whatever_commits_within_the_overlap_is_told_exactly_once(
     jobs = [(at(end, number), end + late) for number, (end, late) in enumerate(ends)]
     told: list[EndedJob] = []
     for now in [*sorted(looks), 200.0]:
-        seen = [job for job, visible in jobs if visible <= now and job.ended_at >= follower.since]
+        seen = [
+            job for job, visible in jobs if visible <= now and job.completed_at >= follower.since
+        ]
         told += follower.take(sorted(seen, key=lambda job: job.position))
     assert len(told) == len(jobs)
     assert {job.id for job in told} == {job.id for job, _ in jobs}

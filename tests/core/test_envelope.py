@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.crypto.envelope import (
+from fencepost.core.encryption import (
     PREFIX,
     TAMPERED,
+    EncryptionKey,
     Envelope,
     Field,
+    KeyRing,
     Owner,
     binding,
     bound,
@@ -19,12 +21,11 @@ from fencepost.core.crypto.envelope import (
     key_id_of,
     pack,
     parse,
-    shown_body,
+    shown_envelope,
     shown_text,
     to_text,
     unreadable,
 )
-from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
 from fencepost.core.job.failure import classify
 from fencepost.core.job.job import Body, Category, Encoding
 from fencepost.core.job.outcome import Failed
@@ -97,9 +98,9 @@ def test_what_decides_what_runs_is_bound_to_all_of_its_job(field: Field) -> None
 
 
 def test_what_cannot_be_read_says_with_which_key_it_could_be() -> None:
-    assert shown_body(SEALED) == "encrypted (key k1)"
+    assert shown_envelope(SEALED.data) == "encrypted (key k1)"
     assert shown_text(to_text(SEALED.data)) == "encrypted (key k1)"
-    assert shown_body(TAMPERED) == "encrypted, and damaged"
+    assert shown_envelope(TAMPERED.data) == "encrypted, and damaged"
     assert (key_id_of(SEALED), key_id_of(TAMPERED)) == ("k1", None)
 
 

@@ -118,7 +118,7 @@ def test_a_traceback_that_cannot_be_written_is_left_out(monkeypatch: pytest.Monk
     def broken(error: BaseException) -> list[str]:
         raise RuntimeError("no")
 
-    monkeypatch.setattr("traceback.format_exception", broken)
+    monkeypatch.setattr("traceback.TracebackException.from_exception", broken)
     assert describe(raised(ValueError("no")), Category.TEMPORARY).traceback is None
 
 

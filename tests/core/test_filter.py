@@ -45,12 +45,30 @@ def test_every_condition_is_checked_and_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", [{"type": ""}, {"queue": ""}, {"tags": {"a": 5}}, {"correlation_id": "\n"}]
+    "condition",
+    [
+        {"type": ""},
+        {"queue": ""},
+        {"tags": {"a": 5}},
+        {"correlation_id": "\n"},
+        *(
+            {"id_prefix": each}
+            for each in ("", "-", "g", "3f-2a", "3f2a91c-0", "0" * 35, "٣", "3f--", "3f\n", 5)
+        ),
+    ],
 )
 def test_a_condition_that_no_job_could_meet_is_refused(condition: dict[str, Any]) -> None:
     """S1-105, S1-107, S1-108."""
     with pytest.raises(InvalidJobError):
         make_filter(**condition)
+
+
+@pytest.mark.parametrize("prefix", ["3F2A91C0", "3f2a91c0-", "3f2a91c0-4d", "3f2a91c04d"])
+def test_the_beginning_of_an_id_is_kept_as_digits(prefix: str) -> None:
+    """S1-1: in either case, with the dashes of an id or without any."""
+    filter = make_filter(id_prefix=prefix)
+    assert filter.id_prefix == prefix.lower().replace("-", "")
+    assert not filter.is_countable
 
 
 def test_times_of_creation_are_kept_in_utc() -> None:
@@ -180,7 +198,7 @@ def test_a_page_has_a_size_and_a_beginning() -> None:
 @pytest.mark.parametrize("limit", [0, -1, PAGE_MAX + 1, True, 1.0, "5", None])
 def test_a_page_of_a_size_that_makes_no_sense_is_refused(limit: Any) -> None:
     """S3-24: every answer is bounded."""
-    with pytest.raises(ConfigurationError, match=f"limit must lie between 1 and {PAGE_MAX}"):
+    with pytest.raises(ConfigurationError, match=f"limit must lie between 1 and {PAGE_MAX:,}"):
         make_page(limit=limit, after=None)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.clock import as_uuid4
-from fencepost.core.values.ids import attempt_id, id_bytes, id_text, previous_attempt_id
+from fencepost.core.values.names import attempt_id, id_bytes, id_text, previous_attempt_id
 from fencepost.errors import JobNotFoundError
 
 SIXTEEN = st.binary(min_size=16, max_size=16)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.values.instants import (
+from fencepost.core.values.times import (
     EPOCH,
     from_us,
     from_us_or_none,

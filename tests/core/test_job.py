@@ -17,8 +17,7 @@ from fencepost.core.job.job import (
     NewJob,
     Ownership,
 )
-from fencepost.core.job.policy import DEFAULT_POLICY
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import DEFAULT_POLICY, Priority
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

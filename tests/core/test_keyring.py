@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.crypto.keyring import EncryptionKey, KeyRing, is_key_id, parse_key, parse_keys
+from fencepost.core.encryption import EncryptionKey, KeyRing, is_key_id, parse_key, parse_keys
 from fencepost.errors import ConfigurationError
 
 SECRET = bytes(range(32))

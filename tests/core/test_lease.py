@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.job.job import Category
-from fencepost.core.job.lease import deadline, next_version, run_out, ttl_of
 from fencepost.core.job.outcome import LEASE_EXPIRED
 from fencepost.core.job.policy import Policy
+from fencepost.core.job.timeouts import deadline, next_version, run_out, ttl_of
 
 instants = st.integers(0, 2**53)
 

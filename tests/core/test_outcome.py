@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,8 +15,19 @@ from hypothesis import strategies as st
 
 from fencepost.core.bounds import UNREADABLE_DELAY_MAX, UNREADABLE_MAX
 from fencepost.core.job.job import AttemptOutcome, Body, Category, Failure
-from fencepost.core.job.lifecycle import TRANSITIONS, Event, State, advance
+from fencepost.core.job.lifecycle import (
+    LIVE,
+    TERMINAL,
+    TRANSITIONS,
+    Event,
+    State,
+    advance,
+    first_state,
+    promoted,
+    reopened,
+)
 from fencepost.core.job.outcome import (
+    CORRUPT,
     LEASE_EXPIRED,
     Decision,
     Failed,
@@ -23,10 +37,11 @@ from fencepost.core.job.outcome import (
     Snoozed,
     Succeeded,
     Unreadable,
+    cancelled,
     decide,
+    expired,
 )
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy
 from fencepost.errors import IllegalTransition
 
 CONSTANT = Backoff(strategy="constant", initial_delay=7.0)
@@ -293,3 +308,59 @@ def test_a_job_that_always_fails_starts_exactly_as_often_as_allowed(
         job.take(Event.CLAIM)
         job.end(outcome)
     assert (job.state, job.starts) == (State.DEAD_LETTER, max_attempts)
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize(
+    ("end", "event"), [(cancelled, Event.CANCEL), (expired, Event.EXPIRE)], ids=["cancel", "expire"]
+)
+def test_every_live_job_can_be_ended_from_outside_and_no_other(
+    state: State, end: Callable[[State], Decision], event: Event
+) -> None:
+    """C20, C22: what the table of transitions says, with a failure that says why."""
+    if state in TERMINAL:
+        with pytest.raises(IllegalTransition):
+            end(state)
+        return
+    decision = end(state)
+    assert (decision.event, decision.state) == (event, advance(state, event))
+    assert decision.failure is not None
+    assert decision.failure.code
+    assert decision.is_counted
+
+
+def test_a_claimed_job_that_cannot_be_read_fails_for_good() -> None:
+    assert (CORRUPT.state, CORRUPT.outcome) == (State.FAILED, AttemptOutcome.FAILED)
+    assert CORRUPT.failure is not None
+    assert CORRUPT.failure.category is Category.PERMANENT
+
+
+def test_next_states_that_are_no_outcome_follow_the_table() -> None:
+    assert [first_state(is_due=is_due) for is_due in (True, False)] == [
+        State.SCHEDULED,
+        State.DELAYED,
+    ]
+    for state in (State.DELAYED, State.RETRYING):
+        assert promoted(state, has_key=False) is State.SCHEDULED
+        assert promoted(state, has_key=True) is State.PENDING
+    for state in TERMINAL - {State.COMPLETED}:
+        assert reopened(state) is State.SCHEDULED
+        assert reopened(state, is_later=True) is State.DELAYED
+        assert reopened(state, is_later=True, is_waiting=True) is State.PENDING
+    for state in LIVE | {State.COMPLETED}:
+        with pytest.raises(IllegalTransition):
+            reopened(state)
+
+
+PACKAGE = Path(__file__).parents[2] / "src" / "fencepost"
+
+
+def test_only_core_builds_decisions() -> None:
+    """One place decides: a store applies a decision that ``core/job/outcome.py`` has made."""
+    builders = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and "Decision" in ast.unparse(node.func).split(".")
+    }
+    assert builders == {"core/job/outcome.py"}

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from fencepost.core.bounds import PLAIN_DAYS_MAX
-from fencepost.core.crypto.plain import REFUSE, Plain, parse_plain
+from fencepost.core.encryption import REFUSE, Plain, parse_plain
 from fencepost.errors import ConfigurationError
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)

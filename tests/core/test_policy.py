@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.job.policy import DEFAULT_POLICY, Policy, decode_policy, encode_policy
-from fencepost.core.job.retry import Backoff, Retry
+from fencepost.core.job.policy import (
+    DEFAULT_POLICY,
+    Backoff,
+    Policy,
+    Retry,
+    decode_policy,
+    encode_policy,
+)
 
 POLICIES = st.builds(
     Policy,

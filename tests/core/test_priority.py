@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.job.job import NewJob
-from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.policy import Priority, parse_priority
 from fencepost.errors import InvalidJobError
 
 LEVELS = {"critical": 0, "high": 1, "normal": 2, "low": 3, "bulk": 4}
@@ -57,7 +57,9 @@ def test_a_level_is_known_by_number_name_and_member(name: str) -> None:
 )
 def test_anything_else_is_refused(value: Any) -> None:
     """S1-31."""
-    with pytest.raises(InvalidJobError, match="priority must be 0"):
+    with pytest.raises(
+        InvalidJobError, match='priority must be "critical", "high", "normal", "low" or "bulk"'
+    ):
         parse_priority(value)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.core.job.lifecycle import TERMINAL, State
-from fencepost.core.retention import DAY, Retention
+from fencepost.core.job.timeouts import DAY, Retention
 from fencepost.errors import ConfigurationError, InvalidDurationError, InvalidJobError
 
 

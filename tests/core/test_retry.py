@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import ATTEMPTS_MAX, CUSTOM_DELAYS_MAX, DURATION_MAX
-from fencepost.core.job.retry import Backoff, Retry
-from fencepost.core.values.duration import Duration
+from fencepost.core.job.policy import Backoff, Retry, parse_preset
+from fencepost.core.values.times import Duration
 from fencepost.errors import ConfigurationError, FencepostError, InvalidDurationError
 
 SECONDS = st.floats(0, DURATION_MAX)
@@ -64,6 +64,37 @@ def test_the_first_fast_retry_waits_at_most_half_a_second() -> None:
     backoff = Retry.fast().backoff
     assert max(backoff.delay(1, Random(seed)) for seed in range(200)) <= 0.5
     assert max(backoff.delay(2, Random(seed)) for seed in range(200)) > 0.5
+
+
+def test_the_patient_preset_is_ten_attempts_over_about_an_hour_with_jitter() -> None:
+    retry = Retry.patient()
+    assert retry.max_attempts == 10
+    totals = [
+        sum(retry.backoff.delay(n, rng) for n in range(1, retry.max_attempts))
+        for rng in map(Random, range(200))
+    ]
+    assert len(set(totals)) == 200
+    assert 2_800 < min(totals) < max(totals) < 4_400
+    assert 3_400 < sum(totals) / 200 < 3_800
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, Retry()),
+        ("", Retry()),
+        ("default", Retry()),
+        ("patient", Retry.patient()),
+        (" Patient ", Retry.patient()),
+    ],
+)
+def test_the_environment_names_a_preset(text: str | None, expected: Retry) -> None:
+    assert parse_preset(text) == expected
+
+
+def test_an_unknown_preset_is_refused_with_the_choices() -> None:
+    with pytest.raises(ConfigurationError, match='FENCEPOST_RETRY must be "patient" or "default"'):
+        parse_preset("forever")
 
 
 def test_the_none_preset_and_no_retries_are_one_attempt() -> None:

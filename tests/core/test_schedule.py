@@ -11,7 +11,7 @@ from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.cron.schedule import SHORTHANDS, Schedule, parse_schedule, parse_zone
+from fencepost.core.cron import SHORTHANDS, Schedule, parse_schedule, parse_zone
 from fencepost.errors import ConfigurationError, InvalidCronError
 
 

@@ -10,8 +10,7 @@ from fencepost import Context
 from fencepost.core.job.failure import classify
 from fencepost.core.job.job import Attempt, AttemptOutcome, Body, Category, Encoding, Failure
 from fencepost.core.job.outcome import Failed, Unreadable
-from fencepost.core.values.signature import Signature
-from fencepost.core.values.skew import UnreadPayload, read_arguments, with_past
+from fencepost.core.values.signature import Signature, UnreadPayload, read_arguments, with_past
 from fencepost.errors import InvalidPayloadError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from fencepost.core.bounds import STATS_NAMES_MAX
 from fencepost.core.job.lifecycle import State
-from fencepost.core.stats.ended import EndedJob
-from fencepost.core.stats.recent import Percentiles, Statistics, percentiles, statistics
+from fencepost.core.statistics import EndedJob, Percentiles, Statistics, percentiles, statistics
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,7 +31,7 @@ def ended(ago: float, *, wait: float = 1.0, run: float = 2.0, **fields: Any) -> 
             "created_at": scheduled_at,
             "scheduled_at": scheduled_at,
             "started_at": started_at,
-            "ended_at": at,
+            "completed_at": at,
             "position": 1,
             **fields,
         }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.core.job.task import Isolation, Task, isolation_of
 from fencepost.core.values.signature import Signature
 from fencepost.errors import ConfigurationError
@@ -84,5 +84,5 @@ def test_a_task_is_normal_and_in_the_default_queue_unless_it_says_otherwise() ->
 
 def test_a_task_knows_whether_it_is_awaited() -> None:
     """S0-92."""
-    assert task(awaited).is_async
-    assert not task(blocking).is_async
+    assert isolation_of(awaited, None) is Isolation.LOOP
+    assert isolation_of(blocking, None) is Isolation.THREAD

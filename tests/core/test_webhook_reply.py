@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import WEBHOOK_RETRY_AFTER_MAX
-from fencepost.core.webhooks.reply import parse_retry_after, refusal
+from fencepost.core.webhooks.delivery import parse_retry_after, refusal
 from fencepost.errors import HandlerSignal, PermanentError, TemporaryError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

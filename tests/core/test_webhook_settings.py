@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.webhooks.settings import Webhooks, check_callback, parse_variable
+from fencepost.core.webhooks.callback import Webhooks, check_callback, parse_variable
 from fencepost.errors import ConfigurationError, InvalidCallbackError, InvalidDurationError
 
 SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.delivery.deadline import Deadline
+from fencepost.delivery.sender import Deadline
 from fencepost.testing import FakeClock
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.delivery.receiver import Authority, make_authority, receiving
 
 from fencepost.clock import SystemClock
-from fencepost.core.webhooks.settings import Webhooks
+from fencepost.core.webhooks.callback import Webhooks
 from fencepost.delivery.sender import Sender
 from fencepost.errors import TemporaryError
 from fencepost.webhooks import new_secret

@@ -15,10 +15,8 @@ from tests.delivery.receiver import OK, Behave, answering, dripping, receiving, 
 
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import WEBHOOK_REPLY_MAX, WEBHOOK_REPLY_TIMEOUT
-from fencepost.core.webhooks.settings import Webhooks
-from fencepost.delivery.deadline import Deadline
-from fencepost.delivery.guard import Endpoint, reachable, resolve
-from fencepost.delivery.sender import Sender
+from fencepost.core.webhooks.callback import Webhooks
+from fencepost.delivery.sender import Deadline, Endpoint, Sender, reachable, resolve
 from fencepost.errors import PermanentError, TemporaryError
 from fencepost.webhooks import new_secret
 
@@ -282,7 +280,7 @@ def test_a_name_that_turns_private_is_refused_when_it_is_asked_again(
     monkeypatch.setattr("fencepost.delivery.sender.connect", note)
     with pytest.raises(TemporaryError, match="noted"):
         send("https://rebind.example/", resolve=lambda *_: answers.pop(0), networks=())
-    with pytest.raises(PermanentError, match=r"leads to 10\.0\.0\.1") as caught:
+    with pytest.raises(PermanentError, match=r"resolves to 10\.0\.0\.1") as caught:
         send("https://rebind.example/", resolve=lambda *_: answers.pop(0), networks=())
     assert caught.value.code == "callback_refused"
     assert connected == [[PUBLIC]]

@@ -24,6 +24,7 @@ from fencepost.store.memory.store import MemoryStore
 from fencepost.testing import FakeClock, drain
 from fencepost.webhooks import new_secret, verify
 from fencepost.worker import Context
+from fencepost.worker.run.context import AttemptState, ContextActions
 
 SECRET = new_secret()
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -69,7 +70,7 @@ def delivery_of(job: JobHandle[Any], url: str) -> NewJob:
         job_id=job.id,
         url=url,
         state=stored.state,
-        ended_at=stored.completed_at,
+        completed_at=stored.completed_at,
         attempt=stored.attempt,
     )
     return delivery_job(delivery, stored.correlation_id)
@@ -80,7 +81,7 @@ def made_up(url: str, **fields: Any) -> NewJob:
     given = {
         "job_id": "0b5e7a52-2f3a-4c49-9f0e-5a6c1b7d8e90",
         "state": State.FAILED,
-        "ended_at": NOON,
+        "completed_at": NOON,
         "attempt": 3,
     }
     return delivery_job(Delivery(url=url, **{**given, **fields}))
@@ -180,7 +181,8 @@ def test_a_process_that_dies_after_the_answer_sends_again_under_the_same_id(
     )
     (claimed,) = store.run(store.queue.claim(request)).jobs
     args, kwargs = task.signature.decode(claimed.payload)
-    task.function(*args, ctx=Context(claimed, store, clock.monotonic()), **kwargs)
+    state = AttemptState(claimed, claimed.lease, clock.monotonic())
+    task.function(*args, ctx=Context(ContextActions(state, store)), **kwargs)
     clock.advance("31s")  # it died here: its lease runs out
     drain(app)
     clock.advance("1m")
@@ -239,7 +241,7 @@ def test_both_secrets_sign_while_one_replaces_the_other(receiver: Receiver) -> N
     "job",
     [
         NewJob(type=DELIVERY_TYPE, queue=DELIVERY_QUEUE),
-        made_up("http://127.0.0.1:1/", ended_at=NOON.replace(tzinfo=None)),
+        made_up("http://127.0.0.1:1/", completed_at=NOON.replace(tzinfo=None)),
     ],
     ids=["nothing at all", "a time without a zone"],
 )

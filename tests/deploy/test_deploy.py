@@ -15,10 +15,10 @@ import click
 import pytest
 import yaml
 
+from fencepost.cli.commands.worker import longest_stop
 from fencepost.cli.main import cli
-from fencepost.cli.worker.command import longest_stop
-from fencepost.core.values.duration import parse_duration
-from fencepost.observe.families import FAMILIES, Kind
+from fencepost.core.values.times import parse_duration
+from fencepost.observe.metrics import FAMILIES, Kind
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))

@@ -19,7 +19,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Each of the two parsers that a server may have, with the event loop that goes with it."""
     if request.param == "h11":
         # As if the quicker ones were not installed.
-        monkeypatch.setitem(sys.modules, "fencepost.http.server.httptools_connection", None)
+        monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
         monkeypatch.setitem(sys.modules, "uvloop", None)
     name: str = request.param
     return name

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from tests.cli.support import wait_until
 
 from fencepost import App
-from fencepost.http.server.connection_limits import ConnectionLimits
-from fencepost.http.server.server import Server, ServerOptions, loop_factory
-from fencepost.http.server.socket import listen
+from fencepost.http.server.connection import ConnectionLimits
+from fencepost.http.server.server import Server, ServerOptions, listen, loop_factory
 
 SECONDS = 20.0
 SWEPT = ConnectionLimits(sweep_interval=0.05)
@@ -138,12 +137,12 @@ def _run(server: Server) -> None:
 
 
 @contextmanager
-def serving(app: App, patience: ConnectionLimits = SWEPT, **options: Any) -> Iterator[Serving]:
+def serving(app: App, limits: ConnectionLimits = SWEPT, **options: Any) -> Iterator[Serving]:
     """Serve *app* on a free port of this machine."""
     listening = listen("127.0.0.1", 0)
     address = listening.getsockname()[:2]
     chosen = ServerOptions(**{"is_local": True, "grace": 5.0, **options})
-    server = Server(app, listening, chosen, patience=patience)
+    server = Server(app, listening, chosen, limits=limits)
     thread = threading.Thread(target=_run, args=(server,))
     thread.start()
     made = Serving(server, address, thread)

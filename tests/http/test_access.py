@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.errors import ConfigurationError, ForbiddenError
-from fencepost.http.auth.anonymous import check_exposure, check_local, is_loopback
+from fencepost.http.authentication import check_exposure, check_local, is_loopback
 
 HOME = ["localhost", "LOCALHOST", "app.localhost", "127.0.0.1", "127.8.8.8", "[::1]", "::1"]
 ABROAD = [
@@ -70,7 +70,7 @@ def test_a_foreign_name_for_this_machine_is_refused(pairs: tuple[tuple[str, str]
 )
 def test_a_page_of_another_site_is_refused(origin: str) -> None:
     """Issue 6.4: also of another port of this machine, where anything may run."""
-    with pytest.raises(ForbiddenError, match="no page of another site"):
+    with pytest.raises(ForbiddenError, match="pages of other sites are refused"):
         check_local(headers(("host", "localhost:8000"), ("origin", origin)))
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from fencepost import App
-from fencepost.core.access.audit import Action
+from fencepost.core.audit import Action
 from fencepost.core.bounds import AUDIT_REFUSED_MAX, AUDIT_REFUSED_WINDOW, TAG_COUNT_MAX
 from fencepost.http import asgi
 from fencepost.store.memory.store import MemoryStore

@@ -6,16 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.core.test_token import FORGED
+from tests.core.test_tokens import FORGED
 
 from fencepost import App
-from fencepost.core.access.tokens import Principal, Role
 from fencepost.core.bounds import (
     TOKEN_CACHE_SECONDS,
     TOKEN_LOOK_SECONDS,
     TOKEN_STALE_SECONDS,
     TOKENS_MAX,
 )
+from fencepost.core.tokens import Principal, Role
 from fencepost.errors import (
     ForbiddenError,
     StoreUnavailableError,
@@ -23,7 +23,7 @@ from fencepost.errors import (
     UnauthenticatedError,
     UnknownOutcomeError,
 )
-from fencepost.http.auth.authentication import Authenticator
+from fencepost.http.authentication import Authenticator
 from fencepost.store.interface.access import AccessFacet
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation

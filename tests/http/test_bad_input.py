@@ -26,8 +26,8 @@ from fencepost.core.bounds import (
 from fencepost.core.display import shown
 from fencepost.core.filter import DEAD_LETTERS, EVENTS, encode_cursor
 from fencepost.http import asgi
+from fencepost.http.request.route import Route
 from fencepost.http.routes import ROUTES
-from fencepost.http.routes.route import Route
 
 JSON = {"content-type": "application/json"}
 NOBODY = "5f0c3b0e-6a51-4b7e-9d0a-2f6f3c1d8e47"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.cli.support import wait_until
 from tests.http.sockets import HASTY, SWEPT, Serving, request, serving
 
 from fencepost import App
 from fencepost.core.bounds import HTTP_WRITE_STEP, HTTP_WRITE_TIMEOUT
 from fencepost.http.request import read as reading
-from fencepost.http.server.connection import Connection
-from fencepost.http.server.connection_limits import ConnectionLimits
+from fencepost.http.server.connection import Connection, ConnectionLimits
 from fencepost.testing import FakeClock
 
 LIVE = request("GET", "/health/live")
@@ -238,6 +238,18 @@ def test_one_who_waits_behind_another_request_and_goes_is_noticed(
         assert (job["id"], job["attempt"]) == (job_id, 1)
 
 
+def test_an_answer_to_a_client_that_is_gone_is_no_error(
+    served: Serving, app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client has sent two requests at once, and goes while the first is being answered."""
+    with served.connect() as client:
+        client.send(request("GET", f"/v1/jobs/{_submitted(served)}/wait?timeout=60") + LIVE)
+    served.until_quiet()
+    app.jobs.cancel(type="add")
+    wait_until(lambda: not served.server._gate.tasks, "the end of its request")
+    assert "http.error" not in caplog.messages
+
+
 def test_an_answer_that_nobody_takes_is_thrown_away(hasty: Serving) -> None:
     with hasty.connect() as client:
         text = {"text": "a" * 900_000}
@@ -267,7 +279,7 @@ class Untaken:
 
 def watched() -> tuple[Any, Untaken]:
     """Return a connection without a socket, and its transport."""
-    bare: Any = type("Bare", (Connection,), {"patience": ConnectionLimits()})
+    bare: Any = type("Bare", (Connection,), {"limits": ConnectionLimits()})
     connection = bare()
     transport = Untaken()
     connection.transport = transport
@@ -280,7 +292,7 @@ def test_a_slow_reader_is_borne_with_as_long_as_it_reads() -> None:
     connection, transport = watched()
     for size in range(1_000_000, 0, -HTTP_WRITE_STEP):
         transport.size = size
-        connection.look(clock.monotonic(), is_stopping=False)
+        connection.check_time(clock.monotonic(), is_stopping=False)
         clock.advance(HTTP_WRITE_TIMEOUT)
     assert not transport.is_cut
 
@@ -290,10 +302,10 @@ def test_a_reader_that_takes_too_little_is_cut_off() -> None:
     connection, transport = watched()
     for size in (1_000_000, 1_000_000 - HTTP_WRITE_STEP + 1):
         transport.size = size
-        connection.look(clock.monotonic(), is_stopping=False)
+        connection.check_time(clock.monotonic(), is_stopping=False)
         assert not transport.is_cut
         clock.advance(HTTP_WRITE_TIMEOUT)
-    connection.look(clock.monotonic(), is_stopping=False)
+    connection.check_time(clock.monotonic(), is_stopping=False)
     assert transport.is_cut
 
 

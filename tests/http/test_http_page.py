@@ -13,7 +13,7 @@ from tests.http.sockets import serving
 
 from fencepost import App
 from fencepost.core import bounds
-from fencepost.http.request.codes import OWN, codes_of
+from fencepost.http.request.problems import OWN, codes_of
 from fencepost.http.routes import ROUTES
 
 PAGE = (DOCS / "http.md").read_text()
@@ -40,9 +40,9 @@ def test_the_bounds_are_those_of_the_code() -> None:
     assert listed["waiting, of `wait` and of claims"] == f"{bounds.HTTP_WAIT_MAX:g} s"
     assert listed["nesting of JSON"] == f"{bounds.JSON_DEPTH_MAX} levels"
     taken = f"{bounds.HTTP_WRITE_TIMEOUT:g} s for each {bounds.HTTP_WRITE_STEP // 1_000} kB"
-    assert listed["a client that takes no answer"] == taken
+    assert listed["a client that does not read the reply"] == taken
     most = f"{bounds.HTTP_BATCH_MAX:,}; {bounds.CLAIM_MAX:,} claimed"
-    assert listed["jobs, nodes of a flow, or leases, of one request"] == most
+    assert listed["jobs, nodes of a flow, or leases, in one request"] == most
     assert listed["streams"] == f"{bounds.HTTP_STREAMS_MAX}"
     assert listed["values in one body"].startswith(f"{bounds.JSON_VALUES_MAX:,}, ")
     whole = bounds.HTTP_BODIES_MAX // 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App
-from fencepost.core.access.tokens import Principal
+from fencepost.core.tokens import Principal
 from fencepost.testing import drain
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
@@ -96,6 +96,7 @@ async def test_every_condition_narrows_a_search(api: Caller) -> None:
         {"queue": "mail"},
         {"tag": ["t:a:b", "u:1"]},
         {"correlation_id": "c"},
+        {"id_prefix": mine[:13].upper()},
         {"type": "add", "created_after": created},
         {"type": "add", "created_before": "2100-01-01T00:00:00Z"},
     ):
@@ -114,6 +115,8 @@ async def test_every_condition_narrows_a_search(api: Caller) -> None:
         "after=nonsense",
         "after=",
         "tag=nocolon",
+        "id_prefix=",
+        "id_prefix=xyz",
         "nonsense=1",
         "type=a&type=b",
         "created_after=yesterday",

@@ -8,12 +8,16 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 from tests.http.conftest import Caller
 from tests.http.messages import GONE, part, post
 
 from fencepost import App, Retry
+from fencepost.http import asgi
+from fencepost.http.operations import claims
 from fencepost.observe.log import FIELDS
+from fencepost.testing import FakeClock
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
 VERBS = ["heartbeat", "ack", "nack", "release", "checkpoint", "progress"]
@@ -69,7 +73,9 @@ async def test_the_log_of_a_settlement_names_the_correlation_id(
     await api.submit("other", correlation_id="order 7")
     (job,) = await api.claim()
     await api.post(f"/v1/leases/{verb}", held(job))
-    (settled,) = [each for each in caplog.records if each.getMessage() == "job.settled"]
+    (settled,) = [
+        each for each in caplog.records if vars(each).get("fencepost_event") == "job.settled"
+    ]
     assert getattr(settled, FIELDS)["correlation_id"] == "order 7"
 
 
@@ -127,6 +133,8 @@ async def test_checkpoint_and_progress_are_kept_for_the_next_attempt(api: Caller
     await api.post("/v1/leases/checkpoint", held(job, checkpoint={"row": 10**20}))
     await api.post("/v1/leases/progress", held(job, fraction=0.25, message="a quarter"))
     shown = await api.get(f"/v1/jobs/{job['id']}")
+    at = shown["progress"].pop("at")
+    assert shown["created_at"] <= at
     assert shown["progress"] == {"fraction": 0.25, "message": "a quarter"}
     await api.post("/v1/leases/nack", held(job))
     (again,) = await api.claim()
@@ -309,6 +317,33 @@ async def test_a_worker_that_claims_is_listed(api: Caller) -> None:
     await api.claim(types=["a", "b"], queues=["mail"], worker="node-1", limit=4)
     (worker,) = (await api.get("/v1/workers"))["workers"]
     assert (worker["id"], worker["types"], worker["concurrency"]) == ("node-1", ["a", "b"], 4)
+
+
+async def test_a_server_lists_so_many_workers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their clients choose the names; those over the bound claim all the same."""
+    monkeypatch.setattr(claims, "HTTP_WORKERS_MAX", 2)
+    clock = FakeClock()
+    app = App("memory://", clock=clock)
+    transport = httpx.ASGITransport(app=asgi(app, is_local=True))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        api = Caller(client)
+
+        async def listed() -> list[str]:
+            return sorted(each["id"] for each in (await api.get("/v1/workers"))["workers"])
+
+        for name in ("a", "b", "c"):
+            await api.submit("other")
+            assert len(await api.claim(worker=name)) == 1
+        assert await listed() == ["a", "b"]
+        clock.advance(40)
+        for name in ("a", "c"):  # b may wait for a job
+            await api.claim(worker=name)
+        assert await listed() == ["a", "b"]
+        clock.advance(40)
+        for name in ("c", "d"):
+            await api.claim(worker=name)
+        assert await listed() == ["a", "c"]
+    app.close()
 
 
 async def test_results_of_dependencies_reach_the_worker(api: Caller) -> None:

@@ -14,10 +14,10 @@ from tests.servers.fixtures import FreshPostgres, postgres_sources
 from tests.thoroughness import IS_FULL
 
 from fencepost import __version__, http
-from fencepost.core.access.tokens import Role
+from fencepost.core.tokens import Role
 from fencepost.http.openapi.document import document
 from fencepost.http.request import problems
-from fencepost.http.request.codes import OWN, codes_of
+from fencepost.http.request.problems import OWN, codes_of
 from fencepost.http.routes import ROUTES
 from lab.fuzz.http_fuzz import fuzz, fuzzed_server
 
@@ -65,7 +65,7 @@ def test_every_field_that_is_written_about_is_described(doc: dict[str, Any]) -> 
     assert schemas["ClaimReply"]["properties"]["wait"]["description"].startswith("Seconds after")
     # Inherited, of a generic, and of a struct that other layers have.
     assert "description" in schemas["JobView"]["properties"]["run_at"]
-    assert schemas["Items_Beat_"]["description"] == "Many at once."
+    assert schemas["Items_Beat_"]["description"] == "Many in one request."
     assert "description" in schemas["Ownership"]["properties"]["expired"]
     for name, schema in schemas.items():
         assert schema.get("description"), name

@@ -15,13 +15,13 @@ from tests.http.messages import part
 from tests.http.serving import PATIENCE, serving
 
 from fencepost import App
-from fencepost.core.access.tokens import NewToken
 from fencepost.core.bounds import (
     POLL_INTERVAL,
     TOKEN_CACHE_SECONDS,
     TOKEN_RECHECK_SECONDS,
     TOKEN_REVOKED_SECONDS,
 )
+from fencepost.core.tokens import NewToken
 from fencepost.http import asgi
 
 SOON = 0.02
@@ -41,9 +41,9 @@ def test_what_a_server_goes_by_ends_in_time() -> None:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let in by what was read before, for ever; look again at once."""
-    monkeypatch.setattr("fencepost.http.auth.authentication.TOKEN_CACHE_SECONDS", NEVER)
-    monkeypatch.setattr("fencepost.http.auth.authentication.TOKEN_RECHECK_SECONDS", 0.0)
-    for place in ("auth.watch", "operations.stream"):
+    monkeypatch.setattr("fencepost.http.authentication.TOKEN_CACHE_SECONDS", NEVER)
+    monkeypatch.setattr("fencepost.http.authentication.TOKEN_RECHECK_SECONDS", 0.0)
+    for place in ("request.call", "operations.stream"):
         monkeypatch.setattr(f"fencepost.http.{place}.TOKEN_RECHECK_SECONDS", SOON)
 
 
@@ -102,7 +102,7 @@ async def test_a_job_is_not_handed_out_to_a_token_that_is_no_longer_good(
     app: App, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
     """It was claimed before anybody looked again: it is given back, and the attempt not counted."""
-    monkeypatch.setattr("fencepost.http.auth.watch.TOKEN_RECHECK_SECONDS", NEVER)
+    monkeypatch.setattr("fencepost.http.request.call.TOKEN_RECHECK_SECONDS", NEVER)
     asked = Asked(app)
     await asked.known()
     app.tokens.revoke(asked.token.record.id)
@@ -203,3 +203,30 @@ async def test_what_waits_is_answered_by_what_its_token_is_good_for_now(
     method, path, body = ask(job_id)
     assert (await asked.refused(method, path, body))[1] == refusal
     assert app.jobs.get(job_id).refresh().attempt == 0
+
+
+WAITING: dict[str, tuple[Ask, Any]] = {
+    "wait": (lambda job_id: ("GET", f"/v1/jobs/{job_id}/wait?timeout={WAIT}", None), 404),
+    "claim": (lambda _: ("POST", "/v1/claims", CLAIM), []),
+    "claim of a queue": (lambda _: ("POST", "/v1/claims", {**CLAIM, "queues": ["a"]}), 403),
+}
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("what", WAITING)
+async def test_what_waits_ends_when_its_token_is_narrowed(
+    app: App, tmp_path: Path, what: str
+) -> None:
+    """Though nothing happens that it waits for: else the answer would tell when it does."""
+    asked = Asked(app)
+    job_id = await asked.known()
+    ask, wanted = WAITING[what]
+    method, path, body = ask(job_id)
+    asked.narrowed('["b"]', tmp_path / "jobs.db")
+    async with asyncio.timeout(PATIENCE):
+        reply = await asked.caller.ask(method, path, body)
+    await asked.client.aclose()
+    if isinstance(wanted, int):
+        assert reply.status_code == wanted
+    else:
+        assert (reply.status_code, reply.json()["jobs"]) == (200, wanted)

@@ -10,10 +10,10 @@ import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App
-from fencepost.core.access.tokens import Role
+from fencepost.core.tokens import Role
 from fencepost.http import asgi
+from fencepost.http.request.route import Route
 from fencepost.http.routes import ROUTES
-from fencepost.http.routes.route import Route
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
 

@@ -11,10 +11,10 @@ import pytest
 from tests.http.conftest import Caller
 
 from fencepost import App
-from fencepost.core.access.tokens import Role
+from fencepost.core.tokens import Role
 from fencepost.http import asgi
+from fencepost.http.request.route import Route
 from fencepost.http.routes import ROUTES
-from fencepost.http.routes.route import Route
 
 NOBODY = "0e3b7f9c-6a01-4d2e-9c55-6f0d5b1f2a77"
 NO_LEASE = "5f0d5b1f2a77.0e3b7f9c6a014d2e9c556f0d5b1f2a77"
@@ -248,7 +248,7 @@ async def test_a_key_that_is_held_out_of_reach_is_a_bare_refusal(ways: Ways, sta
     wanted = {"type": "work", "queue": "a", "key": "k"}
     bare = {
         "type": "urn:fencepost:problem:duplicate_key",
-        "title": "Not as things stand",
+        "title": "Conflict with the present state",
         "status": 409,
         "code": "duplicate_key",
         "detail": "key 'k' of type 'work' is held",
@@ -456,3 +456,16 @@ async def test_counts_of_all_queues_explain_nothing_to_a_token_for_one(ways: Way
     (reason,) = (await ways.a.get(f"/v1/jobs/{held}/why"))["reasons"]
     assert reason["code"] == "pending_key"
     assert not any(character.isdigit() for character in reason["text"])
+
+
+async def test_what_workers_of_other_queues_serve_is_not_named(ways: Ways) -> None:
+    claim = {"worker": "w", "types": ["wrok"], "queues": ["bravo"]}
+    await ways.all.post("/v1/claims", claim)
+    mine = await ways.all.submit("work", queue="a")
+    known = (await ways.all.ask("GET", f"/v1/jobs/{mine}/why")).text
+    assert "wrok" in known
+    assert "bravo" in known
+    (reason,) = (await ways.a.get(f"/v1/jobs/{mine}/why"))["reasons"]
+    assert reason["code"] == "no_worker"
+    assert "wrok" not in reason["text"]
+    assert "bravo" not in reason["text"]

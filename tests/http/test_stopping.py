@@ -17,7 +17,7 @@ from tests.cli.support import Command, end, wait_until
 from tests.http.sockets import SWEPT, Answer, Client, request, serving
 
 from fencepost import App
-from fencepost.http.operations import probes
+from fencepost.http.operations import monitoring
 
 __all__ = ["command"]
 
@@ -127,12 +127,12 @@ def test_a_client_that_takes_no_answer_does_not_hold_up_the_stop(tmp_path: Path)
 
 
 def test_one_who_has_just_connected_is_served_before_the_server_goes(tmp_path: Path) -> None:
-    patience = replace(SWEPT, farewell=20.0, head_timeout=20.0)
-    with App(f"sqlite:///{tmp_path}/jobs.db") as app, serving(app, patience) as served:
+    limits = replace(SWEPT, farewell=20.0, head_timeout=20.0)
+    with App(f"sqlite:///{tmp_path}/jobs.db") as app, serving(app, limits) as served:
         with served.connect() as client:
             [connection] = wait_until(lambda: list(served.server.connections), "the connection")
             served.server.stop()
-            wait_until(lambda: connection._is_leaving, "the stop")
+            wait_until(lambda: connection._is_last, "the stop")
             answer = client.ask("GET", "/health/live")
             assert (answer.status, answer.headers.get("connection")) == (200, "close")
             assert client.is_closed()
@@ -150,7 +150,7 @@ def test_what_outlasts_the_grace_is_told_that_nobody_knows(
         await asyncio.Event().wait()
         return b""
 
-    monkeypatch.setattr(probes, "metrics_text", stuck)
+    monkeypatch.setattr(monitoring, "metrics_text", stuck)
     with App(f"sqlite:///{tmp_path}/jobs.db") as app, serving(app, grace=0.3) as served:
         with served.connect() as client:
             client.send(request("GET", "/metrics"))

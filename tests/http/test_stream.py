@@ -211,7 +211,7 @@ def test_a_revoked_token_hears_no_more(
 ) -> None:
     monkeypatch.setattr(module, "STREAM_SILENCE", 0.0)  # one that goes on says so
     monkeypatch.setattr(module, "TOKEN_RECHECK_SECONDS", 0.0)
-    monkeypatch.setattr("fencepost.http.auth.authentication.TOKEN_RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr("fencepost.http.authentication.TOKEN_RECHECK_SECONDS", 0.0)
     token = app.tokens.create("reader", roles=["read"])
     with listening(served, authorization=f"Bearer {token.text}") as client:
         client.next("queues")

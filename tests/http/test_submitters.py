@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.http.conftest import Caller
 
-from fencepost import App
+from fencepost import App, Webhooks
 from fencepost.http import asgi
 
 SECRET = "for-its-submitter-alone"
@@ -58,6 +58,9 @@ async def ended(worker: Caller, job_id: str, how: str) -> None:
     elif how == "failed":
         failure = {"category": "permanent", "message": SECRET, "traceback": SECRET}
         await worker.post("/v1/leases/nack", {**lease, **failure})
+    elif how == "retrying":
+        failure = {"category": "temporary", "message": SECRET, "retry_after": "1h"}
+        await worker.post("/v1/leases/nack", {**lease, **failure})
 
 
 WORK: dict[str, Any] = {"type": "work", "payload": {"x": SECRET}, "key": "k", "tags": {"t": "u"}}
@@ -105,6 +108,53 @@ async def test_a_submitter_sees_of_the_jobs_of_others_how_they_stand(
             assert (await caller.get(f"/v1/jobs/{job_id}/result"))["result"] == SECRET
 
 
+STEPS: dict[str, tuple[str, str, Any]] = {
+    "cancel": ("POST", "/cancel", None),
+    "retry": ("POST", "/retry", {}),
+    "tags": ("PATCH", "", {"tags": {"t": "v"}}),
+    "priority": ("PATCH", "", {"priority": 0}),
+    "payload": ("PATCH", "", {"payload": {"x": "another"}}),
+    "type": ("PATCH", "", {"type": "another"}),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("how", ["delayed", "running", "retrying", "completed", "failed"])
+async def test_what_an_operator_is_answered_has_no_content_of_others(
+    app: App, tokens: Tokens, how: str, step: str
+) -> None:
+    """Whatever it does to a job, and however that stands: failure, progress and callback."""
+    app.session.webhooks = Webhooks(secrets=["whsec_" + "A" * 43 + "="])
+    mine, worker = tokens.caller("mine", "submit"), tokens.caller("worker", "work")
+    operator, both = tokens.caller("operator", "operate"), tokens.caller("b", "operate", "read")
+    body = {**WORK, "callback_url": f"https://example.com/{SECRET}", "retry": {"max_attempts": 2}}
+    delay = {"delay": 60} if how == "delayed" else {}
+    job_id = (await mine.post("/v1/jobs", body | delay, status=201))["id"]
+    if how != "delayed":
+        await ended(worker, job_id, how)
+    method, path, given = STEPS[step]
+    answer = await operator.ask(method, f"/v1/jobs/{job_id}{path}", given)
+    assert SECRET not in answer.text
+    if answer.status_code == 200:
+        assert answer.json()["withheld"] is True
+    answer = await both.ask("PATCH", f"/v1/jobs/{job_id}", {"tags": {}})
+    assert answer.json()["callback_url"].endswith(SECRET)
+
+
+async def test_an_operator_cannot_have_the_result_of_another_sent_to_an_address(
+    app: App, tokens: Tokens
+) -> None:
+    app.session.webhooks = Webhooks(secrets=["whsec_" + "A" * 43 + "="])
+    mine, operator = tokens.caller("mine", "submit", "operate"), tokens.caller("o", "operate")
+    path = "/v1/jobs/" + (await mine.post("/v1/jobs", WORK, status=201))["id"]
+    there = {"callback_url": "https://example.com/mine"}
+    assert await operator.refused("PATCH", path, there) == (403, "forbidden")
+    assert (await mine.get(path))["callback_url"] is None
+    for caller, edit in ((mine, there), (operator, {"callback_url": ""})):
+        assert (await caller.ask("PATCH", path, edit)).status_code == 200
+    assert (await mine.get(path))["callback_url"] is None
+
+
 async def test_flows_batches_and_replays_have_a_submitter_too(tokens: Tokens) -> None:
     worker = tokens.caller("worker", "work")
     mine, other = tokens.caller("mine", "submit"), tokens.caller("other", "submit")
@@ -145,3 +195,34 @@ async def test_a_job_submitted_without_a_token_is_nobodys(app: App, tokens: Toke
     callers = {role: tokens.caller(role, role) for role in ("submit", "read", "admin")}
     seen = {role: await each.get(f"/v1/jobs/{job_id}") for role, each in callers.items()}
     assert [role for role, view in seen.items() if "payload" in view] == ["read", "admin"]
+
+
+OTHER = {**WORK, "payload": {"x": "another", "y": 1}}
+DIFFERS = ["$.x", "$.y"]
+
+
+async def told(caller: Caller) -> list[Any]:
+    """Return what each way to submit OTHER says of the job that holds its key."""
+    rejecting = {**OTHER, "on_duplicate": "reject"}
+    one = await caller.post("/v1/jobs", OTHER)
+    two, three = (await caller.post("/v1/jobs/batch", {"jobs": [OTHER, rejecting]}, status=201))[
+        "jobs"
+    ]
+    four = (await caller.post("/v1/flows", {"nodes": {"a": OTHER}}, status=201))["jobs"]["a"]
+    assert [each["duplicate"] for each in (one, two, four)] == [True] * 3
+    problem = (await caller.client.post("/v1/jobs", json=rejecting)).json()
+    assert (three["code"], problem["code"]) == ("duplicate_key", "duplicate_key")
+    assert ("$.x" in problem["detail"]) is ("$.x" in three["detail"]) is ("differs" in problem)
+    return [each.get("differs") for each in (one, two, three, four, problem)]
+
+
+async def test_a_duplicate_says_where_its_payload_differs_to_who_may_see_it(
+    tokens: Tokens,
+) -> None:
+    """Otherwise a payload could be guessed, field by field."""
+    owner, other = tokens.caller("owner", "submit"), tokens.caller("other", "submit")
+    reader = tokens.caller("reader", "submit", "read")
+    await owner.post("/v1/jobs", WORK, status=201)
+    assert await told(owner) == await told(reader) == [DIFFERS] * 5
+    assert await told(other) == [None] * 5
+    assert (await owner.post("/v1/jobs", WORK))["differs"] == []

@@ -237,3 +237,21 @@ async def test_a_job_that_could_never_run_is_refused(api: Caller) -> None:
     batch = {"jobs": [good, late], "atomic": True}
     assert await api.refused("POST", "/v1/jobs/batch", batch) == (422, "invalid_job")
     assert (await api.get("/v1/jobs/count"))["count"] == 2
+
+
+SQUATTED = {"type": "x", "queue": "mine", "key": "cron:nightly:2030-01-01T03:00:00Z"}
+SQUATTING: list[tuple[str, Any]] = [
+    ("/v1/jobs", SQUATTED),
+    ("/v1/jobs/batch", {"jobs": [{"type": "x"}, SQUATTED], "atomic": True}),
+    ("/v1/flows", {"nodes": {"first": SQUATTED}}),
+    ("/v1/events/user.created", {"key": SQUATTED["key"]}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), SQUATTING)
+async def test_the_key_of_a_crons_tick_cannot_be_taken(
+    api: Caller, app: App, path: str, body: Any
+) -> None:
+    """Its job would not be made: whoever may submit its type to any queue could switch it off."""
+    assert await api.refused("POST", path, body) == (422, "invalid_key")
+    assert list(app.jobs.find()) == []

@@ -6,11 +6,11 @@ import httpx
 import pytest
 
 from fencepost import App
-from fencepost.core.values.ids import is_id
+from fencepost.core.values.names import is_id
 from fencepost.http import asgi
 from fencepost.http.api import REQUEST_IDS
+from fencepost.http.request.route import Route
 from fencepost.http.routes import ROUTES
-from fencepost.http.routes.route import Route
 from fencepost.http.server.gate import Gate
 from fencepost.testing import FakeClock
 

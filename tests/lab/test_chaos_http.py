@@ -10,8 +10,7 @@ import pytest
 from tests.thoroughness import IS_FULL
 
 from fencepost.core.job.lifecycle import State
-from fencepost.store.interface.queue import AlreadySettled
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import AlreadySettled, LeaseLost
 from lab.chaos.crew import CLERK_QUEUES, NODE_WORKER
 from lab.chaos.entries import Killed, Served, Stalled, Stopped
 from lab.chaos.evidence import Evidence

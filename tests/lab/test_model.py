@@ -20,19 +20,26 @@ from fencepost.core.job.job import AttemptOutcome, Body, Category, ClaimedJob, F
 from fencepost.core.job.lifecycle import TRANSITIONS, State
 from fencepost.core.job.outcome import Decision, Failed, Outcome, Released, Settlement, Snoozed
 from fencepost.core.job.outcome import Succeeded as Success
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy, Priority
 from fencepost.core.limits.weights import deal
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import DuplicateJobError
 from fencepost.store.interface.control import RetryRequest
-from fencepost.store.interface.queue import AlreadySettled, Beat, ClaimRequest, Extended, Settled
-from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost, Moved
+from fencepost.store.interface.queue import (
+    AlreadySettled,
+    Beat,
+    ClaimRequest,
+    Duplicate,
+    Enqueued,
+    Extended,
+    LeaseLost,
+    Moved,
+    Settled,
+)
 from fencepost.store.interface.settings import Scope
-from fencepost.store.sql.codes import RUNNING
+from fencepost.store.sql.codec import RUNNING
 from fencepost.store.sqlite.jobs import settle as settling
-from fencepost.store.sqlite.jobs.finish import Standing
+from fencepost.store.sqlite.jobs.finish import LiveRow
 from fencepost.testing.clock import START
 from lab.model import rules
 from lab.model.acting import Ledger
@@ -41,7 +48,7 @@ from lab.model.comparison import PLACES, Comparison, Difference
 from lab.model.machine import StoresAgree
 from lab.model.reference import Reference
 from lab.model.running import compare
-from lab.model.subjects import SUBJECTS, MemorySubject, SqliteSubject, Subject, subjects
+from lab.model.subjects import MemorySubject, SqliteSubject, Subject, subjects
 
 INSTANT = timedelta(microseconds=1)
 DONE = Success(Body(b'"done"'))
@@ -57,10 +64,17 @@ def machine_of(opened: Sequence[Subject]) -> type[StoresAgree]:
 
 
 def test_every_store_answers_as_the_model_does(postgres_url: str) -> None:
-    with subjects(SUBJECTS, postgres_url) as opened:
+    with subjects(("memory", "sqlite", "postgres"), postgres_url) as opened:
         machine = machine_of(opened)
         assert compare(machine, seed=None, sequences=20, steps=30) == []
     assert machine.ledger.operations > 250
+
+
+def test_redis_answers_as_the_model_does(redis_url: str) -> None:
+    with subjects(("redis",), None, redis_url) as opened:
+        machine = machine_of(opened)
+        assert compare(machine, seed=None, sequences=60 if IS_FULL else 10, steps=30) == []
+    assert machine.ledger.operations > 80
 
 
 def test_memory_and_sqlite_answer_as_the_model_does() -> None:
@@ -74,7 +88,7 @@ def test_memory_and_sqlite_answer_as_the_model_does() -> None:
 def test_a_store_that_ignores_the_token_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random calls alone miss it: it takes a worker that comes back after its lease ran out."""
 
-    def is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
+    def is_valid(job: LiveRow | None, job_id: str, secret: str, now: int) -> bool:
         return job is not None and job.number == RUNNING
 
     monkeypatch.setattr(settling, "is_valid", is_valid)
@@ -189,7 +203,7 @@ def test_the_model_judges_who_waits_as_the_product_does(mode: Mode) -> None:
         for states in product(State, repeat=count):
             missing, culprit = rules.awaited(mode, states)
             verdict = judge(mode, states)
-            assert verdict.doom == culprit
+            assert verdict.failed_dependency == culprit
             if culprit is None:
                 assert verdict.missing == missing
 

@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.thoroughness import IS_FULL
 
-from fencepost.core.cron.cron import Cron
+from fencepost.core.cron import Cron
+from fencepost.core.events import jobs_for
 from fencepost.core.flows.dependents import WaitVerdict
-from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Released
-from fencepost.store.interface.replies import Moved
-from fencepost.store.memory.jobs import finish as moves
-from fencepost.store.memory.jobs import settle as leases
-from fencepost.store.memory.jobs.record import Record
-from fencepost.store.memory.limits import concurrency as admission
-from fencepost.store.memory.limits.rates import Rates
-from fencepost.store.memory.records.crons import CronTable
-from fencepost.store.memory.records.events import EventTable
+from fencepost.store.interface.queue import Moved
+from fencepost.store.plan import Plan as StorePlan
+from fencepost.store.sql import endings, events
+from fencepost.store.sql.codec import RUNNING
+from fencepost.store.sql.crons import CronPlans
+from fencepost.store.sqlite.flows import dependents
+from fencepost.store.sqlite.jobs import settle
+from fencepost.store.sqlite.jobs.catalog import Env
+from fencepost.store.sqlite.jobs.finish import LiveRow
+from fencepost.store.sqlite.limits import concurrency
+from fencepost.store.sqlite.limits.rates import Budget
+from fencepost.store.sqlite.records.crons import CRONS
 from fencepost.worker.run.heartbeater import Heartbeater
 from lab.simulation.__main__ import parse_seeds
 from lab.simulation.report import Report
@@ -121,34 +125,32 @@ def test_seeds_in_two_processes_say_what_they_say_in_one() -> None:
 
 
 def token_ignored(patch: pytest.MonkeyPatch) -> None:
-    def is_leased_by(self: Record, token: str, now: int) -> bool:
-        return self.state is State.RUNNING and (self.lease_expires_at or 0) > now
+    def is_valid(job: LiveRow | None, job_id: str, lease_token: str, now: int) -> bool:
+        return job is not None and job.number == RUNNING and (job.lease_expires_at or 0) > now
 
-    patch.setattr(Record, "is_leased_by", is_leased_by)
+    patch.setattr(settle, "is_valid", is_valid)
 
 
 def expiry_ignored(patch: pytest.MonkeyPatch) -> None:
-    def is_leased_by(self: Record, token: str, now: int) -> bool:
-        return self.state is State.RUNNING and self.token == token
+    def is_valid(job: LiveRow | None, job_id: str, lease_token: str, now: int) -> bool:
+        return job is not None and job.number == RUNNING and job.lease_token == lease_token
 
-    patch.setattr(Record, "is_leased_by", is_leased_by)
+    patch.setattr(settle, "is_valid", is_valid)
 
 
 def recovery_uncounted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moves, "run_out", lambda policy, *, is_overdue: Released())
+    patch.setattr(endings, "run_out", lambda policy, *, is_overdue: Released())
 
 
 def settled_token_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A lost settlement is written again by whoever asks twice."""
-    settle = leases.settle_one
+    """A settlement is written again by whoever asks twice."""
+    original = settle.is_valid
 
-    def settle_again(jobs: object, settlement: object, now: int) -> object:
-        record = jobs.get(settlement.job_id)  # type: ignore[attr-defined]
-        if record is not None and record.settled_token == settlement.token:  # type: ignore[attr-defined]
-            jobs.change(record, state=State.SCHEDULED, completed_at=None)  # type: ignore[attr-defined]
-        return settle(jobs, settlement, now)  # type: ignore[arg-type]
+    def is_valid(job: LiveRow | None, job_id: str, lease_token: str, now: int) -> bool:
+        is_repeat = job is not None and job.settled_token == lease_token
+        return is_repeat or original(job, job_id, lease_token, now)
 
-    patch.setattr(leases, "settle_one", settle_again)
+    patch.setattr(settle, "is_valid", is_valid)
 
 
 def heart_never_lets_go(patch: pytest.MonkeyPatch) -> None:
@@ -156,43 +158,40 @@ def heart_never_lets_go(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_let_go(patch: pytest.MonkeyPatch) -> None:
-    def forget(jobs: object, record: Record, now: int) -> Moved:
-        return Moved(record.id, record.type, State.SCHEDULED, State.PENDING)
-
-    patch.setattr(moves, "let_go", forget)
+    patch.setattr(dependents, "MET", -1)
 
 
 def ends_are_untold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moves, "call_back", lambda jobs, record, now: ())
+    def call_back(env: Env, ended: Sequence[int], now: int) -> StorePlan[list[Moved]]:
+        yield from ()
+        return []
+
+    patch.setattr(dependents, "call_back", call_back)
 
 
 def keys_have_room(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(admission, "limit_of", lambda policy: 99)
+    patch.setattr(concurrency, "limit_of", lambda policy: 99)
 
 
 def rates_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Rates, "budget", lambda self, now: {})
+    patch.setattr(Budget, "count", lambda self: iter(()))
 
 
 def ticks_are_fired_by_everybody(patch: pytest.MonkeyPatch) -> None:
     """Who comes second is stopped twice: the cron has moved on, and the tick's key is taken."""
-    patch.setattr(CronTable, "_change", lambda self, cron, **changes: None)
+    everybody = CRONS.sql._replace(advance="select 1 where ? or ? or ? or ? or ? or ? or 1")
+    patch.setattr(CronPlans, "sql", everybody)
     patch.setattr(Cron, "job", lambda self, tick: self.template)
 
 
 def events_are_cut(patch: pytest.MonkeyPatch) -> None:
-    send = EventTable.send
-
-    def send_half(
-        self: EventTable, jobs: object, clock: object, event: object, new: list[object]
-    ) -> object:
-        return send(self, jobs, clock, event, new[:1])  # type: ignore[arg-type]  # as it is called
-
-    patch.setattr(EventTable, "send", send_half)
+    patch.setattr(
+        events, "jobs_for", lambda event_id, event, jobs: jobs_for(event_id, event, jobs[:1])
+    )
 
 
 def failures_let_go(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moves, "step", lambda mode, missing, state: WaitVerdict(missing - 1))
+    patch.setattr(endings, "step", lambda mode, missing, state: WaitVerdict(missing - 1))
 
 
 @pytest.mark.parametrize(

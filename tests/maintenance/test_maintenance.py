@@ -12,8 +12,7 @@ from uuid import uuid4
 import pytest
 
 from fencepost import NewJob, Retention, State
-from fencepost.core.access.audit import make_action
-from fencepost.core.access.tokens import Principal
+from fencepost.core.audit import make_action
 from fencepost.core.bounds import (
     LEADER_TTL,
     PRUNE_BATCH,
@@ -27,17 +26,10 @@ from fencepost.core.events import NewEvent
 from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import Body
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy
+from fencepost.core.tokens import Principal
 from fencepost.maintenance import Maintenance
-from fencepost.maintenance.chores import (
-    Expire,
-    Promote,
-    Prune,
-    PruneActions,
-    PruneEvents,
-    Recover,
-)
+from fencepost.maintenance import maintenance as chores
 from fencepost.observe.counters import Counters
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
@@ -222,7 +214,7 @@ async def test_expired_leases_are_taken_back_in_the_startup_flow(
     """S4-13, S4-19, S4-23, S2-11, S2-13: drained until none is left, more than a batch of them."""
     ids = enqueue(store, RECOVER_BATCH + 50)
     assert len(claim(store)) == len(ids)
-    recover = Recover(store)
+    recover = chores.recover(store)
     assert await recover.step() == 0, "a valid lease is never taken"
     clock.advance(TTL)
     assert [await recover.step() for _ in range(3)] == [RECOVER_BATCH, 50, 0]
@@ -256,7 +248,7 @@ async def test_a_poison_job_that_kills_its_workers_ends_as_a_dead_letter(
 ) -> None:
     """S0-22, S4-18, C8: its last lease is counted as exhausted."""
     [job_id] = enqueue(store, policy=Policy(max_attempts=2))
-    recover, promote = Recover(store), Promote(store)
+    recover, promote = chores.recover(store), chores.promote(store)
     for expected in (State.RETRYING, State.DEAD_LETTER):
         assert len(claim(store)) == 1
         clock.advance(TTL)
@@ -270,7 +262,7 @@ async def test_a_poison_job_that_kills_its_workers_ends_as_a_dead_letter(
 async def test_due_jobs_are_promoted(store: Store, clock: FakeClock, counters: Counters) -> None:
     """S1-22, S1-28."""
     [job_id] = enqueue(store, delay=60.0)
-    promote = Promote(store)
+    promote = chores.promote(store)
     clock.advance(59.9)
     assert await promote.step() == 0
     clock.advance(0.1)
@@ -288,7 +280,7 @@ async def test_jobs_past_their_lifetime_are_dead_letters(
     claim(store)
     [delayed] = enqueue(store, policy=policy, delay=99.95)
     [waiting] = enqueue(store, policy=policy)
-    expire = Expire(store)
+    expire = chores.expire(store)
     clock.advance(99.9)
     assert await expire.step() == 0
     clock.advance(0.1)
@@ -308,7 +300,7 @@ async def test_old_jobs_are_pruned_by_retention(
     [cancelled] = enqueue(store)
     store.run(store.control.cancel([cancelled]))
     [live] = enqueue(store, policy=Policy(lifetime=3650 * 86_400.0))
-    prune = Prune(store, Retention(completed="1d", cancelled="2d"))
+    prune = chores.prune(store, Retention(completed="1d", cancelled="2d"))
     clock.advance("1d")
     assert await prune.step() == 3
     assert store.run(store.reader.get(done)) == [None] * 3
@@ -326,7 +318,7 @@ async def test_old_records_of_events_are_pruned_by_retention(
     """S1-5: by the leader too, among its other chores."""
     for _ in range(3):
         store.run(store.events.send(NewEvent("a"), []))
-    prune = PruneEvents(store, Retention(events="1d"))
+    prune = chores.prune_events(store, Retention(events="1d"))
     clock.advance("23h")
     assert await prune.step() == 0
     clock.advance("1h")
@@ -345,7 +337,7 @@ async def test_the_old_end_of_the_audit_log_is_cut_off_by_retention(
     for number in range(3):
         action = make_action(Principal.local(), "queue.pause", id=f"{uuid4()}", target=f"{number}")
         store.run(store.audit.record(action))
-    prune = PruneActions(store, Retention(audit="1d"))
+    prune = chores.prune_actions(store, Retention(audit="1d"))
     clock.advance("23h")
     assert await prune.step() == 0
     await candidate(store, "a", counters).step()
@@ -379,7 +371,7 @@ async def test_pruning_events_is_bounded_and_goes_on_soon() -> None:
             left -= pruned
             return pruned
 
-    prune = PruneEvents(cast(Store, Full()), Retention())
+    prune = chores.prune_events(cast(Store, Full()), Retention())
     assert prune.interval == PRUNE_INTERVAL
     assert await prune.step() == PRUNE_ROUNDS * PRUNE_BATCH
     assert prune.interval == PRUNE_PAUSE
@@ -406,7 +398,7 @@ async def test_a_pruning_pass_is_bounded_and_goes_on_where_it_stopped() -> None:
             position = request.after + 1
             return Pruned(count=2, next=None if position > 25 else position)
 
-    prune = Prune(cast(Store, Endless()), Retention())
+    prune = chores.prune(cast(Store, Endless()), Retention())
     assert await prune.step() == 2 * PRUNE_ROUNDS
     assert await prune.step() == 2 * 6
     assert [request.after for request in asked] == list(range(26))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.worker.flaky import FlakyStore, Rule, nothing
+from tests.worker.flaky import FlakyStore, everything, nothing, only
 
 from fencepost import NewJob
 from fencepost.core.bounds import (
@@ -19,13 +19,12 @@ from fencepost.core.bounds import (
     CRON_SILENCE,
     PAGE_MAX,
 )
-from fencepost.core.cron.cron import Cron, Missed
-from fencepost.core.cron.schedule import parse_schedule
+from fencepost.core.cron import Cron, Missed, parse_schedule
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.maintenance import Ticker
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.crons import CronView
+from fencepost.store.interface.crons import CronsFacet, CronView
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.sqlite.store import SqliteStore
@@ -41,10 +40,6 @@ DAY = timedelta(days=1)
 def cron(name: str = "report", expression: str = "0 9 * * *", **fields: Any) -> Cron:
     template = NewJob(type="report", queue=name)
     return Cron(name=name, schedule=parse_schedule(expression), template=template, **fields)
-
-
-def only(operation: str) -> Rule:
-    return lambda name: name == operation
 
 
 class Rig:
@@ -286,7 +281,7 @@ async def test_a_forgotten_cron_that_is_known_comes_back(rig: Rig) -> None:
 async def test_a_store_that_is_away_is_outlasted_and_no_tick_is_lost(rig: Rig) -> None:
     ticker = rig.ticker(flaky=True)
     await ticker.attempt()
-    for operation in ("crons", "fire"):
+    for operation in (CronsFacet.list, CronsFacet.fire):
         rig.flaky.is_away = only(operation)
         rig.at(max(NINE, rig.clock.now()))
         assert 0 < await ticker.attempt() <= 1.0
@@ -301,7 +296,7 @@ async def test_a_lost_reply_is_not_fired_again(rig: Rig) -> None:
     ticker = rig.ticker(flaky=True)
     await ticker.attempt()
     rig.at(NINE)
-    rig.flaky.loses_reply = only("fire")
+    rig.flaky.loses_reply = only(CronsFacet.fire)
     await ticker.attempt()
     rig.flaky.loses_reply = nothing
     await ticker.attempt()
@@ -310,7 +305,7 @@ async def test_a_lost_reply_is_not_fired_again(rig: Rig) -> None:
 
 async def test_a_lost_reply_to_a_declaration_loses_nothing(rig: Rig) -> None:
     ticker = rig.ticker(flaky=True)
-    rig.flaky.loses_reply = only("declare_crons")
+    rig.flaky.loses_reply = only(CronsFacet.declare)
     await ticker.attempt()
     rig.flaky.loses_reply = nothing
     rig.at(NINE)
@@ -323,7 +318,7 @@ async def test_whoever_dies_between_looking_and_firing_leaves_the_tick_to_others
     await dying.attempt()
     await other.attempt()
     rig.at(NINE)
-    rig.flaky.is_away = only("fire")
+    rig.flaky.is_away = only(CronsFacet.fire)
     await dying.attempt()
     await other.attempt()
     assert rig.fired() == ["report:2026-01-05T09:00:00Z"]
@@ -332,5 +327,5 @@ async def test_whoever_dies_between_looking_and_firing_leaves_the_tick_to_others
 async def test_a_defect_ends_nothing(rig: Rig) -> None:
     ticker = rig.ticker(flaky=True)
     rig.flaky.error = ValueError
-    rig.flaky.is_away = lambda name: True
+    rig.flaky.is_away = everything
     assert await ticker.attempt() > 0

@@ -13,13 +13,12 @@ from prometheus_client import Metric as Parsed
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost import App, NewJob
-from fencepost.actions.metrics import metrics_text, read_metrics
+from fencepost.actions.health import metrics_text, read_metrics
 from fencepost.core.bounds import METRIC_LABELS_MAX
 from fencepost.errors import StoreUnavailableError
-from fencepost.observe import families, names
+from fencepost.observe import metrics, names
 from fencepost.observe.counters import Counters
-from fencepost.observe.exposition import exposition, gauge, of_counters
-from fencepost.observe.families import COUNTERS, FAMILIES, Kind
+from fencepost.observe.metrics import COUNTERS, FAMILIES, Kind, exposition, gauge, of_counters
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.settings import Scope
@@ -115,13 +114,13 @@ def test_histograms_are_cumulative_and_complete() -> None:
 
 @pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "ü{},=", "", 'x\\"\\n'])
 def test_whatever_a_queue_is_called_the_text_can_be_read(text: str) -> None:
-    made = exposition([gauge(families.QUEUE_PAUSED, {(text,): 1})])
+    made = exposition([gauge(metrics.QUEUE_PAUSED, {(text,): 1})])
     assert value(parse(made), "fencepost_queue_paused", queue=text) == 1
 
 
 def test_numbers_are_exact() -> None:
     for number in (0, 1, 2**53, 0.1, 1e-9, 123456.789):
-        made = exposition([gauge(families.WORKERS, {(): number})])
+        made = exposition([gauge(metrics.WORKERS, {(): number})])
         assert value(parse(made), "fencepost_workers") == number
 
 

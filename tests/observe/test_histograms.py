@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
+from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.bounds import METRIC_LABELS_MAX
-from fencepost.observe.histograms import BOUNDS, Histogram, Timing, cumulated
+from fencepost.observe.counters import BOUNDS, Histogram, Timing
 
 LANE = ("t", "q")
 
@@ -20,15 +21,15 @@ def test_a_value_on_a_bound_lies_below_it() -> None:
     timing.note(LANE, [0.2500001, 0.25])
     [(lane, histogram)] = timing.read()
     assert lane == LANE
-    assert cumulated(histogram.counts)[BOUNDS.index(0.25)] == 1
-    assert cumulated(histogram.counts)[BOUNDS.index(0.5)] == 2
+    assert list(accumulate(histogram.counts))[BOUNDS.index(0.25)] == 1
+    assert list(accumulate(histogram.counts))[BOUNDS.index(0.5)] == 2
 
 
 @given(st.lists(st.floats(0, 10_000), max_size=50))
 def test_buckets_hold_what_counting_one_by_one_would_find(values: list[float]) -> None:
     histogram = Histogram()
     histogram.add(list(values))
-    below = cumulated(histogram.counts)
+    below = list(accumulate(histogram.counts))
     assert below == [sum(value <= bound for value in values) for bound in (*BOUNDS, math.inf)]
     assert histogram.count == len(values)
     assert math.isclose(histogram.sum, sum(values))

@@ -107,10 +107,18 @@ def test_events_are_named_in_one_place_only() -> None:
 
 
 def record(event: str, **fields: object) -> logging.LogRecord:
-    made = logging.LogRecord("fencepost", logging.WARNING, "f", 1, event, None, None)
-    made.created = 1_700_000_000.25
-    setattr(made, log_module.FIELDS, fields)
-    return made
+    """Return the record that ``log`` makes."""
+    made: list[logging.LogRecord] = []
+    logger = logging.getLogger("tests.observe.record")
+
+    def keep(record: logging.LogRecord) -> bool:
+        made.append(record)
+        return False
+
+    logger.filters[:] = [keep]
+    log_module.write(event, fields, level=logging.WARNING, to=logger)
+    made[0].created = 1_700_000_000.25
+    return made[0]
 
 
 def test_the_console_shows_time_level_event_and_fields() -> None:
@@ -120,7 +128,7 @@ def test_the_console_shows_time_level_event_and_fields() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("", '""'), ('say "x"', '"say \\"x\\""'), (None, "None"), (7, "7"), ("a\nb c", '"a\\nb c"')],
+    [("", '""'), ('say "x"', '"say \\"x\\""'), (7, "7"), ("a\nb c", '"a\\nb c"')],
 )
 def test_a_value_that_would_break_the_line_is_quoted(value: object, shown: str) -> None:
     assert ConsoleFormatter().format(record("e", v=value)).endswith(f" e v={shown}")
@@ -171,21 +179,22 @@ def test_what_a_handler_raised_cannot_forge_a_line_of_the_log() -> None:
 def test_records_of_other_libraries_can_be_formatted_too() -> None:
     made = logging.LogRecord("x", logging.INFO, "f", 1, "hello %s", ("you",), None)
     assert "hello you" in ConsoleFormatter().format(made)
-    assert json.loads(JsonFormatter().format(made))["event"] == "hello you"
+    entry = json.loads(JsonFormatter().format(made))
+    assert (entry["logger"], entry["message"]) == ("x", "hello you")
 
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_configuring_writes_to_standard_error(
     as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logger = log_module.logger
-    before = (logger.handlers[:], logger.level, logger.propagate)
+    root, logger = logging.getLogger(), log_module.logger
+    before = (root.handlers[:], root.level, logger.level)
     try:
-        configure(level="warning", as_json=as_json)
+        configure(level="warning", style="json" if as_json else "text")
         log("too.quiet", level=logging.INFO)
         log("job.settled", level=logging.WARNING, id="j1")
     finally:
-        logger.handlers[:], logger.level, logger.propagate = before
+        root.handlers[:], root.level, logger.level = before
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "too.quiet" not in captured.err
@@ -239,10 +248,10 @@ async def test_every_transition_of_a_job_is_an_event_with_its_id(
     assert [entry["event"] for entry in mine] == [
         "job.enqueued",
         "attempt.started",
-        "attempt.ended",
+        "attempt.succeeded",
         "job.settled",
     ]
-    assert [entry.get("state") for entry in mine] == ["scheduled", None, None, "completed"]
+    assert [entry.get("state") for entry in mine] == ["scheduled", None, "completed", "completed"]
     assert {entry.get("correlation_id") for entry in mine[1:3]} == {"c1"}
     events = [entry["event"] for entry in entries(lines)]
     assert {"worker.started", "worker.stopping", "worker.stopped"} <= set(events)

@@ -21,7 +21,7 @@ begin
       from pg_class c
      where c.relnamespace = to_regnamespace('fencepost')
        and c.relkind = 'r'
-       and c.relname not in ('schema_version', 'function_file')
+       and c.relname not in ('schema_version', 'function_files')
        and pg_relation_size(c.oid) > 0;
     if ours is null then
         return;
@@ -93,7 +93,7 @@ def empty_through(connection: psycopg.Connection) -> None:
 def wipe(url: str) -> None:
     """Empty every table of schema `fencepost`, and restart its sequences.
 
-    All but `schema_version` and `function_file`, which say what was applied. Does nothing if there
+    All but `schema_version` and `function_files`, which say what was applied. Does nothing if there
     is no such schema. Connections that a test forgot are ended if they are in the way.
     """
     with psycopg.connect(url, autocommit=True) as connection:

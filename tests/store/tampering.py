@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import psycopg
 from msgspec.structs import replace
 
-from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
-from fencepost.core.crypto.plain import REFUSE, Plain
+from fencepost.core.encryption import REFUSE, EncryptionKey, KeyRing, Plain
 from fencepost.core.job.job import (
     Body,
     Category,
@@ -25,11 +24,11 @@ from fencepost.core.job.job import (
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Outcome, Succeeded, decide, settlement_of
 from fencepost.core.job.policy import Policy
-from fencepost.core.values.ids import id_bytes
+from fencepost.core.values.names import id_bytes
 from fencepost.store.interface.queue import ClaimRequest, Save
 from fencepost.store.interface.store import Store
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.sql.codes import ENCODING_NUMBER, ENCODINGS, NUMBER
+from fencepost.store.sql.codec import ENCODING_NUMBER, ENCODINGS, NUMBER
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.store.wrappers.encrypted.store import encrypted
 from fencepost.testing.clock import FakeClock
@@ -99,7 +98,7 @@ class SqliteDatabase(_Opening):
             return connection.execute(sql, params).fetchall()
 
     def table(self, name: str) -> str:
-        return f"{name}s"
+        return name
 
     def take(self, field: str, job_id: str) -> Any:
         ((value,),) = self.execute(f"select {_SQLITE[field]} from jobs where id = ?", _id(job_id))
@@ -163,7 +162,7 @@ class PostgresDatabase(_Opening):
         if field not in BODIES:
             ((value,),) = self.execute(f"select {column} {where} limit 1", job_id)
             return value
-        sql = f"select encoding, {column}, {column}_bytes {where}"
+        sql = f"select {column}_encoding, {column}, {column}_bytes {where}"
         ((number, text, data),) = self.execute(sql, job_id)
         return Body(text.encode() if data is None else data, ENCODINGS[number])
 
@@ -173,7 +172,8 @@ class PostgresDatabase(_Opening):
             sql = f"update fencepost.{table} set {column} = ? where seq = {_SEQ}"
             self.execute(sql, value, job_id)
             return
-        sql = f"update fencepost.{table} set encoding = ?, {column} = ?, {column}_bytes = ?"
+        columns = f"{column}_encoding = ?, {column} = ?, {column}_bytes = ?"
+        sql = f"update fencepost.{table} set {columns}"
         data, number = (None, None) if value is None else _stored(value)
         row: tuple[Any, ...] = (number, None, data)
         if data is not None and number == 0:
@@ -181,31 +181,33 @@ class PostgresDatabase(_Opening):
         self.execute(f"{sql} where seq = {_SEQ}", *row, job_id)
 
     def dress(self, job_id: str, like: str) -> None:
-        lane = "(select lane from fencepost.job where id = ?::uuid)"
-        for table in ("job", "ready", "delayed"):
+        lane = "(select lane from fencepost.submissions where id = ?::uuid)"
+        for table in ("submissions", "ready", "delayed"):
             sql = f"update fencepost.{table} set lane = {lane} where seq = {_SEQ}"
             self.execute(sql, like, job_id)
 
     def set_key(self, job_id: str, key: str | None) -> None:
-        self.execute("update fencepost.job set key = ? where id = ?::uuid", key, job_id)
+        self.execute("update fencepost.submissions set key = ? where id = ?::uuid", key, job_id)
 
     def set_version(self, job_id: str, version: int) -> None:
-        self.execute(f"update fencepost.done set version = ? where seq = {_SEQ}", version, job_id)
+        self.execute(
+            f"update fencepost.done set lease_version = ? where seq = {_SEQ}", version, job_id
+        )
 
     def end_as(self, job_id: str, state: State) -> None:
         sql = f"update fencepost.done set state = ? where seq = {_SEQ}"
         self.execute(sql, NUMBER[state], job_id)
 
 
-_SEQ = "(select seq from fencepost.job where id = ?::uuid)"
+_SEQ = "(select seq from fencepost.submissions where id = ?::uuid)"
 _POSTGRES = {
-    "payload": ("job", "payload"),
+    "payload": ("submissions", "payload"),
     "result": ("done", "result"),
     "checkpoint": ("saved", "checkpoint"),
-    "failure": ("attempt", "failure"),  # where the job's own is, until it has ended
-    "attempt": ("attempt", "failure"),
+    "failure": ("attempts", "failure"),  # where the job's own is, until it has ended
+    "attempt": ("attempts", "failure"),
     "progress": ("saved", "progress"),
-    "callback": ("job", "callback_url"),
+    "callback": ("submissions", "callback_url"),
 }
 
 
@@ -237,7 +239,7 @@ def claim(store: Store, *types: str) -> ClaimedJob:
 
 
 def save(store: Store, job: ClaimedJob, text: str = TRUE) -> None:
-    fields = Save(job.id, job.lease.token, body(text), Progress(0.5, text), job)
+    fields = Save(job.id, job.lease.token, body(text), Progress(fraction=0.5, message=text), job)
     store.run(store.queue.save([fields]))
 
 
@@ -290,7 +292,7 @@ def read(store: Store, job_id: str, field: str) -> Any:
             (attempt,) = store.run(store.reader.attempts(job_id)) or []
             return attempt.failure
         case _:
-            return getattr(job, field)
+            return getattr(job, f"{field}_body" if field in BODIES else field)
 
 
 def forged(field: str) -> Any:

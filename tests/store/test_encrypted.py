@@ -17,9 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.crypto.envelope import TAMPERED, from_text, key_id_of
-from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
-from fencepost.core.crypto.plain import REFUSE, Plain
+from fencepost.core.encryption import (
+    REFUSE,
+    TAMPERED,
+    EncryptionKey,
+    KeyRing,
+    Plain,
+    from_text,
+    key_id_of,
+)
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import (
@@ -34,12 +40,19 @@ from fencepost.core.job.job import (
 )
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy
-from fencepost.core.values.ids import id_bytes
+from fencepost.core.values.names import id_bytes
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import ConfigurationError, StoreUnavailableError
-from fencepost.store.interface.control import Edit, Edited, Replay, Replayed, RetryRequest, Sealed
+from fencepost.store.interface.control import (
+    Edit,
+    Edited,
+    NotFound,
+    Replay,
+    Replayed,
+    RetryRequest,
+    Sealed,
+)
 from fencepost.store.interface.queue import ClaimRequest, Save
-from fencepost.store.interface.replies import NotFound
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
@@ -124,7 +137,11 @@ def live_through_everything(store: Store) -> None:
     """Leave something of every kind in the store."""
     submit(store)
     job = claim(store)
-    store.run(store.queue.save([Save(job.id, job.lease.token, SECRET, Progress(0.5, CANARY), job)]))
+    store.run(
+        store.queue.save(
+            [Save(job.id, job.lease.token, SECRET, Progress(fraction=0.5, message=CANARY), job)]
+        )
+    )
     settle(store, job, Succeeded(SECRET), job=job)
     kill(store)
     (dead,) = store.run(store.reader.dead_letters(None, PageRequest(9))).letters
@@ -177,9 +194,9 @@ def test_a_payload_that_is_edited_is_encrypted_for_its_job(rig: Rig) -> None:
     for named in (job_id, job_id.upper()):
         (reply,) = store.run(store.control.edit([Edit(named, payload=other)]))
         assert isinstance(reply, Edited)
-        assert reply.job.payload == other
+        assert reply.job.payload_body == other
         assert b"an edited secret" not in rig.bytes()
-        assert look(store, job_id).payload == other
+        assert look(store, job_id).payload_body == other
     assert claim(store).payload == other
 
 
@@ -191,8 +208,8 @@ def test_a_ciphertext_moved_to_another_job_does_not_open(rig: Rig) -> None:
     first, second = submit(store), submit(store)
     ((payload,),) = rig.sql("select payload from jobs where id = ?", id_bytes(first))
     rig.sql("update jobs set payload = ? where id = ?", payload, id_bytes(second))
-    assert look(store, first).payload == SECRET
-    assert look(store, second).payload.encoding is Encoding.ENCRYPTED
+    assert look(store, first).payload_body == SECRET
+    assert look(store, second).payload_body.encoding is Encoding.ENCRYPTED
     jobs = store.run(store.queue.claim(ClaimRequest(worker="w", limit=2))).jobs
     assert [job.payload for job in jobs] == [SECRET, TAMPERED]
 
@@ -213,25 +230,29 @@ def test_a_payload_put_in_the_place_of_a_result_or_checkpoint_does_not_open(rig:
     settle(store, claim(store), Succeeded(Body(b"1")))
     rig.sql("update jobs set result = payload, checkpoint = payload, checkpoint_encoding = 2")
     job = look(store, job_id)
-    assert job.payload == SECRET
-    assert job.result is not None
-    assert job.checkpoint is not None
-    assert {job.result.encoding, job.checkpoint.encoding} == {Encoding.ENCRYPTED}
+    assert job.payload_body == SECRET
+    assert job.result_body is not None
+    assert job.checkpoint_body is not None
+    assert {job.result_body.encoding, job.checkpoint_body.encoding} == {Encoding.ENCRYPTED}
 
 
 def test_failures_and_progress_do_not_open_in_each_others_place(rig: Rig) -> None:
     store = rig.open(NEW_ONLY)
     submit(store, policy=Policy(max_attempts=2))
     job = claim(store)
-    store.run(store.queue.save([Save(job.id, job.lease.token, None, Progress(0.5, CANARY))]))
+    store.run(
+        store.queue.save(
+            [Save(job.id, job.lease.token, None, Progress(fraction=0.5, message=CANARY))]
+        )
+    )
     settle(store, job, Failed(Failure(Category.TEMPORARY, CANARY)))
     seen = look(store, job.id)
     assert seen.failure is not None
     assert seen.progress is not None
-    assert (seen.failure.message, seen.progress.message) == (CANARY, CANARY)
+    assert (seen.failure.message, seen.progress["message"]) == (CANARY, CANARY)
     bare = look(rig.open(None), job.id)
     assert bare.progress is not None
-    failure = f'{{"category":"temporary","message":"{bare.progress.message}"}}'
+    failure = f'{{"category":"temporary","message":"{bare.progress["message"]}"}}'
     rig.sql("update jobs set failure = ?", failure)
     swapped = look(store, job.id)
     assert swapped.failure is not None
@@ -262,7 +283,10 @@ def test_a_job_that_is_looked_up_is_bound_like_one_that_is_given(rig: Rig, is_gi
         given = job if is_given else None
         store.run(store.queue.save([Save(job.id.upper(), job.lease.token, SECRET, job=given)]))
         settle(store, job, Succeeded(SECRET), job=given)
-        assert (look(store, job.id).result, look(store, job.id).checkpoint) == (SECRET, SECRET)
+        assert (look(store, job.id).result_body, look(store, job.id).checkpoint_body) == (
+            SECRET,
+            SECRET,
+        )
 
 
 # Keys that come and go.
@@ -272,16 +296,16 @@ def test_after_a_rotation_the_new_key_encrypts_and_the_old_one_still_decrypts(ri
     before = submit(rig.open(OLD_ONLY))
     store = rig.open(BOTH)
     after = submit(store)
-    assert (look(store, before).payload, look(store, after).payload) == (SECRET, SECRET)
+    assert (look(store, before).payload_body, look(store, after).payload_body) == (SECRET, SECRET)
     bare = rig.open(None)
-    assert key_id_of(look(bare, before).payload) == "old"
-    assert key_id_of(look(bare, after).payload) == "new"
+    assert key_id_of(look(bare, before).payload_body) == "old"
+    assert key_id_of(look(bare, after).payload_body) == "new"
 
 
 def test_what_was_stored_before_there_were_keys_is_read_while_that_is_accepted(rig: Rig) -> None:
     before = kill(rig.open(None))
     store = rig.open(NEW_ONLY, Plain(rig.clock.now().date()))
-    assert look(store, before).payload == SECRET
+    assert look(store, before).payload_body == SECRET
     assert look(store, before).failure == TROUBLE
     store.run(store.control.retry([RetryRequest(before)]))
     assert claim(store).payload == SECRET
@@ -294,8 +318,8 @@ def test_looking_never_fails_for_want_of_a_key(rig: Rig, keys: KeyRing | None) -
     store = rig.open(keys)
     page = store.run(store.reader.find(JobFilter(), PageRequest(99)))
     assert [job.type for job in page.jobs] == [DELIVERY_TYPE, *["mail"] * 5]
-    assert {job.payload.encoding for job in page.jobs[1:]} == {Encoding.ENCRYPTED}
-    assert {key_id_of(job.payload) for job in page.jobs[1:]} == {"new"}
+    assert {job.payload_body.encoding for job in page.jobs[1:]} == {Encoding.ENCRYPTED}
+    assert {key_id_of(job.payload_body) for job in page.jobs[1:]} == {"new"}
     assert CANARY not in repr(page)
     for job in page.jobs:
         assert store.run(store.reader.situation(job.id)) is not None
@@ -321,11 +345,11 @@ def test_a_replayed_job_can_be_read_and_is_bound_to_its_own_id(rig: Rig) -> None
     store = rig.open(BOTH)
     (reply,) = store.run(store.control.replay([dead]))
     assert isinstance(reply, Replayed)
-    assert look(store, reply.job_id).payload == SECRET
+    assert look(store, reply.job_id).payload_body == SECRET
     assert claim(store).payload == SECRET
     bare = rig.open(None)
-    assert key_id_of(look(bare, reply.job_id).payload) == "new"
-    assert look(bare, reply.job_id).payload != look(bare, dead).payload
+    assert key_id_of(look(bare, reply.job_id).payload_body) == "new"
+    assert look(bare, reply.job_id).payload_body != look(bare, dead).payload_body
 
 
 @pytest.mark.parametrize("keys", [None, OLD_ONLY])
@@ -362,7 +386,7 @@ def test_a_replay_that_breaks_off_leaves_the_dead_letter(rig: Rig) -> None:
     store = rig.open(NEW_ONLY)
     dead = kill(store)
     with (
-        patch("fencepost.store.sqlite.jobs.replay.RECORD_SUCCESSOR", "select no_such_column"),
+        patch("fencepost.store.sqlite.jobs.control.RECORD_SUCCESSOR", "select no_such_column"),
         pytest.raises((sqlite3.Error, StoreUnavailableError)),
     ):
         store.run(store.control.replay([dead]))
@@ -378,7 +402,7 @@ def test_a_request_may_bring_the_fresh_jobs_id_and_payload(rig: Rig) -> None:
         (reply,) = store.run(store.control.replay([Replay(dead, fresh_id, other)]))
         assert isinstance(reply, Replayed)
         assert id_bytes(reply.job_id) == fresh_id
-        assert look(store, reply.job_id).payload == other
+        assert look(store, reply.job_id).payload_body == other
         assert claim(store).payload == other
         fresh_id = rig.clock.new_id()
 
@@ -445,18 +469,19 @@ def test_whatever_goes_in_comes_out(
     submit(store, type=type_, payload=payload)
     job = claim(store)
     assert job.payload == payload
-    progress = Progress(0.5, message)
+    progress = Progress(fraction=0.5, message=message)
     store.run(store.queue.save([Save(job.id, job.lease.token, checkpoint, progress)]))
     settle(store, job, Failed(failure))
     seen = look(store, job.id)
-    assert (seen.failure, seen.progress, seen.checkpoint) == (failure, progress, checkpoint)
+    progress["at"] = store.clock.now()
+    assert (seen.failure, seen.progress, seen.checkpoint_body) == (failure, progress, checkpoint)
     (attempt,) = store.run(store.reader.attempts(job.id)) or []
     assert attempt.failure == failure
     store.clock.sleep(3600)
     again = claim(store)
     assert (again.payload, again.checkpoint) == (payload, checkpoint)
     settle(store, again, Succeeded(result))
-    assert look(store, job.id).result == result
+    assert look(store, job.id).result_body == result
 
 
 def test_an_operation_looks_to_observers_as_it_would_without(rig: Rig) -> None:
@@ -488,7 +513,7 @@ def test_an_operation_can_be_run_again_from_the_start(rig: Rig) -> None:
     operation = store.queue.enqueue([NewJob(type="mail", payload=SECRET)])
     first, second = store.run(operation)[0], store.run(operation)[0]
     assert first.job_id != second.job_id
-    assert look(store, second.job_id).payload == SECRET
+    assert look(store, second.job_id).payload_body == SECRET
 
 
 def test_without_the_library_the_message_says_what_to_install(rig: Rig) -> None:

@@ -9,7 +9,7 @@ from tests.thoroughness import IS_FULL
 
 from conformance import *  # noqa: F403 - this is how a store author does it
 from conformance.harness import Colour, MakeStore
-from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
+from fencepost.core.encryption import EncryptionKey, KeyRing
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.sqlite.store import SqliteStore

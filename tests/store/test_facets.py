@@ -6,23 +6,21 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.crypto.keyring import EncryptionKey, KeyRing
+from fencepost.core.encryption import EncryptionKey, KeyRing
+from fencepost.store.chores import Chores
 from fencepost.store.interface.facet import Binder, BoundFacet, Facet, operation, planned
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
-from fencepost.store.interface.store import Store
-from fencepost.store.memory.facets import MemoryQueue, bound
+from fencepost.store.interface.store import Store, WrappedStore
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.memory.world import MemoryWorld
 from fencepost.store.plan import Effect, Operation, Plan, Statement, declaration_of
 from fencepost.store.postgres.facets import PostgresQueue
-from fencepost.store.sqlite.facets import SqliteQueue
-from fencepost.store.wrappers.encrypted.facet import Encrypting
-from fencepost.store.wrappers.encrypted.facets import EncryptedQueue
+from fencepost.store.sqlite.facets import SqliteQueue, bound
+from fencepost.store.sqlite.jobs.catalog import Catalog, Env
+from fencepost.store.wrappers.encrypted.facets import EncryptedQueue, Encrypting
 from fencepost.store.wrappers.encrypted.store import encrypted
 from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES
 from fencepost.store.wrappers.observed import ObservedStore, by_declaration, facets_of_a_store
-from fencepost.store.wrappers.wrapped import WrappedStore
 from fencepost.testing.clock import FakeClock
 
 KEYS = KeyRing((EncryptionKey("k", b"k" * 32),))
@@ -57,7 +55,7 @@ class GlanceFacet(QueueFacet, abstract=True):
 
 
 WIDER = [(PeekFacet, "peek"), (NudgeFacet, "nudge"), (GlanceFacet, "glance")]
-ENGINES = [MemoryQueue, SqliteQueue, PostgresQueue]
+ENGINES = [SqliteQueue, PostgresQueue]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -112,11 +110,16 @@ def test_notes_of_what_nothing_declares_are_refused() -> None:
         by_declaration(NOTES, COUNTED_ONLY | {PeekFacet.peek}, facets_of_a_store())
 
 
+def read_content(env: Env) -> Plan[str]:
+    yield from ()
+    return "content"
+
+
 def test_a_plan_for_what_nothing_declares_is_refused() -> None:
     with pytest.raises(TypeError, match="Wider binds peek, which nothing declares"):
 
-        class Wider(MemoryQueue):
-            peek = bound(lambda world: "content")
+        class Wider(SqliteQueue):
+            peek = bound(read_content)
 
 
 def test_every_operation_stands_on_one_facet_of_at_most_nine() -> None:
@@ -173,13 +176,14 @@ def _result(made: Operation[Any]) -> Any:
 
 
 def test_a_method_of_a_wrapper_is_declared_by_its_name() -> None:
-    class Own(MemoryQueue):
+    class Own(SqliteQueue):
         @planned
         def save(self, saves: Any) -> Plan[Any]:
             yield from ()
             return saves
 
-    made = Own(MemoryWorld(FakeClock())).save(["x"])
+    clock = FakeClock()
+    made = Own(Env(clock, Catalog(), Chores(clock), lambda _: [])).save(["x"])
     assert (made.declaration, made.given) == (declaration_of(QueueFacet.save), (["x"],))
 
 
@@ -196,7 +200,7 @@ def test_what_only_an_engine_has_is_not_passed_on() -> None:
 
 def test_every_store_has_every_facet() -> None:
     store: Store = encrypted(MemoryStore(clock=FakeClock()), KEYS)
-    for name, facet in store.facets._asdict().items():
+    for name, facet in vars(store.facets).items():
         assert getattr(store, name) is facet
 
 

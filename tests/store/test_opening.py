@@ -58,7 +58,7 @@ def test_durability_is_an_option_of_the_url(tmp_path: Path, durability: str) -> 
         ("", "is not a store URL"),
         ("mysql://h/db", "is not a store URL"),
         ("postgresql://h:port/db", "a port is a number"),
-        ("redis://h", "no redis store yet"),
+        ("redis://h?prefx=a", "prefix"),
         ("http://[::1", "is not a URL"),
         (None, "a store URL is text"),
         (7, "a store URL is text"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.generators import drive, drive_async
 from fencepost.store.interface.facet import Facet, operation, planned
 from fencepost.store.plan import (
     Effect,
@@ -14,8 +15,6 @@ from fencepost.store.plan import (
     Plan,
     Row,
     Statement,
-    run_plan,
-    run_plan_async,
 )
 
 
@@ -41,8 +40,8 @@ class AsyncEngine(Engine):
 
 async def run(colour: str, plan: Plan[Any], answers: dict[str, list[Row] | Exception]) -> Any:
     if colour == "sync":
-        return run_plan(plan, Engine(answers))
-    return await run_plan_async(plan, AsyncEngine(answers))
+        return drive(plan, Engine(answers).execute)
+    return await drive_async(plan, AsyncEngine(answers).execute)
 
 
 both = pytest.mark.parametrize("colour", ["sync", "async"])
@@ -154,7 +153,7 @@ def test_an_operation_can_be_started_again_from_the_beginning() -> None:
     made = accounts.pay(5, twice=True)
     engine = Engine({"pay": []})
     start: Callable[[], Plan[int]] = made.start
-    assert [run_plan(start(), engine) for _ in range(2)] == [10, 10]
+    assert [drive(start(), engine.execute) for _ in range(2)] == [10, 10]
     assert [statement.params for statement in engine.asked] == [(5,), (5,)]
 
 

@@ -38,8 +38,7 @@ from tests.store.tampering import (
     tried,
 )
 
-from fencepost.core.crypto.envelope import REFUSED, REFUSED_TEXT, TAMPERED, Field, unreadable
-from fencepost.core.crypto.plain import Plain
+from fencepost.core.encryption import REFUSED, REFUSED_TEXT, TAMPERED, Field, Plain, unreadable
 from fencepost.core.events import NewEvent
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.flows.dependencies import check_dependencies
@@ -130,7 +129,7 @@ def test_a_result_that_was_taken_away_is_no_result(database: Database, store: St
     """Who encrypts stores one with every job that completes, if only ``null``."""
     job_id = done(store)
     database.put("result", job_id, None)
-    assert look(store, job_id).result == TAMPERED
+    assert look(store, job_id).result_body == TAMPERED
 
 
 def test_a_dead_letter_that_is_not_encrypted_is_not_replayed(
@@ -148,8 +147,8 @@ def test_a_dead_letter_shows_no_failure_that_is_not_encrypted(
     database: Database, store: Store
 ) -> None:
     dead(store)
-    for table in (database.table("job"), database.table("done"), database.table("attempt")):
-        if "fencepost.job" in table or table == "dones":
+    for table in (database.table("jobs"), database.table("done"), database.table("attempts")):
+        if table in ("fencepost.jobs", "done"):
             continue  # they have no failures
         database.execute(f"update {table} set failure = ?", forged("failure"))
     (letter,) = store.run(store.reader.dead_letters(None, PageRequest(9))).letters
@@ -295,7 +294,7 @@ def test_a_result_is_that_of_the_attempt_that_the_job_ended_with(
 ) -> None:
     job_id = done(store)
     database.set_version(job_id, look(store, job_id).lease_version + step)
-    result = look(store, job_id).result
+    result = look(store, job_id).result_body
     assert not is_shown(result)
     assert result is not None
     assert isinstance(unreadable(result, KEYS), TamperedError)
@@ -309,13 +308,11 @@ def test_failures_of_two_attempts_are_not_exchanged(database: Database, store: S
     assert first.failure is not None
     assert second.failure is not None
     assert (first.failure.message, second.failure.message) == (TRUE, f"{TRUE} 2")
-    table, column = database.table("attempt"), "lease_version"
-    if table.startswith("fencepost"):
-        column = "version"
-    found = dict(database.execute(f"select {column}, failure from {table}"))
+    table = database.table("attempts")
+    found = dict(database.execute(f"select lease_version, failure from {table}"))
     for one, other in ((first, second), (second, first)):
         text = found[other.lease_version]
-        sql = f"update {table} set failure = ? where {column} = ?"
+        sql = f"update {table} set failure = ? where lease_version = ?"
         database.execute(sql, text, one.lease_version)
     assert not is_shown([each.failure for each in store.run(store.reader.attempts(job_id)) or []])
 
@@ -349,15 +346,15 @@ def test_a_job_that_failed_is_not_turned_into_one_with_a_result(
     database.put("result", job_id, taken)
     seen = look(store, job_id)
     assert seen.state is State.COMPLETED
-    assert seen.result is not None
-    assert seen.result.encoding is Encoding.ENCRYPTED
-    assert isinstance(unreadable(seen.result, KEYS), TamperedError)
+    assert seen.result_body is not None
+    assert seen.result_body.encoding is Encoding.ENCRYPTED
+    assert isinstance(unreadable(seen.result_body, KEYS), TamperedError)
 
 
 def test_a_job_that_did_not_complete_has_no_result(database: Database, store: Store) -> None:
     job_id = done(store)
     database.end_as(job_id, State.FAILED)
-    assert look(store, job_id).result == TAMPERED
+    assert look(store, job_id).result_body == TAMPERED
 
 
 # What other jobs are given.
@@ -398,7 +395,7 @@ def test_an_address_is_decrypted_for_its_delivery(database: Database, store: Sto
     assert HOOK not in repr(database.take("payload", delivery))
     assert "example.com" not in repr(database.take("callback", ended))
     assert look(store, ended).callback_url == HOOK
-    assert msgspec.json.decode(look(store, delivery).payload.data)["url"] == HOOK
+    assert msgspec.json.decode(look(store, delivery).payload_body.data)["url"] == HOOK
     given = msgspec.json.decode(claim(store, DELIVERY_TYPE).payload.data)
     assert (given["url"], given["job_id"], given["state"]) == (HOOK, ended, "completed")
 
@@ -433,7 +430,7 @@ def test_an_address_that_is_edited_or_replayed_is_encrypted_for_its_job(
     (reply,) = store.run(store.control.replay([job_id]))
     fresh = getattr(reply, "job_id", "")
     assert look(store, fresh).callback_url == HOOK
-    assert look(store, fresh).payload == body(TRUE)
+    assert look(store, fresh).payload_body == body(TRUE)
     assert database.take("callback", fresh) != database.take("callback", job_id)
 
 
@@ -446,7 +443,7 @@ def test_the_record_of_an_event_is_refused_as_a_job_is(
 ) -> None:
     for _ in range(2):
         store.run(store.events.send(NewEvent("user.created", body(TRUE)), []))
-    table = database.table("event")
+    table = database.table("events")
     is_postgres = table.startswith("fencepost")
     if how == "another's":
         column = "payload_bytes" if is_postgres else "payload"
@@ -456,7 +453,7 @@ def test_the_record_of_an_event_is_refused_as_a_job_is(
         expected = [False, True]  # newest first
     else:
         database.execute(
-            f"update {table} set encoding = 0, payload = ?, payload_bytes = null"
+            f"update {table} set payload_encoding = 0, payload = ?, payload_bytes = null"
             if is_postgres
             else f"update {table} set payload_encoding = 0, payload = cast(? as blob)",
             f'"{FORGED}"',
@@ -479,7 +476,7 @@ def test_the_template_of_a_cron_is_refused_as_a_job_is(
     ]
     store.run(store.crons.declare(crons))
     assert [each.template for each in store.run(store.crons.list()).crons] == [template, template]
-    table = database.table("cron")
+    table = database.table("crons")
     if how == "plain":
         database.execute(f"update {table} set template = ?", msgspec.json.encode(template).decode())
     else:
@@ -515,4 +512,4 @@ def test_what_may_change_about_a_job_does_not_make_it_unreadable(
     job = claim(store)
     assert (job.payload, job.checkpoint) == (body(TRUE), body(TRUE))
     settle(store, job, Succeeded(body(TRUE)))
-    assert look(database.open(), job_id).result == body(TRUE)
+    assert look(database.open(), job_id).result_body == body(TRUE)

@@ -12,6 +12,7 @@ import pytest
 
 from fencepost import (
     App,
+    BatchJob,
     ConfigurationError,
     Context,
     PermanentError,
@@ -43,7 +44,7 @@ def test_what_is_due_runs_in_this_thread_in_the_order_of_a_worker(app: App) -> N
         threads.append(threading.get_ident())
         return 2 * n
 
-    late = note.using(priority="LOW").submit(1)
+    late = note.using(priority="low").submit(1)
     early = note.submit(2)
     ran = drain(app)
     assert [(r.job_id, r.type, r.attempt, r.result, r.state) for r in ran] == [
@@ -53,6 +54,32 @@ def test_what_is_due_runs_in_this_thread_in_the_order_of_a_worker(app: App) -> N
     assert early.result() == 4
     assert set(threads) == {threading.get_ident()}
     assert drain(app) == []
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_batch_handler_gets_its_jobs_in_batches(app: App, is_async: bool) -> None:
+    sizes: list[int] = []
+
+    def both(jobs: list[BatchJob[int]]) -> list[Any]:
+        sizes.append(len(jobs))
+        return [job.payload if job.payload else ValueError("zero") for job in jobs]
+
+    async def coroutine(jobs: list[BatchJob[int]]) -> list[Any]:
+        return both(jobs)
+
+    task = app.task(name="batched", batch=3)(coroutine if is_async else both)
+    task.submit_many([1, 0, 3, 4, 5])
+    task.using(queue="other").submit(6)
+    ran = drain(app)
+    assert sorted(sizes) == [1, 2, 3]
+    assert {each.result for each in ran} == {1, None, 3, 4, 5, 6}
+    assert [str(each.error) for each in ran if each.state is State.RETRYING] == ["zero"]
+    task.submit(0)
+    with pytest.raises(ValueError, match="zero"):
+        drain(app, raises=True)
+    task.submit_many([1, 2, 3])
+    with pytest.raises(AssertionError, match="ran 2 attempts"):
+        drain(app, limit=2)
 
 
 def test_what_a_job_submits_runs_too(app: App) -> None:

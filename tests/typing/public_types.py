@@ -11,6 +11,7 @@ from typing import Any, assert_type
 
 from fencepost import (
     App,
+    BatchJob,
     Client,
     Context,
     EventHandle,
@@ -27,13 +28,13 @@ from fencepost import (
     fan_in,
     fan_out,
 )
-from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Page, Sent
+from fencepost.app import AsyncFlowHandle, AsyncJobHandle, AsyncTaskHandle, Page, SentHandle
 from fencepost.core.events import EventInfo
-from fencepost.core.job.job import Attempt, Job
+from fencepost.core.job.job import Attempt, Job, Progress
 from fencepost.core.job.why import Reason
 from fencepost.store.interface.crons import CronView
-from fencepost.wire.crons import CronView as ServedCron
 from fencepost.wire.jobs import JobSummary, Submission
+from fencepost.wire.overview import WireCronView as ServedCron
 
 app = App("memory://")
 
@@ -80,6 +81,24 @@ async def with_context_async(ctx: Context, a: int) -> str:
 def with_context_only(ctx: Context) -> None: ...
 
 
+# A batch handler takes a list of jobs; a caller submits the payload of one.
+
+
+@app.task(batch=100, batch_wait="50ms")
+def store_orders(jobs: list[BatchJob[Order]]) -> list[int]:
+    assert_type(jobs[0].payload, Order)
+    assert_type(jobs[0].ctx, Context)
+    return [job.payload.id for job in jobs]
+
+
+@app.event("order.*").on(batch=10)
+async def index_orders(jobs: list[BatchJob[Order]]) -> None: ...
+
+
+assert_type(store_orders.submit(Order(1)), JobHandle[Any])
+assert_type(index_orders.submit(Order(1)), JobHandle[Any])
+
+
 # Handlers of events are tasks.
 
 
@@ -102,9 +121,9 @@ def untyped_handler(a, b=None):  # type: ignore[no-untyped-def]
 assert_type(app.event("user.created"), EventHandle)
 assert_type(welcome.submit(user_id=1), JobHandle[str])
 assert_type(index.submit(1), JobHandle[bytes])
-assert_type(app.event("user.created").send(user_id=1), Sent[JobHandle[Any]])
+assert_type(app.event("user.created").send(user_id=1), SentHandle[JobHandle[Any]])
 assert_type(app.event("user.created").send(user_id=1).jobs, list[JobHandle[Any]])
-assert_type(app.event("a").using(conn=object()).send_idempotent("k"), Sent[JobHandle[Any]])
+assert_type(app.event("a").using(conn=object()).send_idempotent("k"), SentHandle[JobHandle[Any]])
 assert_type(app.events.find().events, list[SentEvent])
 untyped_handler.submit(1, b="anything").result()
 
@@ -121,6 +140,26 @@ assert_type(add.prepare(1, 2), NewJob)
 assert_type(add.submit_many([(1, 2), (3, 4)]), list[JobHandle[int]])
 assert_type(add.wait(1, timeout=10), int)
 assert_type(add.wait_idempotent("key", 1, timeout=10), int)
+
+# A direct call is that of the function, with its name.
+
+
+def direct(ctx: Context) -> None:
+    assert_type(add(1, b=2), int)
+    assert_type(send("a@b.c", subject="hi"), Order)
+    assert_type(with_context(ctx, 1), str)
+    assert_type(cron_over_task(1), str)
+    assert_type(welcome(user_id=1), str)
+    assert_type(add.__name__, str)
+    assert_type(add.__qualname__, str)
+    untyped(1, "anything")
+    add.using(priority="high")
+
+
+async def direct_async(ctx: Context) -> None:
+    assert_type(await fetch("u"), bytes)
+    assert_type(await with_context_async(ctx, a=1), str)
+
 
 # ``async def`` gives what it is awaited to.
 
@@ -157,7 +196,7 @@ async def asynchronous() -> None:
     assert_type(await add.aio.using(delay=1).submit(1), AsyncJobHandle[int])
     assert_type(await add.aio.using(conn=object()).submit(1), AsyncJobHandle[int])
     assert_type(await app.aio.submit_many([add.prepare(1)]), list[AsyncJobHandle[Any]])
-    assert_type(await app.event("a").aio.send(x=1), Sent[AsyncJobHandle[Any]])
+    assert_type(await app.event("a").aio.send(x=1), SentHandle[AsyncJobHandle[Any]])
     assert_type((await app.event("a").aio.send_idempotent("k")).jobs, list[AsyncJobHandle[Any]])
     assert_type((await app.aio.events.find(name="a")).next, str | None)
     assert_type(await app.aio.jobs.count(state="failed"), int)
@@ -171,6 +210,10 @@ assert_type(job.aio, AsyncJobHandle[int])
 assert_type(job.id, str)
 assert_type(job.state, State)
 assert_type(job.duplicate, bool)
+assert_type(job.differs, tuple[str, ...] | None)
+assert_type(job.progress, Progress | None)
+assert_type(job.to_dict(), dict[str, Any])
+assert_type(job.refresh().raw_result, bytes | None)
 assert_type(job.refresh(), Job)
 assert_type(job.why(), list[Reason])
 assert_type(job.attempts(), list[Attempt])
@@ -288,7 +331,7 @@ def client_types(client: Client) -> None:
     assert_type(client.jobs.get("id").refresh(), Job)
     assert_type(client.jobs.find(), Page[JobSummary])
     assert_type(client.jobs.edit("id", priority="high"), JobSummary)
-    assert_type(client.event("user.created").send(user_id=1), Sent[JobHandle[Any]])
+    assert_type(client.event("user.created").send(user_id=1), SentHandle[JobHandle[Any]])
     assert_type(client.flow({"a": client.task("add").prepare(a=1)}).submit(), FlowHandle)
     assert_type(client.crons.list(), list[ServedCron])
 

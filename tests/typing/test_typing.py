@@ -16,7 +16,7 @@ STATED = Path(__file__).parent / "public_types.py"
 PREAMBLE = """\
 from __future__ import annotations
 
-from fencepost import App, Client, Context, JobHandle
+from fencepost import App, BatchJob, Client, Context, JobHandle
 
 client = Client("http://x")
 app = App("memory://")
@@ -30,6 +30,10 @@ def add(a: int, b: int = 0) -> int:
 @app.task
 async def fetch(url: str) -> bytes:
     return b""
+
+
+@app.task(batch=10)
+def each(jobs: list[BatchJob[int]]) -> None: ...
 
 
 @app.task(queue="mail")
@@ -50,6 +54,9 @@ async def asynchronous() -> None:
 
 WRONG = [
     'add.submit("one")',
+    'each.submit("one")',
+    "app.task(batch_wait='50ms')",
+    "app.task(batch=5, isolation='process')",
     "add.submit()",
     "add.submit(1, 2, 3)",
     "add.submit(1, c=3)",
@@ -69,6 +76,21 @@ WRONG = [
     "add.using(on_duplicate='replace')",
     "add.using(id='mine')",
     "add.using(tags=['a'])",
+    "add('one')",
+    "add()",
+    "text: str = add(1)",
+    "fetch('u').upper()",
+    "with_context(1)",
+    "add.using(priority='hihg')",
+    "app.task(priority='hihg')",
+    "app.jobs.edit('id', priority='hihg')",
+    "app.jobs.retry('id', priority='hihg')",
+    "add.delay(1)",
+    "add.apply_async((1,), countdown=60)",
+    "add.enqueue(1)",
+    "add.send(1)",
+    "add.using(countdown=60)",
+    "client.task('add').delay(a=1)",
     "app.task(isolation='vm')",
     "app.event('a').on(isolation='vm')",
     "app.event('a').on(event='b')",

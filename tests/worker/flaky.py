@@ -1,4 +1,4 @@
-"""A store that goes away when told to: before an operation took effect, or after."""
+"""A store that goes away on request: before an operation took effect, or after."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ from fencepost.store.plan import Operation
 
 T = TypeVar("T")
 
-Rule = Callable[[str], bool]
+Method = Callable[..., Operation[Any]]
+"""An operation, as a facet declares it."""
+Rule = Callable[[Operation[Any]], bool]
 
 
-def nothing(name: str) -> bool:
+def nothing(operation: Operation[Any]) -> bool:
     return False
+
+
+def everything(operation: Operation[Any]) -> bool:
+    return True
+
+
+def only(method: Method) -> Rule:
+    """Return the rule that holds for one operation."""
+    return lambda operation: operation.is_a(method)
 
 
 class FlakyStore:
@@ -29,7 +40,7 @@ class FlakyStore:
         """How they fail."""
         self.loses_reply: Rule = nothing
         """Operations that are done, and whose caller does not hear of it."""
-        self.refused: list[str] = []
+        self.refused: list[Operation[Any]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -42,27 +53,31 @@ class FlakyStore:
         self._refuse(operation)
         return self._reply(operation, await self.inner.run_async(operation))
 
+    def count(self, method: Method) -> int:
+        """Return how often an operation failed."""
+        return sum(operation.is_a(method) for operation in self.refused)
+
     def _refuse(self, operation: Operation[T]) -> None:
-        if self.is_away(operation.name):
-            self.refused.append(operation.name)
+        if self.is_away(operation):
+            self.refused.append(operation)
             raise self.error("the store is away")
 
     def _reply(self, operation: Operation[T], result: T) -> T:
-        if self.loses_reply(operation.name):
-            self.refused.append(operation.name)
+        if self.loses_reply(operation):
+            self.refused.append(operation)
             raise UnknownOutcomeError("the reply was lost")
         return result
 
 
 class Times:
-    """A rule that holds for the first few operations of a name."""
+    """A rule that holds for the first few calls of an operation."""
 
-    def __init__(self, name: str, count: int) -> None:
-        self._name = name
+    def __init__(self, method: Method, count: int) -> None:
+        self._method = method
         self._left = count
 
-    def __call__(self, name: str) -> bool:
-        if name == self._name and self._left:
+    def __call__(self, operation: Operation[Any]) -> bool:
+        if operation.is_a(self._method) and self._left:
             self._left -= 1
             return True
         return False

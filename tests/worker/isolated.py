@@ -71,3 +71,21 @@ def told_of(ctx: Context, user_id: int) -> list[object]:
 
 def record(path: str, text: str) -> None:
     Path(path).write_text(text)
+
+
+class FlakyError(Exception): ...
+
+
+class FlakierError(FlakyError): ...
+
+
+def raise_kind(kind: str) -> None:
+    match kind:
+        case "flaky":
+            raise FlakyError
+        case "flakier":
+            raise FlakierError
+        case "exit":
+            raise SystemExit(7)
+        case _:
+            raise ValueError(kind)

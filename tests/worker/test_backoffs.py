@@ -11,7 +11,7 @@ from tests.worker.support import drain
 from fencepost import App, NewJob, Retry, State
 from fencepost.core.job.job import Category, Failure
 from fencepost.core.job.outcome import LEASE_EXPIRED, Failed, decide
-from fencepost.core.job.retry import backoff_name
+from fencepost.core.job.policy import backoff_name
 from fencepost.testing.clock import FakeClock
 from fencepost.worker import Backoffs
 
@@ -95,7 +95,7 @@ async def test_a_function_that_fails_does_not_keep_a_failure_from_being_recorded
     seen = job.refresh()
     assert seen.state is State.RETRYING
     assert (seen.run_at - seen.updated_at).total_seconds() == pytest.approx(50.0)
-    assert "backoff.failed" in [record.getMessage() for record in caplog.records]
+    assert "backoff.failed" in [vars(record).get("fencepost_event") for record in caplog.records]
 
 
 async def test_jitter_and_max_delay_hold_for_what_the_function_says() -> None:

@@ -17,6 +17,7 @@ from fencepost.core.job.job import AttemptOutcome
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
+from fencepost.worker.run.fetcher import UNBEGUN
 
 
 def started(app: App, **options: Any) -> asyncio.Task[None]:
@@ -173,6 +174,36 @@ async def test_jobs_that_a_claim_under_way_brings_are_given_back(
     answer.set()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asyncio.shield(running), LONG)
+    assert (job.refresh().state, job.refresh().attempt) == (State.SCHEDULED, 0)
+
+
+async def test_jobs_of_a_claim_that_a_busy_store_takes_up_late_are_given_back(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later than the claimer looks for a lost reply: so the claim itself has to be waited for."""
+
+    @app.task
+    async def work() -> None: ...
+
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    run_async = app.store.run_async
+
+    async def late(operation: Any) -> Any:
+        if operation.is_a(QueueFacet.claim) and not asked.is_set():
+            asked.set()
+            await go_on.wait()
+        return await run_async(operation)
+
+    monkeypatch.setattr(app.store, "run_async", late)
+    job = work.submit()
+    running = started(app)
+    await asked.wait()
+    running.cancel()
+    await asyncio.sleep(3 * UNBEGUN)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.shield(running), LONG)
+    await asyncio.sleep(UNBEGUN)  # for a claim that nothing waited for
     assert (job.refresh().state, job.refresh().attempt) == (State.SCHEDULED, 0)
 
 

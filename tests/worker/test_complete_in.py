@@ -64,10 +64,10 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def lose_lease(app: App) -> None:
     """Let every lease run out, and take the jobs back."""
     with psycopg.connect(app.url, autocommit=True) as conn:
-        conn.execute("update fencepost.lease set expires_at = now() - interval '1 hour'")
+        conn.execute("update fencepost.leases set expires_at = now() - interval '1 hour'")
         # By ourselves or by the worker, whose own recovery may be at it just now.
         app.store.run(app.store.upkeep.recover(10))
-        left = "select 1 where not exists (select 1 from fencepost.lease where expires_at < now())"
+        left = "select 1 where not exists (select 1 from fencepost.leases where expires_at < now())"
         eventually_sync(lambda: conn.execute(left).fetchone(), "every lease taken back")
 
 
@@ -297,7 +297,7 @@ async def test_no_beat_waits_for_an_open_transaction(
         job = long.submit()
         await is_open.wait()
         with psycopg.connect(app.url) as conn:
-            ((expiry,),) = conn.execute("select expires_at from fencepost.lease").fetchall()
+            ((expiry,),) = conn.execute("select expires_at from fencepost.leases").fetchall()
         await eventually(lambda: app.store.clock.now() > expiry)
         assert app.store.run(app.store.upkeep.recover(10)) == []
         assert await job.aio.result(LONG) == "late"

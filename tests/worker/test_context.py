@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.worker.support import drain, ended, eventually, working
 
+import fencepost
 from fencepost import App, ConfigurationError, Context, Job, StaleLeaseError, State
-from fencepost.core.job.job import Lease, Progress
+from fencepost.core.job.job import Lease
+from fencepost.worker import AsyncContext
 
 
 async def test_a_handler_is_told_all_about_its_attempt(app: App) -> None:
@@ -110,12 +114,13 @@ async def test_progress_is_seen_while_the_job_runs(app: App) -> None:
 
     job = long.submit()
     async with working(app):
-        await eventually(lambda: (p := job.refresh().progress) and p.fraction > 0.3)
+        await eventually(lambda: (p := job.refresh().progress) and p["fraction"] > 0.3)
         progress = job.refresh().progress
         assert job.refresh().state is State.RUNNING
         go_on.set()
         await job.aio.result(10)
-    assert progress == Progress(0.5, "x" * 500)
+    assert progress is not None
+    assert (progress["fraction"], progress["message"]) == (0.5, "x" * 500)
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, float("nan")])
@@ -159,7 +164,7 @@ async def test_a_handler_without_its_lease_can_save_nothing(app: App, write: str
         await eventually(lambda: raised)
     assert (raised[0].code, raised[0].job_id) == ("stale_lease", job.id)
     found = job.refresh()
-    assert (found.state, found.checkpoint, found.progress) == (State.CANCELLED, None, None)
+    assert (found.state, found.checkpoint_body, found.progress) == (State.CANCELLED, None, None)
     assert app.session.counters.get("stale.save") == 1
 
 
@@ -205,7 +210,9 @@ async def test_a_handlers_log_lines_carry_the_jobs_ids(
     job = talk.using(correlation_id="c9").submit()
     with caplog.at_level(logging.INFO, logger="fencepost"):
         await drain(app)
-    [record] = [each for each in caplog.records if each.getMessage() == "handler.log"]
+    [record] = [
+        each for each in caplog.records if vars(each).get("fencepost_event") == "handler.log"
+    ]
     fields = vars(record)["fencepost_fields"]
     assert fields == {
         "message": "half way",
@@ -228,5 +235,14 @@ def test_a_plain_call_takes_any_context(app: App) -> None:
         assert str(ctx) == "mine"
         return a + b
 
-    assert add("mine", 1, 2) == 3
+    assert add(cast("Context", "mine"), 1, 2) == 3
     assert app.jobs.count() == 0
+
+
+def test_a_context_holds_one_private_value_and_no_module_reaches_into_it() -> None:
+    """What the worker has to know of an attempt is in its ``AttemptState``."""
+    assert Context.__slots__ == AsyncContext.__slots__ == ("_actions",)
+    root = Path(fencepost.__file__).parent
+    reaching = re.compile(r"\b(ctx|context)\._[a-z]")
+    found = [path for path in root.rglob("*.py") if reaching.search(path.read_text())]
+    assert found == []

@@ -31,7 +31,7 @@ from fencepost import (
     TamperedError,
     TaskHandle,
 )
-from fencepost.core.crypto.plain import REFUSE, Plain
+from fencepost.core.encryption import REFUSE, Plain
 from fencepost.core.job.job import Encoding
 
 OLD, NEW = EncryptionKey("old", b"o" * 32), EncryptionKey("new", b"n" * 32)
@@ -73,7 +73,7 @@ async def test_a_job_runs_as_it_would_without_encryption(tmp_path: Path) -> None
         job = task.submit(f"checkpoint {CANARY}")
         await drain(app)
         await eventually(
-            lambda: app.store.run(app.store.upkeep.promote(10)) or job.refresh().result
+            lambda: app.store.run(app.store.upkeep.promote(10)) or job.refresh().result_body
         )
         await drain(app)
         assert job.result(0) == f"checkpoint {CANARY} {{'seen': 'checkpoint {CANARY}'}}"
@@ -154,7 +154,7 @@ async def test_a_result_without_its_key_names_the_key(tmp_path: Path) -> None:
         job = task.submit("hello")
         await drain(app)
     seen = bare(tmp_path, job)
-    assert seen.refresh().payload.encoding is Encoding.ENCRYPTED
+    assert seen.refresh().payload_body.encoding is Encoding.ENCRYPTED
     for look in (seen.result, bare(tmp_path, job).result):
         with pytest.raises(MissingKeyError, match="'new'") as caught:
             look(0)
@@ -186,8 +186,8 @@ async def test_a_child_process_encrypts_what_its_handler_saves(tmp_path: Path) -
         job = app.task(isolation="process")(isolated.resume).submit()
         await drain(app)
         seen = bare(tmp_path, job).refresh()
-        assert seen.checkpoint is not None
-        assert seen.checkpoint.encoding is Encoding.ENCRYPTED
+        assert seen.checkpoint_body is not None
+        assert seen.checkpoint_body.encoding is Encoding.ENCRYPTED
 
         def is_on_its_way() -> bool:  # the worker may have come to its next attempt by itself
             promoted = app.store.run(app.store.upkeep.promote(10))
@@ -214,7 +214,8 @@ async def test_a_job_completed_in_a_transaction_of_its_handlers_is_encrypted(
         assert (job.result(0), await other.result(0)) == ("from within", "from within")
         with psycopg.connect(postgres_url) as conn:
             stored = conn.execute("select result, result_bytes from fencepost.done").fetchall()
-            payloads = conn.execute("select payload, payload_bytes from fencepost.job").fetchall()
+            query = "select payload, payload_bytes from fencepost.submissions"
+            payloads = conn.execute(query).fetchall()
         for text, data in (*stored, *payloads):
             assert text is None
             assert data.startswith(b"FPE\x01\x03new")
@@ -243,7 +244,7 @@ def test_a_store_that_is_given_is_encrypted_once(tmp_path: Path) -> None:
         with App("memory://", store=store, keys=[OLD]) as second:
             assert second.store.keys == store.keys
             job = second.task(shout).submit("hello")
-            assert second.jobs.get(job.id).refresh().payload.data == b'{"text":"hello"}'
+            assert second.jobs.get(job.id).refresh().payload_body.data == b'{"text":"hello"}'
 
 
 # Content that is not encrypted.
@@ -303,7 +304,7 @@ async def test_jobs_from_before_there_were_keys_run_while_that_is_accepted(tmp_p
         )
         # What was encrypted meanwhile is read: the result, not the payload.
         assert app.jobs.get(job.id).result(0) == "before None"
-        assert app.jobs.get(job.id).refresh().payload.encoding is Encoding.ENCRYPTED
+        assert app.jobs.get(job.id).refresh().payload_body.encoding is Encoding.ENCRYPTED
 
 
 def test_what_becomes_of_plain_content_comes_from_the_environment_unless_it_is_given(
@@ -322,5 +323,5 @@ def test_what_becomes_of_plain_content_comes_from_the_environment_unless_it_is_g
     for given in ("", "accept", "accept until 9999-12-31"):
         with pytest.raises(ConfigurationError, match="plain"):
             App("memory://", keys=[NEW], plain=given)
-    with pytest.raises(ConfigurationError, match="there are none"):
+    with pytest.raises(ConfigurationError, match="there are no keys"):
         App("memory://", plain="refuse")

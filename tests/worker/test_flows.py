@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from tests.worker import flow_handlers
-from tests.worker.flaky import FlakyStore, Times, nothing
+from tests.worker.flaky import FlakyStore, Times, nothing, only
 from tests.worker.support import LONG, drain, ended, eventually, working, working_in_thread
 
 from fencepost import (
@@ -25,6 +25,7 @@ from fencepost import (
 )
 from fencepost.errors import UnknownDependencyError
 from fencepost.store.interface.queue import QueueFacet
+from fencepost.store.interface.reader import ReaderFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
@@ -154,10 +155,10 @@ async def test_a_store_that_is_away_when_results_are_loaded_loses_no_job(
     tasks: Tasks, store: FlakyStore
 ) -> None:
     tasks.app.flow(chain(tasks.plain.prepare(), tasks.see.prepare())).submit()
-    store.is_away = Times("dependencies", 3)
+    store.is_away = Times(ReaderFacet.dependencies, 3)
     await drain(tasks.app)
     assert [dict(each) for each in tasks.seen] == [{"plain": "plain"}]
-    assert store.refused == ["dependencies"] * 3
+    assert store.count(ReaderFacet.dependencies) == len(store.refused) == 3
     assert tasks.app.jobs.find(type="see").jobs[0].attempt == 1
 
 
@@ -165,7 +166,7 @@ def test_a_worker_on_its_own_loop_loads_results_in_its_own_thread(
     tasks: Tasks, store: FlakyStore
 ) -> None:
     """And in the awaited way when that fails."""
-    store.is_away = Times("dependencies", 1)
+    store.is_away = Times(ReaderFacet.dependencies, 1)
     handle = tasks.app.flow(chain(tasks.plain.prepare(), tasks.see.prepare())).submit()
     with working_in_thread(tasks.app):
         assert set(handle.wait(LONG).values()) == {State.COMPLETED}
@@ -187,7 +188,10 @@ async def test_results_that_cannot_be_loaded_fail_their_own_job_alone(
         return ask(job_ids, **options)
 
     store.inner.reader.dependencies = dependencies  # type: ignore[method-assign]  # for this test
+    told: list[str] = []
+    tasks.app.on_failure(lambda ctx, failed: told.append(ctx.job_id))
     await drain(tasks.app)
+    assert set(told) == {bad.id}
     assert good.refresh().state is State.COMPLETED
     await eventually(lambda: bad.refresh().state in (State.RETRYING, State.DEAD_LETTER))
     failure = bad.refresh().failure
@@ -199,7 +203,7 @@ async def test_a_worker_that_stops_while_it_loads_gives_the_job_back(
     tasks: Tasks, store: FlakyStore
 ) -> None:
     handle = tasks.app.flow(chain(tasks.plain.prepare(), tasks.see.prepare())).submit()
-    store.is_away = lambda name: name == "dependencies"
+    store.is_away = only(ReaderFacet.dependencies)
     async with working(tasks.app):
         await eventually(lambda: store.refused)
     job = handle["see"].refresh()
@@ -323,7 +327,7 @@ async def test_a_repeat_after_a_lost_reply_makes_no_second_child(
         ids.append(ctx.spawn(leaf.prepare(1), leaf.prepare(1)))
         ids.append(ctx.spawn(leaf.prepare(1)))
 
-    store.loses_reply = Times("spawn", 1)
+    store.loses_reply = Times(QueueFacet.spawn, 1)
     brood.submit()
     await drain(app)
     assert app.jobs.count(type="leaf") == 3

@@ -95,7 +95,7 @@ async def test_attempts_are_bounded_and_then_the_job_is_a_dead_letter(app: App) 
     assert (found.state, found.attempt, runs) == (State.DEAD_LETTER, 2, [1, 2])
     [letter] = app.dead_letters.list(type="hopeless")
     assert (letter.job_id, letter.failure.message) == (job.id, "still down")
-    assert letter.dead_at == found.completed_at
+    assert letter.completed_at == found.completed_at
 
 
 async def test_a_permanent_error_is_not_tried_again_and_keeps_its_code(app: App) -> None:

@@ -13,18 +13,17 @@ from typing import Any, cast
 
 import pytest
 from tests.servers.postgres import PostgresServer
-from tests.worker.flaky import FlakyStore, nothing
+from tests.worker.flaky import FlakyStore, everything, nothing
 from tests.worker.support import LONG, eventually_sync, working_in_thread
 
 from fencepost import App
 from fencepost.core.bounds import MONITOR_CONNECTIONS_MAX
 from fencepost.errors import ConfigurationError
-from fencepost.observe.health import Pulse, Verdict
+from fencepost.observe.health import Pulse, Verdict, WorkerHealth
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.monitor.health import WorkerHealth
-from fencepost.worker.monitor.server import Monitor, pages
+from fencepost.worker.monitor import Monitor, pages
 
 
 def codes(found: Verdict) -> list[str]:
@@ -172,7 +171,7 @@ def test_a_store_that_goes_away_and_comes_back_is_followed(url: str) -> None:
 
     with watched(app) as seen, working_in_thread(app):
         eventually_sync(seen.is_ready, "ready")
-        store.is_away = lambda _: True
+        store.is_away = everything
         eventually_sync(lambda: not seen.is_ready(), "not ready")
         assert seen.reasons("/health/ready") == ["store_unavailable"]
         assert seen.get("/health/live")[0] == 200
@@ -245,7 +244,7 @@ def test_clients_that_say_nothing_cannot_use_it_up(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S2-38: beyond a few, they are hung up on; and those few are, after a while."""
-    monkeypatch.setattr("fencepost.worker.monitor.server._Handler.timeout", 0.2)
+    monkeypatch.setattr("fencepost.worker.monitor._Handler.timeout", 0.2)
     with watched(app) as seen:
         idle = [
             socket.create_connection(("127.0.0.1", seen.port))

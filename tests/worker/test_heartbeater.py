@@ -6,20 +6,23 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from tests.worker.flaky import FlakyStore, nothing
+from tests.worker.flaky import FlakyStore, nothing, only
+from tests.worker.support import drain
 
-from fencepost import NewJob, Retry, State
+from fencepost import App, NewJob, Retry, State
 from fencepost.actions.options import retry_fields
 from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.policy import Policy
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.plan import Operation
 from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
+from fencepost.worker import Worker
+from fencepost.worker.run.context import AttemptState
 from fencepost.worker.run.heartbeater import Heartbeater
 from fencepost.worker.run.inflight import InFlight, InFlightJob
 
@@ -118,7 +121,7 @@ def test_a_lost_lease_is_let_go_of_and_reported_once() -> None:
     rig.heart.step()
     rig.heart.step()
     assert rig.lost == [(rig.jobs[0].id, "lease_lost")]
-    assert len(rig.hand) == 0
+    assert len(rig.hand.held) == 0
     assert rig.counters.get("stale.heartbeat") == 1
 
 
@@ -145,7 +148,7 @@ def test_a_job_that_is_out_of_hand_is_beaten_for_no_more() -> None:
 def test_an_outage_is_outlasted_until_the_lease_must_have_run_out() -> None:
     """S0-55, S2-32: by our own clock, from when the store last confirmed it."""
     rig = Rig()
-    rig.store.is_away = lambda name: name == "heartbeat"
+    rig.store.is_away = only(QueueFacet.heartbeat)
     rig.clock.advance(TTL / 3)
     pauses = [rig.heart.step() for _ in range(20)]
     assert rig.lost == []
@@ -163,7 +166,7 @@ def test_an_outage_is_outlasted_until_the_lease_must_have_run_out() -> None:
 def test_a_handler_is_interrupted_the_moment_its_lease_ends(ttl: float) -> None:
     """S2-32: however patient the heart has become with its store."""
     rig = Rig(ttl)
-    rig.store.is_away = lambda name: name == "heartbeat"
+    rig.store.is_away = only(QueueFacet.heartbeat)
     while not rig.lost:
         rig.clock.advance(rig.heart.step())
     assert ttl <= rig.lost_at <= ttl + 0.03
@@ -183,7 +186,7 @@ def test_a_lease_lasts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatc
     rig.clock.advance(TTL / 3)
     rig.heart.step()
     assert rig.expires_in(rig.jobs[0]) == timedelta(seconds=TTL * 2 / 3)
-    rig.store.is_away = lambda name: name == "heartbeat"
+    rig.store.is_away = only(QueueFacet.heartbeat)
     rig.clock.advance(TTL * 2 / 3 - 0.001)
     rig.heart.step()
     assert rig.lost == []
@@ -195,7 +198,7 @@ def test_a_lease_lasts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatc
 def test_after_a_short_outage_the_lease_is_extended_as_before() -> None:
     """S0-55."""
     rig = Rig()
-    rig.store.is_away = lambda name: name == "heartbeat"
+    rig.store.is_away = only(QueueFacet.heartbeat)
     rig.clock.advance(TTL / 3)
     rig.heart.step()
     rig.store.is_away = nothing
@@ -225,32 +228,45 @@ def test_the_thread_wakes_early_for_a_job_that_cannot_wait() -> None:
     rig = Rig()
     rig.heart.start()
     try:
-        rig.heart.expect(TTL)
-        assert not rig.heart._wake.is_set()
-        rig.heart.expect(1.0)
+        assert 1.0 < rig.heart.shortest_ttl <= TTL, "the fetcher wakes it for shorter leases"
+        rig.heart.wake()
     finally:
         rig.heart.stop()
+
+
+@pytest.mark.parametrize(("lease_ttl", "is_woken"), [(1.0, True), (30.0, False)])
+async def test_a_worker_wakes_the_heart_for_a_lease_that_is_due_before_its_next_pass(
+    app: App, monkeypatch: pytest.MonkeyPatch, lease_ttl: float, is_woken: bool
+) -> None:
+    """S0-80."""
+    woken = []
+
+    class Heart(Heartbeater):
+        def wake(self) -> None:
+            woken.append(True)
+            super().wake()
+
+    @app.task
+    async def quick() -> None: ...
+
+    monkeypatch.setattr(Worker, "_heartbeater_class", Heart)
+    quick.submit()
+    await drain(app, lease_ttl=lease_ttl)
+    assert bool(woken) is is_woken
 
 
 def test_a_beat_moves_the_lease_that_the_handler_sees() -> None:
     """S0-81."""
     rig = Rig()
     [held] = rig.hand.everything()
-    seen = []
-
-    class Context:
-        has_joined = False
-
-        def extend(self, expires_at: object) -> None:
-            seen.append(expires_at)
 
     class Attempt:
-        context = Context()
+        state = AttemptState(held.job, held.job.lease, 0.0)
 
     held.attempt = cast("object", Attempt())  # type: ignore[assignment]  # all that is looked at
     rig.clock.advance(TTL / 3)
     rig.heart.step()
-    assert seen == [rig.clock.now() + timedelta(seconds=TTL)]
+    assert Attempt.state.lease.expires_at == rig.clock.now() + timedelta(seconds=TTL)
     store = rig.store.inner
     [job] = store.run(store.reader.get([rig.jobs[0].id]))
     assert job is not None

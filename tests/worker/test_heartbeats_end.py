@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 import pytest
-from tests.worker.flaky import FlakyStore, nothing
+from tests.worker.flaky import FlakyStore, nothing, only
 from tests.worker.support import eventually, take_leases_away, working
 
 from fencepost import App, Context, JobHandle, State
@@ -150,7 +150,7 @@ async def test_a_job_that_could_not_be_given_back_is_not_heartbeated(app: App) -
         job = scene.stays.submit()
         async with working(scene.app, lease_ttl=TTL, grace=0.1):
             token = await scene.started(job)
-            scene.store.is_away = lambda name: name == "settle"
+            scene.store.is_away = only(QueueFacet.settle)
         assert job.refresh().state is State.RUNNING
         scene.store.is_away = nothing
         bystander = scene.stays.submit()

@@ -47,7 +47,7 @@ def test_a_job_is_let_go_of_only_under_its_own_lease() -> None:
     [held] = hand.everything()
     assert (held.job, held.confirmed_at, held.start_by) == (new, 2.0, 2.5 + START_WITHIN)
     assert hand.drop("j1", "new") is held
-    assert (len(hand), hand.drop("j1", "new")) == (0, None)
+    assert (len(hand.held), hand.drop("j1", "new")) == (0, None)
     assert held.is_dropped
 
 

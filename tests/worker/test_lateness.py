@@ -56,8 +56,7 @@ def test_after_a_claim_of_which_nothing_began_one_begins_however_late() -> None:
     reach = Reach(3)
     must: list[bool] = []
     for begins in (False, True, False):
-        reach.claimed()
-        must.append(reach.must_begin)
+        must.append(reach.claimed())
         if begins:
             reach.vain = 0
     assert must == [False, True, False]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.worker.flaky import FlakyStore, Times, nothing
+from tests.worker.flaky import FlakyStore, Times, everything, nothing, only
 from tests.worker.support import (
     LONG,
     drain,
@@ -26,6 +26,8 @@ from tests.worker.support import (
 from fencepost import App, Context, Retry, State
 from fencepost.core.bounds import CLAIM_MAX, UNSETTLED_MAX
 from fencepost.errors import StoreUnavailableError
+from fencepost.store.interface.queue import QueueFacet
+from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
 from fencepost.store.sqlite.store import SqliteStore
@@ -42,10 +44,6 @@ def store(url: str) -> Iterator[FlakyStore]:
 def app(store: FlakyStore) -> App:
     retry = Retry(max_attempts=3, initial_delay=0.01)
     return App(store.inner.url, store=cast(Store, store), retry=retry)
-
-
-def everything(name: str) -> bool:
-    return True
 
 
 @contextmanager
@@ -72,7 +70,10 @@ async def test_a_worker_survives_an_outage_and_finishes_everything(
     async with working(app, concurrency=4):
         await eventually(lambda: len(runs) >= 10)
         store.is_away = everything
-        await eventually(lambda: {"claim", "settle"} <= set(store.refused), "the outage felt")
+        await eventually(
+            lambda: store.count(QueueFacet.claim) and store.count(QueueFacet.settle),
+            "the outage felt",
+        )
         await asyncio.sleep(0.3)
         store.is_away = nothing
         for number, job in enumerate(jobs):
@@ -95,12 +96,12 @@ async def test_a_worker_that_cannot_record_outcomes_stops_claiming(
 
     count = 3 * (UNSETTLED_MAX + CLAIM_MAX)
     jobs = work.submit_many(range(count))
-    store.is_away = lambda name: name == "settle"
+    store.is_away = only(QueueFacet.settle)
     async with working(app, concurrency=50):
         # On a busy machine, a job that came late and cannot be given back stops it sooner.
         late = partial(app.session.counters.get, "attempt.late")
         await eventually(lambda: len(runs) > UNSETTLED_MAX or late() > 0, "too much unrecorded")
-        await eventually(lambda: store.refused.count("settle") >= 4, "patience")
+        await eventually(lambda: store.count(QueueFacet.settle) >= 4, "patience")
         assert len(runs) <= UNSETTLED_MAX + CLAIM_MAX + 50
         store.is_away = nothing
         assert await jobs[-1].aio.result(LONG) == count - 1
@@ -118,7 +119,7 @@ async def test_a_worker_may_start_before_its_store_is_there(app: App, store: Fla
     job = work.submit()
     store.is_away = everything
     async with working(app):
-        await eventually(lambda: "set_rates" in store.refused)
+        await eventually(lambda: store.count(SettingsFacet.limit_types))
         store.is_away = nothing
         assert await job.aio.result(LONG) == "done"
 
@@ -135,7 +136,7 @@ async def test_a_settlement_of_unknown_outcome_is_repeated_and_not_doubled(
         runs.append(1)
         return "once"
 
-    store.loses_reply = Times("settle", lost)
+    store.loses_reply = Times(QueueFacet.settle, lost)
     job = work.submit()
     await drain(app)
     assert (job.result(0), runs) == ("once", [1])
@@ -158,7 +159,7 @@ async def test_a_failure_of_unknown_outcome_is_counted_once(app: App, store: Fla
             raise OSError
         return "third time"
 
-    store.loses_reply = Times("settle", 2)
+    store.loses_reply = Times(QueueFacet.settle, 2)
     job = flaky.submit()
     async with working(app):
         assert await job.aio.result(LONG) == "third time"
@@ -173,7 +174,7 @@ async def test_jobs_of_a_claim_whose_reply_was_lost_come_back(app: App, store: F
     async def work(ctx: Context) -> int:
         return ctx.attempt
 
-    store.loses_reply = Times("claim", 1)
+    store.loses_reply = Times(QueueFacet.claim, 1)
     job = work.submit()
     async with working(app, lease_ttl=1):
         assert await job.aio.result(LONG) == 2
@@ -221,8 +222,8 @@ async def test_an_outage_shorter_than_the_lease_interrupts_nobody(
     job = long.submit()
     async with working(app, lease_ttl=3):
         await started.wait()
-        store.is_away = lambda name: name == "heartbeat"
-        await eventually(lambda: store.refused.count("heartbeat") >= 2)
+        store.is_away = only(QueueFacet.heartbeat)
+        await eventually(lambda: store.count(QueueFacet.heartbeat) >= 2)
         store.is_away = nothing
         beats = app.session.counters.get("store.operation", operation="heartbeat")
         await eventually(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
@@ -37,3 +38,19 @@ def test_a_worker_on_somebody_elses_loop_never_blocks_it_with_a_claim(
         asyncio.run(app.worker().aio.run(until_idle=True))
     assert ("claim" in blocking) == owns_loop
     assert job.result() == 42
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_a_worker_runs_on_uvloop_if_it_is_installed(
+    sqlite_app: App, monkeypatch: pytest.MonkeyPatch, is_installed: bool
+) -> None:
+    if not is_installed:
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+
+    @sqlite_app.task
+    async def loop_of() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    job = loop_of.submit()
+    sqlite_app.worker().run(until_idle=True)
+    assert ("uvloop" in job.result(5)) is is_installed

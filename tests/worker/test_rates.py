@@ -7,18 +7,20 @@ from collections import Counter
 from typing import cast
 
 import pytest
-from tests.worker.flaky import FlakyStore, Times
+from tests.worker.flaky import FlakyStore, Times, only
 from tests.worker.support import drain, eventually, working
 
 from fencepost import App, NewJob
 from fencepost.clock import SystemClock
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.errors import InvalidRateError
 from fencepost.observe.counters import Counters
+from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.run.claimer import Claimer
+from fencepost.worker.run.fetcher import Claimer
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.worker import Worker
@@ -49,7 +51,11 @@ async def test_jobs_of_a_rated_task_start_no_more_often_than_that(app: App) -> N
 
 async def test_a_worker_says_the_rates_of_all_its_tasks_before_it_claims(app: App) -> None:
     """One without a rate too: what an earlier version had must not outlive it."""
-    app.store.run(app.store.settings.set_rates({"free": Rate(1, 60.0), "other": Rate(2, 60.0)}))
+    app.store.run(
+        app.store.settings.limit_types(
+            {"free": TypeLimits(rate=Rate(1, 60.0)), "other": TypeLimits(rate=Rate(2, 60.0))}
+        )
+    )
 
     @app.task(rate="3/m")
     async def rated() -> None: ...
@@ -64,8 +70,8 @@ async def test_a_worker_says_the_rates_of_all_its_tasks_before_it_claims(app: Ap
 async def test_a_worker_whose_store_is_away_says_its_rates_when_it_is_back() -> None:
     """And claims nothing before; a reply that was lost is asked for again."""
     store = FlakyStore(MemoryStore(clock=SystemClock()))
-    store.is_away = Times("set_rates", 3)
-    store.loses_reply = Times("set_rates", 1)
+    store.is_away = Times(SettingsFacet.limit_types, 3)
+    store.loses_reply = Times(SettingsFacet.limit_types, 1)
     asked: list[str] = []
     note = store.run_async
 
@@ -81,15 +87,15 @@ async def test_a_worker_whose_store_is_away_says_its_rates_when_it_is_back() -> 
 
     worker = Worker(cast(Store, store), app.session.tasks)
     await worker.run_async(until_idle=True)
-    assert store.refused == ["set_rates"] * 4
-    assert "claim" not in asked[: asked.index("set_rates")]
-    assert asked.count("set_rates") == 5
-    assert asked.index("claim") > len(asked) - asked[::-1].index("set_rates") - 1
+    assert store.count(SettingsFacet.limit_types) == len(store.refused) == 4
+    assert "claim" not in asked[: asked.index("limit_types")]
+    assert asked.count("limit_types") == 5
+    assert asked.index("claim") > len(asked) - asked[::-1].index("limit_types") - 1
 
 
 async def test_a_worker_that_is_stopped_while_the_store_is_away_stops() -> None:
     store = FlakyStore(MemoryStore(clock=SystemClock()))
-    store.is_away = lambda name: name == "set_rates"
+    store.is_away = only(SettingsFacet.limit_types)
     worker = Worker(cast(Store, store), {}, grace=1.0)
     running = asyncio.create_task(worker.run_async())
     await eventually(lambda: len(store.refused) >= 2)
@@ -120,7 +126,7 @@ async def test_a_worker_comes_again_when_the_next_job_can_start() -> None:
     """It waits as long as the claim says, and not for news."""
     clock = FakeClock()
     store = MemoryStore(clock=clock)
-    store.run(store.settings.set_rates({"rated": Rate(1, 10.0)}))
+    store.run(store.settings.limit_types({"rated": TypeLimits(rate=Rate(1, 10.0))}))
     store.run(store.queue.enqueue([NewJob(type="rated")] * 2))
     inflight = InFlight()
     claimer = Claimer(

@@ -12,7 +12,8 @@ import pytest
 from tests.worker.support import LONG, drain
 
 from fencepost import App, Retry
-from fencepost.worker.run.relay import TURN, rest_of
+from fencepost.generators import rest_of
+from fencepost.worker.run.relay import TURN
 
 JOBS = 100
 ONCE = Retry.none()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,12 +15,13 @@ from fencepost.core.bounds import SETTLE_BYTES_MAX
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.failure import classify
 from fencepost.core.job.job import ClaimedJob
-from fencepost.core.job.outcome import Outcome, Settlement, Succeeded, decide
+from fencepost.core.job.outcome import Outcome, Settlement, Succeeded, decide, settlement_of
 from fencepost.core.values.payload import encode
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.interface.queue import ClaimRequest, QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
+from fencepost.store.open import open_store
 from fencepost.store.wrappers.observed import observed
 from fencepost.testing.clock import FakeClock
 from fencepost.worker.run.inflight import InFlight
@@ -85,7 +87,7 @@ async def test_what_ended_meanwhile_is_written_as_one_group() -> None:
         rig.add(job, classify(ValueError("x")) if number % 2 else None)
     assert await rig.settler.step() == 10
     assert rig.settler.is_idle
-    assert (len(rig.hand), rig.written) == (0, [10])
+    assert (len(rig.hand.held), rig.written) == (0, [10])
     assert rig.states() == [State.COMPLETED, State.RETRYING] * 5
     assert rig.counters.get("store.operation", operation="settle") == 1
     assert rig.counters.get("attempt.ended", outcome="succeeded") == 5
@@ -96,13 +98,13 @@ async def test_what_ended_meanwhile_is_written_as_one_group() -> None:
 async def test_an_outage_keeps_everything_pending_in_order() -> None:
     """S0-55: the jobs stay in hand, and are heartbeated, until the store has answered."""
     rig = Rig(3)
-    rig.store.is_away = Times("settle", 2)
+    rig.store.is_away = Times(QueueFacet.settle, 2)
     for job in rig.jobs:
         rig.add(job)
     before = rig.clock.monotonic()
     assert [await rig.settler.step(), await rig.settler.step()] == [0, 0]
     assert rig.clock.monotonic() > before, "it waits before it tries again"
-    assert (len(rig.hand), rig.settler.is_idle) == (3, False)
+    assert (len(rig.hand.held), rig.settler.is_idle) == (3, False)
     assert await rig.settler.step() == 3
     assert rig.states() == [State.COMPLETED] * 3
     assert rig.counters.get("attempt.ended", outcome="succeeded") == 3
@@ -111,13 +113,13 @@ async def test_an_outage_keeps_everything_pending_in_order() -> None:
 async def test_an_unknown_outcome_is_repeated_with_the_same_token() -> None:
     """S0-57: the store has recorded it, and says so the second time."""
     rig = Rig(1)
-    rig.store.loses_reply = Times("settle", 1)
+    rig.store.loses_reply = Times(QueueFacet.settle, 1)
     rig.add(rig.jobs[0])
     assert await rig.settler.step() == 0
     assert await rig.settler.step() == 1
     assert rig.counters.get("settle.repeated") == 1
     assert rig.counters.get("job.settled") == 1
-    assert len(rig.hand) == 0
+    assert len(rig.hand.held) == 0
 
 
 async def test_a_stale_settlement_changes_nothing_and_is_let_go() -> None:
@@ -127,7 +129,7 @@ async def test_a_stale_settlement_changes_nothing_and_is_let_go() -> None:
     rig.add(rig.jobs[0])
     rig.add(rig.jobs[1], classify(ValueError("x")))
     assert await rig.settler.step() == 2
-    assert (len(rig.hand), rig.states()) == (0, [State.RUNNING] * 2)
+    assert (len(rig.hand.held), rig.states()) == (0, [State.RUNNING] * 2)
     assert (rig.counters.get("stale.ack"), rig.counters.get("stale.nack")) == (1, 1)
 
 
@@ -150,9 +152,11 @@ async def test_one_settlement_that_cannot_be_written_does_not_hold_up_the_others
     while not rig.settler.is_idle:
         await rig.settler.step()
     assert rig.states() == [State.FAILED] * 2 + [State.RUNNING] + [State.FAILED] * 2
-    assert (len(rig.hand), rig.counters.get("settle.failed")) == (0, 1)
+    assert (len(rig.hand.held), rig.counters.get("settle.failed")) == (0, 1)
     assert 0 in rig.written, "whoever waits for room in hand is told of what was given up, too"
-    [record] = [each for each in caplog.records if each.getMessage() == "settle.failed"]
+    [record] = [
+        each for each in caplog.records if vars(each).get("fencepost_event") == "settle.failed"
+    ]
     assert vars(record)["fencepost_fields"]["id"] == poison
     rig.clock.advance("10m")
     store = rig.store.inner
@@ -200,3 +204,43 @@ async def test_whoever_let_others_go_is_told_at_once() -> None:
     rig.add(parent)
     await rig.settler.step()
     assert rig.slots.news.is_set()
+
+
+async def test_what_is_posted_is_written_although_the_loop_does_not_turn(tmp_path: Path) -> None:
+    """A claim in the loop's thread may hang: what has ended before goes on by itself."""
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    store.run(store.queue.enqueue([NewJob(type="t")] * 3))
+    jobs = store.run(store.queue.claim(ClaimRequest(worker="w", limit=3))).jobs
+    hand = InFlight()
+    hand.take(jobs, asked_at=0.0, answered_at=0.0)
+    settler = Settler(store, hand, Counters(), WorkerSlots(3, hand))
+    for job in jobs:
+        settler.add(settlement_of(job, decide(job, Succeeded(encode("done")), store.clock.rng)))
+    settler.post()
+    states: set[State] = set()
+    until = store.clock.monotonic() + 10
+    while states != {State.COMPLETED} and store.clock.monotonic() < until:
+        found = store.run(store.reader.get([job.id for job in jobs]))
+        states = {job.state for job in found if job is not None}
+    assert states == {State.COMPLETED}
+    assert len(hand.held) == 3  # nobody has read the answer
+    assert await settler.step() == 3
+    assert settler.is_idle
+    assert not hand.held
+    store.close()
+
+
+async def test_what_was_posted_is_written_again_if_the_settler_ended_before_the_answer() -> None:
+    """A loop that is being closed cancels every task: the shutdown writes what is not known."""
+    rig = Rig(2)
+    for job in rig.jobs:
+        rig.add(job)
+    settling = asyncio.create_task(rig.settler.start())
+    rig.settler.post()
+    settling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await settling
+    while not rig.settler.is_idle:
+        await rig.settler.step()
+    assert rig.states() == [State.COMPLETED] * 2
+    assert not rig.hand.held

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.worker.run.store_calls import shielded
+from fencepost.worker.run.settler import shielded
 
 
 async def test_it_goes_on_when_its_waiter_is_cancelled() -> None:

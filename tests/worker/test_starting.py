@@ -13,8 +13,7 @@ from fencepost import App, State
 from fencepost.core.bounds import CLAIM_MAX, RECOVER_BATCH
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import NewJob
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy
 from fencepost.maintenance.maintenance import TERM
 from fencepost.store.interface.queue import ClaimRequest
 

@@ -100,8 +100,9 @@ async def test_a_released_job_runs_again_with_all_its_attempts(app: App) -> None
     assert versions == sorted(set(versions))
 
 
-def test_a_second_stop_does_not_wait(app: App) -> None:
+def test_a_second_stop_does_not_wait(app: App, caplog: pytest.LogCaptureFixture) -> None:
     """A second call stops at once; what runs is released if the store is there."""
+    caplog.set_level("INFO")
     started, release = threading.Event(), threading.Event()
 
     @app.task
@@ -120,6 +121,8 @@ def test_a_second_stop_does_not_wait(app: App) -> None:
     thread.join(LONG)
     assert not thread.is_alive()
     assert time.monotonic() - asked < LONG / 2
+    told = f"worker {worker.id} stops: running jobs (1) may finish within 30s, then they are given"
+    assert any(each.startswith(told) for each in caplog.messages)
     release.set()
     assert job.refresh().state is State.SCHEDULED
 

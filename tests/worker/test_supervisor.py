@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from fencepost.testing.clock import FakeClock
-from fencepost.worker.process.lifeline import Lifeline
-from fencepost.worker.process.supervisor import DELAY_MAX, REPLACE_CODE, ProcessSlot, Supervisor
+from fencepost.worker.replacement import REPLACE_CODE
+from fencepost.worker.supervisor import DELAY_MAX, Lifeline, ProcessSlot, Supervisor
 
 
 class Child:
@@ -46,7 +46,7 @@ class Nursery:
 @pytest.fixture
 def nursery(monkeypatch: pytest.MonkeyPatch) -> Nursery:
     made = Nursery()
-    monkeypatch.setattr("fencepost.worker.process.supervisor.Lifeline", lambda: made)
+    monkeypatch.setattr("fencepost.worker.supervisor.Lifeline", lambda: made)
     return made
 
 

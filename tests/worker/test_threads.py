@@ -172,7 +172,9 @@ async def test_a_thread_that_does_not_stop_is_given_up_and_the_others_go_on(
         assert await waiting.aio.result(LONG) == "ran"
     assert (counters.get("slot.leaked"), counters.get("slot.regained")) == (1, 1)
     assert seen == [(True, "timeout")]
-    [record] = [each for each in caplog.records if each.getMessage() == "slot.leaked"]
+    [record] = [
+        each for each in caplog.records if vars(each).get("fencepost_event") == "slot.leaked"
+    ]
     assert vars(record)["fencepost_fields"]["id"] == job.id
     assert job.refresh().state is State.DEAD_LETTER
 
@@ -213,7 +215,9 @@ async def test_one_that_can_be_replaced_ends_once_its_other_jobs_are_done(
     assert beside.result(0) == 1
     assert late.refresh().state is State.SCHEDULED, "for the process that comes"
     assert started == [1]
-    [record] = [each for each in caplog.records if each.getMessage() == "worker.retiring"]
+    [record] = [
+        each for each in caplog.records if vars(each).get("fencepost_event") == "worker.retiring"
+    ]
     assert vars(record)["fencepost_fields"]["id"] == job.id
 
 

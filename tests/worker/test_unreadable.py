@@ -8,11 +8,21 @@ import pytest
 from tests.worker import isolated
 from tests.worker.support import drain, eventually, working
 
-from fencepost import App, Category, InvalidPayloadError, JobHandle, NewJob, Retry, State
+from fencepost import (
+    App,
+    Category,
+    Context,
+    FailedAttempt,
+    InvalidPayloadError,
+    JobHandle,
+    NewJob,
+    Retry,
+    State,
+)
 from fencepost.core.bounds import UNREADABLE_DELAY_MIN, UNREADABLE_MAX
 from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.values.payload import encode
-from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.queue import Enqueued
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing import drain as drained
 from fencepost.testing.clock import FakeClock
@@ -62,7 +72,9 @@ async def test_a_job_that_a_worker_cannot_read_is_given_back(
     counters = app.session.counters
     assert counters.get("payload.unreadable", type="echo") == 1
     assert counters.get("attempt.ended", outcome=AttemptOutcome.UNREADABLE) == 1
-    [record] = [each for each in caplog.records if each.getMessage() == "payload.unreadable"]
+    [record] = [
+        each for each in caplog.records if vars(each).get("fencepost_event") == "payload.unreadable"
+    ]
     fields = vars(record)["fencepost_fields"]
     assert (fields["id"], fields["type"]) == (job.id, "echo")
     assert "hello" not in str(fields), "payloads are never logged"
@@ -75,9 +87,16 @@ async def test_it_fails_when_that_has_gone_on_for_too_long(
     monkeypatch.setattr("fencepost.core.job.outcome.UNREADABLE_MAX", 0.02)
     monkeypatch.setattr("fencepost.core.job.outcome.UNREADABLE_DELAY_MIN", 0.01)
     app.task(name="echo", retry=Retry.none())(on_loop)
+    told: list[tuple[str, bool]] = []
+
+    @app.on_dead_letter
+    def note(ctx: Context, failed: FailedAttempt) -> None:
+        told.append((ctx.job_id, failed.will_retry))
+
     job = submit_raw(app, NEWER)
     async with working(app):
         await eventually(lambda: job.refresh().state.is_terminal)
+    assert told == [(job.id, False)]
     found = job.refresh()
     assert (found.state, found.attempt) == (State.FAILED, 1)
     assert found.failure is not None

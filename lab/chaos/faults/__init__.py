@@ -7,15 +7,23 @@ from lab.chaos.faults.fault import FLEETS, Fault, NotNow
 from lab.chaos.faults.files import FILE_FAULTS
 from lab.chaos.faults.network import NETWORK_FAULTS
 from lab.chaos.faults.processes import PROCESS_FAULTS
+from lab.chaos.faults.redis import REDIS_FAULTS
 from lab.chaos.faults.servers import SERVER_FAULTS
 
 FAULTS = {
     fault.name: fault
-    for faults in (PROCESS_FAULTS, FILE_FAULTS, SERVER_FAULTS, NETWORK_FAULTS, API_FAULTS)
+    for faults in (
+        PROCESS_FAULTS,
+        FILE_FAULTS,
+        SERVER_FAULTS,
+        REDIS_FAULTS,
+        NETWORK_FAULTS,
+        API_FAULTS,
+    )
     for fault in faults
 }
 
-STORES = ("sqlite", "postgres")
+STORES = ("sqlite", "postgres", "redis")
 
 __all__ = ["FAULTS", "FLEETS", "STORES", "Fault", "NotNow", "kinds_for"]
 

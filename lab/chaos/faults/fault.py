@@ -12,7 +12,7 @@ from lab.chaos.gate import Gate
 from lab.chaos.settings import Settings
 from lab.chaos.stage import Stage
 
-BOTH = ("sqlite", "postgres")
+ALL = ("sqlite", "postgres", "redis")
 FLEETS = ("python", "node")
 """The languages of workers; those in another than ours come by HTTP."""
 
@@ -44,7 +44,7 @@ class Fault:
 
     name: str
     strike: Callable[[Scene], None]
-    stores: tuple[str, ...] = BOTH
+    stores: tuple[str, ...] = ALL
     is_wide: bool = False
     """Whether it hurts the store itself, and so everybody; else single processes only."""
     weight: int = 1

@@ -11,7 +11,6 @@ from lab.chaos import ledger
 from lab.chaos.crew import Member
 from lab.chaos.disk import limit_descriptors, limit_files
 from lab.chaos.faults.fault import Fault, NotNow, Scene
-from lab.chaos.servers import PostgresStage
 from lab.chaos.stage import SqliteStage
 
 LEDGER_ROOM = 256 * 1024
@@ -103,7 +102,7 @@ def disk_full(scene: Scene) -> None:
             raise NotNow("the file system grew faster than it could be made small")
         scene.wait(0.5, scene.settings.ttl * 1.5)
     finally:
-        if isinstance(scene.stage, PostgresStage):
+        if not isinstance(scene.stage, SqliteStage):
             scene.stage.mend()  # a server that found no room for its log has ended
         else:
             disk.free()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from lab.chaos.faults.fault import Fault, NotNow, Scene
 from lab.chaos.proxy import Cut, Proxy
+from lab.chaos.redis_server import RedisStage
 from lab.chaos.servers import PostgresStage
 
 CUTS = (3, 10)
@@ -17,7 +18,9 @@ Way = Callable[[Scene], Proxy]
 
 
 def _to_store(scene: Scene) -> Proxy:
-    """Return the way to the PostgreSQL server that is written to."""
+    """Return the way to the server that is written to."""
+    if isinstance(scene.stage, RedisStage):
+        return scene.stage.proxy
     assert isinstance(scene.stage, PostgresStage)
     port = scene.stage.primary.port
     return next(proxy for proxy in scene.stage.proxies if proxy.target == port)
@@ -63,9 +66,9 @@ def blackening(way: Way = _to_store) -> Callable[[Scene], None]:
     return strike
 
 
-POSTGRES = ("postgres",)
+SERVERS = ("postgres", "redis")
 NETWORK_FAULTS = (
-    *(Fault(f"cut_{where.value}", cutting(where), POSTGRES, is_wide=True) for where in Cut),
-    Fault("delay", delay, POSTGRES, is_wide=True),
-    Fault("black_hole", blackening(), POSTGRES, is_wide=True),
+    *(Fault(f"cut_{where.value}", cutting(where), SERVERS, is_wide=True) for where in Cut),
+    Fault("delay", delay, SERVERS, is_wide=True),
+    Fault("black_hole", blackening(), SERVERS, is_wide=True),
 )

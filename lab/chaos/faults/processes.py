@@ -131,5 +131,6 @@ PROCESS_FAULTS = (
     Fault("terminate_worker", terminate_worker),
     Fault("fork_storm", fork_storm, weight=2),
     Fault("crash_in_recovery", crash_in_recovery),
-    Fault("previous_version", previous_version),
+    # No earlier version keeps jobs on Redis.
+    Fault("previous_version", previous_version, ("sqlite", "postgres")),
 )

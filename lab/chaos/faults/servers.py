@@ -8,6 +8,7 @@ import psycopg
 
 from lab.chaos.entries import Killed
 from lab.chaos.faults.fault import Fault, NotNow, Scene
+from lab.chaos.redis_server import RedisStage
 from lab.chaos.servers import CONNECTIONS_MAX, PostgresStage
 
 SERVER = "server"
@@ -25,7 +26,13 @@ def _servers(scene: Scene) -> PostgresStage:
 
 
 def kill_server(scene: Scene) -> None:
-    """Kill PostgreSQL under load, and start it again."""
+    """Kill the server under load, and start it again."""
+    if isinstance(scene.stage, RedisStage):
+        scene.crew.note(Killed(scene.crew.now(), scene.stage.server.pid, SERVER))
+        scene.stage.server.crash()
+        scene.wait(0.0, 0.5)
+        scene.stage.revive()
+        return
     stage = _servers(scene)
     scene.crew.note(Killed(scene.crew.now(), stage.primary.pid, SERVER))
     stage.primary.crash()
@@ -49,7 +56,7 @@ def connections_exhausted(scene: Scene) -> None:
     stage = _servers(scene)
     with ExitStack() as held, stage.admin() as admin:
         ours: list[int] = []
-        for _ in range(2):  # whoever is thrown out comes back at once: be quicker
+        for _ in range(2):  # clients that are thrown out reconnect at once: be faster
             try:
                 for _ in range(CONNECTIONS_MAX):
                     taken = held.enter_context(psycopg.connect(stage.own_url, connect_timeout=5))
@@ -64,7 +71,7 @@ def idle_in_transaction(scene: Scene) -> None:
     """Lock leases and waiting jobs, and do nothing."""
     with _servers(scene).admin() as zombie, zombie.transaction(force_rollback=True):
         zombie.execute("set local lock_timeout = '2s'")
-        for table in ("lease", "ready", "delayed"):
+        for table in ("leases", "ready", "delayed"):
             zombie.execute(
                 f"select 1 from fencepost.{table} limit {LOCKED_ROWS} for update".encode()
             )
@@ -79,7 +86,7 @@ def ended_sessions(scene: Scene) -> None:
 
 POSTGRES = ("postgres",)
 SERVER_FAULTS = (
-    Fault("kill_server", kill_server, POSTGRES, is_wide=True),
+    Fault("kill_server", kill_server, ("postgres", "redis"), is_wide=True),
     Fault("failover", failover, POSTGRES, is_wide=True),
     Fault("connections_exhausted", connections_exhausted, POSTGRES, is_wide=True),
     Fault("idle_in_transaction", idle_in_transaction, POSTGRES, is_wide=True),

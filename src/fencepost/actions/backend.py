@@ -1,83 +1,54 @@
 """What a caller can ask for, whether the store is here or behind a server.
 
-Handles hold a ``Backend`` and nothing else. ``actions/session.py`` is the one of an app, whose
-scripts run store operations; ``client/session.py`` is the one of a client, whose scripts send
-requests.
+Handles hold a ``Backend`` and nothing else. An app has the one of ``actions/session.py``, whose
+scripts run store operations; a client that of ``client/session.py``, whose scripts send requests.
+
+A script is what an action does, written once for both faces: a generator that yields steps and is
+sent their results. An app's steps are store operations and pauses (``actions/local/steps.py``), a
+client's are HTTP requests and pauses (``client/transport.py``). What an action promises is written
+in ``actions/local/``; a client sends a request that does the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
-from fencepost.actions.pages import DeadLetters, Page, SentEvents
-from fencepost.actions.script import Script
+from fencepost.actions.options import RetryChoice
+from fencepost.actions.replies import (
+    DeadLetters,
+    KnownJob,
+    Page,
+    SentEvents,
+    StoredEvent,
+    StoredFlow,
+)
 from fencepost.core.filter import JobFilter
-from fencepost.core.job.edits import Edits
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, Job
-from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.lifecycle import Edits, State
 from fencepost.core.job.why import Reason
-from fencepost.core.stats.overview import QueueView, TypeView, WorkerInfo
-from fencepost.core.stats.recent import Statistics
-from fencepost.core.stats.scale import Scale
-from fencepost.core.values.duration import Duration
+from fencepost.core.overview import QueueView, Scale, TypeView, WorkerInfo
+from fencepost.core.statistics import Statistics
+from fencepost.core.values.times import Duration
 from fencepost.errors import DuplicateJobError
 
 T = TypeVar("T")
 J = TypeVar("J")
 C = TypeVar("C")
 
+Script = Generator[Any, Any, T]
 Ids = Mapping[str, str]
-"""The ids of a flow's jobs by their names there."""
-
-
-class KnownJob(Protocol):
-    """What a handle is made of; it may also say that the job is a ``duplicate``."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def state(self) -> State: ...
-
-
-class StoredJob(msgspec.Struct, gc=False, frozen=True):
-    """A job that is stored, or that a key returned."""
-
-    id: str
-    type: str
-    state: State
-    duplicate: bool = False
-
-
-class StoredFlow(msgspec.Struct, frozen=True):
-    """A flow, and its jobs by name."""
-
-    id: str
-    jobs: Mapping[str, KnownJob]
-
-
-class StoredEvent(msgspec.Struct, frozen=True):
-    """An event on record, and the jobs that it came to."""
-
-    id: str
-    name: str
-    sent_at: datetime
-    jobs: Sequence[KnownJob]
+"""The ids of a flow's jobs by node name."""
 
 
 class JobActions(Protocol[J]):
-    """Jobs; *J* is a job as a list shows it."""
+    """Jobs; *J* is a job as lists show it."""
 
     def get(self, job_id: str) -> Script[Job]: ...
     def existing(self, error: DuplicateJobError) -> Script[Job | None]:
-        """Return the job that holds the key, if it can be seen."""
+        """Return the job that holds the key, if the caller may see it."""
         ...
 
     def result(self, job_id: str, timeout: Duration | None) -> Script[tuple[Any, Job]]: ...
@@ -85,13 +56,7 @@ class JobActions(Protocol[J]):
     def count(self, filter: JobFilter) -> Script[int]: ...
     def cancel(self, job_id: str) -> Script[State]: ...
     def cancel_all(self, filter: JobFilter) -> Script[int]: ...
-    def retry(
-        self,
-        job_id: str,
-        reset_attempts: bool,
-        delay: Duration,
-        priority: Priority | int | str | None,
-    ) -> Script[State]: ...
+    def retry(self, job_id: str, choice: RetryChoice) -> Script[State]: ...
     def edit(self, job_id: str, edits: Edits) -> Script[J]: ...
     def why(self, job_id: str) -> Script[list[Reason]]: ...
     def attempts(self, job_id: str) -> Script[list[Attempt]]: ...
@@ -115,7 +80,7 @@ class FlowActions(Protocol):
 
 
 class DeadLetterActions(Protocol):
-    """Jobs that ended in failure, until somebody has dealt with them."""
+    """Jobs that ended in failure, until they are replayed or discarded."""
 
     def find(self, type: str | None, after: str | None, limit: int) -> Script[DeadLetters]: ...
     def replay(self, job_id: str) -> Script[KnownJob]: ...
@@ -124,7 +89,7 @@ class DeadLetterActions(Protocol):
 
 
 class EventActions(Protocol):
-    """Events, and the record of them."""
+    """Events: send them, and list those that were sent."""
 
     def send(
         self, name: str, key: str | None, data: dict[str, Any], conn: Any = None
@@ -133,7 +98,7 @@ class EventActions(Protocol):
 
 
 class TypeActions(Protocol[T]):
-    """Types; and, with limits, queues. *T* is what is shown of one."""
+    """Types; and, with more actions, queues and crons. *T* is how one is shown."""
 
     def all(self) -> Script[list[T]]: ...
     def pause(self, name: str) -> Script[None]: ...
@@ -147,19 +112,16 @@ class QueueActions(TypeActions[QueueView], Protocol):
     def scale(self, name: str, target: Duration) -> Script[Scale]: ...
 
 
-class CronActions(Protocol[C]):
-    """Crons; *C* is what is shown of one."""
+class CronActions(TypeActions[C], Protocol):
+    """Crons; *C* is how one is shown."""
 
-    def all(self) -> Script[list[C]]: ...
-    def pause(self, name: str) -> Script[None]: ...
-    def resume(self, name: str) -> Script[None]: ...
     def run(self, name: str) -> Script[KnownJob]: ...
     def next(self, name: str, count: int) -> Script[list[datetime]]: ...
     def forget(self, name: str) -> Script[None]: ...
 
 
 class CallerActions(Protocol):
-    """All that a caller can ask for, by subject; each returns a script."""
+    """All actions of a caller, by subject; each returns a script."""
 
     @property
     def jobs(self) -> JobActions[Any]: ...
@@ -181,7 +143,7 @@ class CallerActions(Protocol):
 
 
 class Backend(Protocol):
-    """Where actions are run."""
+    """The actions, and what runs them."""
 
     @property
     def actions(self) -> CallerActions: ...
@@ -190,6 +152,6 @@ class Backend(Protocol):
 
     def submit_all(self, jobs: list[Any], conn: Any = None) -> Script[Sequence[KnownJob]]: ...
 
-    # A single job is no script: the awaited face shares a commit with others.
+    # Not scripts: awaited submissions of single jobs share a commit.
     def submit(self, job: Any, conn: Any = None) -> KnownJob: ...
     async def submit_async(self, job: Any, conn: Any = None) -> KnownJob: ...

@@ -1,6 +1,6 @@
-"""Group commit of awaited submissions: whatever arrives while one batch is stored forms the next.
+"""Group commit of awaited submissions: those that arrive while one batch is stored form the next.
 
-The same durability as one by one, at many times the rate; a lone caller waits for nobody.
+The same durability as one by one, at many times the rate; a lone caller does not wait for others.
 """
 
 from __future__ import annotations
@@ -12,43 +12,47 @@ from collections import deque
 from fencepost.core.bounds import GROUP_MAX, SUBMISSION_TIMEOUT_DEFAULT
 from fencepost.core.job.job import NewJob
 from fencepost.errors import InvalidJobError, SubmissionTimeoutError
-from fencepost.store.interface.replies import EnqueueReply
+from fencepost.store.interface.queue import EnqueueReply
 from fencepost.store.interface.store import Store
 
 Waiting = tuple[NewJob, "asyncio.Future[EnqueueReply]"]
 
 
 class Submitter:
-    """Gathers single submissions, loop by loop."""
+    """Collects single submissions: for each event loop those that are due now, and the others.
+
+    The store may refuse a job that falls due too late by its clock. Its group is then stored in
+    parts, which jobs that are due now should not wait for.
+    """
 
     def __init__(self, store: Store, timeout: float = SUBMISSION_TIMEOUT_DEFAULT) -> None:
         self.store = store
         self._timeout = timeout
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Gatherer] = (
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, _Group]] = (
             weakref.WeakKeyDictionary()
         )
 
     def submit(self, job: NewJob) -> asyncio.Future[EnqueueReply]:
         """Return a future that resolves when *job* is stored, or when it took too long.
 
-        To cancel it only means to listen no more: a commit that others share goes on.
+        Cancelling the future does not cancel the submission: others share its commit.
         """
         loop = asyncio.get_running_loop()
-        gatherer = self._loops.get(loop)
-        if gatherer is None:
-            gatherer = self._loops[loop] = _Gatherer(self.store, self._timeout)
-        return gatherer.submit(job, loop)
+        groups = self._loops.get(loop)
+        if groups is None:
+            groups = {late: _Group(self.store, self._timeout) for late in (False, True)}
+            self._loops[loop] = groups
+        return groups[job.run_at is not None].submit(job, loop)
 
 
-class _Gatherer:
+class _Group:
     def __init__(self, store: Store, timeout: float) -> None:
         self._store = store
         self._timeout = timeout
         self._waiting: deque[Waiting] = deque()
         self._flushing: asyncio.Task[None] | None = None
         self._unanswered: deque[tuple[float, asyncio.Future[EnqueueReply]]] = deque()
-        """By when each is to be answered. One timer for all: one each would cost as much as all
-        else here."""
+        """With the deadline of each. One timer serves all: one each would double the cost."""
         self._timer: asyncio.TimerHandle | None = None
 
     def submit(self, job: NewJob, loop: asyncio.AbstractEventLoop) -> asyncio.Future[EnqueueReply]:
@@ -76,7 +80,7 @@ class _Gatherer:
                 self._store.queue.enqueue([job for job, _ in batch])
             )
         except InvalidJobError as error:
-            # Nothing was stored. The fault of one job is not that of the strangers beside it.
+            # Nothing was stored. One bad job must not fail those of other callers in its batch.
             if len(batch) == 1:
                 _fail(batch[0][1], error)
             else:
@@ -84,7 +88,7 @@ class _Gatherer:
                 await self._store_batch(batch[:middle])
                 await self._store_batch(batch[middle:])
             return
-        except BaseException as error:  # noqa: BLE001 - every waiting caller must be told
+        except BaseException as error:  # noqa: BLE001 - every waiting caller must get it
             for _, future in batch:
                 _fail(future, error)
             return
@@ -97,7 +101,7 @@ class _Gatherer:
             self._unanswered.popleft()
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell those who have waited too long, and wait for the next."""
+        """Fail the submissions that have waited too long, and set the timer for the next."""
         self._timer = None
         self._forget_answered()
         while self._unanswered and self._unanswered[0][0] <= loop.time():
@@ -110,7 +114,7 @@ class _Gatherer:
 def _fail(future: asyncio.Future[EnqueueReply], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # a caller that gave up is not told again by the loop
+        future.exception()  # retrieved, so that the loop logs nothing if the caller gave up
 
 
 def _too_slow(timeout: float) -> SubmissionTimeoutError:

@@ -1,71 +1,101 @@
-"""What a submission can say beyond its arguments: checked once, then trusted."""
+"""The options of a submission, beside its arguments: checked once, then trusted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from fencepost.actions.dependencies import Awaited, dependencies_of
-from fencepost.core.bounds import BULK_MAX, KEY_WINDOW_DEFAULT
+from fencepost.actions.synonyms import option_instead
+from fencepost.core.bounds import BULK_MAX, CORRELATION_ID_LENGTH_MAX, KEY_WINDOW_DEFAULT
 from fencepost.core.display import shown
-from fencepost.core.flows.dependencies import Dependencies
+from fencepost.core.flows.dependencies import Dependencies, Mode, check_dependencies
 from fencepost.core.job.idempotency import Key, OnDuplicate, check_key, parse_on_duplicate
 from fencepost.core.job.job import Body, NewJob
-from fencepost.core.job.lifetime import check_delay, check_run_at
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority, parse_priority
-from fencepost.core.job.retry import Retry
+from fencepost.core.job.policy import Policy, Priority, PriorityLike, Retry, parse_priority
 from fencepost.core.job.task import ForeignTask, Task
-from fencepost.core.job.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
+from fencepost.core.job.timeouts import (
+    Timeouts,
+    check_delay,
+    check_run_at,
+    parse_lease_ttl,
+    parse_lifetime,
+)
 from fencepost.core.limits.concurrency import key_of, limit_of
-from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.names import (
     check_concurrency_key,
     check_correlation_id,
+    check_name,
     check_queue,
     check_tags,
 )
-from fencepost.core.webhooks.settings import Webhooks, check_callback
+from fencepost.core.values.times import Duration, parse_duration
+from fencepost.core.webhooks.callback import Webhooks, check_callback
 from fencepost.errors import ConfigurationError, InvalidJobError
+
+
+class JobReference:
+    """Names one job by its id; handles are such."""
+
+    id: str
+
+
+AwaitedJob = JobReference | str
+Awaited = AwaitedJob | Iterable[AwaitedJob]
 
 
 class SubmitOptions(TypedDict, total=False):
     """The options of a submission, to an app or to a server."""
 
     delay: Duration
+    """Start after this time; not with ``run_at``."""
     run_at: datetime
-    priority: Priority | int | str
+    """Start at this time, an aware datetime."""
+    priority: PriorityLike
+    """``"critical"``, ``"high"``, ``"normal"``, ``"low"`` or ``"bulk"``."""
     queue: str
+    """The queue of the job."""
     key: str
+    """An idempotency key: one job per key."""
     on_duplicate: Literal["return", "reject"]
+    """Return the job that holds the key (the default), or raise DuplicateJobError."""
     key_window: Duration | Literal["active"]
+    """How long the key is held, or ``"active"``: until the job has ended."""
     tags: Mapping[str, str]
+    """Names and values to search by, added to those there are."""
     correlation_id: str
+    """An id that logs, searches and traces share."""
     callback_url: str
+    """Where a webhook goes when the job has ended."""
     concurrency_key: str
+    """Jobs of this type with one key share a limit."""
     timeout: Duration
+    """The longest that one attempt may run."""
     lease_ttl: Duration
+    """How long a silent worker keeps the job."""
     lifetime: Duration
+    """From the submission to the end at the latest."""
     retry: Retry
+    """How often the job is tried again, and when."""
     after: Awaited
     """Run when all of these have completed: handles, ids, or names of nodes of the same flow."""
     after_any: Awaited
-    """Run when any one of these has ended, however it did."""
+    """Run when any one of these has ended, whatever its state."""
     accept_failures: bool
-    """With ``after``: run when all have ended, however they did."""
+    """With ``after``: run when all have ended, whatever their states."""
 
 
 class UsingOptions(SubmitOptions, total=False):
-    """The keyword arguments of ``TaskHandle.using`` of an app."""
+    """The options of ``using`` of an app's task."""
 
     conn: Any
+    """A database connection whose transaction the job joins."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options that have been checked; None means the task's or the app's own."""
+    """Checked options; None means the task's or the app's default."""
 
     delay: float = 0.0
     run_at: datetime | None = None
@@ -82,7 +112,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the task's policy that are replaced."""
     after: Dependencies | None = None
     conn: Any = None
-    """The caller's connection, whose transaction what is submitted joins; never stored."""
+    """The caller's connection, in whose transaction jobs are submitted; never stored."""
 
 
 def merge(
@@ -91,11 +121,12 @@ def merge(
     timeouts: Timeouts,
     *,
     webhooks: Webhooks | None = None,
+    task: str = "task",
 ) -> Options:
-    """Return *options* with what was *given* checked and put in its place."""
+    """Return *options* with those *given* checked and put in their place; *task* is for errors."""
     unknown = sorted(given.keys() - UsingOptions.__annotations__.keys())
     if unknown:
-        hint = "; ids are assigned by the system" if "id" in unknown else ""
+        hint = option_instead(given, unknown[0], task)
         raise ConfigurationError(f"using() has no option {unknown[0]!r}{hint}")
     changes: dict[str, Any] = {}
     delay, run_at = given.get("delay"), given.get("run_at")
@@ -125,6 +156,57 @@ def merge(
     return msgspec.structs.replace(options, policy=policy, **changes)
 
 
+def dependencies_of(
+    after: Awaited | None,
+    after_any: Awaited | None,
+    *,
+    accept_failures: bool | None,
+    before: Dependencies | None,
+) -> Dependencies | None:
+    """Return the jobs to wait for; *before* stays unless others are named.
+
+    Raises InvalidJobError for a value that names no job and for both options at once,
+    NoDependencyError for an empty ``after_any``, and DependencyBreadthError.
+    """
+    if after is not None and after_any is not None:
+        raise InvalidJobError("give after or after_any, not both; put a job in between")
+    if after_any is not None:
+        return check_dependencies(ids_of(after_any), mode=Mode.ANY)
+    mode = Mode.ENDED if accept_failures else Mode.ALL
+    if after is not None:
+        return check_dependencies(ids_of(after), mode=mode)
+    if before is None:
+        if accept_failures:
+            raise InvalidJobError("accept_failures says how to wait; name the jobs with after=")
+        return None
+    if accept_failures is None or before.mode is Mode.ANY:
+        return before
+    return check_dependencies(before.on, mode=mode)
+
+
+def ids_of(awaited: Awaited) -> list[str]:
+    """Return the ids or names that *awaited* stands for."""
+    if isinstance(awaited, (str, JobReference)):
+        awaited = [awaited]
+    elif not isinstance(awaited, Iterable):
+        raise _no_job(awaited)
+    return [_id(each) for each in awaited]
+
+
+def _id(each: object) -> str:
+    if isinstance(each, JobReference):
+        return each.id
+    if not isinstance(each, str):
+        raise _no_job(each)
+    return check_name(each, what="a job to wait for", limit=CORRELATION_ID_LENGTH_MAX)
+
+
+def _no_job(value: object) -> InvalidJobError:
+    return InvalidJobError(
+        f"a job waits for handles, ids, or nodes of its flow by name, not for {shown(value)}"
+    )
+
+
 def _parse_window(value: Duration | Literal["active"]) -> float | None:
     return None if value == "active" else parse_duration(value, name="key_window")
 
@@ -145,6 +227,8 @@ def _policy_changes(given: UsingOptions, timeouts: Timeouts) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if (retry := given.get("retry")) is not None:
         changes |= retry_fields(retry)
+        if retry.rule is not None:
+            raise ConfigurationError(RULED)
     if (timeout := given.get("timeout")) is not None:
         changes["timeout"] = timeouts.execution_for(timeout)
     if (lease_ttl := given.get("lease_ttl")) is not None:
@@ -154,8 +238,14 @@ def _policy_changes(given: UsingOptions, timeouts: Timeouts) -> dict[str, Any]:
     return changes
 
 
+RULED = (
+    "Retry(on=…, never=…) belongs to the task, where workers find the classes: declare it with "
+    "@app.task(retry=…); retry= of a submission changes the rest, and leaves them in force"
+)
+
+
 def retry_fields(retry: Retry) -> dict[str, Any]:
-    """Return the fields of a policy that a Retry decides."""
+    """Return the fields of a policy that a Retry sets."""
     if not isinstance(retry, Retry):
         raise ConfigurationError(f"retry must be a Retry(…), got {shown(retry)}")
     return {
@@ -164,6 +254,25 @@ def retry_fields(retry: Retry) -> dict[str, Any]:
         "on_timeout": retry.on_timeout,
         "on_system": retry.on_system,
     }
+
+
+class RetryChoice(msgspec.Struct, frozen=True):
+    """How a job is run again."""
+
+    reset_attempts: bool
+    delay: float
+    priority: Priority | None
+
+
+def retry_choice(
+    reset_attempts: bool, delay: Duration, priority: Priority | int | str | None
+) -> RetryChoice:
+    """Return the arguments of a retry, checked."""
+    return RetryChoice(
+        bool(reset_attempts),
+        parse_duration(delay, name="delay"),
+        None if priority is None else parse_priority(priority),
+    )
 
 
 def new_job(task: Task | ForeignTask, payload: Body, options: Options) -> NewJob:
@@ -195,14 +304,19 @@ def new_job(task: Task | ForeignTask, payload: Body, options: Options) -> NewJob
 
 
 def check_bulk(jobs: list[NewJob]) -> list[NewJob]:
-    """Return *jobs* if they are not too many for one transaction, and none chose its id (S1-2)."""
+    """Return *jobs* if all are prepared, none has an id (S1-2), and one transaction holds them."""
     if len(jobs) > BULK_MAX:
         raise InvalidJobError(
             f"submit at most {BULK_MAX:,} jobs in one call (all or none are stored), "
             f"got {len(jobs):,}; split them"
         )
+    if (wrong := next((job for job in jobs if not isinstance(job, NewJob)), None)) is not None:
+        raise InvalidJobError(
+            f"app.submit_many takes prepared jobs, such as task.prepare(…), got {shown(wrong)}; "
+            f"task.submit_many([…]) takes the arguments of jobs of one task"
+        )
     if any(job.id is not None for job in jobs):
-        raise InvalidJobError("a job is given its id when it is stored; leave NewJob.id alone")
+        raise InvalidJobError("the store assigns a job's id; leave NewJob.id alone")
     return jobs
 
 

@@ -1,27 +1,39 @@
-"""The backend of an app: the store, opened when it is first needed, and the settings."""
+"""The backend of an app: its settings, its actions, and the store, opened on first use."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import InitVar, dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from fencepost.actions.backend import StoredJob
-from fencepost.actions.local.actions import LocalActions
-from fencepost.actions.local.replies import accepted
-from fencepost.actions.local.steps import Join, StoreSteps
-from fencepost.actions.script import Script, drive, drive_async
+from fencepost.actions.backend import Script
+from fencepost.actions.local.access import LocalAudit, LocalTokens
+from fencepost.actions.local.crons import LocalCrons
+from fencepost.actions.local.dead_letters import LocalDeadLetters
+from fencepost.actions.local.events import LocalEvents
+from fencepost.actions.local.flows import LocalFlows
+from fencepost.actions.local.jobs import LocalJobs
+from fencepost.actions.local.queues import LocalQueues, LocalTypes, stats
+from fencepost.actions.local.steps import Join, StoreSteps, accepted
+from fencepost.actions.replies import StoredJob
 from fencepost.clock import Clock
-from fencepost.core.crypto.keyring import KeyRing
-from fencepost.core.crypto.plain import REFUSE, Plain
+from fencepost.core.display import did_you_mean, shown
+from fencepost.core.encryption import REFUSE, KeyRing, Plain
+from fencepost.core.job.hooks import Hooks
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.job.task import Task
 from fencepost.core.job.timeouts import Timeouts
-from fencepost.core.webhooks.settings import Webhooks
+from fencepost.core.statistics import Statistics
+from fencepost.core.values.names import check_queue, check_type
+from fencepost.core.values.times import Duration
+from fencepost.core.webhooks.callback import Webhooks
 from fencepost.errors import ConfigurationError, UnknownTypeError
+from fencepost.generators import drive, drive_async
 from fencepost.observe.counters import Counters
-from fencepost.store.interface.replies import EnqueueReply
+from fencepost.store.interface.queue import EnqueueReply
+from fencepost.store.interface.settings import Scope
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store, with_keys
 from fencepost.store.plan import Operation
@@ -29,54 +41,84 @@ from fencepost.store.wrappers.observed import observed
 
 if TYPE_CHECKING:
     from fencepost.actions.group_commit import Submitter
-    from fencepost.core.cron.cron import Cron
+    from fencepost.core.cron import Cron
     from fencepost.observe.tracing import Tracing
+    from fencepost.store.interface.cluster import WorkerInfo
     from fencepost.store.wrappers.gauges import Gauges
 
 T = TypeVar("T")
 
+TRACING_VARIABLE = "FENCEPOST_TRACING"
+OFF = ("", "0", "false", "off")
+LINK = ("1", "true", "on", "link")
+PARENT = "parent"
 
+TracingMode = Literal["link", "parent"]
+"""An attempt's span links to that of its submission, or is its child."""
+
+
+class LocalActions:
+    """The actions of an app, by subject."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.jobs = LocalJobs(session)
+        self.flows = LocalFlows(session)
+        self.dead_letters = LocalDeadLetters(session)
+        self.events = LocalEvents(session)
+        self.queues = LocalQueues(session, Scope.QUEUE, check_queue)
+        self.types = LocalTypes(session, Scope.TYPE, check_type)
+        self.crons = LocalCrons(session)
+        self.tokens = LocalTokens(session)
+        self.audit = LocalAudit(session)
+
+    def workers(self) -> Script[list[WorkerInfo]]:
+        """Return the workers heard from within the last minute."""
+        workers: list[WorkerInfo] = yield self._session.store.cluster.workers()
+        return workers
+
+    def limit(self, max_running: int | None) -> Script[None]:
+        """Limit how many jobs run at once in all."""
+        yield self._session.store.settings.limit(Scope.APP, "", max_running)
+
+    def stats(self, window: Duration) -> Script[Statistics]:
+        """Return counts, and rates and times of the last *window*."""
+        return stats(self._session, window)
+
+
+@dataclass(kw_only=True, eq=False)
 class Session:
     """One app's way to its store. Opened lazily, and anew in a forked child."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        clock: Clock,
-        timeouts: Timeouts,
-        max_payload: int,
-        store: Store | None,
-        webhooks: Webhooks | None = None,
-        keys: KeyRing | None = None,
-        plain: Plain = REFUSE,
-        policy: Policy = DEFAULT_POLICY,
-    ) -> None:
-        self.url = url
-        self.clock = clock
-        self.timeouts = timeouts
-        self.max_payload = max_payload
-        self.webhooks = webhooks
-        self.keys = keys
-        self.plain = plain
-        self.policy = policy
-        """What a job is given whose type this app does not register."""
+    url: str
+    clock: Clock
+    timeouts: Timeouts
+    max_payload: int
+    given: InitVar[Store | None] = None
+    """A store that was opened already."""
+    webhooks: Webhooks | None = None
+    keys: KeyRing | None = None
+    plain: Plain = REFUSE
+    policy: Policy = DEFAULT_POLICY
+    """For jobs whose type this app does not register."""
+
+    def __post_init__(self, given: Store | None) -> None:
         self.tracing: Tracing | None = None
         self.counters = Counters()
         self._gauges: Gauges | None = None
         self.tasks: dict[str, Task] = {}
+        self.hooks = Hooks()
         self.crons: dict[str, Cron] = {}
         self._mutex = threading.Lock()
-        self._store = None if store is None else self._around(store)
+        self._store = None if given is None else self._around(given)
         self._pid = os.getpid()
         self._is_closed = False
         self._submitter: Submitter | None = None
         self.actions = LocalActions(self)
-        """What can be asked of the store."""
 
     @property
     def store(self) -> Store:
-        """The app's store; opens it if need be."""
+        """The app's store, opened on first use."""
         if self._store is None or self._pid != os.getpid():
             self._open()
         assert self._store is not None
@@ -84,7 +126,7 @@ class Session:
 
     @property
     def gauges(self) -> Gauges:
-        """What monitors are told of the store; whoever has none must not pay for its import."""
+        """The gauges of the store, imported on first use: most processes have no monitor."""
         from fencepost.store.wrappers.gauges import Gauges
 
         with self._mutex:
@@ -93,7 +135,7 @@ class Session:
             return self._gauges
 
     def _around(self, store: Store) -> Store:
-        """Return a store that an app was given as the app uses it."""
+        """Return a store that was passed to the app, encrypted and observed."""
         if self.keys is not None and store.keys is None:
             store = with_keys(store, self.keys, self.plain)
         return observed(store, self.counters)
@@ -103,11 +145,10 @@ class Session:
             if self._is_closed:
                 raise ConfigurationError("this app has been closed")
             if self._store is None or self._pid != os.getpid():
-                patience = min(self.timeouts.submission, 10.0)
                 store = open_store(
                     self.url,
                     clock=self.clock,
-                    patience=patience,
+                    patience=min(self.timeouts.submission, 10.0),
                     keys=self.keys,
                     plain=self.plain,
                 )
@@ -115,14 +156,20 @@ class Session:
                 self._submitter = None
                 self._pid = os.getpid()
 
+    def redirect(self, url: str) -> None:
+        """Use another store from now on; the present one is closed."""
+        with self._mutex:
+            if self._store is not None and self._pid == os.getpid():
+                self._store.close()
+            self._store = self._submitter = None
+            self.url = url
+
     def close(self) -> None:
         with self._mutex:
             self._is_closed = True
             if self._store is not None and self._pid == os.getpid():
                 self._store.close()
             self._store = None
-
-    # Running scripts.
 
     def run(self, script: Script[T]) -> T:
         with StoreSteps(self.store) as steps:
@@ -132,16 +179,16 @@ class Session:
         with StoreSteps(self.store) as steps:
             return await drive_async(script, steps.perform_async)
 
-    # Submitting.
-
     def submit(self, job: NewJob, conn: Any = None) -> StoredJob:
-        """Store one job, and return when it is safe, or when it is part of *conn*'s transaction."""
+        """Store one job, and return when it is durable, or part of *conn*'s transaction."""
+        (job,) = self.hooks.submitting([job])
         if conn is not None:
             return accepted(self.store.run_in(conn, lambda store: store.queue.enqueue([job]))[0])
         return accepted(self.store.run(self.in_time(self.store.queue.enqueue([job])))[0])
 
     def submit_all(self, jobs: list[NewJob], conn: Any = None) -> Script[list[StoredJob]]:
         """Store all of *jobs* or none, in one transaction, or in *conn*'s."""
+        jobs = self.hooks.submitting(jobs)
         if conn is None:
             step: Any = self.in_time(self.store.queue.enqueue(jobs, atomic=True))
         else:
@@ -150,13 +197,13 @@ class Session:
         return [accepted(reply) for reply in replies]
 
     async def submit_async(self, job: NewJob, conn: Any = None) -> StoredJob:
-        """Store one job together with others submitted at the same time, or as *conn*'s alone."""
+        """Store one job in a commit shared with others, or alone in *conn*'s transaction."""
+        (job,) = self.hooks.submitting([job])
         if conn is not None:
             replies = await self.store.run_in_async(conn, lambda store: store.queue.enqueue([job]))
             return accepted(replies[0])
-        if job.after is not None or job.run_at is not None:
-            # What cannot be waited for, or falls due too late by the store's clock, refuses the
-            # whole batch, and strangers share a group.
+        if job.after is not None:
+            # It may have to wait for locks of its dependencies, and others should not wait with it.
             operation = self.in_time(self.store.queue.enqueue([job]))
             return accepted((await self.store.run_async(operation))[0])
         store = self.store
@@ -170,13 +217,13 @@ class Session:
     def in_time(self, operation: Operation[T]) -> Operation[T]:
         """Give up on a server that is silent for longer than a submission may take.
 
-        As long as it says something it is waited for: a bulk takes the time that it needs.
+        A server that keeps answering is waited for: a bulk takes the time that it needs.
         """
         return operation.within(self.timeouts.submission)
 
     def carrying(self, jobs: list[NewJob]) -> list[NewJob]:
-        """Return *jobs* as they are to be stored: with the present trace, if there is one."""
-        return jobs
+        """Return *jobs* as hooks change them, with the current trace, if there is one."""
+        return self.hooks.submitting(jobs)
 
     def task(self, type: str) -> Task:
         """Return the task of this name, or raise UnknownTypeError."""
@@ -186,4 +233,50 @@ class Session:
             known = ", ".join(sorted(self.tasks)) or "none"
             raise UnknownTypeError(
                 f"no task is called {type!r} in this app; there are: {known}"
+                f"{did_you_mean(type, self.tasks)}"
             ) from None
+
+
+class TracedSession(Session):
+    """A session that makes a span of every submission, and sends its context with the jobs."""
+
+    def __init__(self, tracing: Tracing, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.tracing = self._traces = tracing
+
+    def submit(self, job: NewJob, conn: Any = None) -> StoredJob:
+        with self._traces.submitting([job]) as sending:
+            return sending.note_one(super().submit(sending.jobs[0], conn))
+
+    async def submit_async(self, job: NewJob, conn: Any = None) -> StoredJob:
+        with self._traces.submitting([job]) as sending:
+            return sending.note_one(await super().submit_async(sending.jobs[0], conn))
+
+    def submit_all(self, jobs: list[NewJob], conn: Any = None) -> Script[list[StoredJob]]:
+        if not jobs:
+            return (yield from super().submit_all(jobs, conn))
+        with self._traces.submitting(jobs) as sending:
+            return (yield from super().submit_all(sending.jobs, conn))
+
+    def carrying(self, jobs: list[NewJob]) -> list[NewJob]:
+        return self._traces.carrying(super().carrying(jobs))
+
+
+def open_session(tracing: bool | TracingMode | None, **settings: Any) -> Session:
+    """Return an app's session; OpenTelemetry is imported only if *tracing* says so."""
+    text = os.environ.get(TRACING_VARIABLE, "") if tracing is None else str(tracing)
+    mode = text.strip().lower()
+    if mode in OFF:
+        return Session(**settings)
+    if mode not in (*LINK, PARENT):
+        raise ConfigurationError(
+            f"tracing is True, False, 'link' or 'parent' ({TRACING_VARIABLE}: 1, 0, link, parent), "
+            f"got {shown(text)}"
+        )
+    try:
+        from fencepost.observe.tracing import Tracing
+    except ImportError as error:
+        raise ConfigurationError(
+            "tracing needs OpenTelemetry; pip install 'fencepost[otel]'"
+        ) from error
+    return TracedSession(Tracing(is_parent=mode == PARENT), **settings)

@@ -1,9 +1,8 @@
-"""The way in: apps, tasks and job handles, in a sync and an async face over the same scripts."""
+"""Apps, and handles on their tasks, jobs, flows and events, in a blocking and an awaited face."""
 
-from fencepost.actions.pages import Page
+from fencepost.actions.replies import Page
 from fencepost.app.app import App, AsyncApp
-from fencepost.handles.event import AsyncEventHandle, EventHandle
-from fencepost.handles.events import Sent
+from fencepost.handles.events import AsyncEventHandle, EventHandle, SentHandle
 from fencepost.handles.flows import AsyncFlow, AsyncFlowHandle, Flow, FlowHandle
 from fencepost.handles.job import AsyncJobHandle, JobHandle
 from fencepost.handles.task import AsyncTaskHandle, TaskHandle
@@ -21,6 +20,6 @@ __all__ = [
     "FlowHandle",
     "JobHandle",
     "Page",
-    "Sent",
+    "SentHandle",
     "TaskHandle",
 ]

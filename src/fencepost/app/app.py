@@ -1,61 +1,41 @@
-"""The app: where tasks are declared and everything else is found."""
+"""The app: its settings, and everything that hangs on it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from fencepost.actions.local.crons import CronOptions, declare
+from fencepost.actions.local.crons import declare, keywords
 from fencepost.actions.local.flows import prepare
-from fencepost.actions.options import Options, check_bulk, retry_fields
-from fencepost.actions.tracing import TracingMode, open_session
+from fencepost.actions.options import check_bulk, retry_fields
+from fencepost.actions.session import TracingMode, open_session
+from fencepost.app.hooks import HookDeclarer
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.bounds import (
-    CONCURRENCY_DEFAULT,
-    GRACE_DEFAULT,
-    PAYLOAD_BYTES_DEFAULT,
-)
-from fencepost.core.crypto.keyring import KeyRing, Keys, parse_keys
-from fencepost.core.crypto.plain import REFUSE, Plain, parse_plain
+from fencepost.core.bounds import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
 from fencepost.core.display import shown_url
+from fencepost.core.encryption import REFUSE, KeyRing, Keys, Plain, parse_keys, parse_plain
 from fencepost.core.events import check_pattern
 from fencepost.core.flows.graph import Graph, Nodes
+from fencepost.core.job.hooks import make_lifespan
 from fencepost.core.job.job import Job, NewJob
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority, parse_priority
-from fencepost.core.job.retry import Retry
-from fencepost.core.job.task import Task, isolation_of
-from fencepost.core.job.timeouts import Timeouts, parse_lease_ttl, parse_lifetime
-from fencepost.core.limits.concurrency import KeyRule, check_rule, parse_max_running_per_key
-from fencepost.core.limits.rates import parse_rate
-from fencepost.core.retention import Retention, check_retention
-from fencepost.core.values.duration import Duration
-from fencepost.core.values.names import DEFAULT_QUEUE, check_own_type, check_queue
+from fencepost.core.job.policy import RETRY_VARIABLE, Policy, Retry, parse_preset
+from fencepost.core.job.timeouts import Retention, Timeouts
 from fencepost.core.values.payload import parse_max_payload
-from fencepost.core.values.signature import Signature
-from fencepost.core.webhooks.settings import VARIABLE, Webhooks, parse_variable
-from fencepost.delivery import delivery_task
+from fencepost.core.values.times import Duration
+from fencepost.core.webhooks.callback import VARIABLE, Webhooks, parse_variable
+from fencepost.delivery import delivery_task, load_sender
 from fencepost.errors import ConfigurationError
-from fencepost.handles.audit import AsyncAudit, Audit
-from fencepost.handles.decorators import CronDecorator, TaskDecorator, Unannotated
-from fencepost.handles.event import EventHandle
+from fencepost.handles.access import AsyncAudit, AsyncTokens, Audit, Tokens
+from fencepost.handles.decorators import TaskDeclarer, TaskDecorator
+from fencepost.handles.events import EventHandle
 from fencepost.handles.flows import AsyncFlow, Flow
-from fencepost.handles.job import (
-    AsyncJobHandle,
-    JobHandle,
-    async_handle,
-    handle,
-    naming_existing,
-    naming_existing_async,
-)
+from fencepost.handles.job import AsyncJobHandle, JobHandle
 from fencepost.handles.root import AsyncRoot, Root
 from fencepost.handles.task import TaskHandle
-from fencepost.handles.tokens import AsyncTokens, Tokens
 from fencepost.store.environment import url_from_environment
 from fencepost.store.interface.crons import CronView
 from fencepost.store.interface.store import Store
-from fencepost.worker import Context
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -64,18 +44,19 @@ if TYPE_CHECKING:
 
     from fencepost.worker import Worker
 
-P = ParamSpec("P")
-R = TypeVar("R")
+
+L = TypeVar("L", bound=Callable[..., Any])
 
 
 class App(Root[Job, CronView]):
-    """A store, the tasks that run on it, and the ways to look and to steer.
+    """A store, the tasks that run on it, and the means to inspect and control their jobs.
 
     Without a URL: ``FENCEPOST_URL``, else a PostgreSQL ``DATABASE_URL``, else
     ``sqlite:///fencepost.db``.
-    With keys, or ``FENCEPOST_KEYS``, what users put into jobs is stored encrypted, and what is not
-    is refused; *plain*, or ``FENCEPOST_PLAIN``, may accept it until a day. With *tracing*, or
-    ``FENCEPOST_TRACING``, submissions and attempts are OpenTelemetry spans.
+    *retry*, or ``FENCEPOST_RETRY=patient``, is for tasks without their own.
+    With *keys*, or ``FENCEPOST_KEYS``, the content of jobs is stored encrypted, and unencrypted
+    content is refused; *plain*, or ``FENCEPOST_PLAIN``, can allow it until a date. With *tracing*,
+    or ``FENCEPOST_TRACING``, submissions and attempts are OpenTelemetry spans.
     """
 
     def __init__(
@@ -98,31 +79,50 @@ class App(Root[Job, CronView]):
         self.url = url or url_from_environment()
         self.timeouts = timeouts or Timeouts()
         self.retention = retention or Retention()
-        self._default_retry = retry or Retry()
+        if retry is None:
+            retry = parse_preset(os.environ.get(RETRY_VARIABLE))
         clock = clock or (store.clock if store is not None else SystemClock())
         ring = keys_from_environment() if keys is None else parse_keys(keys)
         self.session = open_session(
             tracing,
-            self.url,
+            url=self.url,
             clock=clock,
             timeouts=self.timeouts,
             max_payload=parse_max_payload(max_payload),
-            store=store,
+            given=store,
             webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
             keys=ring,
             plain=_plain(plain, ring, clock),
             policy=Policy(
-                **retry_fields(self._default_retry),
+                **retry_fields(retry),
                 timeout=self.timeouts.execution,
                 lifetime=self.timeouts.lifetime,
                 lease_ttl=self.timeouts.lease_ttl,
             ),
         )
+        self.task = TaskDeclarer(self.session, retry)
+        """Makes a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``."""
         if self.session.webhooks is not None:
-            self._add(delivery_task(self.session.webhooks, lambda: self.session.store))
+            self.task.add(delivery_task(self.session.webhooks, lambda: self.session.store))
         super().__init__(self.session)
         self.tokens = Tokens(self.session)
         self.audit = Audit(self.session)
+        hooks = self.session.hooks
+        self.around = HookDeclarer(hooks.around, "ctx, call")
+        """Call ``f(ctx, call)`` around attempts: ``call()`` runs the handler, or the next hook.
+
+        ``def`` or ``async def``; the first declared is the outermost. What it raises fails the
+        attempt. ``@app.around(types=…, queues=…)`` limits it.
+        """
+        self.on_failure = HookDeclarer(hooks.on_failure, "ctx, failed")
+        """Call ``f(ctx, failed)`` in the worker after each attempt that failed.
+
+        *failed* is a FailedAttempt: what was raised, and whether there will be another attempt.
+        """
+        self.on_dead_letter = HookDeclarer(hooks.on_dead_letter, "ctx, failed")
+        """Call ``f(ctx, failed)`` in the worker whose attempt was a job's last, and failed."""
+        self.on_submit = HookDeclarer(hooks.on_submit, "job")
+        """Call ``f(job)`` before a job is stored; it may return a changed NewJob, or raise."""
 
     @property
     def aio(self) -> AsyncApp:
@@ -131,130 +131,15 @@ class App(Root[Job, CronView]):
 
     @property
     def store(self) -> Store:
-        """The store, opened if need be."""
+        """The store, opened on first use."""
         return self.session.store
 
-    # Declaring tasks.
-
-    @overload
-    def task(
-        self, function: Callable[Concatenate[Unannotated, ...], Coroutine[Any, Any, R]], /
-    ) -> TaskHandle[..., R]: ...
-    @overload
-    def task(
-        self, function: Callable[Concatenate[Unannotated, ...], R], /
-    ) -> TaskHandle[..., R]: ...
-    @overload
-    def task(
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
-    ) -> TaskHandle[P, R]: ...
-    @overload
-    def task(self, function: Callable[Concatenate[Context, P], R], /) -> TaskHandle[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskHandle[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
-    @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        queue: str = DEFAULT_QUEUE,
-        priority: Priority | int | str = Priority.NORMAL,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        lease_ttl: Duration | None = None,
-        lifetime: Duration | None = None,
-        isolation: Literal["process", "thread", "loop"] | None = None,
-        retention: Retention | None = None,
-        rate: str | None = None,
-        concurrency_key: KeyRule | None = None,
-        max_running_per_key: int | None = None,
-    ) -> TaskDecorator: ...
-
-    def task(  # type: ignore[misc]  # mypy asks of keyword-only overload 7 what it does not say
-        self,
-        function: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str = DEFAULT_QUEUE,
-        priority: Priority | int | str = Priority.NORMAL,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        lease_ttl: Duration | None = None,
-        lifetime: Duration | None = None,
-        isolation: Literal["process", "thread", "loop"] | None = None,
-        retention: Retention | None = None,
-        rate: str | None = None,
-        event: str | None = None,  # given by EventHandle.on alone
-        concurrency_key: KeyRule | None = None,
-        max_running_per_key: int | None = None,
-    ) -> Any:
-        """Make a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``.
-
-        With *rate*, such as ``"100/m"``, at most so many of its jobs start in any such time.
-        """
-        timeouts = self.timeouts
-        policy = Policy(
-            **retry_fields(retry or self._default_retry),
-            timeout=timeouts.execution_for(timeout),
-            lifetime=timeouts.lifetime if lifetime is None else parse_lifetime(lifetime),
-            lease_ttl=parse_lease_ttl(timeouts.lease_ttl if lease_ttl is None else lease_ttl),
-            max_running_per_key=None
-            if max_running_per_key is None
-            else parse_max_running_per_key(max_running_per_key),
-        )
-        settings = (check_queue(queue), parse_priority(priority), policy)
-        own = None if retention is None else check_retention(retention)
-        parsed_rate = None if rate is None else parse_rate(rate)
-
-        def decorate(decorated: Callable[..., Any]) -> TaskHandle[..., Any]:
-            signature = Signature(decorated, Context)
-            task = Task(
-                type=check_own_type(decorated.__name__ if name is None else name),
-                function=decorated,
-                signature=signature,
-                isolation=isolation_of(decorated, isolation),
-                queue=settings[0],
-                priority=settings[1],
-                policy=settings[2],
-                retention=own,
-                rate=parsed_rate,
-                event=event,
-                concurrency_key=None
-                if concurrency_key is None
-                else check_rule(concurrency_key, signature),
-                backoff=(retry or self._default_retry).function,
-            )
-            self._add(task)
-            return TaskHandle(self.session, task, Options())
-
-        return decorate if function is None else decorate(function)
-
-    def _add(self, task: Task) -> None:
-        known = self.session.tasks.get(task.type)
-        if known is not None and _origin(known.function) != _origin(task.function):
-            raise ConfigurationError(
-                f"two tasks are called {task.type!r}: {_origin(known.function)} and "
-                f"{_origin(task.function)}; give one of them a name: @app.task(name=…)"
-            )
-        if known is not None and known.event != task.event:
-            # The second would take the place of the first, and its events would find no handler.
-            raise ConfigurationError(
-                f"{task.type!r} handles {known.event or 'no event'} already and cannot handle "
-                f"{task.event or 'none'} too; give one of the two a name: @event.on(name=…)"
-            )
-        self.session.tasks[task.type] = task
-
-    # Events and crons.
-
     def event(self, pattern: str) -> EventHandle:
-        """Return a handle on the event of this name, or on all that a pattern means.
+        """Return a handle on the event of this name, or on all whose names match a pattern.
 
         ``@app.event("user.*").on`` adds a handler; ``app.event("user.created").send(…)`` sends.
         """
-        return EventHandle(self.session, check_pattern(pattern), self.task)
+        return EventHandle(self.task, check_pattern(pattern))
 
     def cron(
         self,
@@ -265,46 +150,44 @@ class App(Root[Job, CronView]):
         catch_up: int | None = None,
         name: str | None = None,
         arguments: Mapping[str, Any] | None = None,
-    ) -> CronDecorator:
-        """Submit a task by the clock: ``@app.cron("0 9 * * 1-5", tz="Europe/Berlin")``.
+    ) -> TaskDecorator:
+        """Submit a task on a schedule: ``@app.cron("0 9 * * 1-5", tz="Europe/Berlin")``.
 
-        Over a task or a plain function, which it makes one. Each tick makes one job, however many
-        workers run. *missed* decides about ticks that came while no worker did.
+        Decorates a task, or a function, which becomes one. Each tick makes one job, however many
+        workers run. *missed* decides about ticks at which no worker ran.
         """
-        options = CronOptions(
-            expression=expr,
-            tz=tz,
-            missed=missed,
-            catch_up=catch_up,
-            name=name,
-            arguments=arguments,
-        )
 
         def decorate(decorated: Any) -> TaskHandle[..., Any]:
             task = decorated if isinstance(decorated, TaskHandle) else self.task(decorated)
-            declare(self.session, options, task.type, task.prepare)
+            template = task.prepare(**keywords(arguments))
+            name_ = task.type if name is None else name
+            declare(self.session, name_, expr, tz, template, missed=missed, catch_up=catch_up)
             return task
 
-        return cast("CronDecorator", decorate)
+        return cast("TaskDecorator", decorate)
 
-    # Submitting.
+    def lifespan(self, function: L) -> L:
+        """Run an async generator or context manager as long as a worker: once in each process.
+
+        It is called with the app. What it yields is ``ctx.state``.
+        """
+        hooks = self.session.hooks
+        if hooks.lifespan is not None:
+            raise ConfigurationError("this app has a lifespan already; enter both in one")
+        hooks.lifespan = make_lifespan(function, self)
+        return function
 
     def submit_many(self, jobs: Iterable[NewJob], *, conn: Any = None) -> list[JobHandle[Any]]:
         """Store prepared jobs of any tasks, all or none, in one transaction, or in *conn*'s."""
-        checked = check_bulk(list(jobs))
-        with naming_existing(self.session):
-            stored = self.session.run(self.session.submit_all(checked, conn))
-        return [handle(self.session, job) for job in stored]
+        return self._submit_all(check_bulk(list(jobs)), conn)
 
     def flow(self, nodes: Nodes | Graph) -> Flow:
         """Return jobs that wait for each other, ready to be submitted together.
 
-        Give prepared jobs by name, or what ``chain``, ``fan_out`` and ``fan_in`` return. Raises
-        DependencyError for what could never run.
+        Give prepared jobs by name, or a graph of ``chain``, ``fan_out`` and ``fan_in``. Raises
+        DependencyError if a job could never run.
         """
         return Flow(self.session, prepare(nodes))
-
-    # Working.
 
     def worker(
         self,
@@ -314,50 +197,61 @@ class App(Root[Job, CronView]):
         lease_ttl: Duration | None = None,
         grace: Duration = GRACE_DEFAULT,
         prefetch: int = 0,
+        max_jobs: int | None = None,
+        max_rss: int | str | None = None,
     ) -> Worker:
-        """Return a worker for this app's tasks; ``run()`` blocks until it is stopped."""
+        """Return a worker for this app's tasks; ``run()`` blocks until it is stopped.
+
+        - ``queues``: the queues to serve, or their weights; by default, all
+        - ``concurrency``: how many jobs run at once
+        - ``lease_ttl``: how long a silent worker keeps a job
+        - ``grace``: how long running jobs may take to finish after a stop
+        - ``max_jobs``: ``run()`` returns after so many jobs, for a fresh process to go on
+        - ``max_rss``: the same once the process has so much memory: ``"512MB"``, or a number of MB
+        """
         from fencepost.worker import Worker
 
+        if self.session.webhooks is not None:
+            load_sender()  # or the first delivery would wait for it
         return Worker(
             self.store,
             self.session.tasks,
             crons=self.session.crons,
             counters=self.session.counters,
             tracing=self.session.tracing,
+            hooks=self.session.hooks,
             retention=self.full_retention,
             queues=queues,
             concurrency=concurrency,
             lease_ttl=self.timeouts.lease_ttl if lease_ttl is None else lease_ttl,
             grace=grace,
             prefetch=prefetch,
+            max_jobs=max_jobs,
+            max_rss=max_rss,
         )
 
     @property
     def full_retention(self) -> Retention:
-        """How long everything is kept, with what single tasks say of theirs."""
+        """How long everything is kept, with the retention of single tasks."""
         tasks = self.session.tasks.values()
         own = {task.type: task.retention for task in tasks if task.retention is not None}
         return self.retention.with_types(own)
 
-    # Serving.
-
     def asgi(self) -> Starlette:
         """Return the HTTP API of this app, to be mounted in any ASGI application or served.
 
-        Whoever asks needs a token, see ``fencepost tokens``.
+        Callers need a token, see ``fencepost tokens``.
         """
         from fencepost.http import asgi
 
         return asgi(self)
 
-    # Operating.
-
     def migrate(self) -> list[str]:
-        """Bring the store's schema up to date; return what was applied."""
+        """Bring the store's schema up to date; return the applied migrations."""
         return self.store.migrate()
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.session.close()
 
     def __enter__(self) -> App:
@@ -383,26 +277,18 @@ class AsyncApp(AsyncRoot[Job, CronView]):
         self, jobs: Iterable[NewJob], *, conn: Any = None
     ) -> list[AsyncJobHandle[Any]]:
         """Store prepared jobs of any tasks, all or none, in one transaction, or in *conn*'s."""
-        checked = check_bulk(list(jobs))
-        session = self._app.session
-        async with naming_existing_async(session):
-            stored = await session.run_async(session.submit_all(checked, conn))
-        return [async_handle(session, job) for job in stored]
+        return await self._submit_all(check_bulk(list(jobs)), conn)
 
     def flow(self, nodes: Nodes | Graph) -> AsyncFlow:
-        """Return jobs that wait for each other, ready to be submitted together.
-
-        Give prepared jobs by name, or what ``chain``, ``fan_out`` and ``fan_in`` return. Raises
-        DependencyError for what could never run.
-        """
+        """Return jobs that wait for each other, ready to be submitted together."""
         return AsyncFlow(self._app.session, prepare(nodes))
 
     async def migrate(self) -> list[str]:
-        """Bring the store's schema up to date; return what was applied."""
+        """Bring the store's schema up to date; return the applied migrations."""
         return self._app.store.migrate()
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._app.close()
 
     async def __aenter__(self) -> AsyncApp:
@@ -413,23 +299,18 @@ class AsyncApp(AsyncRoot[Job, CronView]):
 
 
 def keys_from_environment() -> KeyRing | None:
-    """Return the encryption keys that the environment names, if it names any."""
+    """Return the encryption keys of the environment, if there are any."""
     text = os.environ.get("FENCEPOST_KEYS")
     return parse_keys(text) if text else None
 
 
 def _plain(given: str | Plain | None, ring: KeyRing | None, clock: Clock) -> Plain:
-    """Return what becomes of content that is not encrypted; without keys, nothing is refused."""
+    """Return the rule for unencrypted content; without keys, nothing is refused."""
     if given is not None and ring is None:
         raise ConfigurationError(
-            "plain= says what becomes of unencrypted content where there are keys, and there are "
-            "none; give keys= or FENCEPOST_KEYS"
+            "plain= is the rule for unencrypted content beside encryption keys, and there are no "
+            "keys; give keys= or FENCEPOST_KEYS"
         )
     if given is None:
         given = os.environ.get("FENCEPOST_PLAIN") or REFUSE
     return parse_plain(given, clock.now())
-
-
-def _origin(function: Callable[..., Any]) -> str:
-    """Return where a function comes from; equal for a module that was loaded twice."""
-    return f"{function.__module__.replace('__mp_main__', '__main__')}.{function.__qualname__}"

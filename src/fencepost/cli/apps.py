@@ -1,4 +1,4 @@
-"""Finding the app that a user names as ``module:attribute``."""
+"""Finds the app that a user names as ``module:attribute``."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fencepost.core.bounds import SHOWN_LENGTH_MAX
-from fencepost.core.display import shown
+from fencepost.core.display import did_you_mean, shown
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.app import App
-    from fencepost.cli.settings import Settings
+    from fencepost.cli.options import Settings
 
 DEFAULT_MODULE = "app"
 
 
 def find_app(name: str | None, settings: Settings) -> App:
-    """Return the app called *name*, or the lone one in ``app.py``; raise ConfigurationError.
+    """Return the app called *name*, or the only one in ``app.py``; raise ConfigurationError.
 
-    A --url that was typed wins over the app's own.
+    A --url that was typed overrides the URL of the app.
     """
     app = _load(name)
     if settings.is_url_given:
@@ -34,14 +34,23 @@ def find_app(name: str | None, settings: Settings) -> App:
 
 
 def has_default_app() -> bool:
-    """Tell whether there is an ``app.py`` here that can be used without being named."""
+    """Return whether there is an ``app.py`` in this folder."""
     return os.path.isfile(f"{DEFAULT_MODULE}.py")
 
 
+def store_app(settings: Settings) -> App:
+    """Return an app without tasks on the store of the settings."""
+    from fencepost.app import App
+
+    app = App()
+    point(app, settings.url)
+    return app
+
+
 def point(app: App, url: str) -> None:
-    """Have *app* use another store; before it has opened its own."""
+    """Make *app* use another store from now on."""
     app.url = url
-    app.session.url = url
+    app.session.redirect(url)
 
 
 def _load(name: str | None) -> App:
@@ -76,14 +85,22 @@ def _import(name: str) -> ModuleType:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise ConfigurationError(
                 f"no module is called {shown(error.name)}, neither in {os.getcwd()} nor installed"
+                f"{did_you_mean(error.name, _modules_here())}"
             ) from error
         raise _import_failed(name, error) from error
     except Exception as error:
         raise _import_failed(name, error) from error
 
 
+def _modules_here() -> list[str]:
+    """Return the names of modules and packages in this folder."""
+    with os.scandir() as entries:
+        names = [entry.name for entry in entries if entry.is_dir() or entry.name.endswith(".py")]
+    return [name.removesuffix(".py") for name in names if name.removesuffix(".py").isidentifier()]
+
+
 def _import_failed(name: str, error: Exception) -> ConfigurationError:
-    """Say where in the user's code it went wrong; --debug shows the rest."""
+    """Return an error that names the line in the user's code; --debug shows the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     inner = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
     if isinstance(error, SyntaxError) and error.filename:
@@ -122,7 +139,7 @@ def _lone(module: ModuleType) -> App:
         return next(iter(found.values()))
     many = f"; it has {', '.join(sorted(found))}" if found else ""
     raise ConfigurationError(
-        f"module {module.__name__!r} has no lone App{many}; name one as "
+        f"module {module.__name__!r} does not have exactly one App{many}; name one as "
         f"`{module.__name__}:{min(found, default='app')}`"
     )
 
@@ -135,4 +152,4 @@ def _apps_in(module: ModuleType) -> dict[str, App]:
 
 def _suggestion(module: ModuleType) -> str:
     found = sorted(_apps_in(module))
-    return f"; did you mean `{module.__name__}:{found[0]}`?" if found else "; it has no App at all"
+    return f"; did you mean `{module.__name__}:{found[0]}`?" if found else "; it has no App"

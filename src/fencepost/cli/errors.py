@@ -1,4 +1,4 @@
-"""An error as one line with its code, and the next thing to type."""
+"""An error as one line with its code, and the command to run next."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import IO, Any
 
 import click
 
-from fencepost.cli.lines import clean
-from fencepost.cli.settings import Settings
+from fencepost.cli.options import Settings
+from fencepost.cli.output import clean
 from fencepost.errors import (
     CronNotFoundError,
     DuplicateJobError,
@@ -45,13 +45,13 @@ class Refusal(click.ClickException):
 
 
 def refusal(error: Exception, settings: Settings) -> Refusal:
-    """Return *error* as it is shown to a person."""
+    """Return *error* as it is shown on the terminal."""
     if isinstance(error, FencepostError):
         return Refusal(_one_line(error), error.code, helpful(error, settings))
     if isinstance(error, OSError):
         return Refusal(_one_line(error), "os_error", settings.say("doctor"))
     text = f"unexpected {type(error).__name__}: {_one_line(error)}"
-    return Refusal(text, "internal", "the same with `fencepost --debug …` shows the traceback")
+    return Refusal(text, "internal", "repeat it as `fencepost --debug …` to see the traceback")
 
 
 def _one_line(error: Exception) -> str:
@@ -76,13 +76,13 @@ def helpful(error: FencepostError, settings: Settings) -> str | None:
         case StateConflictError() if error.job_id:
             return settings.say("jobs", "show", error.job_id)
         case UnknownTypeError():
-            return "add --raw to store it unchecked, for a worker that knows the type"
+            return "if only its worker knows the type, add --raw to store it unchecked"
         case ForeignFileError():
             return "name another file with --url or FENCEPOST_URL"
         case SchemaError():
             return settings.say("migrate", "--plan")
         case UnknownOutcomeError():
-            return "the same again with the same --key: it tells what happened"
+            return "repeat it with the same --key to see what happened"
         case StoreUnavailableError():
             return settings.say("doctor")
         case _:

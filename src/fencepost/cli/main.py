@@ -1,22 +1,22 @@
-"""The ``fencepost`` command: the group, its global options, and what becomes of errors.
+"""The ``fencepost`` command: its subcommands, its global options, and how errors are shown.
 
 Exit codes: 0 done, 1 refused or failed, 2 usage.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
 import click
-from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from fencepost import __version__
 from fencepost.cli.errors import refusal
-from fencepost.cli.lazy import LazyGroup
-from fencepost.cli.lines import clean
-from fencepost.cli.options import LEVELS, option
-from fencepost.cli.settings import Settings
+from fencepost.cli.options import WORDS, Settings, log_options, option, remember
+from fencepost.cli.output import clean
+from fencepost.core.display import did_you_mean
 from fencepost.store.environment import (
     DEFAULT_URL,
     SHARED_VARIABLE,
@@ -25,41 +25,68 @@ from fencepost.store.environment import (
 )
 
 COMMANDS = {
-    "demo": ("fencepost.cli.demo.command:demo", "Watch jobs run, crash, recover and finish."),
-    "dev": ("fencepost.cli.commands.dev:dev", "Run a worker and the API, anew when code changes."),
-    "worker": ("fencepost.cli.worker.command:worker", "Run jobs."),
-    "server": ("fencepost.cli.commands.server:server", "Serve the HTTP API."),
-    "submit": ("fencepost.cli.commands.submit:submit", "Submit a job."),
-    "events": (
-        "fencepost.cli.commands.events:events",
-        "Events: send one, list those that were sent.",
-    ),
-    "jobs": ("fencepost.cli.jobs.command:jobs", "Find jobs, look at them, steer them."),
-    "dlq": ("fencepost.cli.commands.dlq:dlq", "Dead letters: list, replay, discard."),
-    "queues": ("fencepost.cli.commands.queues:queues", "Queues: list, pause, resume, limit."),
-    "types": ("fencepost.cli.commands.types:types", "Types: list, pause, resume."),
-    "cron": ("fencepost.cli.commands.cron:cron", "Crons: list, run, pause, resume, next times."),
-    "workers": ("fencepost.cli.commands.workers:workers", "Workers: who is there."),
-    "webhooks": (
-        "fencepost.cli.commands.webhooks:webhooks",
-        "Webhooks: make a secret to sign them.",
-    ),
-    "top": ("fencepost.cli.top.command:top", "Everything at a glance, live."),
-    "recover": ("fencepost.cli.commands.upkeep:recover", "Take jobs back from expired leases now."),
-    "prune": ("fencepost.cli.commands.upkeep:prune", "Delete old terminal jobs now."),
-    "migrate": ("fencepost.cli.commands.migrate:migrate", "Bring the store's schema up to date."),
-    "move": ("fencepost.cli.move.command:move", "Move all jobs to another store."),
-    "keys": ("fencepost.cli.commands.keys:keys", "Encryption keys: make a new one."),
-    "tokens": ("fencepost.cli.commands.tokens:tokens", "Bearer tokens: create, list, revoke."),
-    "audit": ("fencepost.cli.commands.audit:audit", "The audit log: who did what."),
-    "doctor": ("fencepost.cli.commands.doctor:doctor", "Say what an operator should know."),
-    "bench": ("fencepost.cli.bench.command:bench", "Measure the speed of your store."),
-    "version": ("fencepost.cli.commands.version:version", "Show versions."),
+    "demo": ("demo.command", "Watch jobs run, crash, recover and finish."),
+    "dev": ("commands.dev", "Run a worker and the API; restart both when code changes."),
+    "worker": ("commands.worker", "Run jobs."),
+    "server": ("commands.server", "Serve the HTTP API."),
+    "submit": ("commands.submit", "Submit a job."),
+    "events": ("commands.submit", "Events: send one, list those that were sent."),
+    "jobs": ("jobs.command", "Jobs: find, show, cancel, retry, edit, watch."),
+    "dlq": ("jobs.dead_letters", "Dead letters: list, replay, discard."),
+    "queues": ("commands.queues", "Queues: list, pause, resume, limit."),
+    "types": ("commands.queues", "Types: list, pause, resume."),
+    "cron": ("commands.cron", "Crons: list, run, pause, resume, next times."),
+    "workers": ("commands.queues", "Workers: list the live ones."),
+    "webhooks": ("commands.access", "Webhooks: make a secret to sign them."),
+    "top": ("commands.top", "Show queues, jobs, failures and workers, live."),
+    "recover": ("commands.upkeep", "Take jobs back from expired leases now."),
+    "prune": ("commands.upkeep", "Delete old terminal jobs now."),
+    "migrate": ("commands.upkeep", "Bring the store's schema up to date."),
+    "move": ("commands.move", "Move all jobs to another store."),
+    "keys": ("commands.access", "Encryption keys: make a new one."),
+    "tokens": ("commands.access", "Bearer tokens: create, list, revoke."),
+    "audit": ("commands.access", "The audit log: list what operators did."),
+    "doctor": ("commands.upkeep", "Check the store and report problems."),
+    "bench": ("commands.bench", "Measure the speed of your store."),
+    "version": ("commands.upkeep", "Show versions."),
 }
+"""By name: the module of ``fencepost.cli`` that defines the command, and its line of help."""
 
 
-class Fencepost(LazyGroup):
-    """The top of the command: shows errors as one line, never a traceback."""
+class Fencepost(click.Group):
+    """Imports a command when it is typed, and shows errors as one line, never a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"fencepost.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        ctx.meta[WORDS] = list(args)
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            # ``click`` would compare with commands that are imported, and none is yet.
+            ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], COMMANDS) or '.'}")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands without importing any of them, so that Tab is quick."""
+        return [
+            CompletionItem(name, help=text)
+            for name, (_, text) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ] + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any of them, so that ``--help`` is quick."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -67,7 +94,7 @@ class Fencepost(LazyGroup):
         except click.UsageError as error:
             if type(error) is not click.UsageError or error.message.isprintable():
                 raise
-            # It repeats an argument, which a script may have taken from a job.
+            # It quotes an argument, which a script may have taken from a job.
             raise click.UsageError(clean(error.message), error.ctx) from error
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
@@ -80,7 +107,6 @@ class Fencepost(LazyGroup):
 
 @click.group(
     cls=Fencepost,
-    lazy=COMMANDS,
     context_settings={
         "auto_envvar_prefix": "FENCEPOST",
         "help_option_names": ["-h", "--help"],
@@ -89,26 +115,24 @@ class Fencepost(LazyGroup):
 )
 @option(
     "--url",
+    expose_value=False,
+    callback=remember,
     envvar=URL_VARIABLE,
     default=url_from_environment,
     show_default=f"a PostgreSQL {SHARED_VARIABLE}, else {DEFAULT_URL}",
     help="The store.",
 )
+@log_options
 @option(
-    "--log-level",
-    type=click.Choice(LEVELS, case_sensitive=False),
-    help="How much to log; info unless told.",
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=remember,
+    help="Show the traceback of an error.",
 )
-@option("--log-json", is_flag=True, help="Log one JSON object a line.")
-@option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, message="fencepost %(version)s")
-@click.pass_context
-def cli(ctx: click.Context, url: str, log_level: str | None, log_json: bool, debug: bool) -> None:
+def cli() -> None:
     """The job queue in which a job cannot be lost and a stale worker cannot write."""
-    is_given = ctx.get_parameter_source("url") is ParameterSource.COMMANDLINE
-    ctx.obj = Settings(
-        url=url, is_url_given=is_given, log_level=log_level, log_json=log_json, debug=debug
-    )
 
 
 def main() -> None:

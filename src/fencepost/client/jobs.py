@@ -1,49 +1,74 @@
-"""What can be asked of the jobs of a server, one or many."""
+"""Jobs and flows of a server: submit flows, find jobs, wait for, cancel, retry and explain them."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
-from fencepost.actions.pages import Page
-from fencepost.actions.results import failure_of_end
-from fencepost.actions.script import Script
-from fencepost.client.exchange import JOBS, Request, ServerActions, get, path, post, query_of
+from fencepost.actions.backend import Ids, Script
+from fencepost.actions.options import RetryChoice
+from fencepost.actions.replies import Page, StoredFlow, failure_of_end
+from fencepost.client.submissions import check_batch
+from fencepost.client.transport import (
+    FLOWS,
+    JOBS,
+    Request,
+    ServerActions,
+    get,
+    path,
+    post,
+    query_of,
+)
 from fencepost.core.bounds import HTTP_WAIT_DEFAULT
+from fencepost.core.display import shown
 from fencepost.core.filter import JobFilter
-from fencepost.core.job.edits import Edits, check_names
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, Encoding, Job
-from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.lifecycle import Edits, State, check_names
+from fencepost.core.job.policy import parse_priority
 from fencepost.core.job.why import Reason
-from fencepost.core.values.duration import Duration, parse_duration
-from fencepost.core.values.ids import id_bytes
-from fencepost.core.values.instants import check_instant
+from fencepost.core.values.names import id_bytes
 from fencepost.core.values.payload import NULL, decode, encode
+from fencepost.core.values.times import Duration, check_instant, parse_duration
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,
+    EmptyFlowError,
     EncryptionError,
     FencepostError,
+    FlowNotFoundError,
     ForbiddenError,
+    InvalidJobError,
+    JobCancelledError,
+    JobFailedError,
     WaitTimeoutError,
 )
-from fencepost.wire.jobs import JobPage, JobSummary, JobView, job_of
+from fencepost.wire.jobs import (
+    FlowView,
+    JobSummary,
+    JobView,
+    Submission,
+    SubmittedFlow,
+    WireJobPage,
+    job_of,
+)
+
+Nodes = Mapping[str, Submission]
 
 
 class RemoteJobs(ServerActions):
     """The jobs of a server."""
 
     def get(self, job_id: str) -> Script[Job]:
-        """Return all there is to see of a job, or raise JobNotFoundError."""
         return job_of((yield from self._session.read(get(*_of(job_id)), JobView)))
 
     def existing(self, error: DuplicateJobError) -> Script[Job | None]:
-        """Return the job that holds the key; None if it is gone, or out of this token's reach."""
+        """Return the job that holds the key; None if it is gone, or this token may not see it."""
         assert error.existing_id is not None
         try:
             job = yield from self.get(error.existing_id)
@@ -53,7 +78,6 @@ class RemoteJobs(ServerActions):
         return job
 
     def result(self, job_id: str, timeout: Duration | None) -> Script[tuple[Any, Job]]:
-        """Wait until the job has ended, and return its result with the job."""
         seconds = None if timeout is None else parse_duration(timeout, name="timeout")
         clock = self._session.clock
         deadline = None if seconds is None else clock.monotonic() + seconds
@@ -72,43 +96,27 @@ class RemoteJobs(ServerActions):
                 raise WaitTimeoutError(job_id, seconds or 0.0, job.state)
 
     def find(self, filter: JobFilter, after: str | None, limit: int) -> Script[Page[JobSummary]]:
-        """Return a page of jobs."""
         query = (*_query(filter), *query_of(after=after, limit=limit))
-        page = yield from self._session.read(get(JOBS, query=query), JobPage)
+        page = yield from self._session.read(get(JOBS, query=query), WireJobPage)
         return Page(page.jobs, page.next)
 
     def count(self, filter: JobFilter) -> Script[int]:
         """Count the jobs of a state, a type and a queue."""
         if not filter.is_countable:
-            raise ConfigurationError("a server counts jobs by state, type and queue alone")
+            raise ConfigurationError("a server counts jobs only by state, type and queue")
         return self._session.read(get(JOBS, "count", query=_query(filter)), int, "count")
 
     def cancel(self, job_id: str) -> Script[State]:
-        """Cancel one job, or raise."""
         return (yield from self._session.read(post(*_of(job_id, "cancel")), JobSummary)).state
 
     def cancel_all(self, filter: JobFilter) -> Script[int]:
-        """Cancel every live job that meets *filter*; return how many."""
         return self._session.read(post(JOBS, "cancel", body=_conditions(filter)), int, "count")
 
-    def retry(
-        self,
-        job_id: str,
-        reset_attempts: bool,
-        delay: Duration,
-        priority: Priority | int | str | None,
-    ) -> Script[State]:
-        """Run a terminal job again, or raise."""
-        body = {
-            "reset_attempts": bool(reset_attempts),
-            "delay": parse_duration(delay, name="delay"),
-            "priority": None if priority is None else int(parse_priority(priority)),
-        }
-        request = post(*_of(job_id, "retry"), body=body)
+    def retry(self, job_id: str, choice: RetryChoice) -> Script[State]:
+        request = post(*_of(job_id, "retry"), body=choice)
         return (yield from self._session.read(request, JobSummary)).state
 
     def edit(self, job_id: str, edits: Edits) -> Script[JobSummary]:
-        """Change what a user may change, or raise."""
         check_names(edits)
         body: dict[str, Any] = {name: value for name, value in edits.items() if value is not None}
         if "priority" in body:
@@ -123,37 +131,113 @@ class RemoteJobs(ServerActions):
         return self._session.read(request, JobSummary)
 
     def why(self, job_id: str) -> Script[list[Reason]]:
-        """Explain where the job is, or raise JobNotFoundError."""
         return self._session.read(get(*_of(job_id, "why")), list[Reason], "reasons")
 
     def attempts(self, job_id: str) -> Script[list[Attempt]]:
-        """Return the job's attempts, or raise JobNotFoundError."""
         return self._session.read(get(*_of(job_id, "attempts")), list[Attempt], "attempts")
 
     def history(self, job_id: str) -> Script[list[Change]]:
-        """Return the states that the job has been in, or raise JobNotFoundError."""
         return self._session.read(get(*_of(job_id, "history")), list[Change], "history")
 
 
+class RemoteFlows(ServerActions):
+    """The flows of a server."""
+
+    def submit(self, nodes: Nodes, conn: Any = None) -> Script[StoredFlow]:
+        """Store all jobs of a flow or none, only once.
+
+        One random key is enough for that: if it is held already, the whole flow is stored.
+        """
+        if conn is not None:
+            raise ConfigurationError("a server cannot join your transaction; leave out conn")
+        own = next((name for name, job in nodes.items() if job.key is None), None)
+        sent, safe = dict(nodes), 0.0
+        if own is not None:
+            sent[own] = replace(self._session.keyed(nodes[own]), on_duplicate="reject")
+            safe = self._session.key_window
+        request = post(FLOWS, body={"nodes": sent}, repeat_for=safe)
+        try:
+            stored = yield from self._session.read(request, SubmittedFlow)
+        except DuplicateJobError as error:
+            if error.existing_id is None:
+                raise
+            existing = yield from self._session.actions.jobs.get(error.existing_id)
+            if own is None or existing.key != sent[own].key:
+                raise
+            assert existing.flow is not None
+            return StoredFlow(existing.flow, (yield from self.get(existing.flow)))
+        return StoredFlow(stored.id, stored.jobs)
+
+    def get(self, flow_id: str) -> Script[dict[str, JobSummary]]:
+        if not isinstance(flow_id, str) or not flow_id:
+            raise FlowNotFoundError(shown(flow_id))
+        return (yield from self._session.read(get(FLOWS, flow_id), FlowView)).jobs
+
+    def states(self, flow_id: str, ids: Ids) -> Script[dict[str, State]]:
+        found = yield from self.get(flow_id)
+        by_id = {job.id: job.state for job in found.values()}
+        return {name: by_id[job_id] for name, job_id in ids.items() if job_id in by_id}
+
+    def wait(self, flow_id: str, ids: Ids, timeout: Duration | None) -> Script[dict[str, State]]:
+        seconds = None if timeout is None else parse_duration(timeout, name="timeout")
+        clock = self._session.clock
+        deadline = None if seconds is None else clock.monotonic() + seconds
+        while True:
+            found = yield from self.get(flow_id)
+            still = next((job for job in found.values() if not job.state.is_terminal), None)
+            if still is None:
+                return (yield from self.states(flow_id, ids))
+            left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
+            try:
+                yield from self._session.actions.jobs.result(still.id, left)
+            except WaitTimeoutError as error:
+                raise WaitTimeoutError(still.id, seconds or 0.0, error.state) from None
+            except (JobFailedError, JobCancelledError):
+                continue
+
+    def results(self, flow_id: str, ids: Ids, timeout: Duration | None) -> Script[dict[str, Any]]:
+        yield from self.wait(flow_id, ids, timeout)
+        values = {}
+        for name, job_id in ids.items():
+            values[name], _ = yield from self._session.actions.jobs.result(job_id, 0)
+        return values
+
+    def cancel(self, flow_id: str) -> Script[int]:
+        return self._session.read(post(FLOWS, flow_id, "cancel"), int, "count")
+
+    def retry(self, flow_id: str) -> Script[int]:
+        return self._session.read(post(FLOWS, flow_id, "retry"), int, "count")
+
+
+def check_nodes(nodes: Nodes) -> dict[str, Submission]:
+    """Return the jobs of a flow by name; the server checks whether they can run."""
+    if not isinstance(nodes, Mapping):
+        raise InvalidJobError(f"a flow is prepared jobs by name, got {shown(nodes)}")
+    if not nodes:
+        raise EmptyFlowError("a flow needs at least one prepared job")
+    check_batch(nodes.values())
+    return dict(nodes)
+
+
 def _of(job_id: str, *rest: str) -> tuple[str, ...]:
-    """Return the parts of a job's path; what is no id is a job that does not exist."""
+    """Return the parts of a job's path; raise JobNotFoundError for a malformed id."""
     id_bytes(job_id)
     return (JOBS, job_id, *rest)
 
 
 def _withheld(job: Job) -> ForbiddenError:
-    """Return the error of one who may know how a job stands, and not what it came to."""
+    """Return the error for a token that may see the state of a job, but not its result."""
     return ForbiddenError(
-        f"job {job.id} is {job.state}; what it came to is shown to the token that submitted it, "
-        f"and with the role read"
+        f"job {job.id} is {job.state}; its result is shown only to the token that submitted it, "
+        f"and to tokens with the role read"
     )
 
 
 def _result_of(job: Job) -> Any:
-    """Return the result of a job that has ended, or raise as its end says."""
+    """Return the result of a job that has ended, or raise the error of its failure."""
     if job.state is not State.COMPLETED:
         raise failure_of_end(job)
-    body = job.result or NULL
+    body = job.result_body or NULL
     if body.encoding is Encoding.ENCRYPTED:
         raise EncryptionError(f"the result of job {job.id} is {body.data.decode()}")
     return decode(body)

@@ -1,4 +1,4 @@
-"""From what came of a request to the error that an app would have raised, by its stable code."""
+"""From the outcome of a request to the error that an app would have raised, by its stable code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 
 import msgspec
 
-from fencepost.client.exchange import HttpReply, Outcome, Request, Unheard, Unreached
+from fencepost.client.transport import HttpReply, NoReply, NotSent, Outcome, Request
 from fencepost.core.bounds import CLIENT_RETRY_AFTER_MAX
 from fencepost.core.display import shortened
 from fencepost.errors import (
@@ -22,20 +22,20 @@ from fencepost.wire.problem import Problem
 _decode = msgspec.json.Decoder(Problem).decode
 
 ALIASES: dict[str, type[FencepostError]] = {
-    # What makes no sense in a request: to whoever called, one of the arguments.
+    # An invalid request comes from an invalid argument of the caller.
     "invalid_request": ConfigurationError,
     "not_ready": StoreUnavailableError,
-    # The server is full: nothing was done, and there is room again in a moment.
+    # The server is full: nothing was done, and a later request may succeed.
     "too_many_bodies": StoreUnavailableError,
     "too_many_connections": StoreUnavailableError,
 }
 TOO_MANY = 429
-UNKNOWN = "it may have been done all the same"
+UNKNOWN = "the outcome is unknown; it may have been applied"
 
 
 @cache
 def kinds() -> dict[str, type[FencepostError]]:
-    """Return every exception that a caller can meet, by its code."""
+    """Return every exception that a caller can get, by its code."""
     found: dict[str, type[FencepostError]] = dict(ALIASES)
     waiting: list[type[FencepostError]] = [FencepostError]
     while waiting:
@@ -47,13 +47,13 @@ def kinds() -> dict[str, type[FencepostError]]:
 
 
 def error_of(outcome: Outcome, request: Request) -> FencepostError | None:
-    """Return the error that *outcome* tells of; None if all is well."""
+    """Return the error of *outcome*; None if it is a success."""
     match outcome:
-        case Unreached(reason):
+        case NotSent(reason):
             return StoreUnavailableError(
                 f"the server cannot be reached: {reason}; nothing was done"
             )
-        case Unheard(reason):
+        case NoReply(reason):
             return UnknownOutcomeError(f"no answer came from the server: {reason}; {UNKNOWN}")
         case HttpReply(status) if 200 <= status < 300:
             return None
@@ -67,8 +67,8 @@ def _refusal(reply: HttpReply, request: Request) -> FencepostError:
         problem = _decode(reply.data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if reply.status == TOO_MANY:
-            return TooManyRequestsError(wait)  # whoever stands in between has let nothing through
-        error = _unread(reply.status, None, "which is no answer of a Fencepost server")
+            return TooManyRequestsError(wait)  # from a proxy, which passed nothing on
+        error = _unread(reply.status, None, "this is not an answer of a Fencepost server")
         vars(error)["retry_after"] = wait
         return error
     kind = kinds().get(problem.code)
@@ -82,7 +82,7 @@ def _refusal(reply: HttpReply, request: Request) -> FencepostError:
 
 
 def _unread(status: int, code: str | None, detail: str) -> FencepostError:
-    """Return the error of an answer that says nothing we know; from 500 on, not even 'refused'."""
+    """Return the error of an unknown answer; from 500 on, it does not even mean a refusal."""
     message = f"the server answered {status}{f' {code}' if code else ''}: {detail}"
     if status >= 500:
         return UnknownOutcomeError(f"{message}; {UNKNOWN}")
@@ -90,7 +90,7 @@ def _unread(status: int, code: str | None, detail: str) -> FencepostError:
 
 
 def _made(kind: type[FencepostError], problem: Problem, request: Request) -> FencepostError:
-    """Return an error of *kind* with the server's words, and the fields that the class promises."""
+    """Return an error of *kind* with the server's message and the fields of the class."""
     error = kind.__new__(kind, problem.detail)
     existing = problem.existing or None
     vars(error).update(
@@ -98,24 +98,25 @@ def _made(kind: type[FencepostError], problem: Problem, request: Request) -> Fen
         state=problem.state or None,
         existing=existing,
         existing_id=existing,
+        differs=tuple(problem.differs or ()),
         culprit=None,
         size=problem.size or len(request.body or b""),
         limit=problem.limit or 0,
-        # Of these the wire says nothing but in the message.
+        # The wire has these only in the message.
         **dict.fromkeys(("type", "key", "name", "key_id", "event"), ""),
     )
     return error
 
 
 def _seconds(header: str | None) -> float:
-    """Return how many seconds a server asks us to wait; 0 if it does not say."""
+    """Return the seconds of a Retry-After header; 0 if there is none."""
     try:
         return max(float(header or 0.0), 0.0)
     except ValueError:
-        # A date: from something between us and the server, by a clock that is not ours.
+        # A date, from a proxy whose clock may differ from ours.
         return CLIENT_RETRY_AFTER_MAX
 
 
 def is_surely_undone(error: FencepostError) -> bool:
-    """Tell whether nothing of the request was done, and another try may well be better."""
+    """Return whether nothing was done, and a repeat may succeed."""
     return isinstance(error, (StoreUnavailableError, TooManyRequestsError))

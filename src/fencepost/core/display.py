@@ -1,21 +1,24 @@
-"""How values are shown to people: bounded, and without secrets."""
+"""How values are shown to people: bounded, at a glance, and without secrets."""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from fencepost.core.bounds import SHOWN_LENGTH_MAX
 
 MASK = "***"
 
-# To the last @: a password that holds one unescaped must not be shown by half.
+# To the last @: a password may contain one that is not escaped.
 _PASSWORD = re.compile(r"(?<=//)([^:/?#@]*):.*@", re.DOTALL)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-# Whoever forgot the scheme, or a slash of it, has typed the password all the same.
+# Without a scheme, or with one slash only, there may still be a password.
 _BARE_PASSWORD = re.compile(r"^([^:@]*):.*@", re.DOTALL)
 _BEYOND_ASCII = re.compile(r"[^\n -~]+")
-# A URL to listen on is percent-encoded, its password with it.
-_SECRET = re.compile(r"\b(password|sslpassword|listen)=[^&]*")
+# The URL of a listener is percent-encoded, and its password with it.
+_SECRET = re.compile(r"\b(password|sslpassword|sentinel_password|listen)=[^&]*")
 
 
 def shown(value: object) -> str:
@@ -28,15 +31,21 @@ def shown(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return *text*, which may repeat what somebody wrote, cut to a bound."""
+    """Return *text*, which may repeat a user's input, cut to a bound."""
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}…"
 
 
-def printable(text: str) -> str:
-    """Return *text* as one line that cannot steer a terminal, whoever wrote it.
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question that ends a message about *name*; empty if no other name is like it."""
+    close = difflib.get_close_matches(name, sorted({*names} - {name}), 1)
+    return f"; did you mean {shown(close[0])}?" if close else ""
 
-    What is not printable is shown as Python writes it: line ends, controls (C0, C1, DEL), marks
-    that turn the direction of text, separators other than the space.
+
+def printable(text: str) -> str:
+    """Return *text* as one line without control sequences for a terminal.
+
+    Line ends, controls (C0, C1, DEL), marks that change the direction of text and separators other
+    than the space are written as Python escapes.
     """
     if text.isprintable():
         return text
@@ -44,10 +53,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON document that says the same, with nothing in it that is not printable.
-
-    Line ends of the document stay; those in its strings are escaped already, as JSON has it.
-    """
+    """Return the same JSON document with all that is not printable escaped, except line ends."""
     return _BEYOND_ASCII.sub(_escaped, text)
 
 
@@ -62,6 +68,46 @@ def _units(character: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Return *url*, which may not even be one, without what could be a password."""
+    """Return *url*, which may be invalid, without anything that could be a password."""
     password = _PASSWORD if _SCHEME.match(url) else _BARE_PASSWORD
     return _SECRET.sub(rf"\1={MASK}", password.sub(rf"\1:{MASK}@", url))
+
+
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """Return how far *at* is from *now*, such as ``3 s ago`` and ``in 2 min``."""
+    seconds = int(abs((at - now).total_seconds()))
+    if seconds == 0:
+        return "now"
+    # From two of a unit on: "119 s" says more than "1 min".
+    size, unit = next((each for each in UNITS if seconds >= 2 * each[0]), (1, "s"))
+    text = f"{seconds // size:,} {unit}"
+    return f"{text} ago" if at < now else f"in {text}"
+
+
+def bar(fraction: float, width: int = 10) -> str:
+    """Return a bar that is filled by *fraction*."""
+    filled = round(min(max(fraction, 0.0), 1.0) * width)
+    return "█" * filled + "░" * (width - filled)
+
+
+STEPS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return the last *width* values as a line of small columns, the highest in full."""
+    values = values[-width:]
+    top = max(values, default=0.0)
+    # Anything above zero is above the ground.
+    steps = [0 if value <= 0 else max(round(value / top * 7), 1) for value in values]
+    return "".join(STEPS[step] for step in steps).rjust(width, STEPS[0])
+
+
+AS_ASCII = str.maketrans("█░…↑↓" + STEPS, "#.~^v" + "_.-:=+*#")
+
+
+def in_ascii(text: str) -> str:
+    """Return *text* with the characters of bars, sparklines and cuts replaced by plain ones."""
+    return text.translate(AS_ASCII)

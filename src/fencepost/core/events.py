@@ -1,7 +1,7 @@
-"""Events: names and patterns, and the values that travel; what is sent becomes jobs of handlers.
+"""Events: names, patterns and values. A sent event becomes one job for each of its handlers.
 
-A name is words with dots between them. In a pattern ``*`` stands for exactly one word, and ``**``,
-which only the last word can be, for one or more.
+A name is words separated by dots. In a pattern ``*`` matches exactly one word, and ``**``, which
+can only be the last word, one or more.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import msgspec
 from fencepost.core.bounds import EVENT_NAME_LENGTH_MAX
 from fencepost.core.display import shown
 from fencepost.core.job.job import EMPTY, Body, NewJob
-from fencepost.core.values.names import RESERVED_TAGS
+from fencepost.core.values.names import RESERVED_TAGS, check_text
 from fencepost.core.values.payload import decode
 from fencepost.errors import InvalidEventError
 
 ANY_WORD = "*"
 ANY_WORDS = "**"
 EVENT_TAG = f"{RESERVED_TAGS}event"
-"""The tag that names the event for which a job was made; its correlation id is the event's id."""
+"""The tag with the name of a job's event; the correlation id is the event's id."""
 
 _WORD = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 class EventInfo(msgspec.Struct, frozen=True):
-    """The event for which a job was made, as its handler learns of it."""
+    """The event of a job, as its handler sees it."""
 
     id: str
     name: str
@@ -43,20 +43,20 @@ class NewEvent(msgspec.Struct, frozen=True):
     key: str | None = None
     """The idempotency key that its handlers' jobs carry, for the record."""
     id: bytes | None = None
-    """Set by a store around a store that has to know it beforehand, as that of a NewJob is."""
+    """As in NewJob."""
 
 
 class EventJob(msgspec.Struct, frozen=True, array_like=True):
-    """One handler's part in an event: the job made for it, or the one its key returned."""
+    """One handler's job for an event, new or returned for its key."""
 
     job_id: str
     type: str
     is_duplicate: bool
-    """True when the key was held by this job, which had been there before."""
+    """True if the job existed before and held the key."""
 
 
 class SentEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of an event: what was sent, when, and the jobs that it came to."""
+    """The record of a sent event."""
 
     id: str
     name: str
@@ -67,7 +67,7 @@ class SentEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> Any:
-        """What was sent, by name; raises InvalidPayloadError if it cannot be read."""
+        """The payload by name; raises InvalidPayloadError if it cannot be read."""
         return decode(self.payload)
 
 
@@ -76,8 +76,7 @@ def check_event_name(value: object) -> str:
     for word in _words(value, what="event name"):
         if word in (ANY_WORD, ANY_WORDS):
             raise InvalidEventError(
-                f"{shown(value)} is a pattern, and one event is meant; give its full name, such as "
-                f"'user.created'"
+                f"{shown(value)} is a pattern; give the full name of an event: 'user.created'"
             )
         _check_word(word, value, what="event name")
     return str(value)
@@ -97,30 +96,22 @@ def check_pattern(value: object) -> str:
 
 
 def _words(value: object, *, what: str) -> list[str]:
-    if not isinstance(value, str) or not value:
-        raise InvalidEventError(f"an {what} must be non-empty text, got {shown(value)}")
-    if len(value) > EVENT_NAME_LENGTH_MAX:
-        raise InvalidEventError(
-            f"an {what} may have {EVENT_NAME_LENGTH_MAX} characters, got {len(value)}"
-        )
-    return value.split(".")
+    text = check_text(
+        value, what=f"an {what}", limit=EVENT_NAME_LENGTH_MAX, error=InvalidEventError
+    )
+    return text.split(".")
 
 
 def _check_word(word: str, value: object, *, what: str) -> None:
     if not _WORD.fullmatch(word):
         raise InvalidEventError(
-            f"an {what} is words of letters, digits, `_` and `-` with dots between them, such as "
+            f"an {what} is words of letters, digits, `_` and `-`, separated by dots, such as "
             f"'user.created'; got {shown(value)}"
         )
 
 
-def is_pattern(pattern: str) -> bool:
-    """Tell whether a checked *pattern* can mean more than one name."""
-    return ANY_WORD in pattern
-
-
 def matches(pattern: str, name: str) -> bool:
-    """Tell whether *pattern* means the event called *name*; both have been checked."""
+    """Return whether *pattern* matches *name*; both have been checked."""
     wanted, words = pattern.split("."), name.split(".")
     if wanted[-1] == ANY_WORDS:
         wanted.pop()
@@ -133,7 +124,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def jobs_for(event_id: str, event: NewEvent, jobs: Sequence[NewJob]) -> list[NewJob]:
-    """Return *jobs* as the event's: each can be found, and told, by its name and its id."""
+    """Return *jobs* marked with the name and the id of their event."""
     return [
         msgspec.structs.replace(
             job, tags={**job.tags, EVENT_TAG: event.name}, correlation_id=event_id
@@ -143,6 +134,6 @@ def jobs_for(event_id: str, event: NewEvent, jobs: Sequence[NewJob]) -> list[New
 
 
 def event_of(tags: dict[str, str], correlation_id: str | None) -> EventInfo | None:
-    """Return the event for which the job of these tags was made, if it was one."""
+    """Return the event of the job with these tags, if it has one."""
     name = tags.get(EVENT_TAG)
     return None if name is None or correlation_id is None else EventInfo(correlation_id, name)

@@ -1,27 +1,32 @@
-"""Which jobs a search means, and where its next page begins."""
+"""The conditions of a search, and the cursors of its pages."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple, TypedDict
+from functools import partial
+from typing import NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
 from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
-from fencepost.core.display import shown
+from fencepost.core.display import did_you_mean, shown
 from fencepost.core.job.lifecycle import State
-from fencepost.core.values.instants import check_instant
 from fencepost.core.values.names import (
     check_correlation_id,
+    check_count,
     check_flow,
+    check_id_prefix,
     check_queue,
     check_tags,
     check_type,
 )
+from fencepost.core.values.times import check_instant
 from fencepost.errors import ConfigurationError
+
+T = TypeVar("T")
 
 _STATES = f"there are {', '.join(State)}"
 
@@ -35,10 +40,12 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     correlation_id: str | None = None
     flow: str | None = None
+    id_prefix: str | None = None
+    """The hexadecimal digits, without dashes, with which their ids begin."""
     created_after: datetime | None = None
     """Submitted at this time or later."""
     created_before: datetime | None = None
-    """Submitted earlier than this: of two filters that meet at a time, one job meets one."""
+    """Submitted earlier than this: adjacent filters do not overlap."""
 
     @property
     def is_dated(self) -> bool:
@@ -46,16 +53,16 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_countable(self) -> bool:
-        """Whether counts by queue, type and state know how many jobs are meant."""
-        is_marked = self.tags or self.correlation_id is not None or self.flow is not None
-        return not is_marked and not self.is_dated
+        """Whether counts by queue, type and state can answer it."""
+        marks = (self.tags or None, self.correlation_id, self.flow, self.id_prefix)
+        return not self.is_dated and all(mark is None for mark in marks)
 
 
 States = State | str | Iterable[State | str] | None
 
 
 class Conditions(TypedDict, total=False):
-    """What a search can ask of jobs; they meet every condition given."""
+    """The keyword arguments of a search; jobs meet every condition given."""
 
     state: States
     """A state, fine or coarse, or several."""
@@ -64,6 +71,8 @@ class Conditions(TypedDict, total=False):
     tags: Mapping[str, str] | None
     correlation_id: str | None
     flow: str | None
+    id_prefix: str | None
+    """The beginning of the id, such as ``3f2a``."""
     created_after: datetime | None
     """Submitted at this time or later."""
     created_before: datetime | None
@@ -71,11 +80,11 @@ class Conditions(TypedDict, total=False):
 
 
 class Listing(NamedTuple):
-    """A list that is read page by page; the cursors of one are none of another."""
+    """A list that is read page by page; each has its own cursors."""
 
     prefix: bytes
     digits_max: int
-    """So many digits has a position of this list at the most."""
+    """The most digits of a position in this list."""
 
 
 JOBS = Listing(b"j1:", 18)
@@ -83,7 +92,7 @@ DEAD_LETTERS = Listing(b"d1:", 37)
 EVENTS = Listing(b"e1:", 18)
 ACTIONS = Listing(b"a1:", 18)
 ENDS = Listing(b"s1:", 17)
-"""Of jobs, by the time of their end in microseconds."""
+"""Ended jobs, by the time of their end in microseconds."""
 
 
 class PageRequest(msgspec.Struct, frozen=True):
@@ -95,36 +104,35 @@ class PageRequest(msgspec.Struct, frozen=True):
 
 def make_filter(
     *,
-    state: State | str | Iterable[State | str] | None = None,
+    state: States = None,
     type: str | None = None,
     queue: str | None = None,
     tags: Mapping[str, str] | None = None,
     correlation_id: str | None = None,
     flow: str | None = None,
+    id_prefix: str | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
 ) -> JobFilter:
-    """Check the conditions that a user gave, or raise ConfigurationError or InvalidJobError.
-
-    Jobs are created after a time from that very microsecond on, and before it until then.
-    """
+    """Check the conditions of a user, or raise ConfigurationError or InvalidJobError."""
     return JobFilter(
         states=parse_states(state),
-        type=None if type is None else check_type(type),
-        queue=None if queue is None else check_queue(queue),
+        type=_given(check_type, type),
+        queue=_given(check_queue, queue),
         tags=check_tags(tags, may_be_reserved=True),
-        correlation_id=check_correlation_id(correlation_id),
-        flow=check_flow(flow),
-        created_after=_instant(created_after, "created_after"),
-        created_before=_instant(created_before, "created_before"),
+        correlation_id=_given(check_correlation_id, correlation_id),
+        flow=_given(check_flow, flow),
+        id_prefix=None if id_prefix is None else check_id_prefix(id_prefix),
+        created_after=_given(partial(check_instant, name="created_after"), created_after),
+        created_before=_given(partial(check_instant, name="created_before"), created_before),
     )
 
 
-def _instant(value: datetime | None, name: str) -> datetime | None:
-    return None if value is None else check_instant(value, name=name)
+def _given(check: Callable[[T], T], value: T | None) -> T | None:
+    return None if value is None else check(value)
 
 
-def parse_states(value: State | str | Iterable[State | str] | None) -> tuple[State, ...]:
+def parse_states(value: States) -> tuple[State, ...]:
     """Return the states that *value* names, fine or coarse."""
     if value is None:
         return ()
@@ -136,20 +144,20 @@ def parse_states(value: State | str | Iterable[State | str] | None) -> tuple[Sta
         lowered = name.lower() if isinstance(name, str) else None
         matches = [state for state in State if lowered in (state.value, state.coarse)]
         if not matches:
-            raise ConfigurationError(f"no state is called {shown(name)}; {_STATES}")
+            near = did_you_mean(lowered or "", (state.value for state in State))
+            raise ConfigurationError(f"no state is called {shown(name)}; {_STATES}{near}")
         states.extend(matches)
     return tuple(dict.fromkeys(states))
 
 
 def make_page(*, limit: object, after: str | None, of: Listing = JOBS) -> PageRequest:
     """Check a page's size and cursor, or raise ConfigurationError."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= PAGE_MAX:
-        raise ConfigurationError(f"limit must lie between 1 and {PAGE_MAX}, got {shown(limit)}")
-    return PageRequest(limit, None if after is None else decode_cursor(after, of))
+    count = check_count(limit, "limit", 1, PAGE_MAX)
+    return PageRequest(count, None if after is None else decode_cursor(after, of))
 
 
 def encode_cursor(position: int, of: Listing = JOBS) -> str:
-    """Return an opaque mark for the job at *position*."""
+    """Return the opaque cursor of *position*."""
     return base64.urlsafe_b64encode(of.prefix + str(position).encode()).decode().rstrip("=")
 
 

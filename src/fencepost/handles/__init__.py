@@ -1,1 +1,1 @@
-"""Handles on tasks, jobs, flows, events and queues, each in a sync and an async face."""
+"""Handles on tasks, jobs, flows, events and queues, each in a blocking and an awaited face."""

@@ -5,40 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from fencepost.actions.backend import Backend, FlowActions, KnownJob
+from fencepost.actions.backend import Backend
+from fencepost.actions.replies import KnownJob
 from fencepost.core.job.lifecycle import State
-from fencepost.core.values.duration import Duration
-from fencepost.handles.job import (
-    AsyncJobHandle,
-    JobHandle,
-    async_handle,
-    handle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.handles.part import BackendPart
+from fencepost.core.values.times import Duration
+from fencepost.handles.job import AsyncJobHandle, Awaited, BackendPart, Blocking, JobHandle
 
 H = TypeVar("H", bound="JobHandle[Any] | AsyncJobHandle[Any]")
 
 
-class _Flow:
+class _Flow(BackendPart):
     """What both faces of a flow hold."""
 
     def __init__(self, backend: Backend, jobs: Mapping[str, Any]) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._jobs = jobs
         """Prepared jobs of this backend by name."""
 
     @property
     def nodes(self) -> list[str]:
-        """The names of the jobs; of an app, each behind those that it waits for."""
+        """The names of the jobs; in an app, each after those that it waits for."""
         return list(self._jobs)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self._jobs)} jobs>"
 
 
-class Flow(_Flow):
+class Flow(_Flow, Blocking):
     """Jobs that are ready to be submitted together; ``aio`` has the same methods, awaited."""
 
     @property
@@ -47,34 +40,27 @@ class Flow(_Flow):
 
     def submit(self, *, conn: Any = None) -> FlowHandle:
         """Store all jobs or none, in one transaction, or in *conn*'s; each call is a new flow."""
-        with naming_existing(self._backend):
-            flow = self._backend.run(self._backend.actions.flows.submit(self._jobs, conn))
-        return _flow_handle(self._backend, flow.id, flow.jobs)
+        flow = self._run_keyed(self._actions.flows.submit(self._jobs, conn))
+        return FlowHandle(self._backend, flow.id, _handles(self, flow.jobs))
 
 
-class AsyncFlow(_Flow):
+class AsyncFlow(_Flow, Awaited):
     """The awaited face of Flow."""
 
     async def submit(self, *, conn: Any = None) -> AsyncFlowHandle:
         """Store all jobs or none, in one transaction, or in *conn*'s; each call is a new flow."""
-        script = self._backend.actions.flows.submit(self._jobs, conn)
-        async with naming_existing_async(self._backend):
-            flow = await self._backend.run_async(script)
-        return _async_flow_handle(self._backend, flow.id, flow.jobs)
+        flow = await self._run_keyed(self._actions.flows.submit(self._jobs, conn))
+        return AsyncFlowHandle(self._backend, flow.id, _handles(self, flow.jobs))
 
 
-class _FlowHandle(Generic[H]):
+class _FlowHandle(BackendPart, Generic[H]):
     """What both faces of a flow's handle hold; iterates over the handles of its jobs."""
 
     def __init__(self, backend: Backend, flow_id: str, jobs: dict[str, H]) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self.id = flow_id
         self.jobs = jobs
-        """The handles of its jobs by name, each behind those that it waits for."""
-
-    @property
-    def _actions(self) -> FlowActions:
-        return self._backend.actions.flows
+        """The handles of its jobs by name, each after those that it waits for."""
 
     @property
     def _ids(self) -> dict[str, str]:
@@ -99,7 +85,7 @@ class _FlowHandle(Generic[H]):
         return f"<{type(self).__name__} {self.id} of {len(self)} jobs>"
 
 
-class FlowHandle(_FlowHandle[JobHandle[Any]]):
+class FlowHandle(_FlowHandle[JobHandle[Any]], Blocking):
     """A submitted flow; ``aio`` has the same methods, awaited."""
 
     @property
@@ -108,81 +94,70 @@ class FlowHandle(_FlowHandle[JobHandle[Any]]):
         return AsyncFlowHandle(self._backend, self.id, jobs)
 
     def states(self) -> dict[str, State]:
-        """Return the present state of each job by name."""
-        return self._backend.run(self._actions.states(self.id, self._ids))
+        """Return the current state of each job by name."""
+        return self._run(self._actions.flows.states(self.id, self._ids))
 
     def wait(self, timeout: Duration | None = None) -> dict[str, State]:
-        """Wait until everything has ended, what was spawned too; return how, or WaitTimeoutError.
+        """Wait until all jobs have ended, including spawned ones; return their states.
 
-        A failure raises nothing here; ``results`` does.
+        Raises WaitTimeoutError. A failed job raises nothing here, but in ``results``.
         """
-        return self._backend.run(self._actions.wait(self.id, self._ids, timeout))
+        return self._run(self._actions.flows.wait(self.id, self._ids, timeout))
 
     def results(self, timeout: Duration | None = None) -> dict[str, Any]:
-        """Wait for every result; raise JobFailedError or JobCancelledError for the first failed."""
-        return self._backend.run(self._actions.results(self.id, self._ids, timeout))
+        """Wait for all results; raise JobFailedError or JobCancelledError at the first failure."""
+        return self._run(self._actions.flows.results(self.id, self._ids, timeout))
 
     def cancel(self) -> int:
-        """Cancel whatever has not ended, and return how many jobs that were."""
-        return self._backend.run(self._actions.cancel(self.id))
+        """Cancel every job that has not ended; return how many."""
+        return self._run(self._actions.flows.cancel(self.id))
 
     def retry(self) -> int:
-        """Run again what failed or was cancelled, in order; return how many jobs that are."""
-        return self._backend.run(self._actions.retry(self.id))
+        """Run failed and cancelled jobs again, in order; return how many."""
+        return self._run(self._actions.flows.retry(self.id))
 
 
-class AsyncFlowHandle(_FlowHandle[AsyncJobHandle[Any]]):
+class AsyncFlowHandle(_FlowHandle[AsyncJobHandle[Any]], Awaited):
     """The awaited face of FlowHandle."""
 
     async def states(self) -> dict[str, State]:
-        """Return the present state of each job by name."""
-        return await self._backend.run_async(self._actions.states(self.id, self._ids))
+        """Return the current state of each job by name."""
+        return await self._run(self._actions.flows.states(self.id, self._ids))
 
     async def wait(self, timeout: Duration | None = None) -> dict[str, State]:
-        """Wait until everything has ended, what was spawned too; return how, or WaitTimeoutError.
-
-        A failure raises nothing here; ``results`` does.
-        """
-        return await self._backend.run_async(self._actions.wait(self.id, self._ids, timeout))
+        """Wait until all jobs have ended, including spawned ones; return their states."""
+        return await self._run(self._actions.flows.wait(self.id, self._ids, timeout))
 
     async def results(self, timeout: Duration | None = None) -> dict[str, Any]:
-        """Wait for every result; raise JobFailedError or JobCancelledError for the first failed."""
-        return await self._backend.run_async(self._actions.results(self.id, self._ids, timeout))
+        """Wait for all results; raise JobFailedError or JobCancelledError at the first failure."""
+        return await self._run(self._actions.flows.results(self.id, self._ids, timeout))
 
     async def cancel(self) -> int:
-        """Cancel whatever has not ended, and return how many jobs that were."""
-        return await self._backend.run_async(self._actions.cancel(self.id))
+        """Cancel every job that has not ended; return how many."""
+        return await self._run(self._actions.flows.cancel(self.id))
 
     async def retry(self) -> int:
-        """Run again what failed or was cancelled, in order; return how many jobs that are."""
-        return await self._backend.run_async(self._actions.retry(self.id))
+        """Run failed and cancelled jobs again, in order; return how many."""
+        return await self._run(self._actions.flows.retry(self.id))
 
 
-def _flow_handle(backend: Backend, flow_id: str, jobs: Mapping[str, KnownJob]) -> FlowHandle:
-    handles = {name: handle(backend, job) for name, job in jobs.items()}
-    return FlowHandle(backend, flow_id, handles)
+def _handles(part: BackendPart, jobs: Mapping[str, KnownJob]) -> dict[str, Any]:
+    return {name: part._handle(job) for name, job in jobs.items()}
 
 
-def _async_flow_handle(
-    backend: Backend, flow_id: str, jobs: Mapping[str, KnownJob]
-) -> AsyncFlowHandle:
-    handles = {name: async_handle(backend, job) for name, job in jobs.items()}
-    return AsyncFlowHandle(backend, flow_id, handles)
-
-
-class Flows(BackendPart):
+class Flows(Blocking):
     """The flows; ``aio.flows`` has the same methods, awaited."""
 
     def get(self, id: str) -> FlowHandle:
         """Return the handle of a flow, or raise FlowNotFoundError."""
-        jobs = self._backend.run(self._actions.flows.get(id))
-        return _flow_handle(self._backend, id, jobs)
+        jobs = self._run(self._actions.flows.get(id))
+        return FlowHandle(self._backend, id, _handles(self, jobs))
 
 
-class AsyncFlows(BackendPart):
+class AsyncFlows(Awaited):
     """The awaited face of Flows."""
 
     async def get(self, id: str) -> AsyncFlowHandle:
         """Return the handle of a flow, or raise FlowNotFoundError."""
-        jobs = await self._backend.run_async(self._actions.flows.get(id))
-        return _async_flow_handle(self._backend, id, jobs)
+        jobs = await self._run(self._actions.flows.get(id))
+        return AsyncFlowHandle(self._backend, id, _handles(self, jobs))

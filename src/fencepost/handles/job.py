@@ -1,45 +1,160 @@
-"""A handle on one job: look at it, wait for it, steer it."""
+"""A handle on one job, and the two faces of everything that hangs on an app or a client."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Generic, TypeVar, cast
 
-from fencepost.actions.backend import Backend, JobActions, KnownJob
-from fencepost.actions.dependencies import JobReference
+from fencepost.actions.backend import Backend, CallerActions, Script
+from fencepost.actions.options import JobReference, retry_choice
+from fencepost.actions.replies import KnownJob
 from fencepost.core.job.history import Change
-from fencepost.core.job.job import Attempt, Job
+from fencepost.core.job.job import Attempt, Job, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import PriorityLike
 from fencepost.core.job.why import Reason
-from fencepost.core.values.duration import Duration
-from fencepost.errors import DuplicateJobError
+from fencepost.core.values.times import Duration
+from fencepost.errors import DuplicateJobError, StateConflictError
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
-class _JobHandle(JobReference):
-    """What both faces of a handle hold."""
+class BackendPart:
+    """Holds a backend; a face says how its actions are run."""
 
-    def __init__(
-        self, backend: Backend, job_id: str, type: str, state: State, *, duplicate: bool = False
-    ) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self.id = job_id
-        self.type = type
-        self.state = state
-        """The state when last looked at; ``refresh()`` looks again."""
-        self.duplicate = duplicate
-        """True when the submission's key returned this existing job."""
 
     @property
-    def _actions(self) -> JobActions[Any]:
-        return self._backend.actions.jobs
+    def _actions(self) -> CallerActions:
+        return self._backend.actions
+
+    def _handle(self, job: KnownJob) -> Any:
+        """Return a handle on *job*, of the same face."""
+        raise NotImplementedError
+
+    def _keyed(self, script: Script[T]) -> Script[T]:
+        """Run a script that may find its key held by another job."""
+        try:
+            return (yield from script)
+        except DuplicateJobError as error:
+            yield from self._name_existing(error)
+            raise
+
+    def _name_existing(self, error: DuplicateJobError) -> Script[None]:
+        """Add a handle on the job that holds the key to *error* (C15)."""
+        if error.existing_id is not None:
+            job = yield from self._actions.jobs.existing(error)
+            if job is not None:
+                error.existing = held = self._handle(job)
+                held.duplicate = True
+
+
+class Blocking(BackendPart):
+    """The blocking face: each method of a subclass runs one script."""
+
+    def _run(self, script: Script[T]) -> T:
+        return self._backend.run(script)
+
+    def _run_keyed(self, script: Script[T]) -> T:
+        return self._backend.run(self._keyed(script))
+
+    def _handle(self, job: KnownJob) -> JobHandle[Any]:
+        return JobHandle(self._backend, job)
+
+    def _submit(self, job: Any, conn: Any = None) -> JobHandle[Any]:
+        try:
+            return self._handle(self._backend.submit(job, conn))
+        except DuplicateJobError as error:
+            self._run(self._name_existing(error))
+            raise
+
+    def _submit_all(self, jobs: list[Any], conn: Any = None) -> list[JobHandle[Any]]:
+        stored = self._run_keyed(self._backend.submit_all(jobs, conn))
+        return [self._handle(job) for job in stored]
+
+
+class Awaited(BackendPart):
+    """The awaited face: the same, without blocking the event loop."""
+
+    async def _run(self, script: Script[T]) -> T:
+        return await self._backend.run_async(script)
+
+    async def _run_keyed(self, script: Script[T]) -> T:
+        return await self._backend.run_async(self._keyed(script))
+
+    def _handle(self, job: KnownJob) -> AsyncJobHandle[Any]:
+        return AsyncJobHandle(self._backend, job)
+
+    async def _submit(self, job: Any, conn: Any = None) -> AsyncJobHandle[Any]:
+        try:
+            return self._handle(await self._backend.submit_async(job, conn))
+        except DuplicateJobError as error:
+            await self._run(self._name_existing(error))
+            raise
+
+    async def _submit_all(self, jobs: list[Any], conn: Any = None) -> list[AsyncJobHandle[Any]]:
+        stored = await self._run_keyed(self._backend.submit_all(jobs, conn))
+        return [self._handle(job) for job in stored]
+
+
+class _JobHandle(BackendPart, JobReference):
+    """What both faces of a handle hold."""
+
+    def __init__(self, backend: Backend, job: KnownJob) -> None:
+        self._backend = backend
+        self.id = job.id
+        self.type = job.type
+        self.state: State = job.state
+        """The state when last looked at; ``refresh()`` looks again."""
+        self.duplicate: bool = getattr(job, "duplicate", False)
+        """True when the submission's key returned this existing job."""
+        differs = getattr(job, "differs", ())
+        self.differs: tuple[str, ...] | None = None if differs is None else tuple(differs or ())
+        """Of a duplicate: where its payload differs from the one submitted, such as ``$.subject``.
+
+        None if that cannot be told here.
+        """
+        self._job: Job | None = job if isinstance(job, Job) else getattr(job, "_job", None)
+        """All of the job when last read; not what a handle that only waits has read."""
+
+    @property
+    def payload(self) -> Any:
+        """The payload as plain Python values, see ``Job.payload``.
+
+        This and what follows is as the handle has last read it, like ``state``.
+        """
+        return self._read().payload
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the handler says it has come: a fraction from 0 to 1, and a message."""
+        return self._read().progress
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole job, ready to be written as JSON, see ``Job.to_dict``."""
+        return self._read().to_dict()
+
+    def to_json(self) -> str:
+        """Return the whole job as JSON, see ``Job.to_json``."""
+        return self._read().to_json()
+
+    def _read(self) -> Job:
+        if self._job is None:
+            raise StateConflictError(
+                f"this handle has not read job {self.id} as it is now; await job.refresh() first",
+                job_id=self.id,
+                state=self.state,
+            )
+        return self._job
 
     def _seen(self, job: Job) -> Job:
-        self.state = job.state
+        self.state, self._job = job.state, job
         return job
+
+    def _moved(self, state: State) -> None:
+        """Note a new state; what was read before is out of date."""
+        self.state, self._job = state, None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _JobHandle) and other.id == self.id
@@ -51,143 +166,97 @@ class _JobHandle(JobReference):
         return f"<{type(self).__name__} {self.id} {self.type} {self.state}>"
 
 
-class JobHandle(_JobHandle, Generic[R]):
+class JobHandle(_JobHandle, Blocking, Generic[R]):
     """One job; ``aio`` has the same methods, awaited."""
 
     @property
     def aio(self) -> AsyncJobHandle[R]:
-        return AsyncJobHandle(
-            self._backend, self.id, self.type, self.state, duplicate=self.duplicate
-        )
+        return AsyncJobHandle(self._backend, self)
+
+    def _read(self) -> Job:
+        return self._job or self.refresh()
 
     def refresh(self) -> Job:
-        """Look at the job again and return all there is to see."""
-        return self._seen(self._backend.run(self._actions.get(self.id)))
+        """Read the job again and return all of it."""
+        return self._seen(self._run(self._actions.jobs.get(self.id)))
 
     def result(self, timeout: Duration | None = None) -> R:
         """Wait for the result; raise JobFailedError, JobCancelledError or WaitTimeoutError."""
-        value, job = self._backend.run(self._actions.result(self.id, timeout))
-        self._seen(job)
+        value, job = self._run(self._actions.jobs.result(self.id, timeout))
+        self._moved(job.state)
         return cast(R, value)
 
     def cancel(self) -> None:
-        """Cancel the job in whatever live state it is; raise StateConflictError if it has ended."""
-        self.state = self._backend.run(self._actions.cancel(self.id))
+        """Cancel the job in any live state; raise StateConflictError if it has ended."""
+        self._moved(self._run(self._actions.jobs.cancel(self.id)))
 
     def retry(
         self,
         *,
         reset_attempts: bool = True,
         delay: Duration = 0,
-        priority: Priority | int | str | None = None,
+        priority: PriorityLike | None = None,
     ) -> None:
-        """Run a failed or cancelled job again, under the same id; or one that waits, now.
+        """Run a failed or cancelled job again, under the same id; or run a waiting one now.
 
-        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
+        A job that is delayed, or waits for its next attempt, becomes due after *delay* (C45).
         """
-        with naming_existing(self._backend):
-            self.state = self._backend.run(
-                self._actions.retry(self.id, reset_attempts, delay, priority)
-            )
+        choice = retry_choice(reset_attempts, delay, priority)
+        self._moved(self._run_keyed(self._actions.jobs.retry(self.id, choice)))
 
     def why(self) -> list[Reason]:
-        """Say in words why the job is where it is."""
-        return self._backend.run(self._actions.why(self.id))
+        """Explain why the job is in its state."""
+        return self._run(self._actions.jobs.why(self.id))
 
     def attempts(self) -> list[Attempt]:
         """Return every attempt, oldest first."""
-        return self._backend.run(self._actions.attempts(self.id))
+        return self._run(self._actions.jobs.attempts(self.id))
 
     def history(self) -> list[Change]:
         """Return the states that the job has been in, oldest first."""
-        return self._backend.run(self._actions.history(self.id))
+        return self._run(self._actions.jobs.history(self.id))
 
 
-class AsyncJobHandle(_JobHandle, Generic[R]):
+class AsyncJobHandle(_JobHandle, Awaited, Generic[R]):
     """The awaited face of JobHandle."""
 
     async def refresh(self) -> Job:
-        """Look at the job again and return all there is to see."""
-        return self._seen(await self._backend.run_async(self._actions.get(self.id)))
+        """Read the job again and return all of it."""
+        return self._seen(await self._run(self._actions.jobs.get(self.id)))
 
     async def result(self, timeout: Duration | None = None) -> R:
         """Wait for the result; raise JobFailedError, JobCancelledError or WaitTimeoutError."""
-        value, job = await self._backend.run_async(self._actions.result(self.id, timeout))
-        self._seen(job)
+        value, job = await self._run(self._actions.jobs.result(self.id, timeout))
+        self._moved(job.state)
         return cast(R, value)
 
     async def cancel(self) -> None:
-        """Cancel the job in whatever live state it is; raise StateConflictError if it has ended."""
-        self.state = await self._backend.run_async(self._actions.cancel(self.id))
+        """Cancel the job in any live state; raise StateConflictError if it has ended."""
+        self._moved(await self._run(self._actions.jobs.cancel(self.id)))
 
     async def retry(
         self,
         *,
         reset_attempts: bool = True,
         delay: Duration = 0,
-        priority: Priority | int | str | None = None,
+        priority: PriorityLike | None = None,
     ) -> None:
-        """Run a failed or cancelled job again, under the same id; or one that waits, now.
-
-        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
-        """
-        async with naming_existing_async(self._backend):
-            self.state = await self._backend.run_async(
-                self._actions.retry(self.id, reset_attempts, delay, priority)
-            )
+        """Run a failed or cancelled job again, under the same id; or run a waiting one now."""
+        choice = retry_choice(reset_attempts, delay, priority)
+        self._moved(await self._run_keyed(self._actions.jobs.retry(self.id, choice)))
 
     async def why(self) -> list[Reason]:
-        """Say in words why the job is where it is."""
-        return await self._backend.run_async(self._actions.why(self.id))
+        """Explain why the job is in its state."""
+        return await self._run(self._actions.jobs.why(self.id))
 
     async def attempts(self) -> list[Attempt]:
         """Return every attempt, oldest first."""
-        return await self._backend.run_async(self._actions.attempts(self.id))
+        return await self._run(self._actions.jobs.attempts(self.id))
 
     async def history(self) -> list[Change]:
         """Return the states that the job has been in, oldest first."""
-        return await self._backend.run_async(self._actions.history(self.id))
+        return await self._run(self._actions.jobs.history(self.id))
 
     def __await__(self) -> Any:
         """``await handle`` waits for the result."""
         return self.result().__await__()
-
-
-def handle(backend: Backend, job: KnownJob) -> JobHandle[Any]:
-    """Return the handle of a job that the backend knows."""
-    is_duplicate = getattr(job, "duplicate", False)
-    return JobHandle(backend, job.id, job.type, job.state, duplicate=is_duplicate)
-
-
-def async_handle(backend: Backend, job: KnownJob) -> AsyncJobHandle[Any]:
-    """As ``handle``, for the async face."""
-    is_duplicate = getattr(job, "duplicate", False)
-    return AsyncJobHandle(backend, job.id, job.type, job.state, duplicate=is_duplicate)
-
-
-@contextmanager
-def naming_existing(backend: Backend) -> Iterator[None]:
-    """Give a DuplicateJobError that passes a handle on the job that holds the key (C15)."""
-    try:
-        yield
-    except DuplicateJobError as error:
-        if error.existing_id is not None:
-            job = backend.run(backend.actions.jobs.existing(error))
-            if job is not None:
-                error.existing = handle(backend, job)
-                error.existing.duplicate = True
-        raise
-
-
-@asynccontextmanager
-async def naming_existing_async(backend: Backend) -> AsyncIterator[None]:
-    """As ``naming_existing``, for the async face."""
-    try:
-        yield
-    except DuplicateJobError as error:
-        if error.existing_id is not None:
-            job = await backend.run_async(backend.actions.jobs.existing(error))
-            if job is not None:
-                error.existing = async_handle(backend, job)
-                error.existing.duplicate = True
-        raise

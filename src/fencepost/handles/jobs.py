@@ -1,29 +1,21 @@
-"""``app.jobs`` and ``client.jobs``: find jobs and steer them."""
+"""``jobs`` and ``dead_letters`` of an app or a client: find jobs, change and replay them."""
 
 from __future__ import annotations
 
 from typing import Any, Generic, TypeVar, Unpack
 
-from fencepost.actions.pages import Page
-from fencepost.actions.script import Script
+from fencepost.actions.backend import Script
+from fencepost.actions.options import retry_choice
+from fencepost.actions.replies import DeadLetters, Page
 from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.filter import Conditions, make_filter
-from fencepost.core.job.edits import Edits
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt
-from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.lifecycle import Edits, State
+from fencepost.core.job.policy import PriorityLike
 from fencepost.core.job.why import Reason
-from fencepost.core.values.duration import Duration
-from fencepost.handles.job import (
-    AsyncJobHandle,
-    JobHandle,
-    async_handle,
-    handle,
-    naming_existing,
-    naming_existing_async,
-)
-from fencepost.handles.part import BackendPart
+from fencepost.core.values.times import Duration
+from fencepost.handles.job import AsyncJobHandle, Awaited, BackendPart, Blocking, JobHandle
 
 J = TypeVar("J")
 
@@ -40,13 +32,12 @@ class _Jobs(BackendPart, Generic[J]):
         return 1
 
 
-class Jobs(_Jobs[J]):
-    """The jobs of an app or a server; ``aio.jobs`` has the same methods, awaited. *J* is a job as
-    lists show it."""
+class Jobs(_Jobs[J], Blocking):
+    """The jobs; ``aio.jobs`` has the same methods, awaited. *J* is a job as lists show it."""
 
     def get(self, id: str) -> JobHandle[Any]:
         """Return the handle of a job, or raise JobNotFoundError."""
-        return handle(self._backend, self._backend.run(self._actions.jobs.get(id)))
+        return self._handle(self._run(self._actions.jobs.get(id)))
 
     def find(
         self,
@@ -56,18 +47,18 @@ class Jobs(_Jobs[J]):
         **conditions: Unpack[Conditions],
     ) -> Page[J]:
         """Return a page of the jobs that meet every condition, newest first."""
-        return self._backend.run(self._actions.jobs.find(make_filter(**conditions), after, limit))
+        return self._run(self._actions.jobs.find(make_filter(**conditions), after, limit))
 
     def count(self, **conditions: Unpack[Conditions]) -> int:
-        """Count the jobs that meet every condition; by state, type and queue at no cost."""
-        return self._backend.run(self._actions.jobs.count(make_filter(**conditions)))
+        """Count the jobs that meet every condition; by state, type and queue it is cheap."""
+        return self._run(self._actions.jobs.count(make_filter(**conditions)))
 
     def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
         """Cancel one job, or every live job that meets the conditions; return how many.
 
-        Whatever waited for one of them is cancelled too, and counted.
+        Their dependents are cancelled too, and counted.
         """
-        return self._backend.run(self._cancel(id, conditions))
+        return self._run(self._cancel(id, conditions))
 
     def retry(
         self,
@@ -75,44 +66,42 @@ class Jobs(_Jobs[J]):
         *,
         reset_attempts: bool = True,
         delay: Duration = 0,
-        priority: Priority | int | str | None = None,
+        priority: PriorityLike | None = None,
     ) -> State:
-        """Run a failed or cancelled job again, under the same id; or one that waits, now.
+        """Run a failed or cancelled job again, under the same id; or run a waiting one now.
 
-        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
+        A job that is delayed, or waits for its next attempt, becomes due after *delay* (C45).
         """
-        with naming_existing(self._backend):
-            return self._backend.run(self._actions.jobs.retry(id, reset_attempts, delay, priority))
+        choice = retry_choice(reset_attempts, delay, priority)
+        return self._run_keyed(self._actions.jobs.retry(id, choice))
 
     def edit(self, id: str, **edits: Unpack[Edits]) -> J:
-        """Change the tags of a job; of one that waits, also when it runs, with what, and how soon.
+        """Change the tags of a job; of a waiting one also its time, payload and priority.
 
-        A priority set so holds for this job, and reaches those that wait for it (C46, S1-37).
+        The new priority holds for this job and reaches the jobs that wait for it (C46, S1-37).
         """
-        edited: J = self._backend.run(self._actions.jobs.edit(id, edits))
+        edited: J = self._run(self._actions.jobs.edit(id, edits))
         return edited
 
     def why(self, id: str) -> list[Reason]:
-        """Say in words why a job is where it is."""
-        return self._backend.run(self._actions.jobs.why(id))
+        """Explain why a job is in its state."""
+        return self._run(self._actions.jobs.why(id))
 
     def attempts(self, id: str) -> list[Attempt]:
         """Return every attempt of a job, oldest first."""
-        return self._backend.run(self._actions.jobs.attempts(id))
+        return self._run(self._actions.jobs.attempts(id))
 
     def history(self, id: str) -> list[Change]:
         """Return the states that a job has been in, oldest first."""
-        return self._backend.run(self._actions.jobs.history(id))
+        return self._run(self._actions.jobs.history(id))
 
 
-class AsyncJobs(_Jobs[J]):
+class AsyncJobs(_Jobs[J], Awaited):
     """The awaited face of Jobs."""
 
     async def get(self, id: str) -> AsyncJobHandle[Any]:
         """Return the handle of a job, or raise JobNotFoundError."""
-        return async_handle(
-            self._backend, await self._backend.run_async(self._actions.jobs.get(id))
-        )
+        return self._handle(await self._run(self._actions.jobs.get(id)))
 
     async def find(
         self,
@@ -122,20 +111,15 @@ class AsyncJobs(_Jobs[J]):
         **conditions: Unpack[Conditions],
     ) -> Page[J]:
         """Return a page of the jobs that meet every condition, newest first."""
-        return await self._backend.run_async(
-            self._actions.jobs.find(make_filter(**conditions), after, limit)
-        )
+        return await self._run(self._actions.jobs.find(make_filter(**conditions), after, limit))
 
     async def count(self, **conditions: Unpack[Conditions]) -> int:
-        """Count the jobs that meet every condition; by state, type and queue at no cost."""
-        return await self._backend.run_async(self._actions.jobs.count(make_filter(**conditions)))
+        """Count the jobs that meet every condition; by state, type and queue it is cheap."""
+        return await self._run(self._actions.jobs.count(make_filter(**conditions)))
 
     async def cancel(self, id: str | None = None, **conditions: Unpack[Conditions]) -> int:
-        """Cancel one job, or every live job that meets the conditions; return how many.
-
-        Whatever waited for one of them is cancelled too, and counted.
-        """
-        return await self._backend.run_async(self._cancel(id, conditions))
+        """Cancel one job, or every live job that meets the conditions; return how many."""
+        return await self._run(self._cancel(id, conditions))
 
     async def retry(
         self,
@@ -143,33 +127,69 @@ class AsyncJobs(_Jobs[J]):
         *,
         reset_attempts: bool = True,
         delay: Duration = 0,
-        priority: Priority | int | str | None = None,
+        priority: PriorityLike | None = None,
     ) -> State:
-        """Run a failed or cancelled job again, under the same id; or one that waits, now.
-
-        One that is delayed, or waits for its next attempt, is due after *delay* instead (C45).
-        """
-        async with naming_existing_async(self._backend):
-            return await self._backend.run_async(
-                self._actions.jobs.retry(id, reset_attempts, delay, priority)
-            )
+        """Run a failed or cancelled job again, under the same id; or run a waiting one now."""
+        choice = retry_choice(reset_attempts, delay, priority)
+        return await self._run_keyed(self._actions.jobs.retry(id, choice))
 
     async def edit(self, id: str, **edits: Unpack[Edits]) -> J:
-        """Change the tags of a job; of one that waits, also when it runs, with what, and how soon.
-
-        A priority set so holds for this job, and reaches those that wait for it (C46, S1-37).
-        """
-        edited: J = await self._backend.run_async(self._actions.jobs.edit(id, edits))
+        """Change the tags of a job; of a waiting one also its time, payload and priority."""
+        edited: J = await self._run(self._actions.jobs.edit(id, edits))
         return edited
 
     async def why(self, id: str) -> list[Reason]:
-        """Say in words why a job is where it is."""
-        return await self._backend.run_async(self._actions.jobs.why(id))
+        """Explain why a job is in its state."""
+        return await self._run(self._actions.jobs.why(id))
 
     async def attempts(self, id: str) -> list[Attempt]:
         """Return every attempt of a job, oldest first."""
-        return await self._backend.run_async(self._actions.jobs.attempts(id))
+        return await self._run(self._actions.jobs.attempts(id))
 
     async def history(self, id: str) -> list[Change]:
         """Return the states that a job has been in, oldest first."""
-        return await self._backend.run_async(self._actions.jobs.history(id))
+        return await self._run(self._actions.jobs.history(id))
+
+
+class DeadLetterList(Blocking):
+    """The dead letters; ``aio.dead_letters`` has the same methods, awaited."""
+
+    def list(
+        self, *, type: str | None = None, after: str | None = None, limit: int = PAGE_DEFAULT
+    ) -> DeadLetters:
+        """Return a page of dead letters, the most recent first."""
+        return self._run(self._actions.dead_letters.find(type, after, limit))
+
+    def replay(self, id: str) -> JobHandle[Any]:
+        """Replace a dead letter by a new job with its payload."""
+        return self._handle(self._run_keyed(self._actions.dead_letters.replay(id)))
+
+    def replay_all(self, *, type: str | None = None, limit: int | None = None) -> int:
+        """Replay every dead letter (of a type), at most *limit*; return how many."""
+        return self._run(self._actions.dead_letters.replay_all(type, limit))
+
+    def discard(self, id: str) -> None:
+        """Remove a dead letter from the list; its job is kept for its retention."""
+        self._run(self._actions.dead_letters.discard(id))
+
+
+class AsyncDeadLetterList(Awaited):
+    """The awaited face of DeadLetterList."""
+
+    async def list(
+        self, *, type: str | None = None, after: str | None = None, limit: int = PAGE_DEFAULT
+    ) -> DeadLetters:
+        """Return a page of dead letters, the most recent first."""
+        return await self._run(self._actions.dead_letters.find(type, after, limit))
+
+    async def replay(self, id: str) -> AsyncJobHandle[Any]:
+        """Replace a dead letter by a new job with its payload."""
+        return self._handle(await self._run_keyed(self._actions.dead_letters.replay(id)))
+
+    async def replay_all(self, *, type: str | None = None, limit: int | None = None) -> int:
+        """Replay every dead letter (of a type), at most *limit*; return how many."""
+        return await self._run(self._actions.dead_letters.replay_all(type, limit))
+
+    async def discard(self, id: str) -> None:
+        """Remove a dead letter from the list; its job is kept for its retention."""
+        await self._run(self._actions.dead_letters.discard(id))

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from fencepost.actions.backend import Backend
 from fencepost.actions.options import Options, UsingOptions, check_bulk, merge, new_job
+from fencepost.actions.synonyms import method_instead
 from fencepost.core.job.idempotency import OnDuplicate, check_key
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.task import Task
-from fencepost.core.values.duration import Duration
 from fencepost.core.values.payload import check_size
-from fencepost.errors import ConfigurationError
-from fencepost.handles.job import (
-    AsyncJobHandle,
-    JobHandle,
-    async_handle,
-    handle,
-    naming_existing,
-    naming_existing_async,
-)
+from fencepost.core.values.times import Duration
+from fencepost.errors import ConfigurationError, InvalidJobError
+from fencepost.handles.job import AsyncJobHandle, Awaited, BackendPart, Blocking, JobHandle
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
@@ -34,17 +28,17 @@ Arguments = tuple[Any, ...] | Mapping[str, Any] | Any
 """The arguments of one job in a bulk: a tuple, a mapping by name, or a lone value."""
 
 WAITING = (
-    "wait() would wait for ever: nobody can run the job before your transaction is committed; "
-    "submit() it, commit, and then ask its handle for the result"
+    "wait() would wait for ever: no worker can run the job before your transaction is committed; "
+    "submit() it, commit, and then wait for the result of its handle"
 )
-PREPARED = "a prepared job joins no transaction; give conn to app.submit_many(jobs, conn=…)"
+PREPARED = "a prepared job has no transaction; give conn to app.submit_many(jobs, conn=…)"
 
 
-class TaskReference:
+class TaskReference(BackendPart):
     """What both faces hold, of an app and of a server."""
 
     def __init__(self, backend: Backend, type: str) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._type = type
 
     @property
@@ -55,47 +49,39 @@ class TaskReference:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.type}>"
 
+    if not TYPE_CHECKING:  # to a type checker, such a name is an error
 
-class TaskSubmitter(TaskReference):
+        def __getattr__(self, name: str) -> Any:
+            """Say what to write instead of a method of another queue."""
+            known = None
+            if not name.startswith("_"):  # while it is copied, it has no type yet
+                known = method_instead(name, self._type, is_async=isinstance(self, Awaited))
+            text = known or f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=self)
+
+
+class TaskControl(TaskReference, Blocking):
     """What the handle on a task of an app and that of a server have in common."""
 
-    def _submit(self, job: Any, conn: Any = None) -> JobHandle[Any]:
-        with naming_existing(self._backend):
-            return handle(self._backend, self._backend.submit(job, conn))
-
-    def _submit_all(self, jobs: list[Any], conn: Any = None) -> list[JobHandle[Any]]:
-        with naming_existing(self._backend):
-            stored = self._backend.run(self._backend.submit_all(jobs, conn))
-        return [handle(self._backend, job) for job in stored]
-
     def pause(self) -> None:
-        """Hand out no more jobs of this type; those running go on."""
-        self._backend.run(self._backend.actions.types.pause(self.type))
+        """Let no more jobs of this type start; running ones go on."""
+        self._run(self._actions.types.pause(self.type))
 
     def resume(self) -> None:
-        """Hand out the jobs of this type again, in their old order."""
-        self._backend.run(self._backend.actions.types.resume(self.type))
+        """Let jobs of this type start again, in their old order."""
+        self._run(self._actions.types.resume(self.type))
 
 
-class AsyncTaskSubmitter(TaskReference):
-    """The awaited face of TaskSubmitter."""
-
-    async def _submit(self, job: Any, conn: Any = None) -> AsyncJobHandle[Any]:
-        async with naming_existing_async(self._backend):
-            return async_handle(self._backend, await self._backend.submit_async(job, conn))
-
-    async def _submit_all(self, jobs: list[Any], conn: Any = None) -> list[AsyncJobHandle[Any]]:
-        async with naming_existing_async(self._backend):
-            stored = await self._backend.run_async(self._backend.submit_all(jobs, conn))
-        return [async_handle(self._backend, job) for job in stored]
+class AsyncTaskControl(TaskReference, Awaited):
+    """The awaited face of TaskControl."""
 
     async def pause(self) -> None:
-        """Hand out no more jobs of this type; those running go on."""
-        await self._backend.run_async(self._backend.actions.types.pause(self.type))
+        """Let no more jobs of this type start; running ones go on."""
+        await self._run(self._actions.types.pause(self.type))
 
     async def resume(self) -> None:
-        """Hand out the jobs of this type again, in their old order."""
-        await self._backend.run_async(self._backend.actions.types.resume(self.type))
+        """Let jobs of this type start again, in their old order."""
+        await self._run(self._actions.types.resume(self.type))
 
 
 class _AppTask(TaskReference):
@@ -109,11 +95,15 @@ class _AppTask(TaskReference):
 
     def _merge(self, options: UsingOptions) -> Options:
         session = self._session
-        return merge(self._options, options, session.timeouts, webhooks=session.webhooks)
+        return merge(
+            self._options, options, session.timeouts, webhooks=session.webhooks, task=self.type
+        )
 
-    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+    def _prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options | None = None
+    ) -> NewJob:
         payload = check_size(self._task.signature.encode(args, kwargs), self._session.max_payload)
-        return new_job(self._task, payload, self._options)
+        return new_job(self._task, payload, options or self._options)
 
     def _prepare_many(self, arguments: Iterable[Arguments]) -> list[NewJob]:
         jobs = []
@@ -122,6 +112,11 @@ class _AppTask(TaskReference):
                 jobs.append(self._prepare(item, {}))
             elif isinstance(item, Mapping):
                 jobs.append(self._prepare((), dict(item)))
+            elif isinstance(item, NewJob):
+                raise InvalidJobError(
+                    f"{self.type}.submit_many takes the arguments of each job; give prepared jobs "
+                    f"to app.submit_many([{self.type}.prepare(…), …])"
+                )
             else:
                 jobs.append(self._prepare((item,), {}))
         return check_bulk(jobs)
@@ -129,22 +124,17 @@ class _AppTask(TaskReference):
     def _prepare_idempotent(
         self, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> NewJob:
-        """Return a job whose key is held while it is live and refuses a second one (C15)."""
-        options = msgspec.structs.replace(
-            self._options,
-            key=check_key(key),
-            key_window=None,
-            on_duplicate=OnDuplicate.REJECT,
-        )
-        payload = check_size(self._task.signature.encode(args, kwargs), self._session.max_payload)
-        return new_job(self._task, payload, options)
+        """Return a job whose key is held while it is live, and refuses a second one (C15)."""
+        reject = OnDuplicate.REJECT
+        options = replace(self._options, key=check_key(key), key_window=None, on_duplicate=reject)
+        return self._prepare(args, kwargs, options)
 
     def _refuse_conn(self, why: str) -> None:
         if self._options.conn is not None:
             raise ConfigurationError(why)
 
 
-class TaskHandle(_AppTask, TaskSubmitter, Generic[P, R]):
+class TaskHandle(_AppTask, TaskControl, Generic[P, R]):
     """A task of an app; ``aio`` has the same methods, awaited."""
 
     @property
@@ -152,7 +142,7 @@ class TaskHandle(_AppTask, TaskSubmitter, Generic[P, R]):
         return AsyncTaskHandle(self._session, self._task, self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function here and now, as if it were not a task."""
+        """Call the function directly, as if it were not a task."""
         return self._task.function(*args, **kwargs)
 
     @property
@@ -161,9 +151,31 @@ class TaskHandle(_AppTask, TaskSubmitter, Generic[P, R]):
         return self._task.function
 
     def using(self, **options: Unpack[UsingOptions]) -> TaskHandle[P, R]:
-        """Return this task with other options for what is submitted through it."""
-        merged = self._merge(options)
-        return TaskHandle(self._session, self._task, merged)
+        """Return this task with other options for its submissions.
+
+        - ``delay``: start after this time; not with ``run_at``
+        - ``run_at``: start at this time, an aware datetime
+        - ``priority``: ``"critical"``, ``"high"``, ``"normal"``, ``"low"`` or ``"bulk"``
+        - ``queue``: the queue of the job
+        - ``key``: an idempotency key: one job per key
+        - ``on_duplicate``: ``"return"`` the job that holds the key (the default), or ``"reject"``
+        - ``key_window``: how long the key is held, or ``"active"``: until the job has ended
+        - ``tags``: names and values to search by, added to those there are
+        - ``correlation_id``: an id that logs, searches and traces share
+        - ``callback_url``: where a webhook goes when the job has ended
+        - ``concurrency_key``: jobs of this type with one key share a limit
+        - ``timeout``: the longest that one attempt may run
+        - ``lease_ttl``: how long a silent worker keeps the job
+        - ``lifetime``: from the submission to the end at the latest
+        - ``retry``: ``Retry(…)``: how often it is tried again, and when
+        - ``after``: run when all of these jobs have completed: handles, ids, nodes of the flow
+        - ``after_any``: run when any one of these has ended
+        - ``accept_failures``: with ``after``: run when all have ended, whatever their states
+        - ``conn``: a database connection whose transaction the job joins
+
+        Durations are seconds, a timedelta, or text such as ``"90s"`` or ``"10m"``.
+        """
+        return TaskHandle(self._session, self._task, self._merge(options))
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return a checked and encoded job, for ``app.submit_many``."""
@@ -197,13 +209,12 @@ class TaskHandle(_AppTask, TaskSubmitter, Generic[P, R]):
         return self._submit_all(self._prepare_many(arguments), self._options.conn)
 
 
-class AsyncTaskHandle(_AppTask, AsyncTaskSubmitter, Generic[P, R]):
+class AsyncTaskHandle(_AppTask, AsyncTaskControl, Generic[P, R]):
     """The awaited face of TaskHandle."""
 
     def using(self, **options: Unpack[UsingOptions]) -> AsyncTaskHandle[P, R]:
-        """Return this task with other options for what is submitted through it."""
-        merged = self._merge(options)
-        return AsyncTaskHandle(self._session, self._task, merged)
+        """Return this task with other options for its submissions, those of TaskHandle.using."""
+        return AsyncTaskHandle(self._session, self._task, self._merge(options))
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return a checked and encoded job, for ``app.aio.submit_many``."""

@@ -1,7 +1,4 @@
-"""The HTTP API: every route of ``routes.py``, as one ASGI application.
-
-Any language submits, any language works, anyone whom a token allows may look.
-"""
+"""The HTTP API as one ASGI application: submit, work and watch from any language."""
 
 from fencepost.http.api import asgi
 

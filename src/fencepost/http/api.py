@@ -1,4 +1,4 @@
-"""The API as one ASGI application, made of the route table."""
+"""The API as one ASGI application, made from the list of routes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ from starlette.applications import Starlette
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp
 
-from fencepost.actions.audit import Auditor
-from fencepost.actions.readiness import Readiness
-from fencepost.core.access.tokens import Principal
+from fencepost.actions.health import Readiness
+from fencepost.actions.local.access import Auditor
 from fencepost.core.bounds import (
     HTTP_BATCH_BYTES_MAX,
     HTTP_BODIES_MAX,
     HTTP_BODY_MAX,
     QUEUES_INTERVAL,
 )
-from fencepost.core.stats.overview import QueueView
-from fencepost.core.values.ids import id_text
-from fencepost.http.auth.authentication import Authenticator
+from fencepost.core.overview import QueueView
+from fencepost.core.values.names import id_text
+from fencepost.http.authentication import Authenticator
 from fencepost.http.operations.claims import RemoteWorkers
-from fencepost.http.request.call import Reply
+from fencepost.http.request.call import Aside
 from fencepost.http.request.endpoint import NOTHING_HERE, Endpoint, refusal, respond
-from fencepost.http.request.offload import Aside
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.read import headers_of, request_id_of
-from fencepost.http.routes.route import Route
+from fencepost.http.request.route import Route
 from fencepost.http.server.bodies import Bodies
 from fencepost.http.server.framing import is_plain
 
@@ -40,42 +38,39 @@ if TYPE_CHECKING:
     from fencepost.app import App
 
 REQUEST_IDS = 256
-"""Drawn at once: to ask the system for randomness takes longer than to read a request."""
+"""Made at once: to get random bytes from the system takes longer than to read a request."""
 
 
 class Api:
-    """What the routes of one server share."""
+    """What all routes of a server share."""
 
     def __init__(
         self, app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX
     ) -> None:
         self.app = app
         self.is_local = is_local
-        """True when only this machine can ask: then no token is needed as long as none is made."""
+        """True when only this machine can reach it: then no token is needed while there is none."""
         self.is_stopping = False
         self.auditor = Auditor(app.session)
         self.readiness = Readiness(app.session)
         self.bodies = Bodies(bodies_max, app.session.clock)
-        self.aside = Aside()
+        self.aside = Aside("bodies")
+        self.figures = Aside("figures")
         self.roll = RemoteWorkers()
         self.streams = 0
         self._queues: list[QueueView] = []
         self._queues_read_at = -math.inf
-        self._authenticator = Authenticator(app.session, is_local=is_local)
+        self.authenticator = Authenticator(app.session, is_local=is_local)
         self._request_ids: list[bytes] = []
 
-    async def identify(self, scope: Any, *, is_repeated: bool = False) -> Principal:
-        """Return who asks, or raise; *is_repeated*: of a request that has been waiting."""
-        return await self._authenticator.admit(scope["headers"], is_repeated=is_repeated)
-
     def new_request_id(self) -> str:
-        """Return an id for a request that came without: drawn in advance, by the hundred."""
+        """Return an id for a request that came without one."""
         if not self._request_ids:
             self._request_ids = self.app.session.clock.new_ids(REQUEST_IDS)
         return id_text(self._request_ids.pop())
 
     async def queues(self) -> list[QueueView]:
-        """Return the queues as they were a moment ago: many streams show them."""
+        """Return the queues of a moment ago, read once for many streams."""
         session = self.app.session
         now = session.clock.monotonic()
         if now - self._queues_read_at >= QUEUES_INTERVAL:
@@ -84,7 +79,7 @@ class Api:
         return self._queues
 
     def body_max(self, route: Route) -> int:
-        """Return how large a body may be; one with a payload as large as the app allows those."""
+        """Return how large a body may be; with payloads, as large as the app allows those."""
         if route.body_max <= HTTP_BODY_MAX:
             return route.body_max
         # In base64, a payload takes four bytes for three.
@@ -93,7 +88,7 @@ class Api:
 
 
 def asgi(app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX) -> Starlette:
-    """Return the API of *app*, to be served or mounted."""
+    """Return the API of *app*, to serve or mount."""
     from fencepost.http.routes import ROUTES
 
     api = Api(app, is_local=is_local, bodies_max=bodies_max)
@@ -103,7 +98,7 @@ def asgi(app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX)
             StarletteRoute(_pattern(each.route.path), each, methods=[each.route.method])
             for each in endpoints
         ],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _refused},  # type: ignore[dict-item]  # any app
     )
     served.state.api = api
     served.state.direct = {
@@ -116,7 +111,7 @@ def asgi(app: App, *, is_local: bool = False, bodies_max: int = HTTP_BODIES_MAX)
 
 
 class _Name(PathConvertor):
-    """A name of anything, slashes included; what is no name is refused with a reason later."""
+    """A name, which may have slashes; invalid ones are refused later, with a reason."""
 
     regex = "(?s:.+)"
 
@@ -125,18 +120,18 @@ register_url_convertor("fencepost_name", _Name())
 
 
 def _pattern(path: str) -> str:
-    """Return a path as Starlette reads it: names may have slashes in them where that is clear."""
+    """Return a path as Starlette reads it; names may have slashes where that is unambiguous."""
     named = r"{(name|queue)}(?=/)|{(queue)}$"
     return re.sub(named, lambda found: f"{{{found[1] or found[2]}:fencepost_name}}", path)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """Answer for paths that there are none of, and methods that a path has not."""
+async def _refused(request: Request, error: Exception) -> ASGIApp:
+    """Answer for unknown paths, and for methods that a path does not have."""
     assert isinstance(error, HTTPException)
     codes = {404: "not_found", 405: "method_not_allowed"}
     status = error.status_code
     if not is_plain(request.scope["path"], request.scope.get("raw_path") or b""):
-        status = 404  # whatever the method: see ``check_path``
+        status = 404  # for any method: see ``check_path``
     problem = HttpError(
         NOTHING_HERE if status == 404 else error.detail,
         status=status,
@@ -146,24 +141,15 @@ async def _refused(request: Request, error: Exception) -> Response:
     api: Api = request.app.state.api
     request_id = request_id_of(headers_of(request.scope)) or api.new_request_id()
     reply = refusal(problem, request_id)
-    return RefusalResponse(reply, request_id)
 
+    async def answer(scope: Any, _: Any, send: Any) -> None:
+        await respond(send, reply, request_id, is_head=scope["method"] == "HEAD")
 
-class RefusalResponse(Response):
-    """An answer as the endpoints give them, for what never reaches one."""
-
-    def __init__(self, reply: Reply, request_id: str) -> None:
-        super().__init__(status_code=reply.status)
-        self._reply = reply
-        self._request_id = request_id
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        is_head = scope["method"] == "HEAD"
-        await respond(send, self._reply, self._request_id, is_head=is_head)
+    return answer
 
 
 def _methods(request: Request) -> str:
-    """Return what can be done at a path, by all of its routes: Starlette knows of one at a time."""
+    """Return the methods of a path, from all its routes: Starlette knows one at a time."""
     routes = [route for route in request.app.routes if isinstance(route, StarletteRoute)]
     paths = [r.path for r in routes if r.matches(request.scope)[0] is not Match.NONE]
     path = min(paths, key=lambda path: path.count("{"))  # /v1/jobs/count is not the job `count`

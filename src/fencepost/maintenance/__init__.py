@@ -1,12 +1,11 @@
-"""One leader's chores: recover, promote, expire, prune; and the crons, which need no leader.
+"""The leader's chores (recover, promote, expire, prune), and crons, which need no leader.
 
-Correctness does not depend on the chores.
+The chores make things prompt; correctness does not depend on them.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.maintenance.caretaker import Caretaker
-from fencepost.maintenance.maintenance import Maintenance
+from fencepost.maintenance.maintenance import Caretaker, Maintenance
 
 if TYPE_CHECKING:
     from fencepost.maintenance.ticker import Ticker
@@ -15,7 +14,7 @@ __all__ = ["Caretaker", "Maintenance", "Ticker"]
 
 
 def __getattr__(name: str) -> Any:
-    # A worker without crons never pays for importing what knows about calendars.
+    # A worker without crons does not load the code for calendars.
     if name == "Ticker":
         from fencepost.maintenance.ticker import Ticker
 

@@ -1,8 +1,8 @@
-"""Fires the crons of an app. Every worker does, and needs no leader for it.
+"""Fires the crons of an app. Every worker runs a ticker; no leader is needed.
 
-Whoever comes first to a tick fires it: the store moves the cron on and stores the jobs in one
-transaction, and only if it still stands as it was seen. A process that dies before that has
-done nothing, and one that dies after it has done all.
+The first worker to reach a tick fires it: in one transaction, the store moves the cron on and
+stores the jobs, but only if the cron is still as the worker saw it. A process that dies before
+the commit has done nothing, and one that dies after it has done everything.
 """
 
 from __future__ import annotations
@@ -18,13 +18,20 @@ from fencepost.core.bounds import (
     CRON_LOOK_INTERVAL,
     CRON_SILENCE,
 )
-from fencepost.core.cron.cron import GRACE, Cron, due
+from fencepost.core.cron import GRACE, Cron, due
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.interface.cron_definitions import definition_of, fire_of, has_same_times
-from fencepost.store.interface.crons import CronFire, CronList, CronView, Fired
+from fencepost.store.interface.crons import (
+    CronFire,
+    CronList,
+    CronView,
+    Fired,
+    definition_of,
+    fire_of,
+    has_same_times,
+)
 from fencepost.store.interface.store import Store
 
 PAUSE_MIN = 0.005
@@ -49,7 +56,7 @@ class Ticker:
             await self._store.clock.sleep_async(await self.attempt())
 
     async def attempt(self) -> float:
-        """Make one step, and outlast a store that is away; return how long to wait."""
+        """Make one step and survive a store that is away; return how long to wait."""
         try:
             return await self.step()
         except Exception as error:  # noqa: BLE001 - a tick that cannot be fired now is not lost
@@ -60,7 +67,7 @@ class Ticker:
             return PAUSE_AFTER_FAILURE * self._store.clock.rng.uniform(0.5, 1.0)
 
     async def step(self) -> float:
-        """Look at the crons, declare and fire what is to be; return how long to wait."""
+        """Read the crons, declare and fire those that need it; return how long to wait."""
         seen, at = await self._look()
         undeclared = [cron for cron in self._crons.values() if self._is_to_declare(cron, seen)]
         if undeclared:
@@ -77,12 +84,12 @@ class Ticker:
         return self._pause(seen.now, [tick for tick in ticks if tick is not None], at)
 
     async def _look(self) -> tuple[CronList, float]:
-        """Return the crons as they stand, and our own time at which that was."""
+        """Return the crons in the store, and our monotonic time when they were read."""
         seen = await self._store.run_async(self._store.crons.list())
         return seen, self._store.clock.monotonic()
 
     def _own(self, seen: CronList) -> Iterator[tuple[Cron, CronView]]:
-        """Yield the crons of this app that tick as the store says."""
+        """Yield the crons of this app whose schedule is the one in the store."""
         for row in seen.crons:
             cron = self._crons.get(row.name)
             if cron is not None and has_same_times(cron, row):
@@ -93,10 +100,11 @@ class Ticker:
                 log(names.CRON_OUTDATED, level=logging.WARNING, cron=row.name, now=row.expression)
 
     def _is_to_declare(self, cron: Cron, seen: CronList) -> bool:
-        """Tell whether a cron is to be written down.
+        """Return whether a cron has to be declared in the store.
 
-        At the start always: whoever is started last is right about the times. Later, to say that it
-        is still known; or, if those who know other times are gone, to go on with ours.
+        At the start always: the schedule of the process that started last counts. Later, to show
+        that a process still knows the cron; or to put our schedule back when the processes that
+        declared another one have stopped.
         """
         row = next((row for row in seen.crons if row.name == cron.name), None)
         if cron.name not in self._declared or row is None or row.declared_at is None:
@@ -122,9 +130,9 @@ class Ticker:
                 )
 
     def _pause(self, now: datetime, ticks: list[datetime], at: float) -> float:
-        """Return how long to wait for the first of *ticks*; not long if somebody may change one.
+        """Return how long to wait for the first of *ticks*, at most CRON_LOOK_INTERVAL.
 
-        Not to the instant: of several workers the first then fires, and the others see it done.
+        With jitter: one of several workers then fires first, and the others see that it did.
         """
         clock = self._store.clock
         left = min(((tick - now).total_seconds() for tick in ticks), default=CRON_LOOK_INTERVAL)
@@ -142,7 +150,7 @@ def _fire(cron: Cron, row: CronView, now: datetime) -> CronFire:
 
 
 def _first(fires: list[CronFire]) -> list[CronFire]:
-    """Return as many as fit into one transaction; the others are still due in the next step."""
+    """Return as many as fit into one transaction; the others stay due for the next step."""
     taken: list[CronFire] = []
     count = 0
     for fire in fires:

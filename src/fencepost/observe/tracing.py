@@ -1,19 +1,19 @@
-"""OpenTelemetry spans from submit to handler, by the conventions for messaging; off unless asked.
+"""OpenTelemetry spans from submit to handler, by the conventions for messaging; off by default.
 
-A submission is a span of kind producer, whose context travels with the job in a tag of ours; each
+A submission is a span of kind producer, whose context travels with the job in a reserved tag. Each
 attempt is a span of kind consumer that links to it, or is its child. A span ends after the store
-has answered, and nothing waits for whoever collects spans.
+has answered, and nothing waits for the collector of spans.
 
-Imported only by an app that has asked for traces: what is off costs nothing.
+Imported only by an app with traces: if they are off, they cost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace as replace_fields
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 from opentelemetry import context as contexts
@@ -34,7 +34,7 @@ _FIELDS = ("traceparent", "tracestate")
 
 
 class SubmissionReply(Protocol):
-    """What a store says of a submitted job."""
+    """The reply to the submission of a job."""
 
     @property
     def id(self) -> str: ...
@@ -43,16 +43,15 @@ class SubmissionReply(Protocol):
 R = TypeVar("R", bound=SubmissionReply)
 
 
-class Sending:
-    """A submission under way: its jobs, which carry its context, and its span."""
+class Sending(NamedTuple):
+    """A submission in progress: its jobs, which carry its context, and its span."""
 
-    def __init__(self, jobs: list[NewJob], span: Span) -> None:
-        self.jobs = jobs
-        self._span = span
+    jobs: list[NewJob]
+    span: Span
 
     def note_one(self, reply: R) -> R:
-        """Say which job it was, and return *reply*."""
-        self._span.set_attribute("messaging.message.id", reply.id)
+        """Add the id of the job to the span, and return *reply*."""
+        self.span.set_attribute("messaging.message.id", reply.id)
         return reply
 
 
@@ -62,8 +61,6 @@ class Tracing:
     def __init__(self, *, is_parent: bool = False) -> None:
         self._tracer = trace.get_tracer(SYSTEM)
         self._is_parent = is_parent
-
-    # Submitting.
 
     @contextmanager
     def submitting(self, jobs: Sequence[NewJob]) -> Iterator[Sending]:
@@ -87,7 +84,7 @@ class Tracing:
             yield Sending(self.carrying(jobs), span)
 
     def carrying(self, jobs: Sequence[NewJob]) -> list[NewJob]:
-        """Return *jobs* with the present context in their tags; as they are if there is none."""
+        """Return *jobs* with the present context in their tags, if there is one."""
         carrier: dict[str, str] = {}
         _propagator.inject(carrier)
         tags = {
@@ -97,10 +94,8 @@ class Tracing:
         }
         return [replace(job, tags={**job.tags, **tags}) for job in jobs] if tags else list(jobs)
 
-    # Running.
-
-    def around(self, task: Task, job: ClaimedJob) -> Task:
-        """Return *task* with a function that makes a span around this job's attempt.
+    def around(self, task: Task, *jobs: ClaimedJob) -> Task:
+        """Return *task* with a function that makes a span around the attempt of each job.
 
         A child process runs the function itself; see ``watch``.
         """
@@ -109,7 +104,7 @@ class Tracing:
 
             @wraps(function)
             async def traced_async(*args: Any, **kwargs: Any) -> Any:
-                with self._processing(job):
+                with self._processing_all(jobs):
                     return await function(*args, **kwargs)
 
             return replace_fields(task, function=traced_async)
@@ -117,20 +112,27 @@ class Tracing:
 
             @wraps(function)
             def traced(*args: Any, **kwargs: Any) -> Any:
-                with self._processing(job):
+                with self._processing_all(jobs):
                     return function(*args, **kwargs)
 
             return replace_fields(task, function=traced)
         return task
 
     async def watch(self, job: ClaimedJob, run: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        """Make a span around an attempt in a child process, which is told of by its outcome."""
+        """Make a span around an attempt in a child process; its outcome says whether it failed."""
         with self._processing(job) as span:
             outcome = await run()
             if isinstance(outcome, Failed):
                 failure = outcome.failure
                 _fail(span, failure.exception or str(failure.category))
             return outcome
+
+    @contextmanager
+    def _processing_all(self, jobs: Sequence[ClaimedJob]) -> Iterator[None]:
+        with ExitStack() as spans:
+            for job in jobs:
+                spans.enter_context(self._processing(job))
+            yield
 
     @contextmanager
     def _processing(self, job: ClaimedJob) -> Iterator[Span]:
@@ -160,14 +162,14 @@ class Tracing:
             try:
                 yield span
             except Snooze:
-                raise  # the handler's own wish
+                raise  # no failure: the handler asked for it
             except BaseException as error:
                 _fail(span, type(error).__qualname__)
                 raise
 
 
 def _fail(span: Span, kind: str) -> None:
-    """Mark a span as failed, without the message: it may hold what was in the payload (S1-95)."""
+    """Mark a span as failed, without the message: it may contain parts of the payload (S1-95)."""
     span.set_status(Status(StatusCode.ERROR))
     span.set_attribute("error.type", kind)
 
@@ -180,7 +182,7 @@ def _particulars(job: NewJob | ClaimedJob) -> dict[str, str]:
 
 
 def _origin(job: ClaimedJob) -> trace.SpanContext:
-    """Return the context under which a job was submitted; without one, what is not valid."""
+    """Return the context in which a job was submitted; an invalid one if there is none."""
     carrier = {name: job.tags.get(f"{RESERVED_TAGS}{name}", "") for name in _FIELDS}
     context = _propagator.extract(carrier, contexts.Context())
     return trace.get_current_span(context).get_span_context()

@@ -1,8 +1,8 @@
-"""What claims do on the side: recover, expire, promote. A chore that fails fails no claim.
+"""The chores of a claim: recover, expire, promote. A chore that fails does not fail the claim.
 
-Whatever such a chore did is taken back, by a savepoint or a journal, and the claim goes on without
-it. It is logged, and this process leaves it alone for a while, longer each time: a chore that takes
-half a minute to fail must not cost every claim that long.
+What it did is rolled back, by a savepoint, and the claim goes on without it. The failure is logged,
+and this process does not try the chore for a while, longer each time: if it takes half a minute to
+fail, not every claim may wait that long.
 """
 
 from __future__ import annotations
@@ -16,39 +16,40 @@ from fencepost.observe.log import log
 
 
 class Chores:
-    """Which chores have failed in this process, and until when they are left alone."""
+    """Which chores have failed in this process, and when they may be tried again."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures: dict[str, int] = {}
-        self._until: dict[str, float] = {}
+        self.until: dict[str, float] = {}
+        """When each chore that has failed may be tried again, on the monotonic clock."""
 
     def may(self, name: str) -> bool:
         """Tell whether a claim may do the chore now."""
-        until = self._until.get(name)
+        until = self.until.get(name)
         return until is None or until <= self._clock.monotonic()
 
     def done(self, name: str) -> None:
-        """Take note that the chore can be done again."""
-        if name in self._until:
+        """Note that the chore has succeeded."""
+        if name in self.until:
             self._failures.pop(name, None)
-            self._until.pop(name, None)
+            self.until.pop(name, None)
 
     def failed(self, name: str, reason: str) -> None:
-        """Leave the chore alone for a while, and say why."""
+        """Do not try the chore for a while, and log why."""
         count = self._failures[name] = self._failures.get(name, 0) + 1
         pause = min(CHORE_PAUSE * 2 ** min(count - 1, 20), CHORE_PAUSE_MAX)
-        self._until[name] = self._clock.monotonic() + pause
+        self.until[name] = self._clock.monotonic() + pause
         log(names.CHORE_FAILED, level=logging.ERROR, chore=name, error=reason, pause=pause)
 
     def postpone(self, name: str, pause: float) -> None:
-        """Leave a chore alone for a moment that could not be done to its end."""
-        self._until[name] = self._clock.monotonic() + pause
+        """Do not try a chore for a moment that could not be finished."""
+        self.until[name] = self._clock.monotonic() + pause
 
     def wait(self, wait: float | None) -> float | None:
-        """Return how long a worker can wait, which need not ask for what is left alone."""
-        if wait is None or wait > 0 or not self._until:
+        """Return how long a worker can wait: not only until a chore that is not tried yet."""
+        if wait is None or wait > 0 or not self.until:
             return wait
         now = self._clock.monotonic()
-        left = [until - now for until in list(self._until.values()) if until > now]
+        left = [until - now for until in list(self.until.values()) if until > now]
         return max(wait, min(left)) if left else wait

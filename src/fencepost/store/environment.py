@@ -1,4 +1,4 @@
-"""Which store the environment names. Imports next to nothing: every command asks."""
+"""Which store the environment names. Every command imports it, so it imports almost nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 DEFAULT_URL = "sqlite:///fencepost.db"
 URL_VARIABLE = "FENCEPOST_URL"
 SHARED_VARIABLE = "DATABASE_URL"
-"""The variable that an application sets for its own data. In PostgreSQL we live beside them in a
-schema of our own; a SQLite file that it names is the application's."""
+"""The variable that an application sets for its own data. In PostgreSQL our tables stand beside
+them in a separate schema; a SQLite file that it names belongs to the application."""
 
 
 def url_from_environment() -> str:
@@ -19,8 +19,8 @@ def url_from_environment() -> str:
 def shared_url() -> str | None:
     """Return DATABASE_URL if it names a PostgreSQL server.
 
-    So does one with a driver in its scheme, as in ``postgresql+psycopg``: opening it says how to
-    write it, where to pass it over would quietly store jobs in a file.
+    Also one with a driver in its scheme, as in ``postgresql+psycopg``: opening it explains how to
+    write it, while ignoring it would silently store jobs in a file.
     """
     url = os.environ.get(SHARED_VARIABLE, "")
     scheme = url.partition(":")[0].partition("+")[0].lower()

@@ -11,7 +11,7 @@ from fencepost.store.plan import Operation
 
 
 class Posted(NamedTuple):
-    """An operation, and the future that somebody awaits on some loop."""
+    """An operation, and the future that its caller awaits."""
 
     operation: Operation[Any]
     future: asyncio.Future[Any]
@@ -19,7 +19,7 @@ class Posted(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of a posted operation."""
+    """The result of a posted operation."""
 
     posted: Posted
     result: Any
@@ -46,7 +46,7 @@ def deliver(answers: Sequence[Answer]) -> None:
         try:
             loop.call_soon_threadsafe(_resolve, batch)
         except RuntimeError:
-            continue  # its loop was closed: nobody waits for the answer any more
+            continue  # the loop was closed: nothing waits for the answer any more
 
 
 def _resolve(answers: Sequence[Answer]) -> None:

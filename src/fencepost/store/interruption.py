@@ -11,8 +11,8 @@ between two instructions of whatever the thread does then. Three promises:
 - It is not raised, as far as can be seen, in the middle of ``logging``, which takes its locks in a
   way that an exception can leave locked, for all threads.
 
-The thread that waits in C (a sleep, a lock, a socket without a timeout) hears of it when it returns
-to Python, and not before.
+A thread that waits in C (a sleep, a lock, a socket without a timeout) gets it when it returns to
+Python, and not before.
 """
 
 from __future__ import annotations
@@ -32,15 +32,21 @@ _throw = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _throw.argtypes = (ctypes.c_ulong, ctypes.py_object)
 _throw.restype = ctypes.c_int
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    call: Interruptible | None = None
+    """The call that this thread runs, if it can be stopped."""
+
+
+THREAD = _Thread()
 
 
 class Interruptible:
     """One call in a thread; it can be stopped from any other, once."""
 
     def __init__(self) -> None:
-        # One that its owner can take again: should the exception be raised between the taking of
-        # the lock and the block that gives it back, the thread still gets to its end.
+        # Reentrant: if the exception is raised after the lock is taken and before the block that
+        # releases it, the thread can still take it again and end.
         self._mutex = threading.RLock()
         self._ident: int | None = None
         self._is_wanted = False
@@ -62,9 +68,9 @@ class Interruptible:
             raise
 
     def stop(self) -> bool:
-        """Throw, unless the call has ended; return False if this is no moment for it.
+        """Throw, unless the call has ended; return False if that is not possible now.
 
-        Then it is to be asked again a little later. Of two calls the second does nothing.
+        Then try again a little later. A second call does nothing.
         """
         if self._is_thrown:
             return True
@@ -79,20 +85,25 @@ class Interruptible:
             return True
 
     def hold_off(self) -> None:
-        """Let nothing be raised from here on; what was thrown before is raised here."""
+        """Prevent an exception from here on; one that was thrown before is raised here."""
         with self._mutex:
             self._is_held_off = True
         if self._is_thrown:
             _take_a_step()
 
     def let_in(self) -> None:
-        """Undo ``hold_off``; raise HandlerStopped if it was asked for meanwhile."""
+        """Undo ``hold_off``; raise HandlerStopped if ``stop`` was called meanwhile."""
         with self._mutex:
             self._is_held_off = False
             is_due = self._is_wanted and not self._is_thrown
             self._is_thrown = self._is_thrown or is_due
         if is_due:
             raise HandlerStopped
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the call has begun, and has not ended."""
+        return self._ident is not None and not self._has_ended
 
     @property
     def is_held_off(self) -> bool:
@@ -102,7 +113,7 @@ class Interruptible:
         with self._mutex:
             self._ident = threading.get_ident()
             is_stopped = self._is_thrown = self._is_wanted
-        _thread.call = self
+        THREAD.call = self
         if is_stopped:
             raise HandlerStopped
 
@@ -111,12 +122,12 @@ class Interruptible:
             self._has_ended = True
             if self._is_thrown and self._ident is not None:
                 _throw(self._ident, ctypes.py_object())  # NULL takes back what was not yet raised
-        _thread.call = None
+        THREAD.call = None
 
 
 def undisturbed(function: Callable[[], T]) -> T:
-    """Call *function*, in which no ``HandlerStopped`` is raised; before it or after it, perhaps."""
-    call: Interruptible | None = getattr(_thread, "call", None)
+    """Call *function* without ``HandlerStopped`` inside; it may be raised before or after it."""
+    call = THREAD.call
     if call is None or call.is_held_off:
         return function()
     try:

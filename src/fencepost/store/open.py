@@ -5,18 +5,17 @@ from __future__ import annotations
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.crypto.keyring import KeyRing
-from fencepost.core.crypto.plain import REFUSE, Plain
 from fencepost.core.display import shown, shown_url
+from fencepost.core.encryption import REFUSE, KeyRing, Plain
 from fencepost.errors import ConfigurationError
 from fencepost.store.interface.store import Store
 
 KNOWN = (
-    "memory://, sqlite:///relative/path.db, sqlite:////absolute/path.db "
-    "or postgresql://user:password@host/database"
+    "memory://, sqlite:///relative/path.db, sqlite:////absolute/path.db, "
+    "postgresql://user:password@host/database, redis://user:password@host/0, "
+    "redis+sentinel://host:26379,host:26379/name/0 or redis+cluster://host:6379"
 )
-
-
+REDIS = tuple(f"redis{tls}{kind}" for tls in ("", "s") for kind in ("", "+sentinel", "+cluster"))
 PATIENCE = 10.0
 
 
@@ -68,8 +67,8 @@ def _open(url: str, clock: Clock, patience: float) -> Store:
             )
         case "postgresql" | "postgres":
             return _open_postgres(url, clock, patience)
-        case "redis" | "rediss":
-            raise ConfigurationError(f"this version has no {parts.scheme} store yet; use {KNOWN}")
+        case scheme if scheme in REDIS:
+            return _open_redis(url, clock, patience)
         case _:
             raise ConfigurationError(f"{shown(shown_url(url))} is not a store URL; use {KNOWN}")
 
@@ -82,6 +81,16 @@ def _open_postgres(url: str, clock: Clock, patience: float) -> Store:
             f'PostgreSQL needs a driver: pip install "fencepost[postgres]" ({error})'
         ) from None
     return PostgresStore(url, clock=clock, patience=patience)
+
+
+def _open_redis(url: str, clock: Clock, patience: float) -> Store:
+    try:
+        from fencepost.store.redis.store import RedisStore
+    except ImportError as error:
+        raise ConfigurationError(
+            f'Redis needs a driver: pip install "fencepost[redis]" ({error})'
+        ) from None
+    return RedisStore(url, clock=clock, patience=patience)
 
 
 def _split(url: str) -> SplitResult:

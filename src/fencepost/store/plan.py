@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from fencepost.core.job.job import NewJob
+from fencepost.generators import delegate
 
 T = TypeVar("T")
 
@@ -29,57 +30,60 @@ class Statement(msgspec.Struct, frozen=True):
     params: Sequence[Any] = ()
     many: bool = False
     alone: bool = False
-    """It may be a transaction of its own: what the plan does after it, if anything, need not be
-    atomic with it. A store for which a round trip is dear then sends it without begin and commit,
-    and may let it share a commit with others; only a plan's first statement is looked at."""
+    """It may be its own transaction: what the plan does after it need not be atomic with it. Where
+    a round trip is expensive, a store sends it without begin and commit, or in a commit shared with
+    others. Only a plan's first statement can be alone."""
     keys: Sequence[tuple[str, str]] = ()
-    """Types and idempotency keys that it takes, for which another transaction may have it wait."""
+    """Types and idempotency keys that it locks; another transaction may hold them."""
     leases: Sequence[str] = ()
-    """Secrets of the leases that it locks, in the one order in which everybody does."""
+    """Lease tokens that it locks, in the global order."""
     prepares: bool = False
-    """It is also no part of what the operation is said to do: if all that follows fails, nothing
-    was done. It can be repeated at any time."""
+    """It only prepares the operation, and can be repeated at any time: if what follows fails,
+    nothing was done."""
 
 
 Plan = Generator[Statement, list[Row], T]
 
 
 class Effect(Enum):
-    """What is at stake if a power cut takes an operation back after it was answered."""
+    """What a power cut may take back after an operation was answered."""
 
     READ = "read"
     """Nothing was written."""
     LEASE = "lease"
-    """A claim or a heartbeat: losing one only makes a job run again, so it need not wait."""
+    """A claim or a heartbeat: if it is lost, a job runs again, so it need not wait for the disk."""
     WRITE = "write"
-    """Somebody relies on it: it is answered only when it is as durable as the store makes it."""
+    """The caller relies on it: it is answered only when it is durable."""
 
 
 class Wakes(Enum):
-    """Which listeners an operation wakes, apart from those whom the moves in its reply concern."""
+    """Which listeners an operation wakes, besides those concerned by the moves in its reply."""
 
     BY_MOVES = "by its moves"
     """No others."""
     READY = "ready"
-    """Those that wait for claimable jobs, each time."""
+    """Listeners for claimable jobs, always."""
     IF_FIRED = "if it fired"
-    """Those too, if a cron made jobs."""
+    """Listeners for claimable jobs, if a cron made some."""
 
 
 class Declaration(msgspec.Struct, frozen=True, eq=False):
-    """What is said of an operation where it is declared, once for all engines and wrappers.
+    """The properties of an operation, declared once for all engines and wrappers.
 
-    There is one for each operation: it is compared by identity, which also makes it a quick key.
+    There is one for each operation, compared by identity, which also makes it a fast key.
     """
 
     name: str
-    """As metrics and logs show it."""
+    """The label in metrics and logs."""
     effect: Effect
     wakes: Wakes = Wakes.BY_MOVES
     has_content: bool = True
     """Whether its arguments or its reply may hold content of users."""
     jobs_at: int | None = None
-    """Which of its arguments, from 0, are the new jobs that it stores; None if there is none."""
+    """The index of the argument with the new jobs that it stores, if it has one."""
+    is_long: bool = False
+    """Whether it reads more the more names or jobs a store holds: short reads do not wait for it,
+    if the engine lets one read wait for another at all."""
 
 
 class Operation(msgspec.Struct, Generic[T], frozen=True):
@@ -90,12 +94,14 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     given: tuple[Any, ...] = ()
     """The positional arguments, for code that observes the operation."""
     timeout: float | None = None
-    """Seconds for which the caller waits for a server to say anything; None for as long as the
-    store sees fit. Past it the outcome is unknown."""
+    """Seconds to wait for a silent server, after which the outcome is unknown; None: the store's
+    own limit."""
+    meanwhile: Callable[[], None] | None = None
+    """What the caller has to do before it is blocked, see ``Store.hands_over``."""
 
     @property
     def name(self) -> str:
-        """The label in metrics and logs. To ask which operation it is, use ``is_a``."""
+        """The label in metrics and logs. To find out which operation it is, use ``is_a``."""
         return self.declaration.name
 
     @property
@@ -104,7 +110,7 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def new_jobs(self) -> Sequence[NewJob]:
-        """The jobs that it is to store, if they are an argument of its own."""
+        """The jobs that it stores, if they are one of its arguments."""
         at = self.declaration.jobs_at
         if at is None or len(self.given) <= at:
             return ()
@@ -112,75 +118,27 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
         return jobs
 
     def is_a(self, *methods: Callable[..., Operation[Any]]) -> bool:
-        """Tell whether it was made by one of these methods, as a facet declares them."""
+        """Return whether one of these methods of a facet made it."""
         return any(self.declaration is declaration_of(method) for method in methods)
 
     def within(self, timeout: float) -> Operation[T]:
-        """Return this operation for a caller who gives up on a server that is silent so long."""
+        """Return this operation with a limit on how long a server may be silent."""
         return replace(self, timeout=timeout)
 
 
 def declaration_of(method: Callable[..., Operation[Any]]) -> Declaration:
-    """Return what was declared of an operation, given the method of the facet that declares it."""
+    """Return the declaration of an operation, given the method of its facet."""
     declaration: Declaration = vars(method)["declaration"]
     return declaration
-
-
-class StatementExecutor(Protocol):
-    def execute(self, statement: Statement) -> list[Row]: ...
-
-
-class AsyncStatementExecutor(Protocol):
-    async def execute(self, statement: Statement) -> list[Row]: ...
 
 
 def part_of(operation: Operation[T]) -> Plan[T]:
     """Return the plan of *operation* as a part of another one, and of its transaction.
 
-    No statement of it may be a transaction of its own any more.
+    None of its statements may then be a transaction of its own.
     """
-    plan = operation.start()
-    try:
-        statement = next(plan)
-        while True:
-            try:
-                rows = yield replace(statement, alone=False, prepares=False)
-            except Exception as error:  # noqa: BLE001 - the plan decides what an error means
-                statement = plan.throw(error)
-            else:
-                statement = plan.send(rows)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
+    return delegate(operation.start(), _in_transaction)
 
 
-def run_plan(plan: Plan[T], executor: StatementExecutor) -> T:
-    """Drive *plan* to its result, executing each statement in this thread."""
-    try:
-        statement = next(plan)
-        while True:
-            try:
-                rows = executor.execute(statement)
-            except Exception as error:  # noqa: BLE001 - the plan decides what an error means
-                statement = plan.throw(error)
-            else:
-                statement = plan.send(rows)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-
-
-async def run_plan_async(plan: Plan[T], executor: AsyncStatementExecutor) -> T:
-    """Drive *plan* to its result, awaiting each statement."""
-    try:
-        statement = next(plan)
-        while True:
-            try:
-                rows = await executor.execute(statement)
-            except Exception as error:  # noqa: BLE001 - the plan decides what an error means
-                statement = plan.throw(error)
-            else:
-                statement = plan.send(rows)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
+def _in_transaction(statement: Statement) -> Plan[list[Row]]:
+    return (yield replace(statement, alone=False, prepares=False))

@@ -1,12 +1,11 @@
-"""What a test of Fencepost, or of anything built on it, needs.
+"""Tools for tests of code that uses Fencepost.
 
 - ``memory_store(app)`` puts an app on a store in memory with a clock that stands still, for the
-  length of a test; ``drain(app)`` runs what is due, in the caller's thread; ``submitted(task)``
-  tells what was submitted.
-- ``check_idempotent(task, …)`` crashes a handler wherever it can crash, runs it again, and tells
-  which effects happened twice, or not at all.
+  length of a test; ``drain(app)`` runs the jobs that are due, in the caller's thread;
+  ``submitted(task)`` returns the arguments of every submitted job.
+- ``check_idempotent(task, …)`` crashes a handler wherever it can crash, runs it again, and reports
+  effects that happened twice, or not at all.
 - ``FakeClock`` and ``FakeContext`` are for tests of single functions.
-- ``conformance`` is the exam of a store.
 
 pytest finds the fixtures of ``fencepost.testing.plugin`` by itself; nothing else here needs it.
 """
@@ -15,38 +14,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.testing.attempting import Ran
-    from fencepost.testing.clock import FakeClock
-    from fencepost.testing.context import FakeContext
-    from fencepost.testing.draining import drain
-    from fencepost.testing.idempotency import NotIdempotentError, Report, check_idempotent, effect
-    from fencepost.testing.lending import memory_store
-    from fencepost.testing.submissions import submitted
+    from fencepost.testing.clock import FakeClock as FakeClock
+    from fencepost.testing.context import FakeContext as FakeContext
+    from fencepost.testing.idempotency import NotIdempotentError as NotIdempotentError
+    from fencepost.testing.idempotency import Report as Report
+    from fencepost.testing.idempotency import check_idempotent as check_idempotent
+    from fencepost.testing.idempotency import effect as effect
+    from fencepost.testing.runner import Ran as Ran
+    from fencepost.testing.runner import drain as drain
+    from fencepost.testing.store import memory_store as memory_store
+    from fencepost.testing.store import submitted as submitted
 
-__all__ = [
-    "FakeClock",
-    "FakeContext",
-    "NotIdempotentError",
-    "Ran",
-    "Report",
-    "check_idempotent",
-    "drain",
-    "effect",
-    "memory_store",
-    "submitted",
-]
-
-# Loaded when first asked for: the plugin is imported in every run of pytest on the machine.
+# Loaded on first use: the plugin is imported in every run of pytest on the machine.
 _HOMES = {
-    "fencepost.testing.attempting": "Ran",
     "fencepost.testing.clock": "FakeClock",
     "fencepost.testing.context": "FakeContext",
-    "fencepost.testing.draining": "drain",
     "fencepost.testing.idempotency": "NotIdempotentError Report check_idempotent effect",
-    "fencepost.testing.lending": "memory_store",
-    "fencepost.testing.submissions": "submitted",
+    "fencepost.testing.runner": "Ran drain",
+    "fencepost.testing.store": "memory_store submitted",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:
+    __all__ = list(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
@@ -57,4 +47,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME_OF})

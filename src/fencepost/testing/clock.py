@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move, and whose randomness replays."""
+"""A clock that moves only on request, and whose randomness can be replayed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import threading
 from datetime import UTC, datetime
 
 from fencepost.clock import as_uuid4
-from fencepost.core.values.duration import Duration, parse_duration
-from fencepost.core.values.instants import from_us, seconds_to_us, to_us
+from fencepost.core.values.times import Duration, from_us, parse_duration, seconds_to_us, to_us
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -18,7 +17,7 @@ class FakeClock:
     """A ``Clock`` for tests: time moves only by ``advance`` and by sleeping, which does not wait.
 
     Equal starts, seeds and calls give equal times, ids, tokens and jitter: a run replays exactly.
-    It may be shared by threads; which of them draws which id is then, of course, up to them.
+    Threads may share it; which of them gets which id is then up to their scheduling.
     """
 
     def __init__(self, start: datetime = START, seed: int = 0) -> None:
@@ -46,7 +45,7 @@ class FakeClock:
             self._now_us += step
 
     def set_back(self, duration: Duration) -> None:
-        """Set the time back, as an operator might; the monotonic clock takes no notice."""
+        """Set the time back, as an operator might; the monotonic clock is not affected."""
         step = seconds_to_us(parse_duration(duration))
         with self._lock:
             self._now_us -= step

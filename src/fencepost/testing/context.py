@@ -1,8 +1,8 @@
-"""A context for tests that call a handler as the function it is."""
+"""A context for tests that call a handler directly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -10,23 +10,22 @@ import msgspec
 
 from fencepost.core.bounds import KEY_WINDOW_DEFAULT
 from fencepost.core.events import NewEvent, check_event_name
-from fencepost.core.flows.spawn import Keyed
+from fencepost.core.flows.graph import Stage, arrange, side_by_side
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.policy import DEFAULT_POLICY
 from fencepost.core.values.names import DEFAULT_QUEUE
 from fencepost.core.values.payload import encode
-from fencepost.store.interface.queue import ClaimRequest, SaveReply, SettleReply, SpawnReply
+from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
-from fencepost.store.plan import Operation
 from fencepost.testing.clock import FakeClock
-from fencepost.testing.lending import BorrowedStore
+from fencepost.testing.store import BorrowedStore
 from fencepost.worker import Context
-from fencepost.worker.run.context import CancelReason
+from fencepost.worker.run.context import AttemptState, CancelReason, ContextActions, ContextScript
 
 
 class FakeContext(Context):
-    """A real context, of a job in a memory store of its own, that remembers what it was told."""
+    """A real context, of a job in its own memory store, that records every call."""
 
     __slots__ = ("checkpoints", "completions", "progresses", "spawned")
 
@@ -67,40 +66,48 @@ class FakeContext(Context):
             lease=msgspec.structs.replace(claimed.lease, version=attempt),
             last_version=attempt - 1,
         )
-        super().__init__(job, store, store.clock.monotonic())
-        self.checkpoints: list[Any] = []
+        state = AttemptState(job, job.lease, store.clock.monotonic(), cancel_reason=cancel_reason)
+        recorded = RecordingActions(state, store, dependency_results or {})
+        super().__init__(recorded)
+        self.checkpoints = recorded.checkpoints
         """What was given to ``checkpoint``, in order."""
-        self.progresses: list[tuple[float, str]] = []
+        self.progresses = recorded.progresses
         """What was given to ``progress``, in order."""
-        self.completions: list[Any] = []
+        self.completions = recorded.completions
         """The results that were given to ``complete_in``, in order."""
-        self.spawned: list[NewJob] = []
+        self.spawned = recorded.spawned
         """The jobs that were given to ``spawn``, in order."""
-        self._results = MappingProxyType(dict(dependency_results or {}))
-        if cancel_reason is not None:
-            self.interrupt(cancel_reason)
 
-    # Both faces of a context come by here.
 
-    def _checkpoint(self, value: Any) -> Operation[list[SaveReply]]:
-        operation = super()._checkpoint(value)
+class RecordingActions(ContextActions):
+    """Records what both faces of a context are given."""
+
+    def __init__(
+        self, state: AttemptState, store: Store, dependency_results: Mapping[str, Any]
+    ) -> None:
+        super().__init__(state, store)
+        self._dependency_results = MappingProxyType(dict(dependency_results))
+        self.checkpoints: list[Any] = []
+        self.progresses: list[tuple[float, str]] = []
+        self.completions: list[Any] = []
+        self.spawned: list[NewJob] = []
+
+    def results(self) -> Mapping[str, Any]:
+        return self._dependency_results
+
+    def checkpoint(self, value: Any) -> ContextScript[None]:
+        yield from super().checkpoint(value)
         self.checkpoints.append(value)
-        return operation
 
-    def _progress(self, fraction: float, message: str) -> Operation[list[SaveReply]]:
-        operation = super()._progress(fraction, message)
+    def progress(self, fraction: float, message: str) -> ContextScript[None]:
+        yield from super().progress(fraction, message)
         self.progresses.append((fraction, message))
-        return operation
 
-    def _spawn(self, new: Keyed) -> Operation[list[SpawnReply]]:
-        self.spawned.extend(new.jobs)
-        return super()._spawn(new)
+    def spawn(self, stages: Sequence[Stage]) -> ContextScript[list[str]]:
+        ids = yield from super().spawn(stages)
+        self.spawned.extend(arrange(side_by_side(stages)) if stages else ())
+        return ids
 
-    def _completion(self, result: Any) -> Any:
-        complete = super()._completion(result)
-
-        def remember(store: Store) -> Operation[list[SettleReply]]:
-            self.completions.append(result)
-            return complete(store)
-
-        return remember
+    def complete(self, result: Any) -> ContextScript[None]:
+        yield from super().complete(result)
+        self.completions.append(result)

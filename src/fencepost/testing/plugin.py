@@ -1,7 +1,7 @@
-"""Fixtures for pytest, which finds this file by itself.
+"""Fixtures for pytest, which finds this file by its entry point.
 
 It is imported in every run of pytest on a machine that has Fencepost, used or not; so it loads
-nothing but pytest until a fixture is asked for.
+nothing but pytest until a fixture is used.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pytest
 
 if TYPE_CHECKING:
     from fencepost.app import App
-    from fencepost.testing.attempting import Ran
     from fencepost.testing.clock import FakeClock
+    from fencepost.testing.runner import Ran
 
 
 @pytest.fixture
 def fencepost_clock() -> FakeClock:
-    """Return the clock of the other fixtures; it stands still until it is told to move."""
+    """Return the clock of the other fixtures; it stands still until ``advance`` is called."""
     from fencepost.testing.clock import FakeClock
 
     return FakeClock()
@@ -29,7 +29,7 @@ def fencepost_clock() -> FakeClock:
 @pytest.fixture
 def fencepost_memory(fencepost_clock: FakeClock) -> Iterator[Callable[[App], App]]:
     """Return a function that puts an app on a memory store until the test ends."""
-    from fencepost.testing.lending import memory_store
+    from fencepost.testing.store import memory_store
 
     with ExitStack() as stack:
 
@@ -55,19 +55,19 @@ def fencepost_drain(fencepost_app: App) -> BoundDrain:
 
 
 class BoundDrain:
-    """``drain``, of one app."""
+    """``drain`` for one app."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     def __call__(self, **options: Any) -> list[Ran]:
         """Run what is due; see ``fencepost.testing.drain``."""
-        from fencepost.testing.draining import drain
+        from fencepost.testing.runner import drain
 
         return drain(self._app, **options)
 
     async def aio(self, **options: Any) -> list[Ran]:
         """Run what is due on the running event loop."""
-        from fencepost.testing.draining import drain
+        from fencepost.testing.runner import drain
 
         return await drain.aio(self._app, **options)

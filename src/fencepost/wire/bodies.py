@@ -1,22 +1,29 @@
 """Payloads, results and checkpoints on the wire: JSON as it is, anything else in base64.
 
-JSON is passed on as the bytes that came, so that no number is rounded on its way.
+JSON is passed on as the bytes that came, so that no number is rounded on its way. Its depth and its
+number of values are checked before it is decoded: decoded, it takes ten times the memory and more,
+and decoding cannot be interrupted. Counting takes a fraction of that, and works in pieces, so that
+a thread that counts does not hold up the others.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from fencepost.core.crypto.envelope import shown_body
+from fencepost.core.bounds import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from fencepost.core.job.job import EMPTY, Body, Encoding
-from fencepost.core.values.payload import NULL, decode
+from fencepost.core.values.payload import NULL, body_fields, decode
 from fencepost.errors import InvalidPayloadError
-from fencepost.wire.shape import check_shape
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 Json = msgspec.Raw | UnsetType
 Base64 = (
@@ -32,9 +39,17 @@ Base64 = (
     | UnsetType
 )
 
+PIECE = 65_536
+ITEM_DEPTH = 3
+"""The depth of the jobs in ``{"jobs": [{…}, {…}]}``, counted from the outside."""
+_BACKSLASH = b"\\"[0]
+_BACKSLASHES = re.compile(rb"\\*")
+_OPENING = frozenset(b"[{")
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
 
 def body_of(name: str, json: Json, encoded: Base64, *, default: Body = EMPTY) -> Body:
-    """Return the body that a request gives as *name* or ``name_base64``, or raise."""
+    """Return the body in the fields *name* or ``name_base64`` of a request, or raise."""
     if not isinstance(encoded, UnsetType):
         if not isinstance(json, UnsetType):
             raise InvalidPayloadError(f"give {name} or {name}_base64, not both")
@@ -50,50 +65,88 @@ def _decode_base64(name: str, text: str) -> bytes:
 
 
 def check_json(body: Body) -> Body:
-    """Return *body* if any reader of JSON can read it, or raise InvalidPayloadError."""
+    """Return *body*, or raise InvalidPayloadError if it claims to be JSON and is not."""
     if body.encoding is Encoding.JSON:
         check_shape(body.data)
         decode(body)
     return body
 
 
-class Shown(msgspec.Struct):
-    """A body as it is shown: as JSON, in base64, or as the note that it is encrypted."""
-
-    json: Json = UNSET
-    base64: Base64 = UNSET
-    encrypted: str | UnsetType = UNSET
-
-
-NOTHING = Shown(json=msgspec.Raw(b"null"))
+def shown_fields(**bodies: Body | None) -> dict[str, Any]:
+    """Return the field that shows each of *bodies* in a struct; the others for it stay unset."""
+    fields: dict[str, Any] = {}
+    for name, body in bodies.items():
+        fields |= body_fields(name, body, is_raw=True)
+    return fields
 
 
-def show(body: Body | None) -> Shown:
-    """Return *body* as the wire has it."""
-    if body is None:
-        return NOTHING
-    match body.encoding:
-        case Encoding.ENCRYPTED:
-            return Shown(encrypted=shown_body(body))
-        case Encoding.JSON if is_readable(body.data):
-            return Shown(json=msgspec.Raw(body.data))
-        case _:  # binary, or a corrupt row, which is shown as it is
-            return Shown(base64=base64.b64encode(body.data).decode())
+@cache
+def _required(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(each.name for each in msgspec.structs.fields(kind) if each.required)
 
 
-def is_readable(data: bytes) -> bool:
-    """Tell whether *data* is JSON that can be sent on as it is."""
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+def shown_as(kind: type[S], source: Any, **others: Any) -> S:
+    """Return a *kind* with its required fields as *source* has them, but for *others*.
+
+    A field with a default has to be among these: what may be withheld is not shown by accident.
+    """
+    same = {name: getattr(source, name) for name in _required(kind) if name not in others}
+    return kind(**same, **others)
 
 
-def body_shown(shown: Shown) -> Body:
-    """Return the body that the wire shows; of one that is encrypted, the note that it is."""
-    if not isinstance(shown.encrypted, UnsetType):
-        return Body(shown.encrypted.encode(), Encoding.ENCRYPTED)
-    if not isinstance(shown.base64, UnsetType):
-        return Body(_decode_base64("body", shown.base64), Encoding.BINARY)
-    return NULL if isinstance(shown.json, UnsetType) else Body(bytes(shown.json))
+def body_in(view: Any, name: str) -> Body:
+    """Return the body in these fields of *view*; of an encrypted one, the note that it is."""
+    encrypted, encoded = getattr(view, f"{name}_encrypted"), getattr(view, f"{name}_base64")
+    if encrypted is not UNSET:
+        return Body(encrypted.encode(), Encoding.ENCRYPTED)
+    if encoded is not UNSET:
+        return Body(_decode_base64(name, encoded), Encoding.BINARY)
+    json = getattr(view, name)
+    return NULL if json is UNSET else Body(bytes(json))
+
+
+def check_shape(data: bytes) -> int:
+    """Return how many objects and lists there can be at ITEM_DEPTH.
+
+    Raises InvalidPayloadError if *data* is nested deeper than JSON_DEPTH_MAX, or has more values
+    than JSON_VALUES_MAX. Whether it is JSON at all is left to the decoder.
+    """
+    opened = data.count(b"[") + data.count(b"{")
+    # This counts brackets and commas in strings too; if even so there are few, all is well.
+    if opened <= JSON_DEPTH_MAX and opened + data.count(b",") <= JSON_VALUES_MAX:
+        return opened
+    depth = items = values = 0
+    for piece in _without_texts(data):
+        values += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+        if values > JSON_VALUES_MAX:
+            raise InvalidPayloadError(f"the body has more than {JSON_VALUES_MAX:,} values")
+        for byte in piece.translate(None, _NO_BRACKETS):
+            if byte in _OPENING:
+                depth += 1
+                if depth > JSON_DEPTH_MAX:
+                    raise InvalidPayloadError(
+                        f"the JSON is nested deeper than {JSON_DEPTH_MAX} levels"
+                    )
+                if depth == ITEM_DEPTH:
+                    items += 1
+            else:
+                depth -= 1
+    return items
+
+
+def _without_texts(data: bytes) -> Iterator[bytes]:
+    """Yield *data* piece by piece, without what is between quotes."""
+    start, is_text = 0, False
+    while start < len(data):
+        end = min(start + PIECE, len(data))
+        if data[end - 1] == _BACKSLASH:
+            # A backslash belongs to what follows it; several are read from the first on.
+            run = _BACKSLASHES.match(data, end)
+            end = end + 1 if run is None else run.end() + 1
+        piece = data[start:end]
+        if _BACKSLASH in piece:
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        yield b"".join(parts[is_text::2])
+        is_text ^= len(parts) % 2 == 0
+        start = end

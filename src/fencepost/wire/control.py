@@ -1,93 +1,204 @@
-"""Steering jobs: cancel, retry, edit."""
+"""Requests that find, look at and steer jobs and dead letters, and their answers."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType, field
 
+from fencepost.core.bounds import HTTP_WAIT_DEFAULT, PAGE_DEFAULT
+from fencepost.core.job.history import Change
+from fencepost.core.job.job import Attempt, DeadLetter
+from fencepost.core.job.lifecycle import COARSE, State
+from fencepost.core.job.why import Reason
 from fencepost.wire.bodies import Base64, Json
-from fencepost.wire.search import StateName
 from fencepost.wire.terms import (
+    TAG_PATTERN,
     ClearableId,
     ClearableUrl,
     CorrelationId,
+    Cursor,
     Duration,
+    IdPrefix,
+    PageLimit,
     PriorityName,
     PriorityNumber,
+    QueryDuration,
     QueueName,
+    Strict,
     Tags,
     TypeName,
 )
 
+StateName = Annotated[str, Meta(extra_json_schema={"enum": sorted({*State, *COARSE.values()})})]
+TagText = Annotated[str, Meta(extra_json_schema={"pattern": TAG_PATTERN})]
 
-class Selection(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Conditions, all of which a job must meet; at least one."""
 
-    __some__: ClassVar = (
-        "state",
-        "type",
-        "queue",
-        "tags",
-        "correlation_id",
-        "flow",
-        "created_after",
-        "created_before",
-    )
+class PageQuery(Strict, frozen=True, kw_only=True):
+    """Which page of a list."""
 
-    state: list[StateName] = []
+    after: Cursor | None = None
+    """The ``next`` of the previous page."""
+    limit: PageLimit = PAGE_DEFAULT
+
+
+class CountQuery(Strict, frozen=True, kw_only=True):
+    """Conditions for which the store keeps counters."""
+
+    state: list[StateName] = field(default_factory=list)
+    """Any of these; ``in_flight`` and ``succeeded`` each stand for states."""
     type: TypeName | None = None
     queue: QueueName | None = None
-    tags: Tags = {}
+
+
+class JobConditions(CountQuery, frozen=True, kw_only=True):
+    """All that a search and a selection have in common."""
+
     correlation_id: CorrelationId | None = None
     flow: CorrelationId | None = None
     """The id of a flow."""
+    id_prefix: IdPrefix | None = None
+    """The beginning of the job's id."""
     created_after: datetime | None = None
     """Submitted at this time or later."""
     created_before: datetime | None = None
     """Submitted earlier than this."""
+
+
+class JobSearch(JobConditions, frozen=True, kw_only=True):
+    """Conditions that a job must all meet, and which page of the jobs that do."""
+
+    tag: list[TagText] = field(default_factory=list)
+    """``name:value`` each; the first colon separates them; write one in the name as ``%3A``."""
+    after: Cursor | None = None
+    """The ``next`` of the previous page."""
+    limit: PageLimit = PAGE_DEFAULT
+
+
+class JobCount(msgspec.Struct, frozen=True):
+    """How many jobs meet the conditions."""
+
+    count: int
+
+
+class Wait(Strict, frozen=True, kw_only=True):
+    """How long to wait at most, as seconds or text such as ``10s``."""
+
+    timeout: QueryDuration = f"{HTTP_WAIT_DEFAULT:g}s"
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """Every attempt, oldest first."""
+
+    attempts: list[Attempt]
+
+
+class History(msgspec.Struct, frozen=True):
+    """The states that a job has been in, oldest first."""
+
+    history: list[Change]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job ended, and what its handler returned."""
+
+    id: str
+    state: State
+    result: Json = UNSET
+    result_base64: Base64 = UNSET
+    result_encrypted: str | UnsetType = UNSET
+
+
+class Reasons(msgspec.Struct, frozen=True):
+    """Why a job is where it is, the main reason first."""
+
+    reasons: list[Reason]
+
+
+class StreamQuery(Strict, frozen=True, kw_only=True):
+    """Which jobs to report, and from when on."""
+
+    state: list[str] = field(default_factory=list)
+    type: str | None = None
+    queue: str | None = None
+    since: datetime | None = None
+    """Also report jobs that ended since then; not needed with ``Last-Event-ID``."""
+
+
+class Selection(JobConditions, frozen=True, kw_only=True):
+    """Conditions that a job must all meet; at least one."""
+
+    __some__: ClassVar = ("tags", *JobConditions.__struct_fields__)
+
+    tags: Tags = field(default_factory=dict)
     dry_run: bool = False
     """Only count them."""
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """How many jobs were cancelled; or, of a dry run, how many would be."""
+    """How many jobs were cancelled, or, in a dry run, would be."""
 
     count: int
     dry_run: bool = False
 
 
-class RetryBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class RetryBody(Strict, frozen=True, kw_only=True):
     """How to run a job again; one that is delayed or retrying becomes due."""
 
     reset_attempts: bool = True
-    """Whether it has all of its attempts again."""
+    """Whether its attempts are counted from the start again."""
     delay: Duration = 0.0
     priority: PriorityNumber | PriorityName | None = None
 
 
-class EditBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What may be changed of a job; what is left out stays as it is.
+class EditBody(Strict, frozen=True, kw_only=True):
+    """What to change in a job; a field that is left out stays as it is.
 
-    Tags may change at any time, the rest while the job waits.
+    Tags can change at any time, the rest while the job waits.
     """
 
     priority: PriorityNumber | PriorityName | None = None
-    """Reaches those that wait for the job and have inherited its priority."""
+    """Also changes jobs that wait for this one and inherited its priority."""
     tags: Tags | None = None
-    """All that it is to have: these take the place of those it has."""
+    """These replace all tags of the job."""
     run_at: datetime | None = None
-    """A time with its zone; one that has come means now."""
+    """A time with its zone; a past one means now."""
     payload: Json = UNSET
     payload_base64: Base64 = UNSET
-    """A payload that is no JSON; give one of the two."""
+    """A payload that is not JSON; give one of the two."""
     correlation_id: ClearableId | None = None
-    """Empty: none any more."""
+    """Empty: remove it."""
     callback_url: ClearableUrl | None = None
-    """Empty: none any more."""
+    """Empty: remove it."""
     type: TypeName | None = None
-    """Another than it has is refused with 409: submit a new job, and cancel this one."""
+    """Any other than the present one is refused with 409: submit a new job and cancel this one."""
     queue: QueueName | None = None
     """As ``type``."""
+
+
+class DeadLetterQuery(PageQuery, frozen=True, kw_only=True):
+    """Of one type or of all, and which page."""
+
+    type: TypeName | None = None
+
+
+class WireDeadLetterPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters, the most recent first, and where the next page begins."""
+
+    dead_letters: list[DeadLetter]
+    next: str | None
+
+
+class ReplayAll(Strict, frozen=True, kw_only=True):
+    """Which dead letters to replay; at most ``limit`` of them."""
+
+    type: TypeName | None = None
+    limit: Annotated[int, Meta(ge=1)] | None = None
+
+
+class WireReplayed(msgspec.Struct, frozen=True):
+    """How many dead letters were replayed."""
+
+    count: int

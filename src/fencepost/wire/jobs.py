@@ -1,4 +1,4 @@
-"""Jobs on the wire: as submitted, as listed, as looked at."""
+"""Jobs and flows, as they are submitted and as they are shown."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from fencepost.core.bounds import HTTP_BATCH_MAX
-from fencepost.core.crypto.envelope import readable
+from fencepost.core.encryption import readable
 from fencepost.core.job.job import Failure, Job, Ownership, Progress
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Policy, Priority
 from fencepost.core.values.payload import NULL
-from fencepost.wire.bodies import Base64, Json, Shown, body_shown, show
+from fencepost.wire.bodies import Base64, Json, body_in, shown_as, shown_fields
 from fencepost.wire.terms import (
+    AnyDependencyIds,
     AttemptCount,
     CallbackUrl,
     ConcurrencyKey,
@@ -28,20 +28,20 @@ from fencepost.wire.terms import (
     JobId,
     LeaseTtl,
     Multiplier,
+    NodeName,
     PriorityName,
     PriorityNumber,
     QueueName,
     RetryCount,
+    Strict,
     Tags,
     TypeName,
     either,
 )
 
 
-class RetryOptions(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True
-):
-    """How often and how patiently a job is tried again."""
+class RetryOptions(Strict, frozen=True, kw_only=True, omit_defaults=True):
+    """How often a job is retried, and with what delays."""
 
     __exclusive__: ClassVar = (("max_attempts", "max_retries"),)
 
@@ -54,25 +54,23 @@ class RetryOptions(
     max_delay: Duration | None = None
     multiplier: Multiplier | None = None
     jitter: Jitter | None = None
-    """The share of a delay that chance decides; ``full`` is all of it."""
+    """The share of a delay that is random; ``full`` is all of it."""
     on_timeout: bool | None = None
-    """Whether an attempt that took too long is followed by another."""
+    """Whether to retry after an attempt that took too long."""
     on_system: bool | None = None
-    """Whether one that its worker was lost with is."""
+    """Whether to retry after an attempt whose worker was lost."""
 
 
-class Submission(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, omit_defaults=True
-):
-    """A job to be stored. ``payload`` as an object is the handler's keyword arguments."""
+class Submission(Strict, frozen=True, kw_only=True, omit_defaults=True):
+    """A job to store. ``payload`` as an object is the handler's keyword arguments."""
 
     __exclusive__: ClassVar = (("delay", "run_at"), ("after", "after_any"))
 
     type: TypeName
-    """The name of the task; those that begin with ``fencepost.`` are refused."""
+    """The name of the task; names that begin with ``fencepost.`` are refused."""
     payload: Json = UNSET
     payload_base64: Base64 = UNSET
-    """A payload that is no JSON; give one of the two."""
+    """A payload that is not JSON; give one of the two."""
     queue: QueueName | None = None
     priority: PriorityNumber | PriorityName | None = None
     """0 (critical) goes first, 4 (bulk) last."""
@@ -80,33 +78,38 @@ class Submission(
     run_at: datetime | None = None
     """A time with its zone; give this or ``delay``."""
     key: IdempotencyKey | None = None
-    """Of one type, there is one job with this key, while it is live or for a window."""
+    """A type has one job with this key, while that job is live or for a window."""
     on_duplicate: Literal["return", "reject"] | None = None
-    """When the key is held: answer with the job that has it, or refuse with 409."""
+    """If another job holds the key: return that job, or refuse with 409."""
     key_window: Duration | Literal["active"] | None = None
-    """How long the key is held from now on; ``active``: until the job has ended."""
+    """How long the key is held from now; ``active``: until the job has ended."""
     tags: Tags | None = None
-    """To find jobs by; names that begin with ``fencepost.`` are refused."""
+    """Labels to find jobs by; names that begin with ``fencepost.`` are refused."""
     correlation_id: CorrelationId | None = None
     callback_url: CallbackUrl | None = None
     """Where a signed webhook goes when the job has ended."""
     concurrency_key: ConcurrencyKey | None = None
-    """Of the jobs of one type and this key, few run at once."""
+    """Limits how many jobs of this type and key run at once."""
     timeout: Duration | None = None
-    """The longest that an attempt may run; no longer than the app allows."""
+    """How long an attempt may run; at most what the app allows."""
     lease_ttl: LeaseTtl | None = None
     lifetime: Duration | None = None
-    """After this it is not started any more."""
+    """After this the job is not started any more."""
     retry: RetryOptions | None = None
     after: DependencyIds | None = None
     """The jobs that must have completed before this one starts."""
-    after_any: DependencyIds | None = None
+    after_any: AnyDependencyIds | None = None
     """The jobs of which one must have completed."""
     accept_failures: bool | None = None
-    """With ``after``: that they have ended is enough, however they did."""
+    """With ``after``: it is enough that they have ended, in success or failure."""
 
 
-class Batch(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+Differs = tuple[str, ...] | None | UnsetType
+"""Paths of top-level fields, such as ``$.subject``: none if the payloads are the same, null if that
+cannot be told. Absent if the token may not see the payload."""
+
+
+class Batch(Strict, frozen=True, kw_only=True):
     """Many jobs in one request; with ``atomic``, all are stored or none."""
 
     jobs: Annotated[
@@ -116,15 +119,17 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is stored, or, of a batch, that a key returned."""
+    """A stored job, or, in a batch, the job that holds the key."""
 
     id: JobId
     type: str
     state: State
     duplicate: bool = False
-    """True when the key was held, and this is the job that holds it."""
+    """True if this is an earlier job that holds the key."""
+    differs: Differs = UNSET
+    """Of a duplicate: where its payload differs from the one that was sent."""
     run_at: datetime | UnsetType = UNSET
-    """When a delayed job falls due."""
+    """When a delayed job becomes due."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,14 +138,16 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     detail: str
     existing: str | UnsetType = UNSET
-    """The job that holds the key, where that is why."""
+    """The job that holds the key, if that is why."""
+    differs: Differs = UNSET
+    """Where its payload differs from the one that was sent."""
 
 
 Answer = Annotated[Any, either(Accepted, Refused)]
 
 
 class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each job, in the order in which they were given."""
+    """The outcome of each job, in the order of the request."""
 
     jobs: list[Answer]
 
@@ -155,19 +162,19 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     """0 (critical) goes first, 4 (bulk) last."""
     state: State
     attempt: int
-    """The number of the attempt that runs, or ran last, from 1; 0: it never ran."""
+    """The number of the present or last attempt, from 1; 0: it never ran."""
     max_attempts: int
     created_at: datetime
     updated_at: datetime
     run_at: datetime
-    """Not before this does it start."""
+    """The job does not start before this."""
     expires_at: datetime
-    """After this it is not started any more."""
+    """After this the job is not started any more."""
     scheduled_at: datetime | None
     """When it last became claimable."""
     started_at: datetime | None
     completed_at: datetime | None
-    """When it ended, however it did."""
+    """When it ended, in success or failure."""
     lease: Ownership | None
     lease_version: int
     failure: Failure | None
@@ -181,14 +188,25 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None
     concurrency_key: str | None
     withheld: Literal[True] | UnsetType = UNSET
-    """There when payload, result, failure and the like are not for this token: another submitted
-    the job, and this one has not the role ``read``."""
+    """Present if payload, result, failure and the like are hidden from this token: another token
+    submitted the job, and this one lacks the role ``read``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain values, ready to be written as JSON."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+    def to_json(self) -> str:
+        """Return the same as JSON."""
+        return msgspec.json.encode(self).decode()
 
 
 class ExistingJob(JobSummary, frozen=True, kw_only=True):
-    """The job that a key returned in the place of a new one."""
+    """The job that holds the key, returned in place of a new one."""
 
     duplicate: Literal[True] = True
+    differs: Differs = UNSET
+    """Where its payload differs from the one that was sent."""
 
 
 class BackoffView(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,13 +218,13 @@ class BackoffView(msgspec.Struct, frozen=True, kw_only=True):
     multiplier: float
     jitter: float
     delays: tuple[float, ...]
-    """Of a function: what it said when the policy was made."""
+    """If a function decides: its values when the policy was made."""
     function: str | None
-    """The name of a function that is asked at every failure, where it is at hand."""
+    """The name of a function that is called after each failure, where it is available."""
 
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules by which a job is run and tried again; times are in seconds."""
+    """The rules by which a job is run and retried; times are in seconds."""
 
     max_attempts: int
     backoff: BackoffView
@@ -219,7 +237,7 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(JobSummary, frozen=True, kw_only=True):
-    """A job with all there is to see of it."""
+    """A job with all its details."""
 
     policy: PolicyView
     payload: Json = UNSET
@@ -233,7 +251,7 @@ class JobView(JobSummary, frozen=True, kw_only=True):
     checkpoint_encrypted: str | UnsetType = UNSET
 
 
-class JobPage(msgspec.Struct, frozen=True, kw_only=True):
+class WireJobPage(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs, newest first, and where the next page begins."""
 
     jobs: list[JobSummary]
@@ -241,65 +259,80 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     """Give it as ``after`` to go on; null when there are no more."""
 
 
+class FlowBody(Strict, frozen=True, kw_only=True):
+    """Jobs by name; ``after`` and ``after_any`` name jobs of the flow, or ids of stored jobs."""
+
+    nodes: Annotated[
+        dict[NodeName, Submission],
+        Meta(extra_json_schema={"minProperties": 1, "maxProperties": HTTP_BATCH_MAX}),
+    ]
+
+
+class SubmittedFlow(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored flow."""
+
+    id: str
+    jobs: dict[str, Accepted]
+    """Each after the jobs that it waits for."""
+
+
+class FlowView(msgspec.Struct, frozen=True, kw_only=True):
+    """The present state of a flow."""
+
+    id: str
+    jobs: dict[str, JobSummary]
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many jobs were changed."""
+
+    count: int
+
+
 _SUMMARY = tuple(name for name in JobSummary.__struct_fields__ if name != "withheld")
 _PRIVATE = ("failure", "progress", "callback_url")
-"""What a summary shows of what a job holds, beside how it stands."""
-_BODIES = ("payload", "result", "checkpoint")
+"""Fields of a summary that may hold content of users."""
 
 
-def summary_of(job: Job, *, is_full: bool = True) -> JobSummary:
-    """Return a job as lists show it; unless *is_full*, how it stands alone."""
-    return JobSummary(**_summary(job, is_full=is_full))
+_WITHHELD: dict[str, Any] = {**dict.fromkeys(_PRIVATE), "withheld": True}
 
 
-def existing_of(job: Job, *, is_full: bool = True) -> ExistingJob:
-    """Return the job that a key returned."""
-    return ExistingJob(**_summary(job, is_full=is_full))
+def summary_of(job: Job, *, is_full: bool) -> JobSummary:
+    """Return a job as lists show it; unless *is_full*, without content of users."""
+    return shown_as(JobSummary, readable(job), **({} if is_full else _WITHHELD))
 
 
-def _summary(job: Job, *, is_full: bool) -> dict[str, Any]:
-    seen = readable(job)
-    fields = {name: getattr(seen, name) for name in _SUMMARY}
-    return fields if is_full else {**fields, **dict.fromkeys(_PRIVATE), "withheld": True}
+def existing_of(job: Job, differs: tuple[str, ...] | None, *, is_full: bool) -> ExistingJob:
+    """Return the job that holds a key, and where its payload differs from the one submitted."""
+    others = {"differs": differs} if is_full else _WITHHELD
+    return shown_as(ExistingJob, readable(job), **others)
 
 
-def view_of(job: Job, *, is_full: bool = True) -> JobView:
-    """Return all there is to see of a job; unless *is_full*, without payload and the like."""
-    fields = _summary(job, is_full=is_full)
-    for name in _BODIES if is_full else ():
-        shown = show(getattr(job, name))
-        fields[name] = shown.json
-        fields[f"{name}_base64"] = shown.base64
-        fields[f"{name}_encrypted"] = shown.encrypted
-    return JobView(**fields, policy=policy_of(job.policy))
+def view_of(job: Job, *, is_full: bool) -> JobView:
+    """Return a job with its details; unless *is_full*, without content of users."""
+    others = _WITHHELD
+    if is_full:
+        others = shown_fields(
+            payload=job.payload_body, result=job.result_body, checkpoint=job.checkpoint_body
+        )
+    return shown_as(JobView, readable(job), policy=policy_of(job.policy), **others)
 
 
 def policy_of(policy: Policy) -> PolicyView:
-    """Return a policy with its defaults written out: a reader should not have to know them."""
-    fields = msgspec.structs.asdict(policy)
-    fields["backoff"] = BackoffView(**msgspec.structs.asdict(policy.backoff))
-    return PolicyView(**fields)
+    """Return a policy with its defaults written out."""
+    return msgspec.convert(policy, PolicyView, from_attributes=True)
 
 
 def job_of(view: JobView) -> Job:
-    """Return the job that a view shows; what it waits for is not on the wire."""
+    """Return the job that was sent, without its dependencies, which are not."""
     fields = {name: getattr(view, name) for name in _SUMMARY}
-    bodies = {
-        name: body_shown(
-            Shown(
-                json=getattr(view, name),
-                base64=getattr(view, f"{name}_base64"),
-                encrypted=getattr(view, f"{name}_encrypted"),
-            )
-        )
-        for name in _BODIES
-    }
-    # A payload there always is; of the others, null says that there is none.
+    # There is always a payload; for the others, null means none.
     is_done = view.state is State.COMPLETED
+    checkpoint = body_in(view, "checkpoint")
     return Job(
         **{**fields, "priority": Priority(view.priority)},
         policy=msgspec.convert(view.policy, Policy, from_attributes=True),
-        payload=bodies["payload"],
-        result=bodies["result"] if is_done else None,
-        checkpoint=None if bodies["checkpoint"] == NULL else bodies["checkpoint"],
+        payload_body=body_in(view, "payload"),
+        result_body=body_in(view, "result") if is_done else None,
+        checkpoint_body=None if checkpoint == NULL else checkpoint,
     )

@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): what is answered when something is refused."""
+"""Problem documents (RFC 9457), the answer to a request that is refused."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     job_id: str | UnsetType = UNSET
     state: str | UnsetType = UNSET
-    """The state of the job that forbade it."""
+    """The state of the job, if that is why."""
     existing: str | UnsetType = UNSET
     """The job that holds the idempotency key."""
+    differs: tuple[str, ...] | UnsetType = UNSET
+    """Where its payload differs from the one that was sent, such as ``$.subject``."""
     size: int | UnsetType = UNSET
-    """Of a payload that is too large, in bytes."""
+    """The size of a payload that is too large, in bytes."""
     limit: int | UnsetType = UNSET
-    """How large it may be."""
+    """The largest size allowed."""
     retry_after: float | UnsetType = UNSET
-    """In so many seconds it is worth asking again."""
+    """Seconds after which a repeat may succeed."""

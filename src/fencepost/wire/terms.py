@@ -1,16 +1,16 @@
-"""The words of the wire: what a name, a duration or a priority looks like, for the document.
+"""The types of fields (names, durations, priorities), with their rules for the OpenAPI document.
 
-Nothing here refuses anything: ``core`` does, with a code and a text that say what to do. Here is
-what it refuses, as a schema can say it, so that clients see it before they ask. A value that breaks
-one of these rules is refused; one that keeps them all may still be, where a schema has no words for
-the rule ("a job that exists", "a zone that this machine knows", "ten years at the most").
+These rules refuse nothing: ``core`` does, with a code and a text that say what to do. They state in
+the document what ``core`` refuses, as far as a schema can. A value that breaks one of them is
+refused; one that keeps them all may still be, where a schema cannot express the rule ("a job that
+exists", "a known time zone", "at most ten years").
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from fencepost.core.bounds import (
     ATTEMPTS_MAX,
@@ -36,8 +36,15 @@ from fencepost.core.bounds import (
     WEIGHT_MAX,
     WORKER_LENGTH_MAX,
 )
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.names import UNPRINTABLE
+from fencepost.core.job.idempotency import CRON_KEYS
+from fencepost.core.job.policy import Priority
+from fencepost.core.values.names import ID_PREFIX_PATTERN, UNPRINTABLE
+from fencepost.core.values.times import TEXT_LENGTH_MAX
+
+
+class Strict(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What a client sends; a field that is not in it is refused."""
+
 
 Rules = dict[str, Any]
 
@@ -48,12 +55,16 @@ _DURATION = r"^ *([0-9]+(\.[0-9]+)? *(ms|s|m|h|d|w) *)+$"
 
 
 def name_rules(limit: int) -> Rules:
-    """Return the rules of a name: so many printable characters, and one at least."""
+    """Return the rules of a name: 1 to *limit* printable characters."""
     return {"minLength": 1, "maxLength": limit, "pattern": _PRINTABLE}
 
 
-def _name(limit: int, *examples: str) -> Meta:
-    return Meta(extra_json_schema={**name_rules(limit), "examples": list(examples)})
+def _schema(**rules: Any) -> Meta:
+    return Meta(extra_json_schema=rules)
+
+
+def _name(limit: int, example: str) -> Meta:
+    return _schema(**name_rules(limit), examples=[example])
 
 
 def event_rules() -> Rules:
@@ -64,17 +75,13 @@ def event_rules() -> Rules:
 
 
 def _between(minimum: float, maximum: float) -> Meta:
-    return Meta(extra_json_schema={"minimum": minimum, "maximum": maximum})
+    return _schema(minimum=minimum, maximum=maximum)
 
 
 def either(*kinds: type) -> Meta:
-    """Return what says that a value is of one of *kinds*, which msgspec has no words for."""
+    """Return a rule that a value is of one of *kinds*, which msgspec cannot express."""
     refs = [{"$ref": REF.format(name=kind.__name__)} for kind in kinds]
     return Meta(extra_json_schema={"anyOf": refs}, extra={"kinds": kinds})
-
-
-def _at_most(limit: int) -> Meta:
-    return Meta(extra_json_schema={"maxItems": limit})
 
 
 TypeName = Annotated[str, _name(TYPE_LENGTH_MAX, "send_mail")]
@@ -85,53 +92,52 @@ CorrelationId = Annotated[str, _name(CORRELATION_ID_LENGTH_MAX, "order-42")]
 ConcurrencyKey = Annotated[str, _name(CONCURRENCY_KEY_LENGTH_MAX, "tenant-7")]
 TagName = Annotated[str, _name(TAG_NAME_LENGTH_MAX, "tenant")]
 TagValue = Annotated[str, _name(TAG_VALUE_LENGTH_MAX, "7")]
-Tags = Annotated[dict[TagName, TagValue], Meta(extra_json_schema={"maxProperties": TAG_COUNT_MAX})]
-EventName = Annotated[str, Meta(extra_json_schema={**event_rules(), "examples": ["user.created"]})]
+TAG_PATTERN = (
+    f"^([^:%{UNPRINTABLE}]|%3A){{1,{TAG_NAME_LENGTH_MAX}}}"
+    f":[^{UNPRINTABLE}]{{1,{TAG_VALUE_LENGTH_MAX}}}$"
+)
+"""A name and a value, as a search has them."""
+Tags = Annotated[dict[TagName, TagValue], _schema(maxProperties=TAG_COUNT_MAX)]
+EventName = Annotated[str, _schema(**event_rules(), examples=["user.created"])]
 IdempotencyKey = Annotated[
     str,
-    Meta(
-        extra_json_schema={
-            "minLength": 1,
-            "maxLength": KEY_LENGTH_MAX,
-            "pattern": r"^[^\u0000]+$",
-            "examples": ["welcome:42"],
-        }
+    _schema(
+        minLength=1,
+        maxLength=KEY_LENGTH_MAX,
+        pattern=rf"^(?!{CRON_KEYS})[^\u0000]+$",
+        examples=["welcome:42"],
     ),
 ]
 CallbackUrl = Annotated[
     str,
-    Meta(
-        extra_json_schema={
-            "maxLength": CALLBACK_URL_LENGTH_MAX,
-            "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://",
-            "examples": ["https://example.com/hook"],
-        }
+    _schema(
+        maxLength=CALLBACK_URL_LENGTH_MAX,
+        pattern="^[Hh][Tt][Tt][Pp][Ss]?://",
+        examples=["https://example.com/hook"],
     ),
 ]
 ClearableId = Annotated[
     str,
-    Meta(
-        extra_json_schema={
-            "maxLength": CORRELATION_ID_LENGTH_MAX,
-            "pattern": f"^[^{UNPRINTABLE}]*$",
-            "examples": ["order-42", ""],
-        }
+    _schema(
+        maxLength=CORRELATION_ID_LENGTH_MAX,
+        pattern=f"^[^{UNPRINTABLE}]*$",
+        examples=["order-42", ""],
     ),
 ]
 """As CorrelationId, or empty for none."""
 ClearableUrl = Annotated[
     str,
-    Meta(
-        extra_json_schema={
-            "maxLength": CALLBACK_URL_LENGTH_MAX,
-            "pattern": "^([Hh][Tt][Tt][Pp][Ss]?://|$)",
-            "examples": ["https://example.com/hook", ""],
-        }
+    _schema(
+        maxLength=CALLBACK_URL_LENGTH_MAX,
+        pattern="^([Hh][Tt][Tt][Pp][Ss]?://|$)",
+        examples=["https://example.com/hook", ""],
     ),
 ]
 """As CallbackUrl, or empty for none."""
 
-_TEXT = Annotated[str, Meta(extra_json_schema={"pattern": _DURATION, "examples": ["90s", "10m"]})]
+_TEXT = Annotated[
+    str, _schema(maxLength=TEXT_LENGTH_MAX, pattern=_DURATION, examples=["90s", "10m"])
+]
 Duration = Annotated[float, _between(0, DURATION_MAX)] | _TEXT
 """Seconds, or text such as "90s"."""
 LeaseTtl = Annotated[float, _between(LEASE_TTL_MIN, DURATION_MAX)] | _TEXT
@@ -139,32 +145,33 @@ ClaimTimeout = Annotated[float, _between(0, HTTP_WAIT_MAX)] | _TEXT
 
 QueryDuration = Annotated[
     str,
-    Meta(
-        extra_json_schema={
-            "pattern": rf"^([0-9]+(\.[0-9]+)?|{_DURATION[1:-1]})$",
-            "examples": ["90s", "10m", "0.5"],
-        }
+    _schema(
+        maxLength=TEXT_LENGTH_MAX,
+        pattern=rf"^([0-9]+(\.[0-9]+)?|{_DURATION[1:-1]})$",
+        examples=["90s", "10m", "0.5"],
     ),
 ]
-"""As Duration, in a query, where all is text."""
-Cursor = Annotated[str, Meta(extra_json_schema={"minLength": 1, "pattern": "^[A-Za-z0-9_-]+$"})]
-"""The ``next`` of a page; nobody else makes one."""
+"""As Duration, in a query, where everything is text."""
+Cursor = Annotated[str, _schema(minLength=1, pattern="^[A-Za-z0-9_-]+$")]
+"""The ``next`` of a page."""
 
 PriorityNumber = Annotated[int, _between(min(Priority), max(Priority))]
-PriorityName = Annotated[
-    str, Meta(extra_json_schema={"enum": [priority.name.lower() for priority in Priority]})
-]
+PriorityName = Annotated[str, _schema(enum=[priority.name.lower() for priority in Priority])]
 AttemptCount = Annotated[int, _between(1, ATTEMPTS_MAX)]
 RetryCount = Annotated[int, _between(0, ATTEMPTS_MAX - 1)]
 Multiplier = Annotated[float, _between(1, 1_000)]
-Jitter = (
-    Literal["full"]
-    | Annotated[float, Meta(extra_json_schema={"minimum": 0, "exclusiveMaximum": 1})]
-)
+Jitter = Literal["full"] | Annotated[float, _schema(minimum=0, exclusiveMaximum=1)]
 Fraction = Annotated[float, _between(0, 1)]
 
-JobId = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
-DependencyIds = Annotated[list[str], _at_most(DEPENDENCY_COUNT_MAX)]
+JobId = Annotated[str, _schema(format="uuid")]
+IdPrefix = Annotated[
+    str,
+    _schema(minLength=1, maxLength=36, pattern=ID_PREFIX_PATTERN, examples=["3f2a"]),
+]
+_Awaited = Annotated[str, _schema(**name_rules(CORRELATION_ID_LENGTH_MAX))]
+"""The id of a job, or the name of another node of the flow."""
+DependencyIds = Annotated[list[_Awaited], _schema(maxItems=DEPENDENCY_COUNT_MAX)]
+AnyDependencyIds = Annotated[list[_Awaited], _schema(minItems=1, maxItems=DEPENDENCY_COUNT_MAX)]
 
 PageLimit = Annotated[int, _between(1, PAGE_MAX)]
 ClaimLimit = Annotated[int, _between(1, CLAIM_MAX)]

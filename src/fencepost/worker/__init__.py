@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.worker.run.context import AsyncContext, Context
+from fencepost.worker.run.context import AsyncContext, BatchJob, Context
 
 if TYPE_CHECKING:
     from fencepost.worker.backoff import Backoffs
     from fencepost.worker.worker import Worker
 
-__all__ = ["AsyncContext", "Backoffs", "Context", "Worker"]
+__all__ = ["AsyncContext", "Backoffs", "BatchJob", "Context", "Worker"]
 
 
 def __getattr__(name: str) -> Any:

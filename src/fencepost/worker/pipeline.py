@@ -2,39 +2,48 @@
 
 ``fetcher`` claims jobs and hands them to ``executor``, which runs an attempt of each. An attempt
 puts its settlement into the queue of ``settler``, which writes. All three share ``slots``, and none
-calls back. ``heartbeater`` keeps the leases of what is in flight, in a thread of its own.
+calls back. ``heartbeater`` extends the leases of all jobs in flight, in a separate thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+import os
+import socket
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fencepost.clock import Clock, SystemClock
+from fencepost.core.bounds import ANNOUNCE_INTERVAL, FAREWELL, LAG_INTERVAL
+from fencepost.core.job.hooks import Hooks
 from fencepost.core.job.task import Task
-from fencepost.core.retention import Retention
+from fencepost.core.job.timeouts import Retention
+from fencepost.errors import StoreError
 from fencepost.maintenance import Maintenance
+from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.store import Store
-from fencepost.worker.monitor.health import measure_lag
-from fencepost.worker.monitor.presence import announce, describe
-from fencepost.worker.run.claimer import Claimer
+from fencepost.worker.retirement import Retirement
 from fencepost.worker.run.context import CancelReason
 from fencepost.worker.run.executor import HandlerExecutor
-from fencepost.worker.run.fetcher import Fetcher
+from fencepost.worker.run.fetcher import Claimer, Fetcher
 from fencepost.worker.run.heartbeater import Heartbeater
 from fencepost.worker.run.inflight import InFlight, InFlightJob, interrupt_lost
 from fencepost.worker.run.settler import Settler
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown
+from fencepost.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from fencepost.core.cron.cron import Cron
+    from fencepost.core.cron import Cron
     from fencepost.maintenance import Ticker
     from fencepost.observe.tracing import Tracing
+
+ANNOUNCE_AGAIN = 1.0
+"""Seconds until the next announcement after one that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +56,14 @@ class WorkerSettings:
     crons: Mapping[str, Cron]
     counters: Counters
     tracing: Tracing | None
+    hooks: Hooks
     retention: Retention
     queues: dict[str, int] | None
     concurrency: int
     lease_ttl: float
     grace: float
+    max_jobs: int | None
+    max_rss: int | None
 
 
 class Pipeline:
@@ -65,9 +77,11 @@ class Pipeline:
         until_idle: bool,
         owns_loop: bool,
         heartbeater_class: type[Heartbeater],
+        shared: Any = None,
     ) -> None:
         store, counters = settings.store, settings.counters
         self.worker = settings.worker
+        self.lease_ttl = settings.lease_ttl
         self.store = store
         self.shutdown = shutdown
         self._settings = settings
@@ -76,6 +90,13 @@ class Pipeline:
         self._started_at = store.clock.now()
         self.inflight = InFlight()
         self.slots = WorkerSlots(settings.concurrency, self.inflight, until_idle=until_idle)
+        self.retirement = Retirement(
+            self.slots,
+            shutdown,
+            store.clock,
+            max_jobs=settings.max_jobs,
+            max_rss=settings.max_rss,
+        )
         self.settler = Settler(store, self.inflight, counters, self.slots)
         self.executor = HandlerExecutor(
             store,
@@ -84,8 +105,12 @@ class Pipeline:
             slots=self.slots,
             settler=self.settler,
             shutdown=shutdown,
+            worker=settings.worker,
+            hooks=settings.hooks,
+            shared=shared,
             tracing=settings.tracing,
             owns_loop=owns_loop,
+            max_rss=settings.max_rss,
         )
         self.heartbeater = heartbeater_class(store, self.inflight, counters, self._lost)
         self.claimer = Claimer(
@@ -111,6 +136,9 @@ class Pipeline:
         self.maintenance = Maintenance(
             store, worker=settings.worker, retention=settings.retention, counters=counters
         )
+        # A test's loop may run faster than time, and has nothing that could block it.
+        is_real = isinstance(store.clock, SystemClock)
+        self._watchdog = Watchdog(self._loop) if is_real else None
         self.ticker: Ticker | None = None
         if settings.crons:
             from fencepost.maintenance import Ticker
@@ -118,15 +146,18 @@ class Pipeline:
             self.ticker = Ticker(store, settings.crons, counters)
 
     def services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
-        """Return what runs beside the fetcher until the end, by name; the settler first."""
+        """Return the services that run beside the fetcher, by name; the settler first."""
         settings = self._settings
+        if self._watchdog is not None:
+            self._watchdog.start()
         services = [
             ("settler", self.settler.start()),
             ("leases", self.heartbeater.watch()),
             ("notification", self.fetcher.listen()),
             ("maintenance", self.maintenance.start()),
-            ("presence", announce(self.store, self._describe)),
+            ("presence", self._announce()),
             ("lag", measure_lag(self.store.clock, settings.counters)),
+            ("memory", self.retirement.watch()),
         ]
         if self.ticker is not None:
             services.append(("crons", self.ticker.start()))
@@ -134,25 +165,54 @@ class Pipeline:
 
     async def close(self) -> None:
         """Stop what runs in threads and processes. The services on the loop have ended."""
+        await self.executor.failure_hooks.finish(FAREWELL)
         await self.heartbeater.stop_async()
+        if self._watchdog is not None:
+            self._watchdog.stop()
         self._is_over = True
         self.executor.close()
 
     def _lost(self, held: InFlightJob, reason: CancelReason) -> None:
-        """Pass it on to the loop, from the heartbeater's thread, that a job is lost."""
+        """Report a lost job to the loop, from the heartbeater's thread."""
         if not self._is_over:
             with suppress(RuntimeError):  # the loop has been closed
                 self._loop.call_soon_threadsafe(
                     interrupt_lost, held, reason, self._settings.counters
                 )
 
+    async def _announce(self) -> None:
+        """List this worker, from the time at which it can take jobs."""
+        await self.executor.is_warm.wait()
+        await announce(self.store, self._describe)
+
     def _describe(self) -> WorkerInfo:
         settings = self._settings
-        return describe(
-            settings.worker,
+        return WorkerInfo(
+            id=settings.worker,
+            host=socket.gethostname(),
+            pid=os.getpid(),
             queues=settings.queues,
-            types=settings.tasks,
+            types=tuple(sorted(settings.tasks)),
             concurrency=settings.concurrency,
             started_at=self._started_at,
             running=len(self.slots.running),
         )
+
+
+async def measure_lag(clock: Clock, counters: Counters) -> None:
+    """Note that the loop turns, and count by how much it oversleeps, forever."""
+    while True:
+        before = counters.pulse.turned_at = clock.monotonic()
+        await clock.sleep_async(LAG_INTERVAL)
+        lag = clock.monotonic() - before - LAG_INTERVAL
+        counters.add(names.LOOP_LAG, max(lag, 0.0))
+
+
+async def announce(store: Store, describe: Callable[[], WorkerInfo]) -> None:
+    """Write what *describe* returns to the store, forever; for people, nothing depends on it."""
+    while True:
+        pause = ANNOUNCE_AGAIN
+        with suppress(StoreError):
+            await store.run_async(store.cluster.announce(describe()))
+            pause = ANNOUNCE_INTERVAL
+        await store.clock.sleep_async(pause)

@@ -1,4 +1,4 @@
-"""How a run of a worker ends: what has begun finishes within grace, then it is interrupted."""
+"""How a run of a worker ends: running jobs finish within grace, then they are interrupted."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fencepost.core.bounds import FAREWELL, HURRIED_FAREWELL, INTERRUPT_GRACE, THREADS_FAREWELL
+from fencepost.core.values.times import format_duration
 from fencepost.observe import names
-from fencepost.observe.log import log
+from fencepost.observe.log import log, log_job, write
 
 if TYPE_CHECKING:
     from fencepost.worker.pipeline import Pipeline
     from fencepost.worker.run.attempt import RunningAttempt
+    from fencepost.worker.run.slots import WorkerSlots
 
 
 class Shutdown:
@@ -26,14 +28,18 @@ class Shutdown:
         """How often ``stop`` has been called."""
         self.cancels = 0
         """How often the run has been cancelled."""
-        self.is_retiring = False
-        """Whether it ends because a thread could not be stopped, and wants another in its place."""
+        self._retires = False
         self._worker = worker
         self._is_replaceable = is_replaceable
 
     @property
+    def is_retiring(self) -> bool:
+        """Whether the process ends to be replaced: a stop by a user goes before that."""
+        return self._retires and not self.requests and not self.cancels
+
+    @property
     def haste(self) -> int:
-        """0: what runs may finish within grace; 1: it is interrupted now; 2: nothing is awaited."""
+        """0: running jobs may finish within grace; 1: interrupt them now; 2: wait for nothing."""
         return 2 if self.requests > 1 else min(self.cancels, 2)
 
     def is_hasty(self) -> bool:
@@ -43,27 +49,29 @@ class Shutdown:
         return self.haste > 1
 
     def retire(self, attempt: RunningAttempt, running: int) -> bool:
-        """Have the process end when its other jobs are done, because a thread did not stop.
+        """End the process when its other jobs are done, because a thread did not stop.
 
-        Return False if nobody would start another in its place, or if it ends anyway.
+        Return False if it would not be replaced, or if it ends anyway.
         """
         if self.is_stopping or not self._is_replaceable:
             return False
-        self.is_retiring = True
-        log(
-            names.WORKER_RETIRING,
-            level=logging.WARNING,
-            worker=self._worker,
-            id=attempt.job.id,
-            type=attempt.job.type,
-            running=running,
-        )
+        self._retires = True
+        about = {"worker": self._worker, "reason": "stuck_thread", "running": running}
+        log_job(names.WORKER_RETIRING, attempt.job, level=logging.WARNING, **about)
         return True
 
-    async def see_through(self, task: asyncio.Task[None], stop: Callable[[], None]) -> None:
-        """Wait for *task* although we are cancelled; call *stop* then, and the second time hurry.
+    def retire_at_limit(self, reason: str, slots: WorkerSlots, **about: Any) -> None:
+        """End the run once its jobs have ended: the process has done its share."""
+        jobs, slots.share = slots.turn, 0
+        if not self._retires and not self.is_stopping:
+            self._retires = True
+            about |= {"reason": reason, "jobs": jobs, "running": len(slots.running)}
+            log(names.WORKER_RETIRING, worker=self._worker, **about)
 
-        What it raises is raised here, unless we are cancelled: that goes first.
+    async def see_through(self, task: asyncio.Task[None], stop: Callable[[], None]) -> None:
+        """Wait for *task* also when cancelled; call *stop* then, and hurry the second time.
+
+        Its exception is raised here, unless the run was cancelled.
         """
         while not task.done():
             try:
@@ -78,17 +86,16 @@ class Shutdown:
 
 
 async def drain(pipeline: Pipeline, grace: float, settling: asyncio.Task[None]) -> None:
-    """Let what has begun finish within grace, then release it."""
+    """Let running jobs finish within grace, then interrupt and release them."""
     shutdown, executor = pipeline.shutdown, pipeline.executor
     running = pipeline.slots.running
-    log(names.WORKER_STOPPING, worker=pipeline.worker, running=len(running))
+    _log_stop(pipeline, grace)
     if shutdown.cancels and (unseen := await pipeline.claimer.unseen()) is not None:
         pipeline.slots.taken += len(unseen.held)
         executor.give_back(unseen.held)
     if shutdown.is_retiring:
-        # Nobody has asked for it: every other job has the time that its own timeout gives it.
+        # Not stopped by a user: every other job may run until its own timeout.
         await _until_quiet(pipeline, None, lambda: shutdown.requests > 0 or shutdown.is_hasty())
-        shutdown.is_retiring = not shutdown.requests and not shutdown.cancels
     await _until_quiet(pipeline, grace, shutdown.is_hasty)
     for attempt in list(running.values()):
         attempt.interrupt("shutdown")
@@ -98,12 +105,27 @@ async def drain(pipeline: Pipeline, grace: float, settling: asyncio.Task[None]) 
     await _until_quiet(pipeline, wait, shutdown.is_hurried)
     for attempt in list(running.values()):
         executor.stop_thread(attempt)
-    # Also in a hurry: what was interrupted just now needs a turn of the loop to end.
+    # Also in a hurry: a handler that was just interrupted needs a turn of the loop to end.
     farewell = HURRIED_FAREWELL if shutdown.is_hurried() else THREADS_FAREWELL
     await _until_quiet(pipeline, farewell, lambda: False)
     for attempt in list(running.values()):
         executor.give_up(attempt, "shutdown")
     await _until_settled(pipeline, grace, settling)
+
+
+def _log_stop(pipeline: Pipeline, grace: float) -> None:
+    """Log that it stops, and what becomes of running jobs."""
+    worker, running = pipeline.worker, len(pipeline.slots.running)
+    text = f"worker {worker} stops"
+    if running and pipeline.shutdown.is_retiring:
+        text += f" when its running jobs have ended: {running}"
+    elif running:
+        text += (
+            f": running jobs ({running}) may finish within {format_duration(grace)}, then they are "
+            f"given back; a second Ctrl-C or SIGTERM gives them back at once"
+        )
+    fields = {"worker": worker, "running": running}
+    write(names.WORKER_STOPPING, fields, level=logging.INFO, text=text)
 
 
 async def _until_quiet(
@@ -119,15 +141,24 @@ async def _until_quiet(
 
 
 async def _until_settled(pipeline: Pipeline, grace: float, settling: asyncio.Task[None]) -> None:
-    """Wait for the last settlements to be recorded; leases cover what the store refuses."""
+    """Wait until the last settlements are recorded; what is not comes back by its lease.
+
+    Grace is for a stop by a user: a process that retires waits for as long as leases may last.
+    """
     settler, concluder = pipeline.settler, pipeline.executor.concluder
+    shutdown, now = pipeline.shutdown, asyncio.get_running_loop().time
+    grace = max(grace, 1.0)
+    is_retiring, is_hurried = shutdown.is_retiring, False
     with suppress(TimeoutError):
-        async with asyncio.timeout(max(grace, 1.0)) as limit:
-            is_hurried = False
+        longest = max(grace, pipeline.lease_ttl) if is_retiring else grace
+        async with asyncio.timeout(longest) as limit:
             while not (concluder.is_idle and settler.is_idle):
-                if pipeline.shutdown.is_hurried() and not is_hurried:
+                if is_retiring and not shutdown.is_retiring:
+                    is_retiring = False
+                    limit.reschedule(now() + grace)
+                if shutdown.is_hurried() and not is_hurried:
                     is_hurried = True
-                    limit.reschedule(asyncio.get_running_loop().time() + FAREWELL)
+                    limit.reschedule(now() + FAREWELL)
                 if settling.done():  # a loop that is being closed has cancelled all tasks
                     await settler.step()
                 else:

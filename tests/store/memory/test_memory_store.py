@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.idempotency import Key, OnDuplicate
@@ -20,18 +22,17 @@ from fencepost.errors import (
     ForkedStoreError,
     StoreUnavailableError,
 )
+from fencepost.generators import delegate
 from fencepost.store.interface.control import RetryRequest
-from fencepost.store.interface.listener import Topic
-from fencepost.store.interface.queue import Beat, Claim, ClaimRequest
-from fencepost.store.interface.replies import Enqueued
-from fencepost.store.interface.settings import Scope
+from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, Enqueued, Moved
+from fencepost.store.interface.store import Topic
 from fencepost.store.interface.upkeep import PruneRequest
-from fencepost.store.memory.engine import line as line_module
-from fencepost.store.memory.engine.line import Line
-from fencepost.store.memory.jobs import lanes as lanes_module
 from fencepost.store.memory.store import MemoryStore
 from fencepost.store.open import open_store
-from fencepost.store.plan import Declaration, Effect, Operation, Plan, Statement
+from fencepost.store.plan import Declaration, Effect, Operation, Plan, Row, Statement
+from fencepost.store.sqlite.jobs import claim as claims
+from fencepost.store.sqlite.jobs import upkeep
+from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.testing.clock import FakeClock
 
 LONG = 10.0
@@ -84,8 +85,9 @@ def test_each_store_is_fresh_and_private() -> None:
 
 def test_a_look_at_the_store_warns_that_it_forgets(store: MemoryStore) -> None:
     """S0-6."""
-    [finding] = store.run(store.overview.inspect())
+    finding, *rest = store.run(store.overview.inspect())
     assert (finding.level, finding.code) == ("warn", "ephemeral")
+    assert {each.level for each in rest} == {"ok"}
     assert "for tests only" in finding.text
 
 
@@ -114,11 +116,17 @@ def test_a_forked_child_is_refused(store: MemoryStore, monkeypatch: pytest.Monke
         store.listen(Topic.SETTLED)
 
 
-def test_an_operation_of_another_engine_is_refused(store: MemoryStore) -> None:
-    def foreign() -> Plan[None]:
-        yield Statement("select 1")
+def test_a_sqlite_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(ConfigurationError, match=r"3\.35 or newer"):
+        MemoryStore(clock=FakeClock())
 
-    with pytest.raises(ConfigurationError, match="another store"):
+
+def test_what_sqlite_refuses_is_an_error_of_the_store(store: MemoryStore) -> None:
+    def foreign() -> Plan[None]:
+        yield Statement("select pg_notify('fencepost_ready', '')")
+
+    with pytest.raises(StoreUnavailableError, match="memory://: no such function"):
         store.run(Operation(Declaration("foreign", Effect.READ), foreign))
 
 
@@ -179,20 +187,44 @@ def furnished() -> MemoryStore:
     return store
 
 
-class Fault(Exception):
-    """Raised by a clock in the middle of an operation."""
+class Fault(BaseException):
+    """Raised in the middle of an operation; no chore of a claim survives it."""
 
 
-def fail_after(monkeypatch: pytest.MonkeyPatch, clock: Any, name: str, count: int) -> None:
-    """Have *clock* work *count* times more."""
-    original, left = getattr(clock, name), iter(range(count))
+def failing(operation: Operation[Any], count: int) -> Operation[Any]:
+    """Return *operation*, but it fails after *count* statements, or before its commit."""
 
-    def draw() -> Any:
-        if next(left, None) is None:
-            raise Fault
-        return original()
+    def start() -> Plan[Any]:
+        left = count
 
-    monkeypatch.setattr(clock, name, draw)
+        def counted(statement: Statement) -> Plan[list[Row]]:
+            nonlocal left
+            if not left:
+                raise Fault
+            left -= 1
+            return (yield statement)
+
+        yield from delegate(operation.start(), counted)
+        raise CommitError
+
+    return replace(operation, start=start)
+
+
+class CommitError(Fault):
+    """Raised when everything was done."""
+
+
+def check_undone(store: MemoryStore, operation: Operation[Any]) -> None:
+    """Let *operation* fail at each of its statements; nothing may have changed."""
+    before = everything(store)
+    for count in range(100):
+        with pytest.raises(Fault) as fault:
+            store.run(failing(operation, count))
+        assert everything(store) == before, f"after {count} statements"
+        if fault.type is CommitError:
+            assert count > 3
+            return
+    raise AssertionError("it never ends")
 
 
 def test_a_rejected_duplicate_takes_the_whole_batch_back() -> None:
@@ -208,40 +240,24 @@ def test_a_rejected_duplicate_takes_the_whole_batch_back() -> None:
     assert len(submit(store, batch[0])) == 1, "the key is free again"
 
 
-def test_a_fault_in_the_middle_of_an_enqueue_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_fault_in_the_middle_of_an_operation_changes_nothing() -> None:
+    """A claim takes back what it recovered, expired and promoted as well."""
     store = furnished()
-    store.run(
-        store.control.cancel(
-            [store.run(store.reader.find(JobFilter(type="later"), PageRequest())).jobs[0].id]
-        )
-    )
-    before = everything(store)
-    with monkeypatch.context() as patch:
-        fail_after(patch, store.clock, "new_id", 2)
-        with pytest.raises(Fault):
-            submit(store, *[NewJob(type=f"new{n}", key=Key("k")) for n in range(3)])
-    assert everything(store) == before
-
-
-def test_a_fault_in_the_middle_of_a_claim_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recovered leases, expired lifetimes and promoted jobs go back as well."""
-    store = furnished()
-    clock = store.clock
-    assert isinstance(clock, FakeClock)
-    clock.advance(600.0)
-    before = everything(store)
-    seed = clock.rng.getstate()
-    with monkeypatch.context() as patch:
-        fail_after(patch, clock, "new_token", 2)
-        with pytest.raises(Fault):
-            claim(store)
-    assert everything(store) == before
-    clock.rng.setstate(seed)
+    assert isinstance(store.clock, FakeClock)
+    later = store.run(store.reader.find(JobFilter(type="later"), PageRequest())).jobs[0]
+    [dead] = store.run(store.reader.dead_letters(None, PageRequest())).letters
+    check_undone(store, store.queue.enqueue([NewJob(type="new", key=Key("n"), tags={"a": "1"})]))
+    check_undone(store, store.control.cancel([later.id]))
+    check_undone(store, store.control.replay([dead.job_id]))
+    store.clock.advance(600.0)
+    check_undone(store, store.queue.claim(ClaimRequest(worker="w", limit=10)))
     after = claim(store)
     assert [job.type for job in after.jobs] == ["again", "live", "later"]
     assert (after.promoted, len(after.recovered)) == (1, 1)
+    store.clock.advance(100_000.0)
+    prune = PruneRequest(keep=dict.fromkeys(State, 0.0), limit=10)
+    check_undone(store, store.upkeep.prune(prune))
+    assert store.run(store.upkeep.prune(prune)).count == 2
 
 
 def test_one_unusable_settlement_takes_the_whole_batch_back(store: MemoryStore) -> None:
@@ -263,33 +279,24 @@ def test_one_unusable_settlement_takes_the_whole_batch_back(store: MemoryStore) 
     assert beat.job_id == first.id
 
 
-def test_a_fault_while_replaying_or_pruning_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_a_chore_of_a_claim_did_before_it_failed_is_undone(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = furnished()
-    [dead] = store.run(store.reader.dead_letters(None, PageRequest())).letters
-    before = everything(store)
-    with monkeypatch.context() as patch:
-        fail_after(patch, store.clock, "new_id", 0)
-        with pytest.raises(Fault):
-            store.run(store.control.replay([dead.job_id]))
-    assert everything(store) == before
+    """S2-12: no operation of the contract makes a chore fail after its first write."""
+
+    def recover_and_fail(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
+        moved = yield from upkeep.recover(env, limit, now)
+        assert moved
+        raise RuntimeError("after all was written")
+
+    monkeypatch.setattr(claims, "recover", recover_and_fail)
+    submit(store, NewJob(type="lost"))
+    claim(store)
     assert isinstance(store.clock, FakeClock)
-    store.clock.advance(100_000.0)
+    store.clock.advance(600.0)
     before = everything(store)
-
-    def prune_and_fail() -> Plan[None]:
-        keep = dict.fromkeys(State, 0.0)
-        pruned = yield from store.upkeep.prune(PruneRequest(keep=keep, limit=10)).start()
-        assert pruned.count == 2
-        raise Fault
-
-    with pytest.raises(Fault):
-        store.run(Operation(Declaration("prune_and_fail", Effect.WRITE), prune_and_fail))
+    assert claim(store).recovered == []
     assert everything(store) == before
-    first_page = store.run(store.reader.find(JobFilter(), PageRequest(4)))
-    found = store.run(store.reader.find(JobFilter(), PageRequest(4, first_page.next)))
-    assert [job.type for job in found.jobs] == ["done", "failed"], "still in order"
 
 
 def test_callers_cannot_reach_into_the_store(store: MemoryStore) -> None:
@@ -302,51 +309,6 @@ def test_callers_cannot_reach_into_the_store(store: MemoryStore) -> None:
     [seen] = store.run(store.reader.get([job_id]))
     assert seen is not None
     assert seen.tags == {"a": "1"}
-
-
-# Work does not grow with what nobody can claim.
-
-
-class Effort:
-    """Counts the heap operations of the store's lines."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        for module, names in (
-            (line_module, ("heappush", "heappop", "heapify")),
-            (lanes_module, ("heappop", "heapreplace", "heapify")),
-        ):
-            for name in names:
-                patch.setattr(module, name, self._counting(getattr(module, name)))
-        patch.setattr(Line, "_stands", self._counting(Line._stands))
-
-    def _counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any) -> Any:
-            self.count += 1
-            return function(*args)
-
-        return counted
-
-
-def effort_of_ten_claims(store: MemoryStore, backlog: int) -> int:
-    """Claim ten jobs of one type, one by one, beside a backlog that stands before them in line."""
-    submit(store, *[NewJob(type="paused")] * backlog, *[NewJob(type="unknown")] * backlog)
-    store.run(store.settings.pause(Scope.TYPE, "paused"))
-    submit(store, *[NewJob(type="mine") for _ in range(10)])
-    with pytest.MonkeyPatch.context() as patch:
-        effort = Effort(patch)
-        for _ in range(10):
-            [job] = claim(store, 1, types=frozenset({"mine", "paused"})).jobs
-            assert job.type == "mine"
-        assert not claim(store, 1, types=frozenset({"mine", "paused"})).jobs
-    return effort.count
-
-
-def test_a_backlog_costs_other_claims_nothing(store: MemoryStore) -> None:
-    """S1-87, S3-19: counted in heap operations, a claim does the same beside none and many."""
-    alone = effort_of_ten_claims(MemoryStore(clock=FakeClock()), 0)
-    assert 0 < effort_of_ten_claims(store, 100_000) <= alone
-    assert store.run(store.reader.count(JobFilter(states=(State.SCHEDULED,)))) == 200_000
 
 
 # The same calls give the same answers.

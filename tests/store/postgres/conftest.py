@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
-from zlib import crc32
 
 import psycopg
 import pytest
-from tests.servers.fixtures import postgres_sources
-from tests.thoroughness import IS_FULL
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.store.postgres.engine.connections import Connections
@@ -46,24 +43,3 @@ def connect(postgres_url: str, admin: Admin) -> Iterator[Connect]:
 @pytest.fixture
 def connections(connect: Connect) -> Connections:
     return connect()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give two of three tests of the exam to the first server alone: the others take as long again.
-
-    Which, the test's name says, so that all processes of a run agree.
-    """
-    if IS_FULL:
-        return
-    dropped = [item for item in items if _is_repeated(item) and crc32(item.name.encode()) % 3]
-    if dropped:
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if item not in set(dropped)]
-
-
-def _is_repeated(item: pytest.Item) -> bool:
-    """Tell whether a test of the exam runs on the first server too."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    source = params.get("setting", (None,))[0]
-    is_exam = item.path.name == "test_conformance.py" and item.path.parent.name == "postgres"
-    return is_exam and source in postgres_sources()[1:]

@@ -18,23 +18,31 @@ class Proxy:
     """Passes bytes on until told to swallow the next answer, or request, and hang up."""
 
     def __init__(self, url: str) -> None:
-        place = conninfo_to_dict(url)
-        self._server = (str(place["host"]), int(str(place["port"])))
-        self._user, self._database = place["user"], place["dbname"]
+        self._server = self._place(url)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._is_cutting = threading.Event()
         self._is_cutting_request = threading.Event()
-        self._marked: tuple[bytes, bool] | None = None
+        self._marked: tuple[tuple[bytes, ...], bool] | None = None
         self._is_flowing = threading.Event()
         self._is_flowing.set()
         self._threads: list[threading.Thread] = []
         self.connection_count = 0
         self._start(self._accept)
 
+    def _place(self, url: str) -> tuple[str, int]:
+        """Return where the server listens."""
+        place = conninfo_to_dict(url)
+        self._user, self._database = place["user"], place["dbname"]
+        return str(place["host"]), int(str(place["port"]))
+
+    @property
+    def port(self) -> int:
+        port: int = self._listening.getsockname()[1]
+        return port
+
     @property
     def url(self) -> str:
-        port = self._listening.getsockname()[1]
-        return f"postgresql://{self._user}@127.0.0.1:{port}/{self._database}"
+        return f"postgresql://{self._user}@127.0.0.1:{self.port}/{self._database}"
 
     def cut_next_answer(self) -> None:
         """Let the next request reach the server, and its answer nobody."""
@@ -44,9 +52,16 @@ class Proxy:
         """Let the next request not even reach the server."""
         self._is_cutting_request.set()
 
-    def cut_request_with(self, text: str, *, is_heard: bool) -> None:
-        """Cut at the next request that holds *text*: before the server hears it, or its answer."""
-        self._marked = (text.encode(), is_heard)
+    def cut_request_with(self, *texts: str, is_heard: bool) -> None:
+        """Cut at the next request that holds one of *texts*: before the server hears it, or its
+        answer."""
+        self._marked = (tuple(text.encode() for text in texts), is_heard)
+
+    def spare(self) -> None:
+        """Cut nothing after all."""
+        self._marked = None
+        self._is_cutting.clear()
+        self._is_cutting_request.clear()
 
     def hold(self) -> None:
         """Pass nothing on, and cut nothing, as a server does that hangs."""
@@ -101,8 +116,9 @@ class Proxy:
                     if not data or order.is_set() or (is_doomed and origin is server):
                         order.clear()
                         return
-                    if origin is client and self._marked and self._marked[0] in data:
-                        (_, is_doomed), self._marked = self._marked, None
+                    marked = self._marked if origin is client else None
+                    if marked and any(text in data for text in marked[0]):
+                        (_, is_doomed), self._marked = marked, None
                         if not is_doomed:
                             return
                     target.sendall(data)

@@ -94,7 +94,7 @@ def test_a_job_can_be_completed_in_a_transaction_that_reads_an_old_snapshot(
     conn.isolation_level = level
     job_ids = submit(store, 3)
     [first] = claim(store)
-    conn.execute("select count(*) from fencepost.job")  # the snapshot is taken here
+    conn.execute("select count(*) from fencepost.submissions")  # the snapshot is taken here
     submit(store)  # and the slot's row is changed since
     store.run_in(conn, lambda view: view.queue.settle([success(store, first)]))
     conn.commit()
@@ -106,7 +106,7 @@ def test_a_slot_in_somebodys_hand_is_not_waited_for(store: PostgresStore, conn: 
     job_ids = submit(store, 2)
     [first] = claim(store)
     slot = slot_number("mail", "tenant:7")
-    conn.execute("select 1 from fencepost.slot where slot = %s for update", (slot,))
+    conn.execute("select 1 from fencepost.slots where slot = %s for update", (slot,))
     store.run(store.queue.settle([success(store, first)]))
     assert state(store, job_ids[1]) is State.PENDING
     assert claim(store) == []
@@ -134,8 +134,8 @@ def test_notes_and_counts_are_gone_when_all_is_done(store: PostgresStore, conn: 
         [claimed] = claim(store)
         store.run(store.queue.settle([success(store, claimed)]))
     assert claim(store) == []
-    assert conn.execute("select active from fencepost.slot").fetchall() == [(0,)]
-    assert conn.execute("select count(*) from fencepost.touched").fetchall() == [(0,)]
+    assert conn.execute("select active from fencepost.slots").fetchall() == [(0,)]
+    assert conn.execute("select count(*) from fencepost.freed_slots").fetchall() == [(0,)]
     assert conn.execute("select count(*) from fencepost.pending").fetchall() == [(0,)]
 
 

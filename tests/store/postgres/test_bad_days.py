@@ -111,11 +111,11 @@ def test_a_worker_may_start_before_the_server_and_before_the_migration(
         place.server.stop()
         with working_in_thread(app):
             counters = app.session.counters
-            felt = eventually_sync(lambda: counters.get("store.unavailable", during="set_rates"))
+            felt = eventually_sync(lambda: counters.get("store.unavailable", during="limit_types"))
             place.server.start()
             with pytest.raises(SchemaError, match=r"no schema.*run `fencepost migrate`"):
                 work.submit(1)
-            eventually_sync(lambda: counters.get("store.unavailable", during="set_rates") > felt)
+            eventually_sync(lambda: counters.get("store.unavailable", during="limit_types") > felt)
             app.migrate()
             job = work.submit(1)
             check_nothing_lost(app, ledger, [job.id])
@@ -128,12 +128,12 @@ def test_a_worker_waits_for_a_migration_that_it_needs(
     newest = known[-1][0]
     with make_app(place.url) as before, make_app(place.url) as app:
         before.migrate()
-        later = (newest + 1, "later", "alter table fencepost.job add column later text;\n")
+        later = (newest + 1, "later", "alter table fencepost.submissions add column later text;\n")
         monkeypatch.setattr(schema, "migrations", lambda: [*known, later])
         work = ledger.task(app)
         with working_in_thread(app):
             counters = app.session.counters
-            eventually_sync(lambda: counters.get("store.unavailable", during="set_rates") >= 2)
+            eventually_sync(lambda: counters.get("store.unavailable", during="limit_types") >= 2)
             says = f"{place.database}.*version {newest}, .* needs {newest + 1}; run `fencepost mig"
             with pytest.raises(SchemaError, match=says):
                 work.submit(1)
@@ -156,7 +156,9 @@ def test_a_worker_waits_for_a_schema_that_it_knows(place: Place, ledger: Ledger)
             with working_in_thread(app):
                 jobs.append(work.submit(2))
                 counters = app.session.counters
-                eventually_sync(lambda: counters.get("store.unavailable", during="set_rates") >= 2)
+                eventually_sync(
+                    lambda: counters.get("store.unavailable", during="limit_types") >= 2
+                )
                 assert ledger.runs() == {}
                 admin.execute("delete from fencepost.schema_version where version = 9999")
                 check_nothing_lost(before, ledger, [job.id for job in jobs])

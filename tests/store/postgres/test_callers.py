@@ -29,10 +29,8 @@ from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.errors import ConfigurationError, DuplicateJobError, SchemaError
 from fencepost.store.interface.joins import Fate, Joined
-from fencepost.store.interface.listener import Topic
-from fencepost.store.interface.queue import ClaimRequest
-from fencepost.store.interface.replies import Duplicate, Enqueued
-from fencepost.store.interface.store import Store
+from fencepost.store.interface.queue import ClaimRequest, Duplicate, Enqueued
+from fencepost.store.interface.store import Store, Topic
 from fencepost.store.open import open_store
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.joins.connections import async_connection_of, connection_of
@@ -85,7 +83,7 @@ def sqlalchemy_url(url: str) -> str:
 
 def counts(store: Store) -> list[int]:
     """Return how many rows there are of whatever an enqueue may leave behind."""
-    tables = ("job", "ready", "idempotency", "tally")
+    tables = ("submissions", "ready", "idempotency", "counters")
     with psycopg.connect(store.url) as connection:
         rows = [connection.execute(f"select count(*) from fencepost.{t}") for t in tables]
         return [row.fetchone()[0] for row in rows]  # type: ignore[index]  # a count has a row
@@ -245,7 +243,7 @@ async def test_a_connection_to_another_database_is_refused(
             with pytest.raises(ConfigurationError, match="another database"):
                 await store.run_in_async(other, enqueue(job()))
         with psycopg.connect(url) as conn:
-            assert conn.execute("select count(*) from fencepost.job").fetchone() == (0,)
+            assert conn.execute("select count(*) from fencepost.submissions").fetchone() == (0,)
     finally:
         postgres_server.drop_database(name)
     with psycopg.connect(postgres_url) as conn:

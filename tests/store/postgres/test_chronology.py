@@ -16,7 +16,7 @@ from fencepost.clock import SystemClock
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
-from fencepost.store.postgres.jobs.rounds import THOROUGH_EVERY
+from fencepost.store.postgres.jobs.upkeep import THOROUGH_EVERY
 from fencepost.store.postgres.store import PostgresStore
 
 # A submission takes as long as it might if it had to wait for somebody.
@@ -26,7 +26,7 @@ begin
   perform pg_sleep(0.6);
   return new;
 end $$;
-create trigger slow before insert on fencepost.job for each row execute function slow();
+create trigger slow before insert on fencepost.submissions for each row execute function slow();
 """
 KINDS = {
     "plain": NewJob(type="mail"),
@@ -54,7 +54,9 @@ def test_a_submission_that_took_long_is_written_down(
         admin.execute(SLOW)
         store.run(store.queue.enqueue([KINDS[kind]]))
         ((seq, created_at),) = admin.execute("select * from fencepost.disorder").fetchall()
-        last = admin.execute("select max(seq), max(created_at) from fencepost.job").fetchone()
+        last = admin.execute(
+            "select max(seq), max(created_at) from fencepost.submissions"
+        ).fetchone()
     assert last is not None
     assert seq >= last[0]
     assert created_at >= last[1]
@@ -68,7 +70,8 @@ def test_a_job_of_a_flow_that_waited_after_it_was_numbered_is_written_down(
         # As if those that came meanwhile had been there for a while.
         store.run(store.queue.enqueue([NewJob(type="mail")] * 3))
         admin.execute(
-            "update fencepost.job set seq = seq + 1000, created_at = now() - '1 m'::interval"
+            "update fencepost.submissions "
+            "set seq = seq + 1000, created_at = now() - '1 m'::interval"
         )
         store.run(store.queue.enqueue([NewJob(type="mail", flow="f", node="n")]))
         assert admin.execute("select count(*) from fencepost.disorder").fetchone() == (1,)
@@ -92,8 +95,8 @@ def test_what_is_written_down_is_not_relied_on(store: PostgresStore, postgres_ur
     store.run(store.queue.enqueue([NewJob(type="mail")] * 20))
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(
-            "update fencepost.job set created_at = now() - (case when seq % 3 = 0 then seq else "
-            "100 - seq end) * '1 m'::interval"
+            "update fencepost.submissions set created_at = now() - (case when seq % 3 = 0 "
+            "then seq else 100 - seq end) * '1 m'::interval"
         )
         admin.execute("select fencepost.note_disorder(now())")
     store.run(store.queue.enqueue([NewJob(type="mail")] * 5))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import psycopg
+from tests.store.postgres.blocking import answer, apart, open_transaction, see_waiting, settlement
 
 from fencepost.core.job.job import Category, Failure, NewJob
-from fencepost.core.job.outcome import Failed, Settlement, decide
+from fencepost.core.job.outcome import Failed, Released, Settlement, decide
 from fencepost.store.interface.queue import ClaimRequest
-from fencepost.store.postgres.engine.group_commit import run_in
+from fencepost.store.postgres.joins.transaction import run_in
 from fencepost.store.postgres.store import PostgresStore
 
 
@@ -40,4 +41,26 @@ def test_a_failure_may_hold_any_text(postgres_url: str) -> None:
     [seen] = store.run(store.reader.get([job.id]))
     assert seen is not None
     assert seen.failure == failure
+    store.close()
+
+
+def test_a_lease_begins_when_its_job_was_taken(postgres_url: str) -> None:
+    """S0-21: not when the claim read the clock, which may be before the last lease ended."""
+    store = PostgresStore(postgres_url)
+    store.migrate()
+    store.run(store.queue.enqueue([NewJob(type="mail")]))
+    request = ClaimRequest(worker="w", limit=1)
+    [held] = store.run(store.queue.claim(request)).jobs
+    store.run(store.queue.settle([settlement(held, Released())]))
+    with open_transaction(postgres_url) as other:
+        other.execute("lock table fencepost.ready in access exclusive mode")
+        claiming = apart(lambda: store.run(store.queue.claim(request)))
+        see_waiting(postgres_url)
+        row = other.execute("select clock_timestamp()").fetchone()
+    [job] = answer(claiming).jobs
+    [seen] = store.run(store.reader.get([job.id]))
+    assert row is not None
+    assert seen is not None
+    assert seen.started_at is not None
+    assert seen.started_at >= row[0]
     store.close()

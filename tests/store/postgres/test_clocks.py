@@ -16,12 +16,18 @@ from fencepost.clock import SystemClock
 from fencepost.core.job.job import Body, Category, ClaimedJob, Failure, Job, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.control import RetryRequest
-from fencepost.store.interface.queue import Beat, ClaimRequest, Extended, Save, Saved, Settled
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import (
+    Beat,
+    ClaimRequest,
+    Extended,
+    LeaseLost,
+    Save,
+    Saved,
+    Settled,
+)
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.postgres.store import PostgresStore
 

@@ -23,7 +23,7 @@ CONCURRENT = """-- oldest: 1
 -- Both are needed by nobody.
 create index concurrently later_worker on fencepost.done(worker)
 where worker is not null;
-create unique index concurrently later_once on fencepost.job(correlation_id);
+create unique index concurrently later_once on fencepost.submissions(correlation_id);
 """
 VALIDITY = """
 select c.relname::text, i.indisvalid from pg_index i join pg_class c on c.oid = i.indexrelid
@@ -53,7 +53,9 @@ def test_indexes_are_created_outside_of_a_transaction(admin: Admin, name: str) -
 
 def test_what_a_failure_has_left_is_replaced(admin: Admin, name: str) -> None:
     """An index that could not be completed stays, is never used, and costs every write."""
-    twin = "insert into fencepost.job(seq, id, created_at, run_at, expires_at, lane, policy, "
+    twin = (
+        "insert into fencepost.submissions(seq, id, created_at, run_at, expires_at, lane, policy, "
+    )
     twin += "max_attempts, correlation_id) select n, gen_random_uuid(), now(), now(), now(), 1, 1,"
     twin += " 1, 'twin' from generate_series(1, 2) as n"
     admin.execute(twin.encode())
@@ -64,7 +66,7 @@ def test_what_a_failure_has_left_is_replaced(admin: Admin, name: str) -> None:
         schema.check(admin)
     locks = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
     assert admin.execute(locks).fetchone() == (0,)
-    admin.execute("delete from fencepost.job where seq = 2")
+    admin.execute("delete from fencepost.submissions where seq = 2")
     assert schema.apply(admin) == [name]
     assert admin.execute(VALIDITY).fetchall() == BOTH
 

@@ -13,14 +13,14 @@ from tests.store.postgres.conftest import Admin, Connect
 
 from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.plan import Declaration, Effect, Operation, Plan, Row, Statement
-from fencepost.store.postgres.engine.connections import SETTINGS, Connections
-from fencepost.store.postgres.engine.group_commit import Runner
-from fencepost.store.postgres.engine.session import Session
+from fencepost.store.postgres.engine.connections import SETTINGS, Connections, Dedicated
+from fencepost.store.postgres.engine.runner import Runner
+from fencepost.store.postgres.engine.session import ServerSession
 
 TERMINATE = "select pg_terminate_backend(%s, 30000)"
 
 
-def pid_of(session: Session) -> int:
+def pid_of(session: ServerSession) -> int:
     ((pid,),) = session.ask([Statement("select pg_backend_pid()")])[0]
     assert isinstance(pid, int)
     return pid
@@ -75,12 +75,12 @@ def test_one_that_was_interrupted_half_way_is_thrown_away(
 ) -> None:
     """Its answer would otherwise be taken for that to the next question."""
 
-    def interrupt(self: Session) -> None:
+    def interrupt(self: ServerSession) -> None:
         raise KeyboardInterrupt
 
     with connections.lend() as session:
         pass
-    monkeypatch.setattr(Session, "_receive", interrupt)
+    monkeypatch.setattr(ServerSession, "_receive", interrupt)
     with pytest.raises(KeyboardInterrupt), connections.lend() as lent:
         lent.ask([Statement("select 1")])
     monkeypatch.undo()
@@ -177,7 +177,7 @@ def test_a_closed_pool_lends_nothing_and_keeps_nothing(connections: Connections)
 def test_a_dedicated_connection_is_kept_and_replaced(
     connections: Connections, admin: Admin
 ) -> None:
-    own = connections.dedicated()
+    own = Dedicated(connections)
     with own.lend() as session:
         pid = pid_of(session)
     with own.lend() as session:

@@ -15,7 +15,7 @@ from tests.cli.support import wait_until
 
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.job import Body, NewJob
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.store.interface.control import Edit
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore

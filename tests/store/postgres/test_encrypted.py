@@ -43,7 +43,7 @@ from conformance.harness import MakeStore
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.outcome import Failed, Succeeded, decide, settlement_of
-from fencepost.core.values.ids import id_bytes
+from fencepost.core.values.names import id_bytes
 from fencepost.store.interface.control import Replay, Replayed, RetryRequest, Sealed
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Store
@@ -99,12 +99,12 @@ def test_a_ciphertext_moved_to_another_job_does_not_open(url: str) -> None:
     first, second = submit(store), submit(store)
     with psycopg.connect(url) as conn:
         conn.execute(
-            "update fencepost.job set payload_bytes = "
-            "(select payload_bytes from fencepost.job where id = %s)",
+            "update fencepost.submissions set payload_bytes = "
+            "(select payload_bytes from fencepost.submissions where id = %s)",
             (first,),
         )
-    assert look(store, first).payload == SECRET
-    assert look(store, second).payload.encoding is Encoding.ENCRYPTED
+    assert look(store, first).payload_body == SECRET
+    assert look(store, second).payload_body.encoding is Encoding.ENCRYPTED
     store.close()
 
 
@@ -148,7 +148,7 @@ async def test_awaited_operations_that_share_a_commit_are_encrypted_each_for_its
         *(store.run_async(store.queue.enqueue([job])) for job in jobs)
     )
     found = await store.run_async(store.reader.get([reply.job_id for [reply] in replies]))
-    assert [job.payload for job in found if job is not None] == [job.payload for job in jobs]
+    assert [job.payload_body for job in found if job is not None] == [job.payload for job in jobs]
     store.close()
 
 
@@ -177,5 +177,5 @@ def test_results_of_a_batch_belong_to_the_leases_that_the_server_numbers(
             store.run(store.queue.enqueue(jobs[: 60 - len(dead)]))
     found = store.run(store.reader.find(JobFilter(), PageRequest(99))).jobs
     assert len(found) == 80
-    assert all(job.result == job.payload for job in found)
+    assert all(job.result_body == job.payload_body for job in found)
     store.close()

@@ -14,7 +14,7 @@ import pytest
 from fencepost.clock import SystemClock
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.core.stats.ended import EndedJob, Follower
+from fencepost.core.statistics import EndedJob, Follower
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.postgres.store import PostgresStore
@@ -75,12 +75,12 @@ def test_ends_are_found_without_reading_the_whole_table(
     """Those of a minute are on few pages, and the index knows which."""
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute(
-            "insert into fencepost.done(seq, ended_at, attempt, version, state) "
+            "insert into fencepost.done(seq, completed_at, attempt, lease_version, state) "
             "select n, now() - n * interval '1 s', 1, 1, 5 from generate_series(100000, 1, -1) n"
         )
         admin.execute("vacuum analyze fencepost.done")
         plan = admin.execute(
-            "explain select seq from fencepost.done where ended_at >= now() - interval '1 m' "
-            "order by ended_at, seq limit 10"
+            "explain select seq from fencepost.done where completed_at >= now() - interval '1 m' "
+            "order by completed_at, seq limit 10"
         ).fetchall()
     assert any("done_ended" in line for (line,) in plan)

@@ -21,8 +21,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome
 from fencepost.core.job.policy import Policy
-from fencepost.store.interface.queue import ClaimRequest, Settled
-from fencepost.store.interface.replies import Enqueued, Moved
+from fencepost.store.interface.queue import ClaimRequest, Enqueued, Moved, Settled
 from fencepost.store.plan import Operation, Plan, Row, Statement
 from fencepost.store.postgres.store import PostgresStore
 
@@ -132,7 +131,7 @@ def test_what_the_server_refuses_of_a_chore_fails_no_claim(
     if chore == "expire":
         table = "done"
     elif chore == "recover":
-        table = "attempt"
+        table = "attempts"
         store.run(store.queue.enqueue([NewJob(type="lost", policy=Policy(lease_ttl=1.0))]))
     else:
         table = "ready"

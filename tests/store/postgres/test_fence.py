@@ -13,8 +13,7 @@ from tests.servers.postgres import PostgresServer
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Released, Settlement, decide
-from fencepost.store.interface.queue import ClaimRequest
-from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.queue import ClaimRequest, Enqueued
 from fencepost.store.open import open_store
 
 DATABASE = "jobs"

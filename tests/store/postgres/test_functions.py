@@ -127,7 +127,7 @@ def test_an_older_version_leaves_alone_what_a_newer_one_did_not_change(
         schema.apply(admin)
     as_version(monkeypatch, changed(newer=1, factor=3))
     assert schema.apply(admin) == []
-    rows = admin.execute("select distinct release from fencepost.function_file").fetchall()
+    rows = admin.execute("select distinct release from fencepost.function_files").fetchall()
     assert rows == [(OURS.release + 2,)]
 
 

@@ -18,8 +18,9 @@ from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import AttemptOutcome, NewJob
 from fencepost.core.job.lifecycle import TERMINAL, Event, State
 from fencepost.core.job.outcome import Decision, Settlement
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.store.interface.control import Edit
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.settings import Scope
@@ -86,7 +87,11 @@ def test_claims_submissions_settlements_and_chores_go_on(
     run = store.run
     run(store.settings.limit(Scope.QUEUE, "default", 10))
     run(store.settings.limit(Scope.APP, "", 10))
-    run(store.settings.set_rates({"mail": Rate(100, 60.0), "report": Rate(100, 60.0)}))
+    run(
+        store.settings.limit_types(
+            {"mail": TypeLimits(rate=Rate(100, 60.0)), "report": TypeLimits(rate=Rate(100, 60.0))}
+        )
+    )
     jobs = [
         NewJob(type="mail", key=Key("k", None)),
         NewJob(type="mail"),
@@ -104,19 +109,19 @@ def test_claims_submissions_settlements_and_chores_go_on(
     run(store.upkeep.promote(10))
     run(store.upkeep.recover(10))
     run(store.upkeep.expire(10))
-    run(store.settings.set_rates({"mail": None}))
-    before = _pulse(admin)
+    run(store.settings.limit_types({"mail": TypeLimits()}))
+    before = _marks(admin)
     for _ in range(3):
         clock.advance(1.0)
         run(store.queue.enqueue([NewJob(type="mail")]))
         run(store.upkeep.tidy())
-    assert _pulse(admin) > before
+    assert _marks(admin) > before
     run(store.upkeep.prune(PruneRequest(keep=dict.fromkeys(TERMINAL, 0.0), limit=10)))
     assert len(run(store.queue.claim(ClaimRequest(worker="w", limit=10))).jobs) == 4
 
 
-def _pulse(admin: psycopg.Connection) -> int:
-    row = admin.execute("select coalesce(max(number), 0) from fencepost.pulse").fetchone()
+def _marks(admin: psycopg.Connection) -> int:
+    row = admin.execute("select coalesce(max(number), 0) from fencepost.marks").fetchone()
     assert row is not None
     return int(row[0])
 
@@ -126,7 +131,7 @@ def test_a_latch_is_for_those_who_may_write(
 ) -> None:
     modes = ("access share", "row share", "row exclusive", "share", "access exclusive")
     role = sql.Identifier(str(hostile.execute("select current_user").fetchone()[0]))  # type: ignore[index]
-    latches = ("marks_latch", "tidy_latch", "max_running", "rate")
+    latches = ("marks_latch", "tidy_latch", "limits", "type_limits")
     for latch in latches:
         for mode in modes:
             with pytest.raises(psycopg.errors.InsufficientPrivilege), hostile.transaction():
@@ -138,11 +143,11 @@ def test_a_latch_is_for_those_who_may_write(
     with hostile.transaction():
         for latch in latches:
             hostile.execute(f"lock table fencepost.{latch} in access share mode".encode())
-        before = _pulse(admin)
+        before = _marks(admin)
         for _ in range(3):
             store.run(store.queue.enqueue([NewJob(type="mail")]))
             store.run(store.upkeep.tidy())
-        assert _pulse(admin) > before
+        assert _marks(admin) > before
         assert len(store.run(store.queue.claim(ClaimRequest(worker="w", limit=10))).jobs) == 3
     admin.execute(sql.SQL("drop owned by {}").format(role))
 
@@ -155,4 +160,4 @@ def test_no_advisory_lock_is_taken_but_to_migrate() -> None:
         if path.suffix in (".py", ".sql")
         and re.search(r"pg_(try_)?advisory_\w*lock", path.read_text("utf-8"))
     }
-    assert found == {"migration_lock.py"}
+    assert found == {"functions.py"}

@@ -25,7 +25,7 @@ from fencepost.testing.clock import FakeClock
 
 LANES_READ = """
 select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables
-where schemaname = 'fencepost' and relname = 'lane'
+where schemaname = 'fencepost' and relname = 'lanes'
 """
 FOREIGN = """
 select fencepost.lane_number('q' || n %% %s, 't' || n, 2) from generate_series(%s::integer, %s) as n
@@ -76,13 +76,13 @@ class Rig:
 
     def lanes(self) -> list[str]:
         with psycopg.connect(self.url) as connection:
-            return [row[0] for row in connection.execute("select type from fencepost.lane")]
+            return [row[0] for row in connection.execute("select type from fencepost.lanes")]
 
     def lanes_read(self, request: ClaimRequest) -> int:
         """Return how many rows of lanes the server reads for a claim."""
         self.store.run(self.store.queue.claim(request))  # which learns the lanes that are asked for
-        secret = self.clock.new_id().hex()
-        params = claiming._params(self.store._env, request, secret, 7, 100, asks=True)
+        lease_token = self.clock.new_id().hex()
+        params = claiming._params(self.store._env, request, lease_token, 7, 100, asks=True)
         with psycopg.connect(self.url) as connection:
             [(text,)] = connection.execute(claiming.CLAIM, params).fetchall()
             assert "todo" not in text
@@ -93,7 +93,7 @@ class Rig:
     def add_foreign(self, first: int, last: int, queues: int) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(FOREIGN, (queues, first, last))
-            connection.execute("analyze fencepost.lane")
+            connection.execute("analyze fencepost.lanes")
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_names_that_share_one_half_are_not_read_either(rig: Rig, what: str) -> N
     with psycopg.connect(rig.url, autocommit=True) as connection:
         sql = f"select fencepost.lane_number({new}, 2) from generate_series(1, 1000) as n"
         connection.execute(sql.encode())
-        connection.execute("analyze fencepost.lane")
+        connection.execute("analyze fencepost.lanes")
     assert rig.lanes_read(request) == few
 
 
@@ -151,21 +151,22 @@ def test_a_submission_under_way_keeps_its_lane(rig: Rig) -> None:
     rig.prune(1)
     with psycopg.connect(rig.url) as connection:
         [(lane, policy)] = connection.execute(
-            "select lane.lane, policy.policy from fencepost.lane, fencepost.policy"
+            "select lanes.lane, policies.policy from fencepost.lanes, fencepost.policies"
         ).fetchall()
         connection.execute("select fencepost.check_numbers(%s, %s)", (lane, policy))
         rig.prune()
         assert rig.lanes() == ["mail"]
         id_ = rig.clock.new_id()
         connection.execute(
-            "with j as (insert into fencepost.job(seq, id, created_at, run_at, expires_at, lane,"
-            " policy, max_attempts, payload) select nextval('fencepost.seq'), %s, %s::timestamptz,"
-            " %s, %s::timestamptz + interval '1 day', %s, %s, 3, '[[],{}]' returning seq, run_at)"
+            "with j as (insert into fencepost.submissions(seq, id, created_at, run_at, expires_at,"
+            " lane, policy, max_attempts, payload) select nextval('fencepost.seq'), %s,"
+            " %s::timestamptz, %s, %s::timestamptz + interval '1 day', %s, %s, 3, '[[],{}]'"
+            " returning seq, run_at)"
             " insert into fencepost.ready(lane, run_at, seq) select %s, run_at, seq from j",
             (id_.hex(), rig.clock.now(), rig.clock.now(), rig.clock.now(), lane, policy, lane),
         )
         connection.execute(
-            "insert into fencepost.tally(lane, state, count) values (%s, 1, 1)", (lane,)
+            "insert into fencepost.counters(lane, state, count) values (%s, 1, 1)", (lane,)
         )
     rig.prune(2)
     assert rig.lanes() == ["mail"]
@@ -181,7 +182,7 @@ def test_nothing_is_stored_in_a_lane_that_is_about_to_be_removed(rig: Rig) -> No
         for _ in range(PASSES):
             rig.prune(1)
             fenced = connection.execute(
-                "select lane.lane, policy.policy from fencepost.lane, fencepost.policy"
+                "select lanes.lane, policies.policy from fencepost.lanes, fencepost.policies"
                 " where fence is not null"
             ).fetchall()
             if fenced:
@@ -200,7 +201,7 @@ def test_a_transaction_that_looks_at_the_past_stores_nothing_in_a_removed_lane(r
     rig.finish()
     with psycopg.connect(rig.url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        sql = "select lane.lane, policy.policy from fencepost.lane, fencepost.policy"
+        sql = "select lanes.lane, policies.policy from fencepost.lanes, fencepost.policies"
         [numbers] = connection.execute(sql).fetchall()
         rig.remove_lanes()
         with pytest.raises(psycopg.errors.SerializationFailure):
@@ -228,6 +229,6 @@ def test_counts_do_not_outlive_a_lane(rig: Rig) -> None:
     assert rig.lanes() == ["mail"]
     rig.remove_lanes()
     with psycopg.connect(rig.url) as connection:
-        for table in ("lane", "mark", "total", "tally"):
+        for table in ("lanes", "lane_marks", "counter_totals", "counters"):
             [(count,)] = connection.execute(f"select count(*) from fencepost.{table}".encode())
             assert (table, count) == (table, 0)

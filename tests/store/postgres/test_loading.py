@@ -16,7 +16,7 @@ from fencepost.core.job.policy import Policy
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.memory.store import MemoryStore
-from fencepost.store.postgres.engine.group_commit import run_in
+from fencepost.store.postgres.joins.transaction import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 

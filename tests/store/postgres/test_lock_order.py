@@ -27,26 +27,24 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome, Succeeded
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Policy, Priority
 from fencepost.store.group_commit import Posted
 from fencepost.store.interface.control import Edit, RetryRequest
-from fencepost.store.interface.queue import Beat, ClaimRequest, QueueFacet, Settled, Spawn
-from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.queue import Beat, ClaimRequest, Enqueued, QueueFacet, Settled, Spawn
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation, Plan, Statement, declaration_of
 from fencepost.store.postgres.engine.group_commit import _Crew
-from fencepost.store.postgres.jobs.tokens import read_token
-from fencepost.store.postgres.joins.preparation import isolation
+from fencepost.store.postgres.jobs.lease import read_token
+from fencepost.store.postgres.joins.operations import isolation
 from fencepost.store.postgres.store import PostgresStore
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
-LEASE = "select 1 from fencepost.lease where (select seq from {job}) = any (seqs) for update"
+LEASE = "select 1 from fencepost.leases where (select seq from {job}) = any (seqs) for update"
 PENDING = "select 1 from fencepost.pending where seq = (select seq from {job}) for update"
 DONE_ROW = "select 1 from fencepost.done where seq = (select seq from {job}) for update"
-JOB_ROW = "select 1 from fencepost.job where id = %s for update"
+JOB_ROW = "select 1 from fencepost.submissions where id = %s for update"
 KEY = "select 1 from fencepost.idempotency where key = %s for update"
-BY_ID = "fencepost.job where id = %s"
+BY_ID = "fencepost.submissions where id = %s"
 
 
 @pytest.fixture
@@ -157,14 +155,14 @@ def test_ending_a_graph_against_ending_another_part_of_it(
 
 
 def in_order_of_leases(*jobs: Any) -> list[Any]:
-    return sorted(jobs, key=lambda job: read_token(job.lease.token, job.id).secret)
+    return sorted(jobs, key=lambda job: read_token(job.lease.token, job.id).lease_token)
 
 
 @pytest.mark.parametrize("ends", [REFUSED, BYTES], ids=["failed", "bytes"])
 def test_settling_one_way_and_another_against_heartbeats(
     store: PostgresStore, postgres_url: str, other: psycopg.Connection[Any], ends: Outcome
 ) -> None:
-    """The leases of all are locked by secret, not first those of the successes."""
+    """The leases of all are locked by token, not first those of the successes."""
     submit(store, NewJob(type="a"), NewJob(type="b"))
     low, high = in_order_of_leases(*claim(store, "a"), *claim(store, "b"))
     replies = check_order(
@@ -242,8 +240,8 @@ def test_preparing_to_complete_says_which_leases_it_locks(store: PostgresStore) 
     submit(store, NewJob(type="a"), NewJob(type="b"))
     low, high = in_order_of_leases(*claim(store, "a"), *claim(store, "b"))
     statement = next(isolation(store._env, [settlement(high), settlement(low)]).start())
-    secrets = [read_token(job.lease.token, job.id).secret for job in (low, high)]
-    assert list(statement.leases) == secrets
+    lease_tokens = [read_token(job.lease.token, job.id).lease_token for job in (low, high)]
+    assert list(statement.leases) == lease_tokens
 
 
 def test_spawning_against_completing_what_a_key_returned(

@@ -12,15 +12,12 @@ from tests.servers.postgres import PostgresServer
 
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.outcome import Released, Settlement, Succeeded, decide
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy, Priority
 from fencepost.core.values.payload import NULL
 from fencepost.store.interface.control import Edit
-from fencepost.store.interface.queue import Claim, ClaimRequest
-from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.queue import Claim, ClaimRequest, Enqueued
 from fencepost.store.plan import Operation
-from fencepost.store.postgres.engine.group_commit import run_in
+from fencepost.store.postgres.joins.transaction import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
@@ -89,7 +86,9 @@ def tidy(store: PostgresStore, times: int = 3) -> None:
 
 def low(url: str) -> str:
     with psycopg.connect(url) as connection:
-        [(value,)] = connection.execute("select min(low)::text from fencepost.line").fetchall()
+        [(value,)] = connection.execute(
+            "select min(low)::text from fencepost.marked_lanes"
+        ).fetchall()
     return "" if value == "-infinity" else str(value)
 
 
@@ -163,7 +162,7 @@ def test_an_old_snapshot_does_not_hold_the_mark_back(
     store: PostgresStore, other: psycopg.Connection, clock: FakeClock, postgres_url: str
 ) -> None:
     other.execute("set transaction isolation level repeatable read, read only")
-    other.execute("select count(*) from fencepost.job")
+    other.execute("select count(*) from fencepost.submissions")
     pass_through(store, 10)
     clock.advance(1.0)
     advance_mark(store, clock, postgres_url, str(clock.now()))

@@ -50,7 +50,7 @@ def snapshot(postgres_url: str, store: PostgresStore) -> Iterator[psycopg.Connec
     """A transaction that reads, and does not end."""
     with psycopg.connect(postgres_url) as connection:
         connection.execute("set transaction isolation level repeatable read, read only")
-        connection.execute("select count(*) from fencepost.job")
+        connection.execute("select count(*) from fencepost.submissions")
         yield connection
         connection.rollback()
 
@@ -135,6 +135,6 @@ def test_a_claim_that_has_jobs_does_not_step_over_the_leases_that_have_ended(
     store.run(store.queue.enqueue([NewJob(type="type-0")]))
     statement = next(store.queue.claim(request).start())
     probe.execute(statement.sql.encode(), statement.params)
-    read = "select pg_stat_get_xact_tuples_returned('fencepost.lease_expiry'::regclass)"
+    read = "select pg_stat_get_xact_tuples_returned('fencepost.leases_expiry'::regclass)"
     assert probe.execute(read.encode()).fetchone() == (0,)
     probe.rollback()

@@ -28,15 +28,22 @@ from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import Body, ClaimedJob, Encoding, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Outcome, Succeeded
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Policy, Priority
 from fencepost.errors import StoreUnavailableError, UnknownDependencyError
-from fencepost.store.interface.queue import Beat, Claim, ClaimRequest, Extended, Settled
-from fencepost.store.interface.replies import Duplicate, Enqueued, Moved
+from fencepost.store.interface.queue import (
+    Beat,
+    Claim,
+    ClaimRequest,
+    Duplicate,
+    Enqueued,
+    Extended,
+    Moved,
+    Settled,
+)
 from fencepost.store.interface.store import Store
 from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation
-from fencepost.store.postgres.engine import group_commit as runner
+from fencepost.store.postgres.engine import runner
 from fencepost.store.postgres.store import PostgresStore
 
 BYTES = Succeeded(Body(b"\0", Encoding.BINARY))
@@ -140,7 +147,7 @@ def test_a_transaction_that_is_rolled_back_leaves_no_note(
     (parent,) = claim(store).jobs
     submit_in(store, conn, NewJob(type="child", after=Dependencies((parent.id,))))
     conn.rollback()
-    assert conn.execute("select count(*) from fencepost.unsure").fetchone() == (0,)
+    assert conn.execute("select count(*) from fencepost.unresolved").fetchone() == (0,)
     settle(store, parent)
     assert claim(store).followed == []
 
@@ -191,7 +198,7 @@ def test_one_whose_dependency_is_pruned_before_the_commit_waits_for_the_others(
     assert pruned.count == 1
     conn.commit()
     met = {job.id for job in claim(store).jobs}
-    assert conn.execute("select count(*) from fencepost.unsure").fetchone() == (0,)
+    assert conn.execute("select count(*) from fencepost.unresolved").fetchone() == (0,)
     assert met == ({both, alone} if mode is Mode.ANY else {alone})
     settle(store, second)
     assert met | {job.id for job in claim(store).jobs} == {both, alone}
@@ -205,11 +212,11 @@ def test_one_of_several_is_completed_by_the_second_transaction_above_read_commit
     submit(store, NewJob(type="mail"), NewJob(type="mail"))
     job, _ = claim(store).jobs
     conn.isolation_level = level
-    conn.execute("select 1 from fencepost.job").fetchall()
+    conn.execute("select 1 from fencepost.submissions").fetchall()
     with pytest.raises(psycopg.errors.SerializationFailure):
         complete_in(store, conn, job)
     conn.rollback()
-    conn.execute("select 1 from fencepost.job").fetchall()
+    conn.execute("select 1 from fencepost.submissions").fetchall()
     complete_in(store, conn, job)
     conn.commit()
     assert state(store, job.id) is State.COMPLETED
@@ -234,7 +241,7 @@ def test_the_first_job_of_its_type_joins_a_transaction_of_any_isolation_level(
     """Its lane and its policy are numbered apart: an old snapshot shows neither."""
     (first,) = submit(store, NewJob(type="old"))
     conn.isolation_level = level
-    conn.execute("select 1 from fencepost.job").fetchall()
+    conn.execute("select 1 from fencepost.submissions").fetchall()
     job = replace(KINDS[kind], policy=Policy(max_attempts=7))
     if kind == "waiting":
         job = replace(job, after=Dependencies((first,)))
@@ -252,7 +259,7 @@ def test_the_first_job_of_its_type_cannot_be_waited_for_in_an_old_snapshot(
 ) -> None:
     """It is refused, not forgotten; and the transaction goes on."""
     conn.isolation_level = IsolationLevel.REPEATABLE_READ
-    conn.execute("select 1 from fencepost.job").fetchall()
+    conn.execute("select 1 from fencepost.submissions").fetchall()
     (parent,) = submit_in(store, conn, NewJob(type="parent"))
     child = NewJob(type="child", after=Dependencies((parent,)))
     with pytest.raises(UnknownDependencyError):
@@ -272,7 +279,7 @@ def test_a_transaction_above_read_committed_fails_if_numbers_were_lost(
         if has_lost:
             with psycopg.connect(postgres_url) as admin:
                 admin.execute("delete from fencepost.ready")
-                admin.execute("delete from fencepost.lane")
+                admin.execute("delete from fencepost.lanes")
             with pytest.raises(StoreUnavailableError, match="there is no lane"):
                 submit_in(store, conn, NewJob(type="mail"))
             conn.rollback()
@@ -352,7 +359,7 @@ def test_who_came_to_wait_after_the_snapshot_is_not_forgotten(
     submit(store, NewJob(type="parent"))
     (parent,) = claim(store).jobs
     conn.isolation_level = level
-    conn.execute("select 1 from fencepost.job").fetchall()
+    conn.execute("select 1 from fencepost.submissions").fetchall()
     (child,) = submit(store, NewJob(type="child", after=Dependencies((parent.id,))))
     complete_in(store, conn, parent, outcome)
     conn.commit()

@@ -27,7 +27,7 @@ from fencepost.core.job.job import NewJob
 from fencepost.errors import DuplicateJobError, JobFailedError
 from fencepost.store.postgres.engine import schema
 from fencepost.store.postgres.engine.connections import Connections
-from fencepost.store.postgres.engine.session import Session
+from fencepost.store.postgres.engine.session import ServerSession
 from fencepost.store.postgres.store import PostgresStore
 
 ROLES = ("fencepost_server", "fencepost_runtime")
@@ -153,9 +153,9 @@ def test_nothing_planted_is_run_by_sessions_that_keep_no_settings(
     url: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a pooler, which is not at hand everywhere: each is greeted as one of a pooler's."""
-    sessions: list[Session] = []
+    sessions: list[ServerSession] = []
 
-    def greet(_: Connections, session: Session) -> None:
+    def greet(_: Connections, session: ServerSession) -> None:
         session.is_pooled = True
         sessions.append(session)
 

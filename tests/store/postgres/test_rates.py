@@ -14,9 +14,10 @@ import pytest
 
 from fencepost.core.job.job import ClaimedJob, NewJob
 from fencepost.core.limits.rates import Rate
-from fencepost.core.values.instants import to_us
+from fencepost.core.limits.type_limits import TypeLimits
+from fencepost.core.values.times import to_us
 from fencepost.store.interface.queue import ClaimRequest
-from fencepost.store.postgres.engine.group_commit import run_in
+from fencepost.store.postgres.joins.transaction import run_in
 from fencepost.store.postgres.store import PostgresStore
 from fencepost.testing.clock import FakeClock
 
@@ -25,7 +26,7 @@ WAITERS = """
 select count(*) from pg_stat_activity
 where wait_event_type = 'Lock' and datname = current_database()
 """
-USES = "select count(*) from fencepost.rate_use"
+USES = "select count(*) from fencepost.rate_uses"
 PATIENCE = 30.0
 
 
@@ -67,7 +68,7 @@ def test_no_window_of_the_servers_time_has_more_starts_than_the_rate(postgres_ur
     stores = [PostgresStore(postgres_url) for _ in range(CROWD)]
     stores[0].migrate()
     stores[0].run(stores[0].queue.enqueue([NewJob(type="mail")] * total))
-    stores[0].run(stores[0].settings.set_rates({"mail": rate}))
+    stores[0].run(stores[0].settings.limit_types({"mail": TypeLimits(rate=rate)}))
     ids: list[str] = []
 
     def work(store: PostgresStore) -> None:
@@ -91,7 +92,11 @@ def test_a_claim_waits_for_one_of_the_same_type_that_is_not_committed(
 ) -> None:
     """And sees what it has used; claims of other types do not wait."""
     store.run(store.queue.enqueue([NewJob(type="mail")] * 9 + [NewJob(type="text")] * 2))
-    store.run(store.settings.set_rates({"mail": Rate(5, 3600.0), "text": Rate(5, 3600.0)}))
+    store.run(
+        store.settings.limit_types(
+            {"mail": TypeLimits(rate=Rate(5, 3600.0)), "text": TypeLimits(rate=Rate(5, 3600.0))}
+        )
+    )
     with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as threads:
         mails = ClaimRequest(worker="w1", limit=3, types=frozenset({"mail"}))
         held = run_in(other, store.queue.claim(mails)).jobs
@@ -109,7 +114,7 @@ def test_what_a_claim_used_that_was_rolled_back_is_free(
 ) -> None:
     """A process that dies before its commit has started nothing."""
     store.run(store.queue.enqueue([NewJob(type="mail")] * 9))
-    store.run(store.settings.set_rates({"mail": Rate(5, 3600.0)}))
+    store.run(store.settings.limit_types({"mail": TypeLimits(rate=Rate(5, 3600.0))}))
     with psycopg.connect(postgres_url) as other:
         assert len(run_in(other, store.queue.claim(ClaimRequest(worker="w1", limit=4))).jobs) == 4
         other.rollback()
@@ -120,9 +125,9 @@ def test_whoever_changes_a_rate_waits_for_claims_and_they_obey_the_new_one(
     postgres_url: str, store: PostgresStore, admin: psycopg.Connection
 ) -> None:
     store.run(store.queue.enqueue([NewJob(type="mail")] * 9))
-    store.run(store.settings.set_rates({"mail": Rate(2, 3600.0)}))
+    store.run(store.settings.limit_types({"mail": TypeLimits(rate=Rate(2, 3600.0))}))
     with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as threads:
-        run_in(other, store.settings.set_rates({"mail": Rate(4, 3600.0)}))
+        run_in(other, store.settings.limit_types({"mail": TypeLimits(rate=Rate(4, 3600.0))}))
         waiting = threads.submit(claim, store)
         until_somebody_waits(admin)
         other.commit()
@@ -137,7 +142,7 @@ def test_old_uses_are_deleted_some_time_after_they_counted(
     store = PostgresStore(postgres_url, clock=clock)
     store.migrate()
     store.run(store.queue.enqueue([NewJob(type="mail")] * 9))
-    store.run(store.settings.set_rates({"mail": Rate(2, 10.0)}))
+    store.run(store.settings.limit_types({"mail": TypeLimits(rate=Rate(2, 10.0))}))
     assert len(claim(store, 1)) == 1
     clock.advance(10)
     assert len(claim(store, 1)) == 1
@@ -152,6 +157,6 @@ def test_old_uses_are_deleted_some_time_after_they_counted(
     store.run(store.upkeep.tidy())
     assert number(admin, USES) == 2
     assert len(claim(store)) == 1
-    store.run(store.settings.set_rates({"mail": None}))
+    store.run(store.settings.limit_types({"mail": TypeLimits()}))
     assert number(admin, USES) == 0
     store.close()

@@ -17,10 +17,10 @@ from fencepost.store.postgres.engine import functions, schema
 
 # As later versions will: each changes one table, in a way that older programs need not know of.
 LATER = [
-    "alter table fencepost.job add column later text;\n",
+    "alter table fencepost.submissions add column later text;\n",
     "alter table fencepost.done add column later text;\n",
     "alter table fencepost.ready add column later text;\n",
-    "create index on fencepost.lease (worker);\n",
+    "create index on fencepost.leases (worker);\n",
     "-- concurrently\ncreate index concurrently later on fencepost.done (worker);\n",
 ]
 
@@ -125,7 +125,7 @@ def _filling(each: functions.FunctionFile) -> functions.FunctionFile:
     """Return the functions of a version that notes who completed a job in the new column."""
     if each.name != "settle":
         return each
-    sql = each.sql.replace("    result)\n  select x.seq", "    result, later)\n  select x.seq")
+    sql = each.sql.replace(" result)\n  select x.seq", " result, later)\n  select x.seq")
     sql = sql.replace("coalesce(x.result, 'null')\n", "coalesce(x.result, 'null'), 'yes'\n")
     assert sql.count("later") == sql.count("'yes'") == 1
     return each._replace(sql=sql)
@@ -148,7 +148,7 @@ def test_a_migration_gives_way_to_a_transaction_that_does_not_end(
         app.migrate()
         monkeypatch.setattr(schema, "migrations", lambda: later)
         monkeypatch.setattr(schema, "LOCK_TIMEOUT", "100ms")
-        open_ended.execute("select count(*) from fencepost.job")
+        open_ended.execute("select count(*) from fencepost.submissions")
         with pytest.raises(StoreUnavailableError, match="another transaction holds a lock"):
             app.migrate()
         open_ended.rollback()

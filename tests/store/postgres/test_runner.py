@@ -24,14 +24,10 @@ from fencepost.errors import (
 )
 from fencepost.store.plan import Declaration, Effect, Operation, Plan, Statement
 from fencepost.store.postgres.engine.connections import Connections
-from fencepost.store.postgres.engine.group_commit import (
-    CONFLICTS_MAX,
-    GroupRunner,
-    Runner,
-    run_in,
-    run_in_async,
-)
-from fencepost.store.postgres.engine.session import Session
+from fencepost.store.postgres.engine.group_commit import GroupRunner
+from fencepost.store.postgres.engine.runner import CONFLICTS_MAX, Runner
+from fencepost.store.postgres.engine.session import ServerSession
+from fencepost.store.postgres.joins.transaction import run_in, run_in_async
 from fencepost.testing.clock import FakeClock
 
 NOTE = "insert into public.note values (%s) returning text"
@@ -70,13 +66,13 @@ def notes(admin: Admin) -> list[str]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Every round trip, as the statements that it carries."""
     trips: Asked = []
-    ask = Session.ask
+    ask = ServerSession.ask
 
-    def record(self: Session, statements: list[Statement], *postscript: Any) -> Any:
+    def record(self: ServerSession, statements: list[Statement], *postscript: Any) -> Any:
         trips.append(list(statements))
         return ask(self, statements, *postscript)
 
-    monkeypatch.setattr(Session, "ask", record)
+    monkeypatch.setattr(ServerSession, "ask", record)
     return trips
 
 
@@ -521,7 +517,7 @@ def test_without_a_server_everybody_is_told_at_once(
     attempts: list[int] = []
     opening = connections.open
 
-    def count() -> Session:
+    def count() -> ServerSession:
         attempts.append(1)
         return opening()
 

@@ -22,15 +22,15 @@ from tests.servers.postgres import Postgres, PostgresServer
 from tests.store.postgres.using import use
 
 from fencepost.cli.main import cli
-from fencepost.core.access.audit import make_action
-from fencepost.core.access.tokens import Principal, Role, TokenOptions, make_token
+from fencepost.core.audit import make_action
 from fencepost.core.bounds import AUDIT_KEPT_MIN
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import NewJob
+from fencepost.core.tokens import Principal, Role, TokenOptions, make_token
 from fencepost.errors import FencepostError, SchemaError, StoreUnavailableError
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.engine import functions, schema
-from fencepost.store.postgres.engine.migration_lock import LOCK
+from fencepost.store.postgres.engine.functions import LOCK
 from fencepost.store.postgres.store import PostgresStore
 
 Admin = psycopg.Connection[tuple[Any, ...]]
@@ -282,10 +282,10 @@ def _runtime_does_all_but_ddl(url: str) -> None:
         schema.check(connection)
         for ddl in (
             "create table fencepost.mine(n integer)",
-            "drop table fencepost.job",
-            "alter table fencepost.job add n integer",
+            "drop table fencepost.submissions",
+            "alter table fencepost.submissions add n integer",
             "drop function fencepost.tidy",
-            "truncate fencepost.job",
+            "truncate fencepost.submissions",
             "create schema mine",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -323,7 +323,7 @@ def _only_the_server_adds_to_the_audit_log(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         for age in (AUDIT_KEPT_MIN + 600, AUDIT_KEPT_MIN - 600, 0):
             connection.execute(
-                "insert into fencepost.action(id, at, principal, action, target, detail) values "
+                "insert into fencepost.actions(id, at, principal, action, target, detail) values "
                 "(%s, now() - %s * interval '1 second', 'alice', 'job.cancel', 'j', '{}')",
                 (uuid4(), age),
             )
@@ -351,13 +351,13 @@ def _only_the_server_adds_to_the_audit_log(url: str) -> None:
             store.close()
         with psycopg.connect(_as(url, role), autocommit=True) as connection:
             for change in (
-                "update fencepost.action set principal = 'nobody'",
-                "delete from fencepost.action",
-                "truncate fencepost.action",
+                "update fencepost.actions set principal = 'nobody'",
+                "delete from fencepost.actions",
+                "truncate fencepost.actions",
                 "drop function fencepost.prune_actions",
                 "create or replace function fencepost.prune_actions(timestamptz, bigint, integer) "
                 "returns integer language sql as 'select 1'",
-                "select 1 from fencepost.action for update",
+                "select 1 from fencepost.actions for update",
             ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(change.encode())
@@ -385,10 +385,10 @@ def _readonly_only_looks(url: str) -> None:
     with psycopg.connect(_as(url, "fencepost_readonly"), autocommit=True) as connection:
         assert connection.execute("select count(*) from fencepost.jobs").fetchone() == (len(found),)
         for change in (
-            "delete from fencepost.job",
-            "delete from fencepost.event",
-            "update fencepost.mark set low = now()",
-            "insert into fencepost.pause values ('type', 'mail')",
+            "delete from fencepost.submissions",
+            "delete from fencepost.events",
+            "update fencepost.lane_marks set low = now()",
+            "insert into fencepost.pauses values ('type', 'mail')",
             "select nextval('fencepost.seq')",
             "create table fencepost.mine(n integer)",
         ):

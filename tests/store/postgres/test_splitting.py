@@ -37,10 +37,9 @@ from fencepost.store.interface.queue import (
     Spawned,
 )
 from fencepost.store.plan import Operation
-from fencepost.store.postgres.jobs.settle import HEARTBEAT
-from fencepost.store.postgres.jobs.tokens import read_token
+from fencepost.store.postgres.jobs.lease import HEARTBEAT, read_token
 from fencepost.store.postgres.store import PostgresStore
-from fencepost.store.sql.texts import encode_json
+from fencepost.store.sql.codec import encode_json
 
 CLAIMED = 6
 CROWD = 24
@@ -98,7 +97,7 @@ def test_whoever_waits_for_a_lease_that_is_split_finds_it(
     first, second, *_ = claim(store, CLAIMED)
     for place, job in enumerate((first, second)):
         fence = read_token(job.lease.token, job.id)
-        beats = [[fence.secret, (900 + place) * 1_000_000, f"{{{fence.seq}}}"]]
+        beats = [[fence.lease_token, (900 + place) * 1_000_000, f"{{{fence.seq}}}"]]
         with open_transaction(postgres_url) as other:
             other.execute(HEARTBEAT, (None, encode_json(beats)))
             replies = apart(partial(store.run, write(store, job)))

@@ -98,3 +98,10 @@ def test_a_password_with_unescaped_signs_is_not_shown_by_half() -> None:
 
 def test_every_sign_but_the_question_mark_may_stand_in_a_password() -> None:
     assert parse("postgresql://u:a#b%3Fc@h/d").options["password"] == "a#b?c"
+
+
+def test_a_refusal_is_short_whatever_the_url_says() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(f"postgresql://me:hunter2@db/shop?{'0' * 5000}=1")
+    assert len(str(caught.value)) < 1_000
+    assert "hunter2" not in str(caught.value)

@@ -50,6 +50,13 @@ def test_a_newer_schema_is_refused(path: str) -> None:
         SqliteStore(path)
 
 
+def test_a_schema_of_a_development_version_is_refused(path: str) -> None:
+    SqliteStore(path).close()
+    change(path, "update schema_version set name = '0001_initial'")
+    with pytest.raises(SchemaError, match="begin with a new file"):
+        SqliteStore(path)
+
+
 def test_a_full_disk_is_unavailable_and_what_was_stored_stays(store: SqliteStore) -> None:
     """S0-56."""
     store.run(store.queue.enqueue([NewJob(type="t")]))
@@ -73,7 +80,7 @@ def test_a_read_only_database_is_unavailable(store: SqliteStore) -> None:
 def test_another_program_that_locks_the_file_makes_it_unavailable(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.store.sqlite.engine.database.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("fencepost.store.sqlite.engine.connection.BUSY_TIMEOUT", 0.05)
     store = SqliteStore(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("begin immediate")

@@ -22,6 +22,7 @@ from fencepost.core.job.job import Body, NewJob
 from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.plan import Operation
+from fencepost.store.sqlite.engine.log import DataFile
 from fencepost.store.sqlite.store import SqliteStore
 
 MEET_AN_ERROR_AND_DIE = """
@@ -273,6 +274,26 @@ def test_a_log_that_the_disk_confirms_and_did_not_keep_is_not_put_to_the_file(
     assert Path(path).read_bytes() == before
 
 
+def test_a_repair_that_failed_writes_nothing_over_a_log_that_another_has_begun_anew(
+    store: SqliteStore, path: str, disk: Disk
+) -> None:
+    """It has a copy of the log as it was; another process may have repaired it meanwhile."""
+    for _ in range(5):
+        store.run(enqueue(store))
+    disk.failures = FOR_GOOD
+    store._database._lock.mark()
+    with pytest.raises(StoreUnavailableError):
+        store.run(enqueue(store))
+    disk.failures = 0
+    with closing(SqliteStore(path)) as other:
+        for _ in range(3):
+            other.run(enqueue(other))
+        store._database._lock.mark()
+        store.run(enqueue(store))
+        assert other.run(other.reader.count(JobFilter())) == 9
+    assert store._database.pragma("integrity_check") == "ok"
+
+
 def test_a_file_that_the_disk_confirms_and_did_not_keep_is_written_once_more(
     store: SqliteStore, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,12 +303,12 @@ def test_a_file_that_the_disk_confirms_and_did_not_keep_is_written_once_more(
     store._database._lock.mark()
     times: list[int] = []
 
-    def forget(fd: int, start: int = 0, length: int = 0) -> None:
-        times.append(fd)
+    def forget(file: DataFile) -> None:
+        times.append(file._fd)
         if len(times) == 2:  # after the checkpoint: what memory had is not what the disk has
-            os.pwrite(fd, bytes(4 * 4096), 4096)
+            os.pwrite(file._fd, bytes(4 * 4096), 4096)
 
-    monkeypatch.setattr("fencepost.store.sqlite.engine.data_file.drop_cache", forget)
+    monkeypatch.setattr(DataFile, "drop_cache", forget)
     store.run(enqueue(store))
     assert len(times) == 3
     assert store._database.pragma("integrity_check") == "ok"

@@ -14,8 +14,7 @@ from fencepost.clock import SystemClock
 from fencepost.core.flows.dependencies import Dependencies
 from fencepost.core.job.job import Body, Category, Failure, NewJob
 from fencepost.core.job.outcome import Failed, Outcome, Settlement, Succeeded, decide
-from fencepost.store.interface.queue import ClaimRequest, Settled
-from fencepost.store.interface.replies import Enqueued
+from fencepost.store.interface.queue import ClaimRequest, Enqueued, Settled
 from fencepost.store.sqlite.store import SqliteStore
 
 SMALL, TIMES = 1_000, 4

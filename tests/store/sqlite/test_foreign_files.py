@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from fencepost.cli.main import cli
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ForeignFileError
-from fencepost.store.sqlite.engine import identity
-from fencepost.store.sqlite.engine.identity import APPLICATION_ID
+from fencepost.store.sqlite.engine import files
+from fencepost.store.sqlite.engine.files import APPLICATION_ID
 from fencepost.store.sqlite.store import SqliteStore
 
 OPEN = """
@@ -143,7 +143,7 @@ class Watched(sqlite3.Connection):
 
     def execute(self, sql: str, /, *_: object) -> sqlite3.Cursor:
         cursor = super().execute(sql)
-        identity.refuse_foreign(self.path)
+        files.refuse_foreign(self.path)
         return cursor
 
 
@@ -151,7 +151,7 @@ def test_a_store_that_is_being_made_is_never_taken_for_a_strangers(path: str) ->
     with closing(sqlite3.connect(path, isolation_level=None, factory=Watched)) as connection:
         assert isinstance(connection, Watched)
         connection.path = path
-        identity.claim(connection, path)
+        files.claim(connection, path)
         connection.execute("pragma journal_mode = wal")
         connection.execute("create table t(x)")
     # And one whose maker died at once becomes whole.
@@ -167,7 +167,7 @@ def test_a_store_whose_last_checkpoint_was_cut_short_is_still_known(path: str) -
     store.close()
     whole = Path(path).read_bytes()
     os.truncate(path, 3 * 4096)
-    identity.refuse_foreign(path)
+    files.refuse_foreign(path)
     Path(path).write_bytes(whole)
     SqliteStore(path).close()
 

@@ -67,3 +67,34 @@ def test_a_claim_takes_no_more_steps_for_names_of_others(
     add(10, 1000)
     assert steps(store, request) == few
     store.close()
+
+
+@pytest.mark.parametrize("what", ["queues", "types"])
+def test_to_look_at_one_name_takes_no_more_steps_for_others(tmp_path: Path, what: str) -> None:
+    """As an autoscaler does that asks for one queue, again and again."""
+    store = SqliteStore(str(tmp_path / "jobs.db"), clock=FakeClock())
+    count = 0
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+
+    def looked_at() -> int:
+        nonlocal count
+        count = 0
+        connection = store._database._long_reader.open()
+        connection.set_progress_handler(step, 1)
+        [view] = store.run(getattr(store.overview, what)(["mine", "none"]))
+        connection.set_progress_handler(None, 0)
+        assert sum(view.counts.values()) == 1
+        return count
+
+    store.run(store.queue.enqueue([NewJob(type="mine", queue="mine")]))
+    for first, last in ((0, 10), (10, 1000)):
+        others = [NewJob(type=f"t{each}", queue=f"q{each}") for each in range(first, last)]
+        store.run(store.queue.enqueue(others))
+        if first == 0:
+            looked_at()  # statements are prepared
+            few = looked_at()
+    assert looked_at() == few
+    store.close()

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.core.job.job import NewJob
 from fencepost.errors import StoreUnavailableError
-from fencepost.store.interface.listener import Topic
+from fencepost.store.interface.store import Topic
 from fencepost.store.sqlite.store import SqliteStore
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.core.job.job import NewJob
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock

@@ -11,10 +11,10 @@ from fencepost.core.filter import JobFilter
 from fencepost.core.job.job import Body, ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
-from fencepost.store.interface.queue import AlreadySettled, ClaimRequest, Settled
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import AlreadySettled, ClaimRequest, LeaseLost, Settled
 from fencepost.store.plan import Statement
-from fencepost.store.sqlite.jobs.settle import LOCATE, make_token, read_token
+from fencepost.store.sqlite.jobs.lease import make_token, read_token
+from fencepost.store.sqlite.jobs.settle import LOCATE
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
 

@@ -10,7 +10,7 @@ from tests.testing.idempotency.bank import Bank, found
 from fencepost import App, ConfigurationError, Context, Retry
 from fencepost.testing import NotIdempotentError, check_idempotent
 from fencepost.testing.idempotency import Flaw
-from fencepost.testing.idempotency.report import Damage
+from fencepost.testing.idempotency.check import Damage
 
 
 def test_a_handler_that_cannot_go_on_after_a_crash_is_caught(app: App) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fencepost import App, Timeouts
 from fencepost.clock import SystemClock
-from fencepost.core.values.instants import from_us
+from fencepost.core.values.times import from_us
 
 SPEED = 60
 

@@ -1,41 +1,37 @@
-"""Crons of an app's store: jobs that are submitted by the clock.
+"""Crons of an app's store: jobs that are submitted on a schedule.
 
-What knows about calendars is imported when it is needed: most apps declare no cron.
+The code for calendars is imported on first use: most apps declare no cron.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fencepost.actions.backend import StoredJob
-from fencepost.actions.local.replies import stored
-from fencepost.actions.local.steps import StoreActions
-from fencepost.actions.script import Script
+from fencepost.actions.backend import Script
+from fencepost.actions.local.steps import StoreActions, stored
+from fencepost.actions.replies import StoredJob
 from fencepost.core.bounds import CATCH_UP_DEFAULT, CRON_NEXT_MAX, CRONS_MAX
 from fencepost.core.display import shown
 from fencepost.core.job.job import NewJob
 from fencepost.errors import ConfigurationError, CronNotFoundError
-from fencepost.store.interface.crons import CronList, CronView
-from fencepost.store.interface.replies import EnqueueReply
+from fencepost.store.interface.crons import CronList, CronView, definition_of, view_of
+from fencepost.store.interface.queue import EnqueueReply
 
 if TYPE_CHECKING:
     from fencepost.actions.session import Session
-    from fencepost.core.cron.cron import Cron
-    from fencepost.core.cron.schedule import Schedule
+    from fencepost.core.cron import Cron, Schedule
 
 
 class LocalCrons(StoreActions):
     """The crons of an app's store."""
 
     def all(self) -> Script[list[CronView]]:
-        """Return the crons of the store, and those of this app which no worker has declared yet."""
-        from fencepost.store.interface.cron_definitions import view_of
-
+        """Return the crons of the store, and those of this app that no worker has declared yet."""
         seen: CronList = yield self._store.crons.list()
         views = {name: view_of(cron, seen.now) for name, cron in self._session.crons.items()}
         views |= {row.name: row for row in seen.crons}
@@ -43,8 +39,7 @@ class LocalCrons(StoreActions):
 
     def pause(self, name: str) -> Script[None]:
         """Fire no more ticks of a cron, or raise CronNotFoundError."""
-        from fencepost.core.cron.cron import check_cron_name
-        from fencepost.store.interface.cron_definitions import definition_of
+        from fencepost.core.cron import check_cron_name
 
         if (yield self._store.crons.pause(check_cron_name(name))):
             return
@@ -56,7 +51,7 @@ class LocalCrons(StoreActions):
         yield self._store.crons.pause(name)
 
     def resume(self, name: str) -> Script[None]:
-        """Go on with the first tick from now, or raise CronNotFoundError."""
+        """Continue with the first tick from now, or raise CronNotFoundError."""
         view, now = yield from self._find(name)
         tick = schedule_of(view).next_after(now)
         is_found = yield self._store.crons.resume(name, tick)
@@ -64,13 +59,13 @@ class LocalCrons(StoreActions):
             raise CronNotFoundError(name)
 
     def run(self, name: str) -> Script[StoredJob]:
-        """Submit a job of a cron now, whatever its schedule says."""
+        """Submit a job of a cron now, outside its schedule."""
         view, _ = yield from self._find(name)
         own = self._session.crons.get(name)
         template = view.template if own is None else own.template
         if template is None:
             raise ConfigurationError(
-                f"the stored job of cron {name!r} cannot be read; start a worker, which declares it"
+                f"the stored job of cron {name!r} cannot be read; start a worker to redeclare it"
             )
         job = msgspec.structs.replace(template, delay=0.0)
         replies: list[EnqueueReply] = yield self._session.in_time(self._store.queue.enqueue([job]))
@@ -86,15 +81,14 @@ class LocalCrons(StoreActions):
 
     def forget(self, name: str) -> Script[None]:
         """Delete a cron from the store, or raise CronNotFoundError."""
-        from fencepost.core.cron.cron import check_cron_name
+        from fencepost.core.cron import check_cron_name
 
         if not (yield self._store.crons.forget(check_cron_name(name))):
             raise CronNotFoundError(name)
 
     def _find(self, name: str) -> Script[tuple[CronView, datetime]]:
-        """Return the cron as the store has it, or else as this app does; and the store's time."""
-        from fencepost.core.cron.cron import check_cron_name
-        from fencepost.store.interface.cron_definitions import view_of
+        """Return the cron from the store, or else from this app; and the store's time."""
+        from fencepost.core.cron import check_cron_name
 
         check_cron_name(name)
         seen: CronList = yield self._store.crons.list()
@@ -106,42 +100,44 @@ class LocalCrons(StoreActions):
         raise CronNotFoundError(name)
 
 
-class CronOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``app.cron`` was given, as it was given."""
-
-    expression: str
-    tz: Any
-    missed: str
-    catch_up: int | None
-    name: str | None
-    arguments: Mapping[str, Any] | None
-
-
 def declare(
-    session: Session, options: CronOptions, type: str, prepare: Callable[..., NewJob]
+    session: Session,
+    name: str,
+    expression: str,
+    tz: Any,
+    template: NewJob,
+    *,
+    missed: str,
+    catch_up: int | None,
 ) -> None:
-    """Add a cron to the app, or raise ConfigurationError or InvalidPayloadError."""
-    from fencepost.core.cron.cron import Cron, Missed, check_catch_up, check_cron_name, parse_missed
-    from fencepost.core.cron.schedule import parse_schedule
+    """Add a cron to the app, or raise ConfigurationError; the arguments are unchecked."""
+    from fencepost.core.cron import (
+        Cron,
+        Missed,
+        check_catch_up,
+        check_cron_name,
+        parse_missed,
+        parse_schedule,
+    )
 
-    missed = parse_missed(options.missed)
-    if options.catch_up is not None and missed is not Missed.CATCH_UP:
-        raise ConfigurationError('catch_up= says how many; add missed="catch_up"')
-    template = prepare(**_keywords(options.arguments))
+    policy = parse_missed(missed)
+    if catch_up is not None and policy is not Missed.CATCH_UP:
+        raise ConfigurationError('catch_up= limits the ticks to make up for; add missed="catch_up"')
     if template.run_at is not None:
-        raise ConfigurationError("a cron says when its jobs run; leave run_at out of using()")
+        raise ConfigurationError("a cron has its own schedule; leave run_at out of using()")
     cron = Cron(
-        name=check_cron_name(type if options.name is None else options.name),
-        schedule=parse_schedule(options.expression, options.tz),
-        # The key of a job says which tick made it.
+        name=check_cron_name(name),
+        schedule=parse_schedule(expression, tz),
+        # The store sets the key of each job, from its tick.
         template=msgspec.structs.replace(template, key=None),
-        missed=missed,
-        catch_up=check_catch_up(CATCH_UP_DEFAULT if options.catch_up is None else options.catch_up),
+        missed=policy,
+        catch_up=check_catch_up(CATCH_UP_DEFAULT if catch_up is None else catch_up),
     )
     _add(session, cron)
 
 
-def _keywords(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+def keywords(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the arguments of a cron's jobs, or raise ConfigurationError."""
     if arguments is None:
         return {}
     if not isinstance(arguments, Mapping):
@@ -152,7 +148,7 @@ def _keywords(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
 def _add(session: Session, cron: Cron) -> None:
     known = session.crons.get(cron.name)
     if known is None and len(session.crons) >= CRONS_MAX:
-        raise ConfigurationError(f"an app may declare {CRONS_MAX} crons, and this has them")
+        raise ConfigurationError(f"cron limit of an app reached ({CRONS_MAX})")
     # Equal ones come from a module that was loaded twice.
     if known is not None and known != cron:
         raise ConfigurationError(
@@ -163,7 +159,7 @@ def _add(session: Session, cron: Cron) -> None:
 
 
 def schedule_of(view: CronView) -> Schedule:
-    """Return when a cron ticks, or raise InvalidCronError if this machine knows no such zone."""
-    from fencepost.core.cron.schedule import parse_schedule
+    """Return the schedule, or raise InvalidCronError if this machine lacks its time zone."""
+    from fencepost.core.cron import parse_schedule
 
     return parse_schedule(view.expression, view.tz)

@@ -1,26 +1,21 @@
-"""Dead letters of an app's store: jobs that failed, until somebody has dealt with them."""
+"""Dead letters of an app's store: jobs that failed, until they are replayed or discarded."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from fencepost.actions.backend import StoredJob
-from fencepost.actions.local.jobs import held_up
+from fencepost.actions.backend import Script
+from fencepost.actions.local.jobs import blocked_by
 from fencepost.actions.local.steps import StoreActions
-from fencepost.actions.pages import DeadLetters
-from fencepost.actions.script import Script
+from fencepost.actions.replies import DeadLetters, StoredJob
 from fencepost.core.bounds import PAGE_MAX
-from fencepost.core.crypto.envelope import unreadable
+from fencepost.core.encryption import unreadable
 from fencepost.core.filter import DEAD_LETTERS, PageRequest, encode_cursor, make_page
 from fencepost.core.values.names import check_type
-from fencepost.errors import (
-    DuplicateJobError,
-    FencepostError,
-    JobNotFoundError,
-)
-from fencepost.store.interface.control import Replayed, ReplayReply, Sealed
+from fencepost.errors import DuplicateJobError, FencepostError, JobNotFoundError
+from fencepost.store.interface.control import Conflict, NotFound, Replayed, ReplayReply, Sealed
+from fencepost.store.interface.queue import Duplicate
 from fencepost.store.interface.reader import DeadLetterPage
-from fencepost.store.interface.replies import Conflict, Duplicate, NotFound
 
 
 class LocalDeadLetters(StoreActions):
@@ -43,7 +38,7 @@ class LocalDeadLetters(StoreActions):
         return DeadLetters(page.letters, following)
 
     def replay(self, job_id: str) -> Script[StoredJob]:
-        """Replace a dead letter by a fresh job, or raise; the record stays unless it is stored."""
+        """Replace a dead letter by a new job, or raise; it stays unless the job is stored."""
         replies: list[ReplayReply] = yield self._store.control.replay([job_id])
         match replies[0]:
             case Sealed():
@@ -54,21 +49,23 @@ class LocalDeadLetters(StoreActions):
                 raise DuplicateJobError(type=type_, key=key, existing_id=existing_id)
             case Conflict() as conflict:
                 (job,) = yield self._store.reader.get([job_id])
-                raise held_up(job_id, conflict, None if job is None else job.flow)
+                raise blocked_by(job_id, conflict, None if job is None else job.flow)
             case NotFound():
                 raise JobNotFoundError(job_id)
 
     def _why_sealed(self, job_id: str) -> Script[FencepostError]:
         (job,) = yield self._store.reader.get([job_id])
         return (
-            JobNotFoundError(job_id) if job is None else unreadable(job.payload, self._store.keys)
+            JobNotFoundError(job_id)
+            if job is None
+            else unreadable(job.payload_body, self._store.keys)
         )
 
     def replay_all(self, type: str | None, limit: int | None) -> Script[int]:
         """Replay every dead letter (of a type), at most *limit*; return how many were.
 
-        One whose key is held by another job, that waits for a dead one, or that cannot be decrypted
-        stays on the list.
+        One stays on the list if another job holds its key, if it waits for a dead letter, or if it
+        cannot be decrypted.
         """
         wanted = None if type is None else check_type(type)
         total = 0
@@ -89,7 +86,7 @@ class LocalDeadLetters(StoreActions):
         return total
 
     def discard(self, job_id: str) -> Script[None]:
-        """Take a dead letter off the list, or raise JobNotFoundError."""
+        """Remove a dead letter from the list, or raise JobNotFoundError."""
         (reply,) = yield self._store.control.discard([job_id])
         if isinstance(reply, NotFound):
             raise JobNotFoundError(job_id)

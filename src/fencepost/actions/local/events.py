@@ -1,16 +1,14 @@
-"""Events of an app's store: send them, every handler gets a job of its own; and the record."""
+"""Events of an app's store: sending one stores a record, and a job for each handler."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from fencepost.actions.backend import StoredEvent
-from fencepost.actions.local.replies import stored
-from fencepost.actions.local.steps import Join, StoreActions
+from fencepost.actions.backend import Script
+from fencepost.actions.local.steps import Join, StoreActions, stored
 from fencepost.actions.options import Options, check_bulk, new_job
-from fencepost.actions.pages import SentEvents
-from fencepost.actions.script import Script
+from fencepost.actions.replies import SentEvents, StoredEvent
 from fencepost.core.events import NewEvent, check_event_name, matches
 from fencepost.core.filter import EVENTS, encode_cursor, make_page
 from fencepost.core.job.idempotency import OnDuplicate
@@ -26,7 +24,7 @@ from fencepost.store.plan import Operation
 
 
 class LocalEvents(StoreActions):
-    """The events of an app's store, and the record of them."""
+    """The events of an app's store."""
 
     def find(self, name: str | None, after: str | None, limit: int) -> Script[SentEvents]:
         """Return a page of events."""
@@ -55,16 +53,11 @@ class LocalEvents(StoreActions):
         return StoredEvent(sent.id, sent.name, sent.sent_at, [stored(job) for job in reply.jobs])
 
     def prepare(
-        self,
-        name: str,
-        key: str | None,
-        data: dict[str, Any],
-        *,
-        on_duplicate: OnDuplicate,
+        self, name: str, key: str | None, data: dict[str, Any], *, on_duplicate: OnDuplicate
     ) -> tuple[NewEvent, list[NewJob]]:
-        """Return an event and the jobs of its handlers, checked against each; nothing is stored.
+        """Return an event and the jobs of its handlers, checked against each signature.
 
-        A key is held while its job is live (C15), for each handler by itself.
+        Nothing is stored. A key is held for each handler, while its job is live (C15).
         """
         name = check_event_name(name)
         payload = check_size(encode_json(data), self._session.max_payload)
@@ -78,7 +71,7 @@ class LocalEvents(StoreActions):
         return NewEvent(name, payload, key), self._session.carrying(jobs)
 
     def _note_unhandled(self, reply: EventReply) -> None:
-        """Say that no handler matched: most often the module that has them was not imported."""
+        """Warn that no handler matched: often the module that has them was not imported."""
         if not reply.jobs:
             event = reply.event
             self._session.counters.add(names.EVENT_UNHANDLED)
@@ -89,6 +82,6 @@ class LocalEvents(StoreActions):
             payload = task.signature.encode((), data)
         except InvalidPayloadError as error:
             raise InvalidPayloadError(
-                f"handler {task.type!r} does not take what {name!r} was sent with: {error}"
+                f"handler {task.type!r} does not accept the data of {name!r}: {error}"
             ) from None
         return new_job(task, check_size(payload, self._session.max_payload), options)

@@ -1,4 +1,4 @@
-"""What can be asked of the flows of an app's store, once for both faces."""
+"""Flows of an app's store: submit, wait for, cancel and retry their jobs."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.actions.backend import Ids, StoredFlow
+from fencepost.actions.backend import Ids, Script
 from fencepost.actions.local.steps import Pause, StoreActions
 from fencepost.actions.options import check_bulk
-from fencepost.actions.script import Script
+from fencepost.actions.replies import StoredFlow
 from fencepost.core.bounds import CANCEL_ROUNDS, PAGE_MAX, POLL_INTERVAL
 from fencepost.core.filter import JobFilter, PageRequest
-from fencepost.core.flows.graph import Graph, Nodes, named
-from fencepost.core.flows.order import arrange, in_order, names_for, unique_names
+from fencepost.core.flows.graph import (
+    Graph,
+    Nodes,
+    arrange,
+    in_order,
+    named,
+    names_for,
+    unique_names,
+)
 from fencepost.core.job.job import Dependency, Job, NewJob
 from fencepost.core.job.lifecycle import LIVE, State
-from fencepost.core.values.duration import Duration, parse_duration
-from fencepost.core.values.ids import id_text
-from fencepost.core.values.names import check_flow
+from fencepost.core.values.names import check_flow, id_text
+from fencepost.core.values.times import Duration, parse_duration
 from fencepost.errors import FlowNotFoundError, JobNotFoundError, WaitTimeoutError
 from fencepost.store.interface.control import RetryReply, RetryRequest
-from fencepost.store.interface.listener import Topic
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved
+from fencepost.store.interface.store import Topic
 
 
 def prepare(nodes: Nodes | Graph) -> dict[str, NewJob]:
@@ -49,7 +55,7 @@ class LocalFlows(StoreActions):
         return flow_id, [replace(job, flow=flow_id) for job in nodes.values()]
 
     def members(self, flow_id: str, *, queues: Collection[str] | None = None) -> Script[list[Job]]:
-        """Return every job of a flow (in *queues*), what it spawned included, oldest first."""
+        """Return every job of a flow (in *queues*), including spawned ones, oldest first."""
         jobs: list[Job] = []
         position: int | None = None
         while True:
@@ -63,7 +69,7 @@ class LocalFlows(StoreActions):
 
     def get(self, flow_id: str, *, queues: Collection[str] | None = None) -> Script[dict[str, Job]]:
         """Return the jobs of a flow (in *queues*) by name, or raise FlowNotFoundError."""
-        jobs = yield from self.members(check_flow(flow_id) or "", queues=queues)
+        jobs = yield from self.members(check_flow(flow_id), queues=queues)
         if not jobs:
             raise FlowNotFoundError(flow_id)
         replaced = _replaced(jobs)
@@ -72,7 +78,7 @@ class LocalFlows(StoreActions):
         return dict(zip(names, present, strict=True))
 
     def states(self, flow_id: str, ids: Ids) -> Script[dict[str, State]]:
-        """Return the state of each job by name; one that has been pruned is left out."""
+        """Return the state of each job by name, without those that were pruned."""
         found = yield from self._look(ids)
         return {name: job.state for name, job in found.items() if job is not None}
 
@@ -87,10 +93,10 @@ class LocalFlows(StoreActions):
     def _end(
         self, flow_id: str, ids: Ids, timeout: Duration | None
     ) -> Script[dict[str, Job | None]]:
-        """Wait until every job of the flow has ended, what it spawned included; return *ids*."""
+        """Wait until every job of the flow has ended, including spawned ones; return *ids*."""
         seconds = None if timeout is None else parse_duration(timeout, name="timeout")
         deadline = None if seconds is None else self._session.clock.monotonic() + seconds
-        # Listen before looking: news that comes between the two is then not missed.
+        # Listen first, then look: a notification between the two is then not missed.
         yield Pause(Topic.SETTLED, 0)
         live = JobFilter(flow=flow_id, states=tuple(state for state in State if state in LIVE))
         while True:
@@ -98,7 +104,7 @@ class LocalFlows(StoreActions):
             still: Job | None = page.jobs[0] if page.jobs else None
             if still is None:
                 found = yield from self._look(ids)
-                # A key may have returned a job of another flow, which goes on.
+                # A key may have returned a job of another flow, which may still run.
                 jobs = (job for job in found.values() if job is not None)
                 still = next((job for job in jobs if not job.state.is_terminal), None)
                 if still is None:
@@ -111,7 +117,7 @@ class LocalFlows(StoreActions):
             yield Pause(Topic.SETTLED, pause)
 
     def wait(self, flow_id: str, ids: Ids, timeout: Duration | None) -> Script[dict[str, State]]:
-        """Wait until the flow has ended, and return how each of its jobs did."""
+        """Wait until the flow has ended, and return the state of each job."""
         found = yield from self._end(flow_id, ids, timeout)
         return {name: job.state for name, job in found.items() if job is not None}
 
@@ -129,7 +135,7 @@ class LocalFlows(StoreActions):
         """Cancel every live job of a flow (in *queues*); return how many."""
         total = 0
         for _ in range(CANCEL_ROUNDS):
-            # One that runs may spawn another while its flow is being cancelled; but then no more.
+            # A running job may spawn others while its flow is cancelled; the next round finds them.
             count = 0
             for queue in [None] if queues is None else sorted(queues):
                 filter = JobFilter(flow=flow_id, queue=queue)
@@ -140,7 +146,7 @@ class LocalFlows(StoreActions):
         return total
 
     def retry(self, flow_id: str, *, queues: Collection[str] | None = None) -> Script[int]:
-        """Run again, in one transaction, what failed or was cancelled; return how many were."""
+        """Run failed and cancelled jobs again, in one transaction; return how many."""
         jobs = yield from self.members(flow_id, queues=queues)
         replaced = _replaced(jobs)
         ended = [
@@ -160,12 +166,12 @@ class LocalFlows(StoreActions):
 
 
 def _replaced(jobs: Sequence[Job]) -> set[str | None]:
-    """Return the ids of dead letters in whose place a fresh job stands."""
+    """Return the ids of dead letters that were replayed."""
     return {job.replay_of for job in jobs}
 
 
 def _oldest_first(ids: Sequence[str], behind: Mapping[str, Sequence[Dependency]]) -> list[str]:
-    """Return *ids* in order, but what gathers behind the younger jobs that it waits for."""
+    """Return *ids* in order, except that a job follows the younger jobs that it waits for."""
     places = {job_id: place for place, job_id in enumerate(ids)}
     edges = [
         [places[each.job_id] for each in behind.get(job_id, ()) if each.job_id in places]

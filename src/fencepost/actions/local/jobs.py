@@ -1,4 +1,4 @@
-"""What can be asked of the jobs of an app's store, one or many, once for both faces."""
+"""Jobs of an app's store: find, wait for, cancel, retry, edit and explain them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from typing import Any
 
 import msgspec
 
+from fencepost.actions.backend import Script
 from fencepost.actions.local.steps import Pause, StoreActions
-from fencepost.actions.pages import Page
-from fencepost.actions.results import failure_of_end
-from fencepost.actions.script import Script
+from fencepost.actions.options import RetryChoice
+from fencepost.actions.replies import Page, failure_of_end
 from fencepost.core.bounds import PAGE_MAX, POLL_INTERVAL
-from fencepost.core.crypto.envelope import unreadable
+from fencepost.core.encryption import unreadable
 from fencepost.core.filter import JobFilter, PageRequest, encode_cursor, make_page
-from fencepost.core.job.edits import Edits, check_names
 from fencepost.core.job.history import Change
 from fencepost.core.job.history import history as changes
 from fencepost.core.job.job import Attempt, Body, Encoding, Job
-from fencepost.core.job.lifecycle import LIVE, State
-from fencepost.core.job.lifetime import check_run_at
-from fencepost.core.job.priority import Priority, parse_priority
+from fencepost.core.job.lifecycle import LIVE, Edits, State, check_names
+from fencepost.core.job.policy import parse_priority
+from fencepost.core.job.timeouts import check_run_at
 from fencepost.core.job.why import Reason, explain
-from fencepost.core.values.duration import Duration, parse_duration
 from fencepost.core.values.names import check_correlation_id, check_tags, reserved_tags
 from fencepost.core.values.payload import check_size, decode_result, encode
-from fencepost.core.webhooks.settings import check_callback
+from fencepost.core.values.times import Duration, parse_duration
+from fencepost.core.webhooks.callback import check_callback
 from fencepost.errors import (
     ConfigurationError,
     DuplicateJobError,
@@ -34,9 +33,17 @@ from fencepost.errors import (
     StateConflictError,
     WaitTimeoutError,
 )
-from fencepost.store.interface.control import CancelReply, Edit, Edited, RetryRequest
-from fencepost.store.interface.listener import Topic
-from fencepost.store.interface.replies import Conflict, Duplicate, Moved, NotFound, TooLate
+from fencepost.store.interface.control import (
+    CancelReply,
+    Conflict,
+    Edit,
+    Edited,
+    NotFound,
+    RetryRequest,
+    TooLate,
+)
+from fencepost.store.interface.queue import Duplicate, Moved
+from fencepost.store.interface.store import Topic
 
 
 class LocalJobs(StoreActions):
@@ -51,7 +58,7 @@ class LocalJobs(StoreActions):
         return found
 
     def existing(self, error: DuplicateJobError) -> Script[Job | None]:
-        """Return the job that holds the key, if it is still there."""
+        """Return the job that holds the key, if it still exists."""
         assert error.existing_id is not None
         (job,) = yield self._store.reader.get([error.existing_id])
         held: Job | None = job
@@ -83,7 +90,7 @@ class LocalJobs(StoreActions):
     ) -> Script[Job]:
         """Wait until the job has ended, the time is up or *is_off*; return it as it is then."""
         deadline = None if seconds is None else self._session.clock.monotonic() + seconds
-        # Listen before looking: news that comes between the two is then not missed.
+        # Listen first, then look: a notification between the two is then not missed.
         yield Pause(Topic.SETTLED, 0)
         while True:
             job = yield from self.get(job_id)
@@ -99,13 +106,13 @@ class LocalJobs(StoreActions):
             yield Pause(Topic.SETTLED, wait)
 
     def result_of(self, job: Job) -> Any:
-        """Return the result of a job that has ended, or raise as its end says.
+        """Return the result of a job that has ended, or raise the error of its failure.
 
-        It is what the task's annotation says, or plain JSON if it does not fit.
+        Its type is the task's return annotation, or plain JSON if it does not fit.
         """
         if job.state is not State.COMPLETED:
             raise failure_of_end(job)
-        body = job.result or Body(b"null")
+        body = job.result_body or Body(b"null")
         if body.encoding is Encoding.ENCRYPTED:
             raise unreadable(body, self._store.keys)
         task = self._session.tasks.get(job.type)
@@ -119,10 +126,10 @@ class LocalJobs(StoreActions):
     def cancel_all(
         self, filter: JobFilter, *, queues: Collection[str] | None = None
     ) -> Script[int]:
-        """Cancel every live job that meets *filter*; return how many, those that waited included.
+        """Cancel every live job that meets *filter*; return how many, including dependents.
 
-        What waits for one of them cannot run any more, whatever queue it is in; with *queues*, only
-        those of these are counted.
+        Dependents can no longer run and are cancelled in any queue; with *queues*, only jobs in
+        these are counted.
         """
         check_selective(filter)
         live = live_part(filter)
@@ -149,24 +156,13 @@ class LocalJobs(StoreActions):
             count += sum(queue in queues for queue in located)
         return count
 
-    def retry(
-        self,
-        job_id: str,
-        reset_attempts: bool,
-        delay: Duration,
-        priority: Priority | int | str | None,
-    ) -> Script[State]:
-        """Run a job again, or one that waits for its time sooner, or raise (C36, C45)."""
-        request = RetryRequest(
-            job_id,
-            bool(reset_attempts),
-            parse_duration(delay, name="delay"),
-            None if priority is None else parse_priority(priority),
-        )
+    def retry(self, job_id: str, choice: RetryChoice) -> Script[State]:
+        """Run an ended job again, or a delayed one sooner, or raise (C36, C45)."""
+        request = RetryRequest(job_id, choice.reset_attempts, choice.delay, choice.priority)
         (reply,) = yield self._store.control.retry([request])
         if isinstance(reply, Conflict) and reply.culprit is not None:
             job = yield from self.get(job_id)
-            raise held_up(job_id, reply, job.flow)
+            raise blocked_by(job_id, reply, job.flow)
         if isinstance(reply, Conflict):
             why = _NOT_RETRIED[reply.state]
             raise StateConflictError(
@@ -204,7 +200,7 @@ class LocalJobs(StoreActions):
         raise AssertionError(reply)
 
     def _new_payload(self, job: Job, payload: Any) -> Body | None:
-        """Return a payload as it would be submitted, checked against its task if that is known."""
+        """Return the encoded payload, checked against its task if this app knows it."""
         if payload is None:
             return None
         body = payload if isinstance(payload, Body) else encode(payload)
@@ -252,7 +248,7 @@ def _moved(job_id: str, reply: object, verb: str) -> State:
 
 
 def check_selective(filter: JobFilter) -> None:
-    """Raise ConfigurationError if *filter* means all jobs there are."""
+    """Raise ConfigurationError if *filter* matches every job."""
     if filter == JobFilter():
         raise ConfigurationError(
             "this would cancel every job; name an id, a type, a queue, a flow, a tag or a time"
@@ -260,13 +256,13 @@ def check_selective(filter: JobFilter) -> None:
 
 
 def live_part(filter: JobFilter) -> JobFilter | None:
-    """Return *filter* as it means live jobs alone; None if it means none of them."""
+    """Return *filter* restricted to live jobs; None if it matches none of them."""
     states = tuple(s for s in State if s in LIVE and (not filter.states or s in filter.states))
     return msgspec.structs.replace(filter, states=states) if states else None
 
 
 def _cancelled(replies: Sequence[CancelReply]) -> Iterator[str]:
-    """Yield the ids of those that were cancelled, and of those that waited for them."""
+    """Yield the ids of the cancelled jobs and of their cancelled dependents."""
     for reply in replies:
         if isinstance(reply, Moved):
             yield reply.job_id
@@ -274,15 +270,15 @@ def _cancelled(replies: Sequence[CancelReply]) -> Iterator[str]:
 
 
 _NOT_RETRIED = {
-    State.PENDING: "it waits for other jobs or for its concurrency key; ask why",
-    State.SCHEDULED: "it stands in line already, and starts as soon as a worker is free for it",
-    State.RUNNING: "an attempt is under way; wait for its end, or cancel it first",
+    State.PENDING: "it waits for other jobs or for its concurrency key; why() says which",
+    State.SCHEDULED: "it is queued already, and starts as soon as a worker has a free slot",
+    State.RUNNING: "an attempt is running; wait for its end, or cancel it first",
     State.COMPLETED: "a job that has succeeded never runs again; submit a new one",
 }
 
 
-def held_up(job_id: str, reply: Conflict, flow: str | None) -> StateConflictError:
-    """Return the error of a job that cannot run before another has run again."""
+def blocked_by(job_id: str, reply: Conflict, flow: str | None) -> StateConflictError:
+    """Return the error for a job that cannot run before another has run again."""
     whole = "" if flow is None else f", or everything with app.flows.get({flow!r}).retry()"
     return StateConflictError(
         f"job {job_id} waits for job {reply.culprit}, which is {reply.state}; retry that one "
@@ -294,15 +290,15 @@ def held_up(job_id: str, reply: Conflict, flow: str | None) -> StateConflictErro
 
 
 def _check_unchanged(job: Job, edits: Edits) -> None:
-    """Raise StateConflictError if another type or queue is asked for (C46)."""
+    """Raise StateConflictError if the edits change type or queue (C46)."""
     for name, given, own in (
         ("type", edits.get("type"), job.type),
         ("queue", edits.get("queue"), job.queue),
     ):
         if given is not None and given != own:
             raise StateConflictError(
-                f"the {name} of a job cannot be changed, since its keys and its place in line hang "
-                f"on it; submit a new job and cancel {job.id}",
+                f"the {name} of a job cannot be changed, because its keys and its order depend on "
+                f"it; submit a new job and cancel {job.id}",
                 job_id=job.id,
                 state=job.state,
             )
@@ -316,7 +312,7 @@ def _too_late(job_id: str, reply: TooLate) -> InvalidJobError:
 
 
 def _new_tags(job: Job, tags: Mapping[str, str]) -> dict[str, str]:
-    """Return *tags* and those that Fencepost has set, which may be given again and not changed."""
+    """Return *tags* and those set by Fencepost, which may be repeated but not changed."""
     checked = check_tags(tags, may_be_reserved=True)
     kept = reserved_tags(job.tags)
     given = reserved_tags(checked)

@@ -1,32 +1,61 @@
-"""Queues and types of an app's store: look at them, pause and limit them."""
+"""Queues and types of an app's store: list, pause and limit them; statistics, and how to scale."""
 
 from __future__ import annotations
 
-from fencepost.actions.local.stats import scale
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from fencepost.actions.backend import Script
 from fencepost.actions.local.steps import StoreActions
-from fencepost.actions.script import Script
-from fencepost.core.stats.scale import Scale
-from fencepost.core.values.duration import Duration
-from fencepost.core.values.names import check_queue, check_type
+from fencepost.core.bounds import (
+    STATS_SAMPLE_MAX,
+    STATS_WINDOW_DEFAULT,
+    STATS_WINDOW_MAX,
+    STATS_WINDOW_MIN,
+)
+from fencepost.core.filter import JobFilter
+from fencepost.core.job.lifecycle import State
+from fencepost.core.overview import Load, Scale, scale
+from fencepost.core.statistics import EndedJob, Statistics, percentiles, runs, statistics
+from fencepost.core.values.names import check_queue
+from fencepost.core.values.times import Duration, parse_duration
+from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.overview import QueueView, TypeView
 from fencepost.store.interface.settings import Scope
 
+if TYPE_CHECKING:
+    from fencepost.actions.session import Session
 
-class LocalQueues(StoreActions):
-    """The queues of an app's store."""
+GROWTH = 8
 
-    def all(self) -> Script[list[QueueView]]:
-        """Return every queue with its counts."""
-        views: list[QueueView] = yield self._store.overview.queues()
-        return views
+
+class PausableScope(StoreActions):
+    """What queues and types have in common: their jobs can be kept from starting."""
+
+    def __init__(self, session: Session, scope: Scope, check: Callable[[str], str]) -> None:
+        super().__init__(session)
+        self._scope = scope
+        self._check = check
 
     def pause(self, name: str) -> Script[None]:
-        """Hand out no more jobs of a queue."""
-        yield self._store.settings.pause(Scope.QUEUE, check_queue(name))
+        """Let no more jobs of a queue or type start."""
+        yield self._store.settings.pause(self._scope, self._check(name))
 
     def resume(self, name: str) -> Script[None]:
-        """Hand out the jobs of a queue again."""
-        yield self._store.settings.resume(Scope.QUEUE, check_queue(name))
+        """Let jobs of a queue or type start again."""
+        yield self._store.settings.resume(self._scope, self._check(name))
+
+
+class LocalQueues(PausableScope):
+    """The queues of an app's store."""
+
+    def all(self, names: Sequence[str] | None = None) -> Script[list[QueueView]]:
+        """Return every queue with its counts, or those of *names*."""
+        views: list[QueueView] = yield self._store.overview.queues(names)
+        return views
 
     def limit(self, name: str, max_running: int | None) -> Script[None]:
         """Limit how many jobs of a queue run at once."""
@@ -34,21 +63,80 @@ class LocalQueues(StoreActions):
 
     def scale(self, name: str, target: Duration) -> Script[Scale]:
         """Return how many slots a queue could use."""
-        return scale(self._session, name, target)
+        queue_name = check_queue(name)
+        seconds = parse_duration(target, name="target", minimum=1.0)
+        now = self._session.clock.now()
+        views = yield from self.all([queue_name])
+        workers: list[WorkerInfo] = yield self._store.cluster.workers()
+        jobs, _ = yield from _ended(self._session, now, STATS_WINDOW_DEFAULT)
+        filter = JobFilter(queue=queue_name)
+        arrivals = yield from _submitted_rate(self._session, filter, now, STATS_WINDOW_DEFAULT)
+        queue = views[0] if views else QueueView(name=queue_name)
+        times = percentiles(runs([job for job in jobs if job.queue == queue_name]))
+        load = Load(
+            depth=queue.counts.get(State.SCHEDULED, 0),
+            running=queue.counts.get(State.RUNNING, 0),
+            slots=sum(each.concurrency for each in workers if each.serves_queue(queue_name)),
+            arrivals=arrivals,
+            run_time=None if times is None else times.p50,
+            max_running=queue.max_running,
+            is_paused=queue.is_paused,
+            oldest_age=_age(queue.oldest_at, now),
+        )
+        return scale(queue_name, load, target=seconds)
 
 
-class LocalTypes(StoreActions):
+class LocalTypes(PausableScope):
     """The types of an app's store."""
 
-    def all(self) -> Script[list[TypeView]]:
-        """Return every type with its counts."""
-        views: list[TypeView] = yield self._store.overview.types()
+    def all(self, names: Sequence[str] | None = None) -> Script[list[TypeView]]:
+        """Return every type with its counts, or those of *names*."""
+        views: list[TypeView] = yield self._store.overview.types(names)
         return views
 
-    def pause(self, name: str) -> Script[None]:
-        """Hand out no more jobs of a type."""
-        yield self._store.settings.pause(Scope.TYPE, check_type(name))
 
-    def resume(self, name: str) -> Script[None]:
-        """Hand out the jobs of a type again."""
-        yield self._store.settings.resume(Scope.TYPE, check_type(name))
+def stats(session: Session, window: Duration) -> Script[Statistics]:
+    """Return counts now, and rates and times of the last *window*."""
+    seconds = parse_duration(
+        window, name="window", minimum=STATS_WINDOW_MIN, maximum=STATS_WINDOW_MAX
+    )
+    now = session.clock.now()
+    queues = yield session.store.overview.queues()
+    types = yield session.store.overview.types()
+    jobs, is_sampled = yield from _ended(session, now, seconds)
+    submitted_rate = yield from _submitted_rate(session, JobFilter(), now, seconds)
+    return statistics(
+        jobs,
+        now=now,
+        window=seconds,
+        is_sampled=is_sampled,
+        queues={queue.name: queue.counts for queue in queues},
+        types={type.name: type.counts for type in types},
+        submitted_rate=submitted_rate,
+    )
+
+
+def _ended(session: Session, now: datetime, seconds: float) -> Script[tuple[list[EndedJob], bool]]:
+    since = now - timedelta(seconds=seconds)
+    page = yield session.store.overview.ended(since, limit=STATS_SAMPLE_MAX, newest_first=True)
+    return page.jobs, page.next is not None
+
+
+def _submitted_rate(
+    session: Session, filter: JobFilter, now: datetime, seconds: float
+) -> Script[float]:
+    """Return jobs a second, over the whole window or the last part of it that has enough jobs.
+
+    The store counts jobs one by one, so a busy store should only count those of a short time.
+    """
+    span = min(STATS_WINDOW_MIN, seconds)
+    while True:
+        since = now - timedelta(seconds=span)
+        count: int = yield session.store.reader.count(replace(filter, created_after=since))
+        if count >= STATS_SAMPLE_MAX or span >= seconds:
+            return count / span
+        span = min(span * GROWTH, seconds)
+
+
+def _age(at: datetime | None, now: datetime) -> float | None:
+    return None if at is None else max((now - at).total_seconds(), 0.0)

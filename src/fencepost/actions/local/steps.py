@@ -1,4 +1,4 @@
-"""The steps of a script that runs against a store, and how they are performed."""
+"""The steps of a script that runs against a store, what performs them, and submission replies."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fencepost.store.interface.listener import Listener, Topic
-from fencepost.store.interface.store import Store
+from fencepost.actions.replies import StoredJob
+from fencepost.store.interface.queue import Duplicate, EnqueueReply
+from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.plan import Operation
 
 if TYPE_CHECKING:
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Wait for a notification of *topic*, at most so long."""
+    """Wait for a notification of *topic*, at most *timeout* seconds."""
 
     topic: Topic
     timeout: float
 
 
 class Join(msgspec.Struct, frozen=True):
-    """Run an operation in the transaction of the caller's own connection."""
+    """Run an operation in the transaction of the caller's connection."""
 
     conn: Any
     make: Callable[[Store], Operation[Any]]
@@ -81,3 +82,17 @@ class StoreActions:
     @property
     def _store(self) -> Store:
         return self._session.store
+
+
+def stored(reply: EnqueueReply) -> StoredJob:
+    """Return the job that was stored, or that its key returned."""
+    if isinstance(reply, Duplicate):
+        return StoredJob(reply.job_id, reply.type, reply.state, True, reply.differs)
+    return StoredJob(reply.job_id, reply.type, reply.state)
+
+
+def accepted(reply: EnqueueReply) -> StoredJob:
+    """As ``stored``, but raise DuplicateJobError if the caller chose to reject duplicates."""
+    if isinstance(reply, Duplicate) and reply.is_rejected:
+        raise reply.error
+    return stored(reply)

@@ -1,11 +1,12 @@
-"""``fencepost dev``: a worker and the HTTP API, restarted, gently, whenever the code changes.
+"""``fencepost dev``: a worker and the HTTP API, restarted gracefully whenever the code changes.
 
-We watch, and hold the socket that the API listens on: whoever connects during a restart waits for
-the next process in the socket's backlog, and is not refused.
+The parent process watches the files and holds the listening socket of the API: a client that
+connects during a restart waits in the socket's backlog for the next process and is not refused.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -15,52 +16,42 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fencepost.cli.commands.server import PORT_DEFAULT, PORT_MAX
-from fencepost.cli.lines import echo
-from fencepost.cli.options import DURATION, log_options, option, pass_settings, url_option
-from fencepost.cli.settings import Settings
-from fencepost.cli.worker.command import child_command, longest_stop
-from fencepost.core.bounds import CONCURRENCY_MAX
+from fencepost.cli.commands.worker import child_command, end, longest_stop
+from fencepost.cli.options import (
+    LOOPBACK,
+    Settings,
+    app_argument,
+    concurrency_option,
+    option,
+    port_option,
+    service_options,
+    wait_option,
+)
+from fencepost.cli.output import echo
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from fencepost.app import App
     from fencepost.clock import Clock
-    from fencepost.worker.process.lifeline import Lifeline
+    from fencepost.http.server.server import Server
+    from fencepost.worker import Worker
+    from fencepost.worker.supervisor import Lifeline
 
-HOST = "127.0.0.1"
-LOOK_INTERVAL = 0.5
+CHECK_INTERVAL = 0.5
 STEP_INTERVAL = 0.1
 FILES_MAX = 20_000
 SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 
 
 @click.command()
-@click.argument("app_name", metavar="[APP]", required=False, envvar="FENCEPOST_APP")
-@option(
-    "--concurrency",
-    type=click.IntRange(1, CONCURRENCY_MAX),
-    default=4,
-    show_default=True,
-    help="Jobs at once.",
+@app_argument
+@concurrency_option(4, "How many jobs run at once.")
+@wait_option(
+    "--grace", 2.0, "How long running jobs may take to finish before a restart releases them."
 )
-@option(
-    "--grace",
-    type=DURATION,
-    default=2.0,
-    show_default="2s",
-    help="How long running jobs may finish before a restart gives them back.",
-)
-@option(
-    "--port",
-    type=click.IntRange(0, PORT_MAX),
-    default=PORT_DEFAULT,
-    show_default=True,
-    help="Of the HTTP API on 127.0.0.1; a free one if it is taken.",
-)
+@port_option("The port of the HTTP API on 127.0.0.1; if it is taken, a free one.")
 @option("--no-server", is_flag=True, help="Run the worker alone.")
-@url_option
-@log_options
-@pass_settings
+@service_options
 def dev(
     settings: Settings,
     app_name: str | None,
@@ -71,10 +62,10 @@ def dev(
 ) -> None:
     """Run a worker and the HTTP API for APP, and restart both whenever a .py file here changes.
 
-    APP is `module:attribute` (environment: FENCEPOST_APP); an `app` in app.py need not be named.
+    APP is `module:attribute` (environment: FENCEPOST_APP); by default, `app` in app.py.
     """
     from fencepost.clock import SystemClock
-    from fencepost.worker.process.lifeline import Lifeline
+    from fencepost.worker.supervisor import Lifeline
 
     command = child_command(settings, app_name, concurrency=concurrency, grace=grace)
     lifeline = Lifeline()
@@ -88,13 +79,13 @@ def dev(
 
 
 def _listen(port: int) -> socket.socket:
-    """Return a socket at *port* of this machine, or at any that is free; say where."""
-    from fencepost.http.server.socket import listen, url_of
+    """Listen on *port* of this machine, or on a free port if it is taken; print where."""
+    from fencepost.http.server.server import listen, url_of
 
     try:
-        listening = listen(HOST, port)
+        listening = listen(LOOPBACK, port)
     except ConfigurationError:
-        listening = listen(HOST, 0)
+        listening = listen(LOOPBACK, 0)
         echo(f"port {port} is taken", err=True)
     url = url_of(listening)
     echo(f"the HTTP API is at {url}, its routes at {url}/openapi.json", err=True)
@@ -102,7 +93,7 @@ def _listen(port: int) -> socket.socket:
 
 
 class Reloader:
-    """One worker process, and the files whose change ends it."""
+    """Runs one worker process and restarts it when a file changes."""
 
     def __init__(
         self,
@@ -113,13 +104,13 @@ class Reloader:
         listening: socket.socket | None = None,
     ) -> None:
         self._fds = [] if listening is None else [listening.fileno()]
-        self._command = [*command, *(f"--http-fd={fd}" for fd in self._fds)]
+        self._command = [*command, "--dev", *(f"--http-fd={fd}" for fd in self._fds)]
         self._lifeline = lifeline
         self._clock = clock
         self._patience = patience
         self._child: subprocess.Popen[bytes] | None = None
         self._seen: dict[str, int] = {}
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._is_stopping = False
 
     def run(self) -> None:
@@ -127,7 +118,7 @@ class Reloader:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop())
         self._seen = dict(modified_times("."))
-        echo(f"watching {len(self._seen)} files; Ctrl-C ends", err=True)
+        echo(f"watching {len(self._seen)} files; Ctrl-C exits", err=True)
         self._start()
         while not self._is_stopping:
             self.step()
@@ -138,18 +129,18 @@ class Reloader:
         self._is_stopping = True
 
     def step(self) -> None:
-        """Look at the files when it is time, and restart the worker if one has changed."""
-        from fencepost.worker.process.supervisor import REPLACE_CODE
+        """Check the files when it is time, and restart the worker if one has changed."""
+        from fencepost.worker.replacement import REPLACE_CODE
 
         if self._child is not None and self._child.poll() == REPLACE_CODE:
             echo("a thread of the worker did not stop; restarting", err=True)
             self._start()
         elif self._child is not None and self._child.poll() is not None:
-            echo("the worker has ended; it starts again when a file changes", err=True)
+            echo("the worker exited; it starts again when a file changes", err=True)
             self._child = None
-        if self._clock.monotonic() < self._look_at:
+        if self._clock.monotonic() < self._check_at:
             return
-        self._look_at = self._clock.monotonic() + LOOK_INTERVAL
+        self._check_at = self._clock.monotonic() + CHECK_INTERVAL
         now = dict(modified_times("."))
         names = sorted(now.keys() | self._seen.keys())
         changed = [name for name in names if now.get(name) != self._seen.get(name)]
@@ -164,20 +155,13 @@ class Reloader:
         self._child = self._lifeline.spawn(self._command, fds=self._fds)
 
     def _end(self) -> None:
-        """Let the worker finish or give back what it runs; kill it if it hangs."""
-        if self._child is None:
-            return
-        self._child.terminate()
-        try:
-            self._child.wait(self._patience)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+        if self._child is not None:
+            end(self._child, self._patience)
         self._child = None
 
 
 def modified_times(folder: str) -> Iterator[tuple[str, int]]:
-    """Yield every Python file under *folder* that is a user's own, and when it was changed."""
+    """Yield the user's Python files under *folder*, each with the time of its last change."""
     count = 0
     for parent, folders, names in os.walk(folder):
         folders[:] = [
@@ -193,7 +177,27 @@ def modified_times(folder: str) -> Iterator[tuple[str, int]]:
                 try:
                     yield path, os.stat(path).st_mtime_ns
                 except OSError:
-                    continue  # gone meanwhile
+                    continue  # deleted meanwhile
                 count += 1
                 if count >= FILES_MAX:
                     return
+
+
+def work_and_serve(worker: Worker, app: App, fd: int, *, grace: float) -> None:
+    """Run a worker and the API on one event loop; *fd* is the parent's listening socket."""
+    from fencepost.http.server.server import Server, ServerOptions, inherited
+
+    # The worker does maintenance, and the socket of `fencepost dev` is on loopback.
+    options = ServerOptions(grace=grace, has_maintenance=False, is_local=True)
+    asyncio.run(_both(worker, Server(app, inherited(fd), options)))
+
+
+async def _both(worker: Worker, server: Server) -> None:
+    serving = asyncio.create_task(server.run_async())
+    serving.add_done_callback(lambda _: worker.stop())
+    try:
+        await worker.run_async()
+    finally:
+        # Last, so that requests are served for as long as jobs finish.
+        server.stop()
+        await serving

@@ -1,12 +1,72 @@
-"""``fencepost queues``: look at queues, pause and limit them."""
+"""``fencepost queues``, ``types`` and ``workers``: list them; pause and limit the first two."""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import click
 
-from fencepost.cli.lines import echo
-from fencepost.cli.options import json_option, option, pass_settings, url_option
-from fencepost.cli.settings import Settings
+from fencepost.cli.completion import Kind, complete
+from fencepost.cli.names import confirm_name, yes_option
+from fencepost.cli.options import Settings, option, pass_settings, store_options, url_option
+from fencepost.cli.output import Cell, Columns, counted, echo, echo_list, moment, when
+from fencepost.core.job.lifecycle import State
+from fencepost.core.overview import unserved
+
+if TYPE_CHECKING:
+    from fencepost.core.overview import QueueView, TypeView, WorkerInfo
+
+STATES = (
+    "pending",
+    "scheduled",
+    "delayed",
+    "retrying",
+    "running",
+    "completed",
+    "failed",
+    "dead_letter",
+    "cancelled",
+)
+
+
+WORKER_COLUMNS: Columns[WorkerInfo] = {
+    "WORKER": lambda worker: worker.id,
+    "HOST": lambda worker: worker.host,
+    "PID": lambda worker: worker.pid,
+    "RUNNING": lambda worker: f"{worker.running}/{worker.concurrency}",
+    "QUEUES": lambda worker: queue_weights(worker),
+    "TYPES": lambda worker: ", ".join(worker.types),
+    "STARTED (UTC)": lambda worker: moment(worker.started_at),
+    "SEEN (UTC)": lambda worker: moment(worker.seen_at),
+}
+
+
+def queue_weights(worker: WorkerInfo) -> str:
+    """Return the queues that a worker serves, each with its weight."""
+    if worker.queues is None:
+        return "all"
+    return ", ".join(f"{name}={weight}" for name, weight in worker.queues.items())
+
+
+def count_columns(first: str) -> Columns[QueueView | TypeView]:
+    """Return the columns of a list of queues or types: name, pauses and limits, and counts."""
+    return {
+        first: lambda view: view.name,
+        **{state.upper(): partial(_count, state) for state in STATES},
+        "NOTE": _note,
+    }
+
+
+def _note(view: QueueView | TypeView) -> str:
+    oldest_at = getattr(view, "oldest_at", None)
+    notes = [*(["paused"] if view.is_paused else []), *view.limit_notes]
+    notes += [f"oldest since {when(oldest_at)}"] if oldest_at is not None else []
+    return ", ".join(notes)
+
+
+def _count(state: str, view: QueueView | TypeView) -> Cell:
+    return counted(view.counts.get(State(state), 0))
 
 
 @click.group()
@@ -14,75 +74,98 @@ def queues() -> None:
     """Queues: list, pause, resume, limit."""
 
 
-@queues.command("ls")
-@url_option
-@json_option
-@pass_settings
-def ls(settings: Settings, as_json: bool) -> None:
-    """List every queue with its counts."""
-    from fencepost.cli.commands.queue_table import lane_columns, lane_rows
-    from fencepost.cli.output import echo_json, echo_table
+@click.group()
+def types() -> None:
+    """Types: list, pause, resume."""
 
+
+@click.group()
+def workers() -> None:
+    """Workers: list the live ones."""
+
+
+@workers.command("ls")
+@store_options
+def ls_workers(settings: Settings) -> None:
+    """List the workers heard from within the last minute."""
     with settings.opened() as app:
-        found = app.queues.list()
-        app_limit = app.store.run(app.store.settings.app_limit())
-    if as_json:
-        echo_json({"queues": found, "app_max_running": app_limit})
-        return
-    echo_table(lane_columns("QUEUE", "NOTE"), lane_rows(found), empty="no queues yet")
-    if app_limit is not None:
-        echo(f"at most {app_limit} jobs run at once in all", err=True)
-
-
-@queues.command("pause")
-@click.argument("name")
-@url_option
-@pass_settings
-def pause(settings: Settings, name: str) -> None:
-    """Hand out no more jobs of queue NAME; those running go on."""
-    with settings.opened() as app:
-        app.queues.pause(name)
-    echo(f"paused queue {name}; next: {settings.say('queues', 'resume', name)}")
-
-
-@queues.command("resume")
-@click.argument("name")
-@url_option
-@pass_settings
-def resume(settings: Settings, name: str) -> None:
-    """Hand out the jobs of queue NAME again, in their old order."""
-    with settings.opened() as app:
-        app.queues.resume(name)
-    echo(f"resumed queue {name}")
+        found = app.workers.list()
+    empty = f"no live workers; next: {settings.say('worker', 'APP')}"
+    echo_list(settings, {"workers": found}, WORKER_COLUMNS, found, empty=empty)
 
 
 @queues.command("limit")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete("queue"))
 @click.argument("max_running", metavar="[N]", type=click.IntRange(1), required=False)
-@option("--none", "lift", is_flag=True, help="Lift the limit.")
+@option("--none", "lift", is_flag=True, help="Remove the limit.")
 @option("--app", "whole", type=click.IntRange(1), help="Limit all queues together instead.")
+@yes_option
 @url_option
 @pass_settings
 def limit(
-    settings: Settings, name: str | None, max_running: int | None, lift: bool, whole: int | None
+    settings: Settings,
+    name: str | None,
+    max_running: int | None,
+    lift: bool,
+    whole: int | None,
+    yes: bool,
 ) -> None:
     """Run at most N jobs of queue NAME at once, over all workers.
 
-    `limit NAME --none` lifts it; `limit --app N` bounds all queues together, `limit --none` lifts
-    that.
+    `limit NAME --none` removes the limit; `limit --app N` limits all queues together, and
+    `limit --none` removes that.
     """
-    _check(name, max_running, lift, whole)
+    given = [max_running is not None, lift, whole is not None]
+    if sum(given) != 1 or (name is not None and whole is not None):
+        raise click.UsageError("write `limit NAME N`, `limit NAME --none` or `limit --app N`")
     with settings.opened() as app:
         if name is None:
             app.limit(max_running=whole)
         else:
+            confirm_name(settings, app, "queue", name, verb="limit", yes=yes)
             app.queues.limit(name, max_running=max_running)
     number = whole if name is None else max_running
     what = "all queues together" if name is None else f"queue {name}"
     echo(f"{what}: {'no limit' if number is None else f'at most {number} jobs at once'}")
 
 
-def _check(name: str | None, max_running: int | None, lift: bool, whole: int | None) -> None:
-    given = [max_running is not None, lift, whole is not None]
-    if sum(given) != 1 or (name is not None and whole is not None):
-        raise click.UsageError("write `limit NAME N`, `limit NAME --none` or `limit --app N`")
+def _add_commands(group: click.Group, kind: Kind) -> None:
+    """Give the group of queues or of types the commands that list, pause and resume them."""
+    names = f"{kind}s"
+
+    @group.command("ls", help=f"List every {kind} with its counts.")
+    @store_options
+    def ls(settings: Settings) -> None:
+        notes: list[str] = []
+        with settings.opened() as app:
+            found = getattr(app, names).list()
+            view = {names: found}
+            if kind == "queue":
+                view["app_max_running"] = limit = app.store.run(app.store.settings.app_limit())
+                view["unserved"] = waiting = unserved(found, app.workers.list())
+                if limit is not None:
+                    notes.append(f"at most {limit} jobs run at once in all queues together")
+                notes += [each.text for each in waiting]
+        echo_list(settings, view, count_columns(kind.upper()), found, empty=f"no {names} yet")
+        for note in notes if not settings.as_json else ():
+            echo(note, err=True)
+
+    def add_switch(verb: str, text: str) -> None:
+        @group.command(verb, help=text)
+        @click.argument("name", shell_complete=complete(kind))
+        @yes_option
+        @url_option
+        @pass_settings
+        def switch(settings: Settings, name: str, yes: bool) -> None:
+            with settings.opened() as app:
+                confirm_name(settings, app, kind, name, verb=verb, yes=yes)
+                getattr(getattr(app, names), verb)(name)
+            back = f"; next: {settings.say(names, 'resume', name)}" if verb == "pause" else ""
+            echo(f"{verb}d {kind} {name}{back}")
+
+    add_switch("pause", f"Stop handing out jobs of {kind} NAME; running ones continue.")
+    add_switch("resume", f"Hand out jobs of {kind} NAME again, in their old order.")
+
+
+_add_commands(queues, "queue")
+_add_commands(types, "type")

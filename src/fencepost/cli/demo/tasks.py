@@ -1,4 +1,4 @@
-"""The tasks of ``fencepost demo``: small pretend work, with the troubles of real work."""
+"""The tasks of ``fencepost demo``: they pretend to work, and fail in the ways of real work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def resize_image(name: str, width: int) -> str:
 
 @app.task(retry=Retry(max_attempts=3, initial_delay="1s"))
 def fetch_rates(ctx: Context, currency: str) -> str:
-    """Fails once, and works when it is tried again."""
+    """Fails once, and succeeds when it is retried."""
     clock.sleep(0.1)
     if ctx.attempt == 1:
         raise TemporaryError("the rates service answered 503")
@@ -37,7 +37,7 @@ def fetch_rates(ctx: Context, currency: str) -> str:
 
 @app.task
 def charge_card(card: str) -> None:
-    """Fails in a way that trying again cannot mend."""
+    """Fails permanently: a retry cannot help."""
     clock.sleep(0.1)
     raise PermanentError(f"card {card} has expired", code="card_expired")
 
@@ -51,13 +51,13 @@ def sync_stock(warehouse: str) -> None:
 
 @app.task
 def send_newsletter(issue: int) -> str:
-    """Is never run: it is delayed, and cancelled before its time."""
+    """Never runs: it is delayed, and cancelled before it is due."""
     return f"sent issue {issue}"
 
 
 @app.task(retry=Retry(max_attempts=3, initial_delay="100ms"))
 def build_report(ctx: Context, pages: int) -> dict[str, int]:
-    """Long work that saves a checkpoint a page, and goes on from the last one."""
+    """Long work that saves a checkpoint per page, and continues from the last one."""
     first = ctx.last_checkpoint or 0
     for page in range(first, pages):
         clock.sleep(STEP)
@@ -68,7 +68,7 @@ def build_report(ctx: Context, pages: int) -> dict[str, int]:
 
 @app.task(retry=Retry(max_attempts=3, initial_delay="100ms"))
 def import_orders(ctx: Context, batches: int) -> dict[str, int]:
-    """Long work that does not look at ``ctx.cancelled``: only the store can fence it off."""
+    """Long work that ignores ``ctx.cancelled``: only the store can stop its writes."""
     for batch in range(batches):
         clock.sleep(STEP)
         ctx.progress((batch + 1) / batches, f"batch {batch + 1} of {batches}")

@@ -1,261 +1,265 @@
-"""``fencepost jobs``: find jobs and steer them."""
+"""``fencepost jobs``: list, cancel, retry and edit jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fencepost.cli.apps import find_app
 from fencepost.cli.commands.submit import parse_payload
-from fencepost.cli.jobs.show import show
+from fencepost.cli.completion import complete_id
+from fencepost.cli.jobs.ids import whole_id
+from fencepost.cli.jobs.show import hint_after_failure, job_view, progress_cell, show
 from fencepost.cli.jobs.watch import watch
-from fencepost.cli.lines import echo
+from fencepost.cli.jobs.where import Comparison, opened, search, where_options
+from fencepost.cli.names import unused_names
 from fencepost.cli.options import (
     DURATION,
     TAG,
+    Settings,
     app_option,
     as_filter,
     filter_options,
-    json_option,
     option,
-    parse_priority_text,
-    pass_settings,
-    url_option,
+    page_options,
+    priority_option,
+    store_options,
 )
-from fencepost.cli.settings import Settings
+from fencepost.cli.output import (
+    Cell,
+    Columns,
+    echo,
+    echo_json,
+    echo_list,
+    echo_reply,
+    moment,
+    short_id,
+)
 from fencepost.clock import SystemClock
-from fencepost.core.bounds import PAGE_DEFAULT, PAGE_MAX
+from fencepost.core.encryption import readable
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.policy import Priority
 from fencepost.errors import FencepostError
+
+if TYPE_CHECKING:
+    from fencepost.app import App
+    from fencepost.core.job.job import Job
 
 
 @click.group()
 def jobs() -> None:
-    """Find jobs, look at them, steer them."""
+    """Jobs: find, show, cancel, retry, edit, watch."""
 
 
 jobs.add_command(show)
 jobs.add_command(watch)
 
-COLUMNS = ("ID", "TYPE", "QUEUE", "STATE", "ATTEMPT", "PRIORITY", "CREATED (UTC)", "NOTE")
+WAITS_FOR_TIME = (State.DELAYED, State.RETRYING)
+COLUMNS: Columns[Job] = {
+    "ID": lambda job: short_id(job.id),
+    "TYPE": lambda job: job.type,
+    "QUEUE": lambda job: job.queue,
+    "STATE": lambda job: job.state,
+    "ATTEMPT": lambda job: f"{job.attempt}/{job.max_attempts}",
+    "CREATED (UTC)": lambda job: moment(job.created_at),
+    "DUE (UTC)": lambda job: moment(job.run_at if job.state in WAITS_FOR_TIME else None),
+    "PRIORITY": lambda job: _priority(job),
+    "NOTE": lambda job: _note(readable(job)),
+}
 
 
 @jobs.command("ls")
 @filter_options
-@option(
-    "--limit",
-    type=click.IntRange(1, PAGE_MAX),
-    default=PAGE_DEFAULT,
-    show_default=True,
-    help="At the most so many.",
-)
-@option("--after", help="The cursor at the end of the page before.")
-@url_option
-@json_option
-@pass_settings
+@where_options
+@page_options
+@store_options
 def ls(
-    settings: Settings, /, limit: int, after: str | None, as_json: bool, **conditions: Any
+    settings: Settings,
+    /,
+    where: tuple[Comparison, ...],
+    scan: int,
+    app_name: str | None,
+    limit: int,
+    after: str | None,
+    **conditions: Any,
 ) -> None:
-    """List jobs, the newest first."""
-    from fencepost.cli.output import echo_json, echo_table, when
-    from fencepost.cli.views import job_view
-    from fencepost.core.crypto.envelope import readable
-
-    with settings.opened() as app:
-        page = app.jobs.find(**as_filter(**conditions), limit=limit, after=after)
-    if as_json:
-        echo_json({"jobs": [job_view(job) for job in page], "next": page.next})
-        return
-    rows = [
-        (
-            job.id,
-            job.type,
-            job.queue,
-            job.state,
-            f"{job.attempt}/{job.max_attempts}",
-            job.priority.name.lower(),
-            when(job.created_at),
-            _note(readable(job)),
-        )
-        for job in page
-    ]
-    echo_table(COLUMNS, rows, empty="no such jobs")
-    if page.next:
-        echo(f"more: {settings.say('jobs', 'ls', '--after', page.next)}", err=True)
+    """List jobs, newest first."""
+    with opened(settings, app_name, where) as app:
+        page = search(app, as_filter(**conditions), where, limit=limit, after=after, bound=scan)
+        names = {kind: conditions[kind] for kind in ("queue", "type")}
+        unused = [] if page.jobs or settings.as_json else unused_names(app, **names)
+    view = {"jobs": [job_view(job) for job in page.jobs], "next": page.next, **page.facts}
+    more = settings.next_page(page.next)
+    echo_list(settings, view, COLUMNS, page.jobs, empty="no such jobs", more=more)
+    for note in [*page.notes, *unused] if not settings.as_json else ():
+        echo(note, err=True)
 
 
-def _note(job: Any) -> str:
-    """Return the one thing about a job that explains its state."""
+def _priority(job: Job) -> Cell:
+    """Return a priority; a terminal shows only what is not normal."""
+    name = job.priority.name.lower()
+    return Cell(name, "" if job.priority is Priority.NORMAL else name)
+
+
+def _note(job: Job) -> str | Cell:
+    """Return what explains the state of a job: its failure or its progress."""
+    if job.state is State.COMPLETED:
+        return ""
     if job.failure is not None:
         return f"{job.failure.category}: {job.failure.message}"[:120]
-    if job.progress is not None:
-        return f"{job.progress.fraction:.0%} {job.progress.message}".strip()
-    return ""
+    return progress_cell(job)
 
 
 @jobs.command("why")
-@click.argument("id")
-@url_option
-@json_option
-@pass_settings
-def why(settings: Settings, id: str, as_json: bool) -> None:
-    """Say in words why job ID is where it is."""
-    from fencepost.cli.output import echo_json
-
+@click.argument("id", shell_complete=complete_id)
+@store_options
+def why(settings: Settings, id: str) -> None:
+    """Explain why job ID is in its state."""
     with settings.opened() as app:
-        reasons = app.jobs.why(id)
-    if as_json:
+        job = app.jobs.get(whole_id(app, id))
+        reasons = job.why()
+    if settings.as_json:
         echo_json(reasons)
         return
     for reason in reasons:
         echo(f"{reason.text} ({reason.code})")
+    hint_after_failure(settings, job.id, reasons)
+
+
+@jobs.command("run")
+@click.argument("id", shell_complete=complete_id)
+@option("--local", is_flag=True, help="Here, in this process; required.")
+@option("--pdb", is_flag=True, help="Start the debugger where the handler raises.")
+@app_option
+@store_options
+def run(settings: Settings, id: str, local: bool, pdb: bool, app_name: str | None) -> None:
+    """Run the handler of job ID here, with its payload, and write nothing to the store.
+
+    What the handler does elsewhere, it does: mails are sent, files are written. Exits with 1 if it
+    raises. A `breakpoint()` in it works.
+    """
+    if not local:
+        raise click.UsageError(
+            "add --local to run the handler in this process, without a trace in the store; to have "
+            "a worker run the job again, use `fencepost jobs retry` or `fencepost dlq replay`"
+        )
+    from fencepost.cli.jobs.local import run_local
+
+    run_local(settings, id, app_name, starts_debugger=pdb)
 
 
 @jobs.command("cancel")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.argument("ids", shell_complete=complete_id, metavar="[ID]...", nargs=-1)
 @filter_options
-@option("--yes", is_flag=True, help="Do not ask before cancelling by conditions.")
-@url_option
-@json_option
-@pass_settings
-def cancel(
-    settings: Settings, /, ids: tuple[str, ...], yes: bool, as_json: bool, **conditions: Any
-) -> None:
+@option("--yes", is_flag=True, help="Cancel by conditions without asking.")
+@store_options
+def cancel(settings: Settings, /, ids: tuple[str, ...], yes: bool, **conditions: Any) -> None:
     """Cancel jobs by ID, or every live job that meets the conditions."""
     wanted = as_filter(**conditions)
     if bool(ids) == any(wanted.values()):
-        raise click.UsageError("name ids, or conditions such as --type; not both, not neither")
+        raise click.UsageError("give either ids, or conditions such as --type")
     with settings.opened() as app:
         if ids:
-            each_job(settings, ids, "cancelled", as_json, lambda id: app.jobs.cancel(id))
+            each_job(settings, app, ids, "cancelled", lambda id: app.jobs.cancel(id))
             return
         if not yes:
             click.confirm("cancel every live job that meets these conditions?", abort=True)
         is_flow = [name for name, value in wanted.items() if value] == ["flow"]
         count = app.flows.get(wanted["flow"]).cancel() if is_flow else app.jobs.cancel(**wanted)
-    _tell_count(count, "cancelled", as_json)
+    echo_reply(settings, {"count": count}, f"cancelled {count} jobs")
 
 
 @jobs.command("retry")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
-@option("--flow", help="Instead of ids: whatever failed or was cancelled of this flow, in order.")
-@option("--keep-attempts", is_flag=True, help="Count on from the attempts made, for one more.")
-@option("--delay", type=DURATION, default=0.0, help="Not before this long from now.")
-@option("--priority", help="0 (critical) to 4 (bulk), or the name.")
-@url_option
-@json_option
-@pass_settings
+@click.argument("ids", shell_complete=complete_id, metavar="[ID]...", nargs=-1)
+@option("--flow", help="Instead of ids: the failed and cancelled jobs of this flow, in order.")
+@option("--keep-attempts", is_flag=True, help="Keep counting from the attempts made, for one more.")
+@option("--delay", type=DURATION, default=0.0, help="Run no earlier than this long from now.")
+@priority_option
+@store_options
 def retry(
-    settings: Settings,
-    ids: tuple[str, ...],
-    flow: str | None,
-    keep_attempts: bool,
-    delay: float,
-    priority: str | None,
-    as_json: bool,
+    settings: Settings, ids: tuple[str, ...], flow: str | None, keep_attempts: bool, **options: Any
 ) -> None:
-    """Run failed, dead or cancelled jobs again, under the same id; or those that wait, now."""
+    """Run failed, dead or cancelled jobs again under the same id, and waiting ones now."""
     if bool(ids) == (flow is not None):
-        raise click.UsageError("name ids, or --flow; not both, not neither")
-    if flow is not None and (keep_attempts or delay or priority is not None):
-        raise click.UsageError("a flow runs again as it was submitted; leave the other options out")
+        raise click.UsageError("give either ids, or --flow")
+    if flow is not None and (keep_attempts or options["delay"] or options["priority"] is not None):
+        raise click.UsageError("a flow is retried as it was submitted; leave out the other options")
     with settings.opened() as app:
-        if flow is not None:
-            _tell_count(app.flows.get(flow).retry(), "reopened", as_json)
+        if flow is None:
+            options["reset_attempts"] = not keep_attempts
+            each_job(settings, app, ids, "reopened", lambda id: app.jobs.retry(id, **options))
             return
-        each_job(
-            settings,
-            ids,
-            "reopened",
-            as_json,
-            lambda id: app.jobs.retry(
-                id,
-                reset_attempts=not keep_attempts,
-                delay=delay,
-                priority=parse_priority_text(priority),
-            ),
-        )
+        count = app.flows.get(flow).retry()
+    echo_reply(settings, {"count": count}, f"reopened {count} jobs")
 
 
 @jobs.command("edit")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", shell_complete=complete_id, metavar="ID...", nargs=-1, required=True)
 @app_option
-@option("--priority", help="0 (critical) to 4 (bulk), or the name.")
-@option("--tag", "tags", type=TAG, multiple=True, help="A tag; all that it is to have.")
-@option("--delay", type=DURATION, help="Due so long from now, instead of when it was.")
-@option("--payload", metavar="JSON", help="What it is to run with; `-` reads standard input.")
-@option("--correlation-id", help="What it belongs to; empty for nothing.")
-@option("--callback-url", help="Where a webhook goes when it has ended; empty for nowhere.")
-@url_option
-@json_option
-@pass_settings
+@priority_option
+@option("--tag", "tags", type=TAG, multiple=True, help="A tag (repeatable); replaces all its tags.")
+@option("--delay", type=DURATION, help="Run it this long from now, instead of when it was due.")
+@option("--payload", metavar="JSON", help="The new payload; `-` reads standard input.")
+@option("--correlation-id", help="The new correlation id; empty for none.")
+@option("--callback-url", help="Send a webhook there when it has ended; empty for none.")
+@store_options
 def edit(
     settings: Settings,
     /,
     ids: tuple[str, ...],
     app_name: str | None,
-    priority: str | None,
     tags: tuple[tuple[str, str], ...],
     delay: float | None,
     payload: str | None,
-    as_json: bool,
     **fields: Any,
 ) -> None:
-    """Change jobs that wait; tags, of any job.
+    """Change waiting jobs; tags can be changed on any job.
 
     With --app, a payload is checked against the signature of the task, and a webhook is allowed
     if the app can sign it.
     """
     now = SystemClock().now()
     edits: dict[str, Any] = {
-        "priority": parse_priority_text(priority),
         "tags": dict(tags) or None,
         "run_at": None if delay is None else now + timedelta(seconds=delay),
         "payload": None if payload is None else parse_payload(payload, must_be_object=False),
         **fields,
     }
     if not any(value is not None for value in edits.values()):
-        raise click.UsageError("say what to change, for example --priority high")
+        raise click.UsageError("name something to change, such as --priority high")
     with settings.opened() if app_name is None else find_app(app_name, settings) as app:
-        each_job(settings, ids, "edited", as_json, lambda id: app.jobs.edit(id, **edits))
+        each_job(settings, app, ids, "edited", lambda id: app.jobs.edit(id, **edits))
 
 
 def each_job(
-    settings: Settings,
-    ids: tuple[str, ...],
-    done: str,
-    as_json: bool,
-    act: Callable[[str], object],
+    settings: Settings, app: App, ids: tuple[str, ...], done: str, act: Callable[[str], object]
 ) -> None:
-    """Do something to each job and say what became of it; exit with 1 if any was refused."""
+    """Act on each job and print the result; exit with 1 if any was refused."""
+    from fencepost.app import JobHandle
     from fencepost.cli.errors import refusal
-    from fencepost.cli.output import echo_json
 
     answers: list[dict[str, Any]] = []
     refused = []
     for id in ids:
         try:
-            act(id)
+            id = whole_id(app, id)
+            made = act(id)
             answers.append({"id": id, "done": True})
-            if not as_json:
-                echo(f"{done} {id}")
+            line = f"{done} {id}"
+            if isinstance(made, JobHandle) and made.id != id:
+                answers[-1]["new_id"] = made.id
+                line += f" as {made.id}"
+            if not settings.as_json:
+                echo(line)
         except FencepostError as error:
             answers.append({"id": id, "done": False, "code": error.code, "error": str(error)})
             refused.append(refusal(error, settings))
-    if as_json:
+    if settings.as_json:
         echo_json(answers)
     for each in refused:
         each.show()
     if refused:
         raise SystemExit(1)
-
-
-def _tell_count(count: int, done: str, as_json: bool) -> None:
-    from fencepost.cli.output import echo_json
-
-    if as_json:
-        echo_json({"count": count})
-    else:
-        echo(f"{done} {count} jobs")

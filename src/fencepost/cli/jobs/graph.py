@@ -1,4 +1,4 @@
-"""The graph around a job, as lines of text: who waits for whom."""
+"""The graph around a job as lines of text: which job waits for which."""
 
 from __future__ import annotations
 
@@ -6,29 +6,27 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fencepost.cli.lines import clean
+from fencepost.cli.output import Cell, aligned, can_show, clean, fitted, short_id
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.flows.dependencies import Mode
-from fencepost.core.flows.order import in_order, unique_names
+from fencepost.core.flows.graph import in_order, unique_names
 from fencepost.core.job.job import Job
 from fencepost.core.job.lifecycle import State
 from fencepost.store.interface.store import Store
 
 JOBS_MAX = 200
-"""How many jobs are drawn at the most; of a larger graph, the nearest to the job."""
+"""How many jobs are drawn at most; of a larger graph, those nearest to the job."""
 INDENT_MAX = 20
-"""How far a job is indented at the most, however deep it lies."""
-ALIGNED = 4
-"""Columns of equal width; what comes behind them is as long as it is."""
+"""How many levels a job is indented at most."""
 NAMED_MAX = 5
-"""How many of those that a job waits for are named."""
+"""How many of the jobs that a job waits for are named."""
 
 ARROWS = ("\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}", "\N{LEFTWARDS ARROW}")
 PLAIN_ARROWS = ("`->", "<-")
 
 
 class Neighbourhood(NamedTuple):
-    """Jobs around one, oldest first, and what each of them waits for or waited for."""
+    """The jobs around one, oldest first, and the jobs that each of them waits or waited for."""
 
     jobs: list[Job]
     behind: dict[str, list[str]]
@@ -37,7 +35,7 @@ class Neighbourhood(NamedTuple):
 
 
 def around(store: Store, job: Job) -> Neighbourhood:
-    """Return the flow of *job*, or the jobs it is connected with, as far as they can be shown."""
+    """Return the flow of *job*, or the jobs connected with it, at most JOBS_MAX."""
     ids, is_cut = _flow(store, job) or _connected(store, job.id)
     found = [each for each in store.run(store.reader.get(ids)) if each is not None]
     found.sort(key=lambda each: each.created_at)
@@ -80,8 +78,8 @@ def _connected(store: Store, job_id: str) -> tuple[list[str], bool]:
 
 def graph_rows(
     around: Neighbourhood, current: str, *, arrows: tuple[str, str]
-) -> Iterator[tuple[str, ...]]:
-    """Yield name, type, state, id and what it waits for, each job below its last."""
+) -> Iterator[tuple[str | Cell, ...]]:
+    """Yield name, type, state, id and dependencies, each job below its last dependency."""
     jobs = {each.id: each for each in around.jobs}
     titles = unique_names([(each.node, each.type) for each in around.jobs])
     names = dict(zip(jobs, titles, strict=True))
@@ -94,11 +92,11 @@ def graph_rows(
         notes = [f"{arrows[0]} {_waits(job, [names[each] for each in behind])}"] if behind else []
         notes += [f"{arrows[1]} this job"] if job_id == current else []
         indent = "  " * min(levels[job_id], INDENT_MAX)
-        yield f"{indent}{names[job_id]}", job.type, job.state, job_id, "  ".join(notes)
+        yield f"{indent}{names[job_id]}", job.type, job.state, short_id(job_id), "  ".join(notes)
 
 
 def _ordered(around: Neighbourhood) -> list[str]:
-    """Return the ids, each after those that it waits for."""
+    """Return the ids, each after its dependencies."""
     ids = [each.id for each in around.jobs]
     places = {job_id: place for place, job_id in enumerate(ids)}
     edges = [[places[each] for each in around.behind[job_id]] for job_id in ids]
@@ -106,7 +104,7 @@ def _ordered(around: Neighbourhood) -> list[str]:
 
 
 def _walk(order: Sequence[str], behind: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield the ids from top to bottom: each right below the last of those that it waits for."""
+    """Yield the ids from top to bottom, each right below its last dependency."""
     rank = {job_id: number for number, job_id in enumerate(order)}
     below: dict[str | None, list[str]] = {}
     for job_id in order:
@@ -128,27 +126,14 @@ def _waits(job: Job, names: Sequence[str]) -> str:
     return f"{verb} {how}{', '.join(names[:NAMED_MAX])}{rest}"
 
 
-def arrows_for(encoding: str | None) -> tuple[str, str]:
-    """Return the arrows that a terminal of this encoding can show."""
-    try:
-        "".join(ARROWS).encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return PLAIN_ARROWS
-    return ARROWS
-
-
 def draw(around: Neighbourhood, job: Job) -> list[str]:
-    """Return the lines of the graph around *job*; none if it stands alone."""
+    """Return the lines of the graph around *job*; none for a single job."""
     if len(around.jobs) < 2:
         return []
-    rows = list(graph_rows(around, job.id, arrows=arrows_for(sys.stdout.encoding)))
-    widths = [max(len(clean(row[i])) for row in rows) for i in range(ALIGNED)]
+    has_arrows = can_show("".join(ARROWS), sys.stdout.encoding)
+    arrows = ARROWS if has_arrows else PLAIN_ARROWS
+    rows = list(graph_rows(around, job.id, arrows=arrows))
     what = f"flow {job.flow}" if job.flow is not None and not around.is_cut else "around it"
     count = f"the nearest {len(rows)}" if around.is_cut else f"{len(rows)}"
-    return [f"{what} ({count} jobs)", *(f"  {_line(row, widths)}" for row in rows)]
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [clean(cell) for cell in row]
-    aligned = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-    return "  ".join([*aligned, *cells[len(widths) :]]).rstrip()
+    lines = aligned([[clean(fitted(cell)) for cell in row] for row in rows])
+    return [f"{what} ({count} jobs)", *(f"  {line}" for line in lines)]

@@ -1,82 +1,115 @@
-"""``fencepost jobs show``: everything about one job."""
+"""``fencepost jobs show``: everything about one job; and how jobs are shown as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from fencepost.cli.lines import clean, clean_lines, echo
-from fencepost.cli.options import json_option, pass_settings, url_option
-from fencepost.cli.settings import Settings
+from fencepost.cli import output
+from fencepost.cli.completion import complete_id
+from fencepost.cli.jobs.ids import whole_id
+from fencepost.cli.options import Settings, store_options
+from fencepost.cli.output import (
+    Cell,
+    Columns,
+    clean,
+    clean_lines,
+    echo,
+    echo_hint,
+    echo_json,
+    echo_table,
+    rows_of,
+    when,
+)
+from fencepost.core.display import bar, printable_json
+from fencepost.core.encryption import readable
+from fencepost.core.job.history import Change, history
+from fencepost.core.job.job import Attempt, Failure, Job
+from fencepost.core.job.view import job_fields
+from fencepost.core.values.payload import body_fields
+from fencepost.core.values.times import format_duration
 
 if TYPE_CHECKING:
-    from fencepost.core.job.history import Change
-    from fencepost.core.job.job import Attempt, Failure, Job
     from fencepost.core.job.why import Reason
 
+ATTEMPT_COLUMNS: Columns[Attempt] = {
+    "LEASE": lambda attempt: attempt.lease_version,
+    "ATTEMPT": lambda attempt: attempt.number,
+    "OUTCOME": lambda attempt: attempt.outcome,
+    "WORKER": lambda attempt: attempt.worker,
+    "STARTED (UTC)": lambda attempt: when(attempt.started_at),
+    "TOOK": lambda attempt: _took(attempt),
+    "FAILURE": lambda attempt: _failure(attempt.failure),
+}
+CHANGE_COLUMNS: Columns[Change] = {
+    "AT (UTC)": lambda change: when(change.at),
+    "STATE": lambda change: change.state,
+    "BECAUSE": lambda change: change.reason,
+}
 LONG = ("why", "payload", "checkpoint", "result", "traceback")
-"""What has several lines by right."""
+"""Facts that may have several lines."""
 
 
 @click.command("show")
-@click.argument("id")
-@url_option
-@json_option
-@pass_settings
-def show(settings: Settings, id: str, as_json: bool) -> None:
-    """Show everything about job ID: payload, result, attempts, flow, and why it is there."""
-    import msgspec
-
+@click.argument("id", shell_complete=complete_id)
+@store_options
+def show(settings: Settings, id: str) -> None:
+    """Show everything about job ID: payload, result, attempts, flow, and why it is in its state."""
     from fencepost.cli.jobs.graph import around, draw
-    from fencepost.cli.output import echo_json
-    from fencepost.cli.views import attempt_view, job_view
-    from fencepost.core.crypto.envelope import readable
-    from fencepost.core.job.history import history
 
     with settings.opened() as app:
-        store, handle = app.store, app.jobs.get(id)
+        store, handle = app.store, app.jobs.get(whole_id(app, id))
         job, reasons = readable(handle.refresh()), handle.why()
         attempts = [readable(attempt) for attempt in handle.attempts()]
         (dependencies,) = store.run(store.reader.dependencies([job.id]))
         (dependents,) = store.run(store.reader.dependents([job.id]))
         is_linked = bool(dependencies or dependents or job.flow is not None)
-        graph = draw(around(store, job), job) if is_linked and not as_json else []
+        graph = draw(around(store, job), job) if is_linked and not settings.as_json else []
     changes = history(job, attempts)
-    if as_json:
+    if settings.as_json:
         view = job_view(job, full=True)
         view["dependencies"] = [each.job_id for each in dependencies]
         view["dependents"] = dependents
-        view["attempts"] = [attempt_view(attempt) for attempt in attempts]
+        view["attempts"] = msgspec.to_builtins(attempts)
         view["history"] = msgspec.to_builtins(changes)
         view["why"] = msgspec.to_builtins(reasons)
         echo_json(view)
         return
     _print_job(job, reasons)
-    _print_attempts(attempts)
-    _print_history(changes)
-    if graph:
+    if attempts:
         echo()
-    for line in graph:
+        echo_table(ATTEMPT_COLUMNS, rows_of(ATTEMPT_COLUMNS, attempts))
+    echo()
+    echo_table(CHANGE_COLUMNS, rows_of(CHANGE_COLUMNS, changes))
+    for line in ["", *graph] if graph else ():
         echo(line)
+    hint_after_failure(settings, job.id, reasons)
+
+
+def hint_after_failure(settings: Settings, id: str, reasons: Iterable[Reason]) -> None:
+    """Say how to understand a job that is given up, and how to run it again."""
+    if any(reason.code in ("failed", "dead_letter") for reason in reasons):
+        short = id[: output.SHORT_ID]
+        here, again = settings.say("jobs", "run", short, "--local"), settings.say("jobs", "retry")
+        echo_hint(f"next: {here} runs it in this terminal; {again} {short} gives it to a worker")
 
 
 def _print_job(job: Job, reasons: list[Reason]) -> None:
-    from fencepost.cli.output import console, is_terminal, styled
-
     facts = [(name, text) for name, text in _facts(job, reasons) if text]
-    if is_terminal():
+    if output.is_terminal():
         from rich.table import Table
 
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(overflow="fold")
         for name, text in facts:
-            # A line of text is a row of the grid, so that none can stand below a name of its own.
+            # A row per line: a text cannot put something into the column of names.
             for each, line in _rows(name, text):
-                grid.add_row(each, styled(line))
-        console().print(grid)
+                grid.add_row(each, output.styled(line))
+        output.console().print(grid)
         return
     for name, text in facts:
         for each, line in _rows(name, text):
@@ -84,15 +117,13 @@ def _print_job(job: Job, reasons: list[Reason]) -> None:
 
 
 def _rows(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a fact, the first beside its name; most have only one."""
+    """Yield the lines of a fact, the first beside its name."""
     lines = clean_lines(text) if name in LONG else [clean(text)]
     yield name, lines[0]
     yield from (("", line) for line in lines[1:])
 
 
 def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
-    from fencepost.cli.output import when
-
     lease = job.lease
     return [
         ("id", job.id),
@@ -102,7 +133,7 @@ def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
         ("queue", job.queue),
         ("priority", f"{job.priority.value} ({job.priority.name.lower()})"),
         ("attempt", f"{job.attempt} of {job.max_attempts}"),
-        ("progress", _progress(job)),
+        ("progress", progress_text(job)),
         ("worker", "" if lease is None else lease.worker),
         ("lease", "" if lease is None else f"version {lease.version}, to {when(lease.expires_at)}"),
         ("created", when(job.created_at)),
@@ -127,15 +158,20 @@ def _facts(job: Job, reasons: list[Reason]) -> list[tuple[str, str]]:
     ]
 
 
-def _progress(job: Job) -> str:
+def progress_text(job: Job) -> str:
+    """Return the progress that a handler has reported, if any."""
     if job.progress is None:
         return ""
-    return f"{job.progress.fraction:.0%} {job.progress.message}".strip()
+    return f"{job.progress['fraction']:.0%} {job.progress['message']}".strip()
+
+
+def progress_cell(job: Job) -> Cell:
+    """Return the progress for a table; a terminal shows it as a bar."""
+    text = progress_text(job)
+    return Cell(text, "" if job.progress is None else f"{bar(job.progress['fraction'])} {text}")
 
 
 def _policy(job: Job) -> str:
-    from fencepost.core.values.duration import format_duration
-
     policy = job.policy
     backoff = policy.backoff
     return (
@@ -146,15 +182,8 @@ def _policy(job: Job) -> str:
 
 
 def _body(name: str, job: Job) -> str:
-    import msgspec
-
-    from fencepost.cli.views import body_view
-    from fencepost.core.display import printable_json
-
-    ((shown_as, value),) = body_view(name, getattr(job, name)).items()
-    if value is None and name != "result":
-        return ""
-    if value is None and job.completed_at is None:
+    ((shown_as, value),) = body_fields(name, getattr(job, f"{name}_body")).items()
+    if value is None and (name != "result" or job.completed_at is None):
         return ""
     if shown_as.endswith("_encrypted"):
         return str(value)
@@ -171,35 +200,15 @@ def _failure(failure: Failure | None) -> str:
     return f"{failure.category}: {failure.message}{code}{kind}"
 
 
-def _print_attempts(attempts: list[Attempt]) -> None:
-    from fencepost.cli.output import echo_table, when
-
-    if not attempts:
-        return
-    echo()
-    rows = [
-        (
-            each.lease_version,
-            each.number,
-            each.outcome,
-            each.worker,
-            when(each.started_at),
-            "" if each.ended_at is None else f"{_seconds(each):.3f} s",
-            _failure(each.failure),
-        )
-        for each in attempts
-    ]
-    echo_table(("LEASE", "ATTEMPT", "OUTCOME", "WORKER", "STARTED (UTC)", "TOOK", "FAILURE"), rows)
+def _took(attempt: Attempt) -> str:
+    if attempt.ended_at is None:
+        return ""
+    return f"{(attempt.ended_at - attempt.started_at).total_seconds():.3f} s"
 
 
-def _print_history(changes: list[Change]) -> None:
-    from fencepost.cli.output import echo_table, when
-
-    echo()
-    rows = [(when(each.at), each.state, each.reason) for each in changes]
-    echo_table(("AT (UTC)", "STATE", "BECAUSE"), rows)
-
-
-def _seconds(attempt: Attempt) -> float:
-    assert attempt.ended_at is not None
-    return (attempt.ended_at - attempt.started_at).total_seconds()
+def job_view(job: Job, *, full: bool = False) -> dict[str, Any]:
+    """Return a job as JSON shows it; payload, result and policy only in *full*."""
+    fields = job_fields(job, is_full=full)
+    others = {"priority": job.priority.name.lower(), "waits": job.waits, "submitter": job.submitter}
+    view: dict[str, Any] = msgspec.to_builtins(fields | others, str_keys=True)
+    return view

@@ -1,7 +1,7 @@
-"""What a job waits for: other jobs, by id or by their place in the same submission.
+"""The jobs that a job waits for, by id or by their place in the same submission.
 
-A dependency must exist before its dependent does, so that no cycle can ever be stored; those that
-are submitted together come in an order in which each stands behind what it waits for.
+A dependency must exist before its dependent, so that no cycle can be stored; jobs that are
+submitted together come after their dependencies.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from fencepost.core.bounds import DEPENDENCY_COUNT_MAX, DEPENDENCY_DEPTH_MAX
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.errors import (
     DependencyBreadthError,
     DependencyCycleError,
@@ -22,14 +22,14 @@ from fencepost.errors import (
 
 
 class Mode(StrEnum):
-    """When those that a job waits for let it go."""
+    """When the dependencies of a job are met."""
 
     ALL = "all"
-    """When every one of them has completed; one that ends otherwise ends it too (S1-60)."""
+    """When all have completed; if one ends otherwise, the job ends too (S1-60)."""
     ANY = "any"
-    """When any one of them has ended, however it did (S1-61, C26)."""
+    """When any one has ended, in whatever state (S1-61, C26)."""
     ENDED = "ended"
-    """When every one of them has ended, however it did (C28)."""
+    """When all have ended, in whatever state (C28)."""
 
     __hash__ = str.__hash__
 
@@ -41,50 +41,60 @@ class Dependencies(msgspec.Struct, gc=False, frozen=True):
     """Ids of stored jobs, and places of earlier jobs in the same submission."""
     mode: Mode = Mode.ALL
     gathers: bool = False
-    """Whether it also waits for whatever those jobs spawn while they run (C29)."""
+    """Whether it also waits for the jobs that those spawn (C29)."""
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """What a stored job that has dependencies waits for."""
+    """The dependencies of a stored job."""
 
     mode: Mode
     missing: int
-    """How many more must let it go; 0 unless the job is PENDING."""
+    """How many more must end; 0 unless the job is PENDING."""
     depth: int
-    """The number of jobs on the longest way to it, itself included."""
+    """The number of jobs on the longest path to it, itself included."""
     gathers: bool = False
     own_priority: Priority | None = None
-    """What it was submitted with; it has the most urgent of this and of those that it waits for
-    (S1-37). None once its priority was set by hand, which then holds."""
+    """Its priority at submission; it has the most urgent of this and of its dependencies' (S1-37).
+    None once the priority was set by hand."""
 
     def inherited(self, parents: Iterable[Priority]) -> Priority | None:
-        """Return its priority behind jobs of these; None if it inherits none."""
+        """Return its priority after jobs of these; None if it inherits none."""
         return None if self.own_priority is None else min(self.own_priority, *parents)
 
 
 def check_dependencies(
     on: Iterable[str | int], *, mode: Mode = Mode.ALL, gathers: bool = False
 ) -> Dependencies | None:
-    """Return the dependencies, each once; None for none, which AFTER_ANY does not allow (C26)."""
+    """Return the dependencies, each once; None if there are none, which ANY refuses (C26)."""
     distinct = tuple(dict.fromkeys(on))
-    if len(distinct) > DEPENDENCY_COUNT_MAX:
-        raise DependencyBreadthError(len(distinct))
+    check_breadth(len(distinct))
     if not distinct and mode is Mode.ANY:
-        raise NoDependencyError
+        raise NoDependencyError("after_any of no jobs would wait for ever; name one")
     return Dependencies(distinct, mode, gathers) if distinct else None
+
+
+def check_breadth(count: int) -> None:
+    """Raise DependencyBreadthError if one job may not wait for *count* others (S1-67)."""
+    if count > DEPENDENCY_COUNT_MAX:
+        raise DependencyBreadthError(
+            f"a job may wait for {DEPENDENCY_COUNT_MAX:,} others, got {count:,}; wait in stages"
+        )
 
 
 def check_depth(depth: int) -> int:
     """Return *depth*, or raise DependencyDepthError (S1-66)."""
     if depth > DEPENDENCY_DEPTH_MAX:
-        raise DependencyDepthError(depth)
+        raise DependencyDepthError(
+            f"a chain of {depth} jobs is too long; {DEPENDENCY_DEPTH_MAX} are allowed"
+        )
     return depth
 
 
-def check_place(place: int, own: int) -> int:
-    """Return *place*, or raise DependencyCycleError: only what stands before can be waited for."""
-    if not 0 <= place < own:
-        raise DependencyCycleError(
-            f"job {own} of the submission waits for job {place}, which does not come before it"
-        )
-    return place
+def check_places(submission: Iterable[Dependencies | None]) -> None:
+    """Raise DependencyCycleError if a job waits for a place that does not come before its own."""
+    for own, after in enumerate(submission):
+        for on in after.on if after is not None else ():
+            if isinstance(on, int) and not 0 <= on < own:
+                raise DependencyCycleError(
+                    f"job {own} of the submission waits for job {on}, which does not come before it"
+                )

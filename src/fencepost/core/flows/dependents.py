@@ -1,4 +1,8 @@
-"""What becomes of a job that waits for others: the only place where that is decided."""
+"""The rule for dependents: when a waiting job may run, and when it ends with a dependency.
+
+PostgreSQL has a copy for dependencies that complete, in ``schema/functions/dependents.sql``; the
+test ``tests/store/postgres/test_dependents.py`` compares the two in every case.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from fencepost.core.flows.dependencies import Mode, Waits, check_depth
-from fencepost.core.job.job import AttemptOutcome, Category, Dependency, Failure
-from fencepost.core.job.lifecycle import Event, State, advance
-from fencepost.core.job.outcome import Decision
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.job import Dependency, Failure
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import Decision, failed_with
+from fencepost.core.job.policy import Priority
 from fencepost.core.job.task import Task
 from fencepost.core.values.payload import NULL, decode_result
 
@@ -20,7 +24,7 @@ MET = 0
 
 
 class Parent(NamedTuple):
-    """A job that another waits for, as far as it matters to that one."""
+    """A dependency, as far as it matters to its dependent."""
 
     job_id: str
     state: State
@@ -30,104 +34,85 @@ class Parent(NamedTuple):
 
 
 class WaitVerdict(NamedTuple):
-    """What a job still waits for, or that it never will be let go."""
+    """How many dependencies are missing, or which one ends the job."""
 
     missing: int = MET
-    doom: int | None = None
-    """The place of the dependency that ends it."""
+    failed_dependency: int | None = None
+    """The place of the dependency that ends the job."""
 
 
 def judge(mode: Mode, states: Sequence[State]) -> WaitVerdict:
-    """Return what a job waits for whose dependencies are in *states*."""
+    """Return the verdict for a job whose dependencies are in *states*."""
     open_ = sum(not state.is_terminal for state in states)
     match mode:
         case Mode.ANY:
-            # Only what has ended can have been pruned, so that none left is no wait either.
+            # If none is left, those that ended were pruned.
             return WaitVerdict(1 if states and open_ == len(states) else MET)
         case Mode.ENDED:
             return WaitVerdict(open_)
         case Mode.ALL:  # pragma: no branch - exhaustive
             for place, state in enumerate(states):
                 if state.is_terminal and state is not State.COMPLETED:
-                    return WaitVerdict(doom=place)
+                    return WaitVerdict(failed_dependency=place)
             return WaitVerdict(open_)
 
 
 def step(mode: Mode, missing: int, state: State) -> WaitVerdict:
-    """Return what a waiting job waits for once one more of its dependencies ended in *state*."""
+    """Return the verdict once one more dependency has ended in *state*."""
     assert state.is_terminal and missing > 0
     if mode is Mode.ANY:
         return WaitVerdict(MET)
     if mode is Mode.ALL and state is not State.COMPLETED:
-        return WaitVerdict(doom=0)
+        return WaitVerdict(failed_dependency=0)
     return WaitVerdict(missing - 1)
 
 
-_PROPAGATED = {
-    State.FAILED: (Event.REJECT, Category.PERMANENT, AttemptOutcome.FAILED),
-    State.DEAD_LETTER: (Event.EXHAUST, Category.SYSTEM, AttemptOutcome.FAILED),
-    State.CANCELLED: (Event.CANCEL, Category.CANCELLED, AttemptOutcome.CANCELLED),
-}
-
-
-def propagated(state: State, failure: Failure | None, job_id: str) -> Decision:
-    """Return how a job ends that waited for *job_id*, which ended in *state* (S1-71 to S1-73).
-
-    The failure names the first culprit, however long the way from there is.
-    """
-    event, category, outcome = _PROPAGATED[state]
-    culprit = job_id if failure is None or failure.culprit is None else failure.culprit
-    message = f"it waited for job {culprit}, which ended as {state}"
-    reason = Failure(category, message, code="dependency_failed", culprit=culprit)
-    return Decision(event, advance(State.PENDING, event), outcome, failure=reason)
-
-
 class Entry(NamedTuple):
-    """How a job with dependencies enters a store, or goes on waiting there."""
+    """How a job with dependencies is stored, or goes on waiting."""
 
     waits: Waits
     priority: Priority
-    """The most urgent of its own and those of its dependencies (S1-37)."""
+    """The most urgent of its own and of its dependencies' (S1-37)."""
     decision: Decision | None = None
-    """Set when a dependency has ended in a way that ends the job at once."""
+    """Set if a dependency that has ended already ends the job."""
 
 
 def enter(
     mode: Mode, priority: Priority, parents: Sequence[Parent], *, gathers: bool = False
 ) -> Entry:
-    """Return how a job enters that waits for *parents*, or raise DependencyDepthError."""
+    """Return how a job that waits for *parents* is stored, or raise DependencyDepthError."""
     verdict = judge(mode, [parent.state for parent in parents])
     waits = Waits(mode, verdict.missing, 1, gathers, own_priority=priority)
-    return _entered(waits, priority, parents, verdict.doom)
+    return _entered(waits, priority, parents, verdict.failed_dependency)
 
 
 def gather(waits: Waits, priority: Priority, spawned: Sequence[Parent]) -> Entry:
-    """Return how a waiting job goes on that is to wait for *spawned* too (S1-64, C29).
+    """Return how a waiting job goes on that also waits for *spawned* (S1-64, C29).
 
-    It may have been let go by that, or ended: what was spawned may have ended already.
+    If spawned jobs have ended already, it may be ready, or ended by that.
     """
-    missing, doom = judge(waits.mode, [parent.state for parent in spawned])
+    missing, failed_dependency = judge(waits.mode, [parent.state for parent in spawned])
     if waits.mode is not Mode.ANY:
         missing += waits.missing
-    return _entered(replace(waits, missing=missing), priority, spawned, doom)
+    return _entered(replace(waits, missing=missing), priority, spawned, failed_dependency)
 
 
 def _entered(
-    waits: Waits, priority: Priority, parents: Sequence[Parent], doom: int | None
+    waits: Waits, priority: Priority, parents: Sequence[Parent], failed_dependency: int | None
 ) -> Entry:
     depth = check_depth(max(waits.depth, 1 + max(parent.depth for parent in parents)))
     urgent = min(priority, *(parent.priority for parent in parents))
     decision = None
-    if doom is not None:
-        culprit = parents[doom]
-        decision = propagated(culprit.state, culprit.failure, culprit.job_id)
+    if failed_dependency is not None:
+        culprit = parents[failed_dependency]
+        decision = failed_with(culprit.job_id, culprit.state, culprit.failure)
     return Entry(replace(waits, depth=depth), urgent, decision)
 
 
 def results_of(dependencies: Iterable[Dependency], tasks: Mapping[str, Task]) -> Mapping[str, Any]:
-    """Return the results of those that completed, in order, by their names in the flow or ids.
+    """Return the results of completed dependencies in order, by name in the flow or by id.
 
-    Each is read as the annotation of its task says, or as plain JSON if it is none of *tasks*.
+    Each is decoded as its task is annotated, or as plain JSON if *tasks* does not have it.
     """
     results: dict[str, Any] = {}
     for each in dependencies:

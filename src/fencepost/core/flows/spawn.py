@@ -1,44 +1,37 @@
-"""What a running job brings forth, under keys by which a later attempt finds it again."""
+"""Jobs that a running job spawns, with keys by which a later attempt finds them again."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core.flows.graph import Stage, side_by_side
-from fencepost.core.flows.order import arrange
 from fencepost.core.job.idempotency import Key, OnDuplicate
 from fencepost.core.job.job import ClaimedJob, NewJob
 
 DIGEST_LENGTH = 32
 
 
-def arranged(stages: Sequence[Stage]) -> list[NewJob]:
-    """Return the jobs of *stages*, which do not wait for each other, each behind what it needs."""
-    return arrange(side_by_side(stages))
-
-
 def digest(parent: ClaimedJob, job: NewJob) -> str:
-    """Return what equal jobs of one parent have in common: type, queue and payload.
+    """Return the digest of type, queue and payload, which equal jobs of one parent share.
 
-    Keys are readable where payloads are encrypted; the parent's payload keeps whoever does not
-    know it from trying out what the job's may be.
+    Keys are not encrypted, even where payloads are. The parent's payload is the secret of the
+    digest, so that a reader of keys cannot guess payloads.
     """
     parts = (job.type.encode(), job.queue.encode(), job.payload.encoding.encode(), job.payload.data)
-    # A NUL is in none of the first three; the payload is last, so that nothing runs together.
+    # Unambiguous: the first three contain no NUL, and the payload is last.
     secret = hashlib.sha256(parent.payload.data).digest()
     return hmac.digest(secret, b"\0".join(parts), "sha256").hex()[:DIGEST_LENGTH]
 
 
 class Numbers:
-    """Numbers equal jobs that one attempt spawns, from 1, so that each has a key of its own.
+    """Numbers equal jobs that one attempt spawns, from 1, so that each has its own key.
 
-    The same handler spawns the same jobs again on its next attempt, and finds them by these keys.
-    The numbers of a spawn that was refused, or of which nobody knows, are given out again.
+    The next attempt spawns the same jobs and finds them by these keys. The numbers of a spawn that
+    was refused, or whose outcome is unknown, are used again.
     """
 
     def __init__(self) -> None:
@@ -46,7 +39,7 @@ class Numbers:
         self._returned: dict[str, set[int]] = {}
 
     def take(self, same: str) -> int:
-        """Return the lowest number that none of the jobs called *same* has."""
+        """Return the lowest free number for jobs with this digest."""
         if returned := self._returned.get(same):
             number = min(returned)
             returned.remove(number)
@@ -55,20 +48,20 @@ class Numbers:
         return self._counts[same]
 
     def give_back(self, taken: Iterable[tuple[str, int]]) -> None:
-        """Let numbers be taken again."""
+        """Make numbers available again."""
         for same, number in taken:
             self._returned.setdefault(same, set()).add(number)
 
 
 class Keyed(NamedTuple):
-    """Jobs to be spawned, each with a key, and the numbers in those that were made for them."""
+    """Jobs to be spawned, each with a key, and the numbers that were taken for the keys."""
 
     jobs: tuple[NewJob, ...]
     taken: list[tuple[str, int]]
 
 
 def keyed(parent: ClaimedJob, jobs: Iterable[NewJob], numbers: Numbers) -> Keyed:
-    """Return *jobs*, each with a key by which an attempt of *parent* finds it; given ones stay."""
+    """Return *jobs*, each with a key for later attempts of *parent*; given keys stay."""
     spawned: list[NewJob] = []
     taken: list[tuple[str, int]] = []
     for job in jobs:
@@ -76,7 +69,7 @@ def keyed(parent: ClaimedJob, jobs: Iterable[NewJob], numbers: Numbers) -> Keyed
             same = digest(parent, job)
             taken.append((same, numbers.take(same)))
             value = f"spawn:{parent.id}:{same}:{taken[-1][1]}"
-            # As long as the parent can live, an attempt of it may ask again.
+            # Attempts of the parent may spawn again during its whole lifetime.
             job = replace(job, key=Key(value, parent.policy.lifetime, OnDuplicate.RETURN))
         spawned.append(job)
     return Keyed(tuple(spawned), taken)

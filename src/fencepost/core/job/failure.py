@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from fencepost.core.bounds import CODE_LENGTH_MAX, MESSAGE_LENGTH_MAX, TRACEBACK_LENGTH_MAX
 from fencepost.core.job.job import Category, Failure
 from fencepost.core.job.outcome import Failed, Snoozed, Unreadable
-from fencepost.core.values.duration import parse_duration
-from fencepost.core.values.skew import UnreadPayload
+from fencepost.core.job.retryable import ExceptionRule
+from fencepost.core.values.signature import UnreadPayload
+from fencepost.core.values.times import parse_duration
 from fencepost.errors import (
     FencepostError,
     InvalidPayloadError,
@@ -23,32 +25,38 @@ from fencepost.errors import (
 )
 
 UNREADABLE = "unreadable_payload"
+NOT_RETRYABLE = "not_retryable"
+_PACKAGE = __file__.rpartition("core")[0]
+"""Where our own code lies."""
 
 
-def classify(error: BaseException) -> Failed | Snoozed | Unreadable:
-    """Return the outcome of an attempt whose handler raised *error*."""
+def classify(
+    error: BaseException, rule: ExceptionRule | None = None
+) -> Failed | Snoozed | Unreadable:
+    """Return the outcome of an attempt whose handler raised *error*.
+
+    *rule* says which exceptions its task retries, if not all.
+    """
     match error:
         case Snooze():
             return _classify_snooze(error)
         case TemporaryError():
             return _classify_temporary(error)
-        case PermanentError():
-            return Failed(describe(error, Category.PERMANENT, code=error.code))
         case UnreadPayload():
-            # Of this version of the code, not of the job: another may read it (C47).
+            # This version of the code cannot read it; another one may (C47).
             return unreadable(describe(error.error, Category.SYSTEM))
-        case InvalidPayloadError():
-            # Damaged, or of a job that the handler wanted to submit: as wrong the next time.
+        case PermanentError() | InvalidPayloadError() | TamperedError() | PlainContentError():
+            # A payload is invalid if it is damaged, or that of a job which the handler submits.
             return Failed(describe(error, Category.PERMANENT, code=error.code))
         case MissingKeyError():
-            # Of this worker, not of the job: another may have the key, or this one, one day.
+            # Another worker may have the key, or this one later.
             return Failed(describe(error, Category.SYSTEM, code=error.code))
-        case TamperedError() | PlainContentError():
-            return Failed(describe(error, Category.PERMANENT, code=error.code))
-        case MemoryError():
+        case MemoryError() if rule is None or not rule.forbids(error):
             return Failed(describe(error, Category.SYSTEM, code="out_of_memory"))
-        case _:
+        case _ if rule is None or rule.allows(error):
             return Failed(describe(error, Category.TEMPORARY))
+        case _:
+            return Failed(describe(error, Category.PERMANENT, code=NOT_RETRYABLE))
 
 
 def _classify_snooze(error: Snooze) -> Failed | Snoozed:
@@ -59,13 +67,11 @@ def _classify_snooze(error: Snooze) -> Failed | Snoozed:
 
 
 def _classify_temporary(error: TemporaryError) -> Failed:
-    failure = describe(error, Category.TEMPORARY)
-    if error.retry_after is None:
-        return Failed(failure)
-    try:
-        return Failed(failure, parse_duration(error.retry_after, name="retry_after"))
-    except FencepostError:
-        return Failed(failure)
+    retry_after = None
+    if error.retry_after is not None:
+        with suppress(FencepostError):
+            retry_after = parse_duration(error.retry_after, name="retry_after")
+    return Failed(describe(error, Category.TEMPORARY), retry_after)
 
 
 def describe(error: BaseException, category: Category, *, code: str | None = None) -> Failure:
@@ -83,7 +89,7 @@ def describe(error: BaseException, category: Category, *, code: str | None = Non
 def _text_of(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not take the attempt's outcome away
+    except Exception:  # noqa: BLE001 - a broken __str__ must not prevent an outcome
         text = "(its message cannot be shown)"
     return _storable(text) or type(error).__name__
 
@@ -92,11 +98,20 @@ def _traceback_of(error: BaseException) -> str | None:
     if error.__traceback__ is None:
         return None
     try:
-        text = "".join(traceback.format_exception(error))
+        shown = traceback.TracebackException.from_exception(error)
+        _leave_out_ours(shown)
+        text = "".join(shown.format())
     except Exception:  # noqa: BLE001 - as above
         return None
     # The end of a traceback says what happened; the beginning, where we called from.
     return _storable(text[-TRACEBACK_LENGTH_MAX:])
+
+
+def _leave_out_ours(shown: traceback.TracebackException) -> None:
+    """Let the stack begin in the handler, not in the worker that called it."""
+    frames = shown.stack
+    while len(frames) > 1 and frames[0].filename.startswith(_PACKAGE):
+        del frames[0]
 
 
 def _storable(text: str) -> str:
@@ -105,7 +120,7 @@ def _storable(text: str) -> str:
 
 
 def unreadable(failure: Failure) -> Unreadable:
-    """Return the outcome of an attempt whose payload is not understood, *failure* says why."""
+    """Return the outcome of an attempt whose payload cannot be read; *failure* says why."""
     return Unreadable(replace(failure, code=UNREADABLE))
 
 
@@ -121,6 +136,6 @@ def crashed(message: str) -> Failed:
 
 
 def not_committed() -> Failed:
-    """Return the outcome of an attempt that completed its job, and then took that back."""
+    """Return the outcome of an attempt whose completing transaction was not committed."""
     message = "complete_in was called, but its transaction was not committed"
     return Failed(Failure(Category.TEMPORARY, message, code="not_committed"))

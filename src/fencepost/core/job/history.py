@@ -1,8 +1,8 @@
-"""The states that a job has been in, told from what a store keeps of it anyway.
+"""The states that a job has been in, derived from what a store keeps anyway.
 
-Writing every change down would cost each job two rows more than it has. What is known without: when
-a job was submitted, when each attempt began and how it ended, when it last became claimable, and
-when it ended. Not known is when a job that waited before an earlier attempt became claimable.
+Recording every change would cost each job two more rows. Known without that: when a job was
+submitted, when each attempt began and how it ended, when it last became claimable, and when it
+ended. Unknown: when it became claimable before an earlier attempt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fencepost.core.job.lifecycle import State
 
 
 class Change(msgspec.Struct, frozen=True):
-    """That a job came into *state*, and why."""
+    """A job entered *state*, and why."""
 
     state: State
     at: datetime
@@ -25,7 +25,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def history(job: Job, attempts: Sequence[Attempt]) -> list[Change]:
-    """Return how *job* came to be where it is, oldest first; *attempts* are all of its own."""
+    """Return the states of *job*, oldest first; *attempts* are all that it had."""
     changes = [Change(State.PENDING, job.created_at, _submission(job))]
     for number, attempt in enumerate(attempts, 1):
         following = attempts[number] if number < len(attempts) else None
@@ -47,7 +47,7 @@ def _attempt(job: Job, attempt: Attempt, following: Attempt | None) -> Iterator[
     )
     if attempt.ended_at is not None:
         state = _state_after(job, attempt, following)
-        yield Change(state, attempt.ended_at, _told(attempt.outcome, attempt.failure))
+        yield Change(state, attempt.ended_at, _reason(attempt.outcome.value, attempt.failure))
 
 
 _AFTER = {
@@ -68,17 +68,17 @@ def _state_after(job: Job, attempt: Attempt, following: Attempt | None) -> State
         return job.state if is_last_word else State.RETRYING
     if following.number > attempt.number:
         return State.RETRYING
-    # It was counted anew: somebody has reopened what had ended.
+    # Attempts count from 1 again: the job had ended, and was reopened.
     category = Category.SYSTEM if attempt.failure is None else attempt.failure.category
     return State.FAILED if category is Category.PERMANENT else State.DEAD_LETTER
 
 
-def _told(outcome: AttemptOutcome, failure: Failure | None) -> str:
-    return outcome.value if failure is None else f"{failure.category}: {failure.message}"
+def _reason(outcome: str, failure: Failure | None) -> str:
+    return outcome if failure is None else f"{failure.category}: {failure.message}"
 
 
 def _readiness(job: Job, last: Change, until: datetime | None = None) -> Iterator[Change]:
-    """Yield that the job became claimable after *last*, if that is when it last did."""
+    """Yield that the job became claimable after *last*, if it did."""
     at = job.scheduled_at
     if at is None or last.state is State.SCHEDULED or last.state is State.RUNNING:
         return
@@ -90,14 +90,10 @@ def _since(job: Job, last: Change) -> Iterator[Change]:
     """Yield what happened after the last attempt, or before the first."""
     if job.is_held:
         if last.state is not State.PENDING:
-            yield Change(State.PENDING, job.updated_at, "waits for a turn of its concurrency key")
+            yield Change(State.PENDING, job.updated_at, "waits for a slot of its concurrency key")
     elif job.state is State.DELAYED and last.state is not State.DELAYED:
         yield Change(State.DELAYED, job.updated_at, "waits for its time")
     elif job.state is State.SCHEDULED or (job.state.is_terminal and not last.state.is_terminal):
         yield from _readiness(job, last)
     if job.completed_at is not None and not last.state.is_terminal:
-        yield Change(job.state, job.completed_at, _end(job))
-
-
-def _end(job: Job) -> str:
-    return "ended" if job.failure is None else f"{job.failure.category}: {job.failure.message}"
+        yield Change(job.state, job.completed_at, _reason("ended", job.failure))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 
 import msgspec
 
 from fencepost.core.bounds import KEY_LENGTH_MAX, KEY_WINDOW_DEFAULT
-from fencepost.core.display import shown
-from fencepost.errors import ConfigurationError, InvalidKeyError
+from fencepost.core.values.names import check_choice, check_text
+from fencepost.errors import InvalidKeyError
+
+CRON_KEYS = "cron:"
+"""The beginning of the keys of ticks, which can be guessed."""
 
 
 class OnDuplicate(StrEnum):
@@ -19,24 +23,18 @@ class OnDuplicate(StrEnum):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key and how long it is held.
-
-    ``window`` is in seconds from submission, and never shorter than the live job; ``None`` means
-    that the key is released as soon as its job is terminal.
-    """
+    """A key and how long it is held."""
 
     value: str
     window: float | None = KEY_WINDOW_DEFAULT
+    """Seconds from submission, at least as long as the job lives; None: until the job has ended."""
     on_duplicate: OnDuplicate = OnDuplicate.RETURN
     within: frozenset[str] | None = None
-    """The queues whose jobs the submitter may know of; None means all. A holder in any other queue
-    refuses, whatever ``on_duplicate`` says: nothing may be returned of it, or wait for it."""
+    """The queues whose jobs the submitter may see; None means all. If a job of another queue holds
+    the key, the submission is refused, whatever ``on_duplicate`` says."""
 
     def refuses(self, holder_queue: str | None) -> bool:
-        """Tell whether a submission is refused whose key is held by a job of this queue.
-
-        None is a queue that could not be looked up.
-        """
+        """Return whether a job in this queue (None: unknown) makes the submission fail."""
         if self.on_duplicate is OnDuplicate.REJECT:
             return True
         return self.within is not None and holder_queue not in self.within
@@ -44,29 +42,30 @@ class Key(msgspec.Struct, frozen=True):
 
 def check_key(value: object) -> str:
     """Return *value* if it can be a key, or raise InvalidKeyError. Characters count, not bytes."""
-    if not isinstance(value, str) or not value:
-        raise InvalidKeyError(f"an idempotency key must be non-empty text, got {shown(value)}")
-    if len(value) > KEY_LENGTH_MAX:
-        raise InvalidKeyError(
-            f"an idempotency key may have {KEY_LENGTH_MAX} characters, got {len(value)}"
-        )
-    if "\0" in value:
-        raise InvalidKeyError("an idempotency key must not hold a NUL, which not every store keeps")
+    text = check_text(value, what="an idempotency key", limit=KEY_LENGTH_MAX, error=InvalidKeyError)
+    if "\0" in text:
+        raise InvalidKeyError("an idempotency key must not contain a NUL: not every store keeps it")
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError as error:
         raise InvalidKeyError(f"an idempotency key must be valid Unicode: {error}") from None
-    return value
+    return text
 
 
-def parse_on_duplicate(value: str | OnDuplicate) -> OnDuplicate:
-    """Return the choice that *value* names, or raise ConfigurationError."""
-    try:
-        return OnDuplicate(value)
-    except ValueError:
-        raise ConfigurationError(
-            f'on_duplicate must be "return" or "reject", got {shown(value)}'
-        ) from None
+def check_foreign_key(value: object) -> str:
+    """Return *value* if it can be a key that an HTTP client chooses, or raise InvalidKeyError.
+
+    Whoever holds the key of a tick keeps its cron from submitting a job, in any queue.
+    """
+    key = check_key(value)
+    if key.startswith(CRON_KEYS):
+        raise InvalidKeyError(
+            f"keys that begin with {CRON_KEYS!r} are those of crons: choose another"
+        )
+    return key
+
+
+parse_on_duplicate = partial(check_choice, name="on_duplicate", among=OnDuplicate)
 
 
 def is_held(*, is_live: bool, window_ends_us: int | None, now_us: int) -> bool:

@@ -1,24 +1,23 @@
-"""The values that travel: a job as submitted, as claimed, as seen; leases and attempts.
+"""The values that travel: a job as submitted, as claimed, as read; leases and attempts.
 
-All are frozen and trusted: whatever made them has checked them. Those that come by the thousand a
-second are kept from the garbage collector (``gc=False``): they hold plain values and no cycles, and
-looking through them took a sixth of a worker's time.
+All are frozen and were checked when they were made. Those that come by the thousand a second are
+hidden from the garbage collector (``gc=False``): they hold plain values and no cycles, and scanning
+them took a sixth of a worker's time.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
 from fencepost.core.flows.dependencies import Dependencies, Waits
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import DEFAULT_POLICY, Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import attempt_id, previous_attempt_id
-from fencepost.core.values.names import DEFAULT_QUEUE
+from fencepost.core.job.policy import DEFAULT_POLICY, Policy, Priority
+from fencepost.core.values.names import DEFAULT_QUEUE, attempt_id, previous_attempt_id
 
 
 class Encoding(StrEnum):
@@ -27,7 +26,7 @@ class Encoding(StrEnum):
     JSON = "json"
     BINARY = "binary"
     ENCRYPTED = "encrypted"
-    """An envelope (``core.envelope``): what is in it, only a holder of its key can read."""
+    """An envelope (``core/encryption.py``)."""
 
 
 class Category(StrEnum):
@@ -46,6 +45,13 @@ class Body(msgspec.Struct, gc=False, frozen=True):
     data: bytes
     encoding: Encoding = Encoding.JSON
 
+    @property
+    def value(self) -> Any:
+        """What it holds, as plain Python values; an ``UnreadableValue`` if that is impossible."""
+        from fencepost.core.values.payload import value_of  # which needs this module
+
+        return value_of(self)
+
 
 EMPTY = Body(b"{}")
 
@@ -63,11 +69,13 @@ class Failure(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
     """The job that failed, when this one only waited for it."""
 
 
-class Progress(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
+class Progress(TypedDict):
     """How far a handler says it has come."""
 
     fraction: float
-    message: str = ""
+    message: str
+    at: NotRequired[datetime]
+    """When it was stored, by the store's clock; set by the store."""
 
 
 class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
@@ -92,11 +100,11 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     callback_url: str | None = None
     """Where a webhook goes when the job has ended (S1-109)."""
     id: bytes | None = None
-    """Set by a store around a store that has to know it beforehand; refused when a caller does."""
+    """Set by a wrapper that has to know the id beforehand; refused from a caller."""
     concurrency_key: str | None = None
-    """Of the jobs of its type and this key, few run at once: ``policy.max_running_per_key``."""
+    """Jobs of its type with this key share the limit ``policy.max_running_per_key``."""
     submitter: str | None = None
-    """The id of the token that submitted it over HTTP; None for one submitted without a token."""
+    """The id of the token that submitted it over HTTP; None without a token."""
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):
@@ -104,12 +112,12 @@ class Lease(msgspec.Struct, gc=False, frozen=True):
 
     token: str
     version: int
-    """Rises with every claim of the job, not by one, see ``core.lease`` (C43)."""
+    """Rises with every claim of the job, by more than one; see ``next_version`` (C43)."""
     expires_at: datetime
 
 
 class ClaimedJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
-    """A job in a worker's hands, and the lease that fences every write to it."""
+    """A claimed job, and the lease that fences every write to it."""
 
     id: str
     type: str
@@ -128,9 +136,9 @@ class ClaimedJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     flow: str | None = None
     has_dependencies: bool = False
     waited: float = 0.0
-    """Seconds for which it had been claimable when it was claimed, by the store's clock."""
+    """Seconds from claimable to claimed, by the store's clock."""
     last_version: int = 0
-    """Of the lease before this one, as far as the store knows; 0 if it knows of none."""
+    """The version of the lease before this one; 0 if there is none, or it is not known."""
 
     @property
     def attempt_id(self) -> str:
@@ -142,17 +150,20 @@ class ClaimedJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
 
 
 class Ownership(msgspec.Struct, frozen=True):
-    """Who holds a running job; the token itself is shown to nobody."""
+    """The worker that holds a running job; the token itself is never shown."""
 
     worker: str
     version: int
     expires_at: datetime
     expired: bool
-    """True between expiry and recovery: the job still reads RUNNING, but nobody owns it (C11)."""
+    """True between expiry and recovery: the job still reads RUNNING without an owner (C11)."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it stands in the store."""
+    """A job as the store has it.
+
+    Its payload, result and checkpoint are decoded each time they are asked for, not before.
+    """
 
     id: str
     type: str
@@ -171,22 +182,64 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lease: Ownership | None = None
     lease_version: int = 0
     policy: Policy = DEFAULT_POLICY
-    payload: Body = EMPTY
-    result: Body | None = None
+    payload_body: Body = EMPTY
+    result_body: Body | None = None
     failure: Failure | None = None
     progress: Progress | None = None
-    checkpoint: Body | None = None
+    checkpoint_body: Body | None = None
     key: str | None = None
     tags: dict[str, str] = {}
     correlation_id: str | None = None
     replay_of: str | None = None
-    """The dead letter of which this job is a fresh copy."""
+    """The dead letter that this job replays."""
     callback_url: str | None = None
     waits: Waits | None = None
     flow: str | None = None
     node: str | None = None
     concurrency_key: str | None = None
     submitter: str | None = None
+
+    @property
+    def payload(self) -> Any:
+        """The payload as plain Python values; an ``UnreadableValue`` if it cannot be read here."""
+        return self.payload_body.value
+
+    @property
+    def result(self) -> Any:
+        """The result in the same way; None without one."""
+        return None if self.result_body is None else self.result_body.value
+
+    @property
+    def checkpoint(self) -> Any:
+        """The last checkpoint in the same way; None without one."""
+        return None if self.checkpoint_body is None else self.checkpoint_body.value
+
+    @property
+    def raw_payload(self) -> bytes:
+        """The payload as it is stored: JSON, or the bytes that were submitted."""
+        return self.payload_body.data
+
+    @property
+    def raw_result(self) -> bytes | None:
+        """The result as it is stored."""
+        return None if self.result_body is None else self.result_body.data
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the job in the form of ``GET /v1/jobs/{id}``, ready to be written as JSON.
+
+        Bytes are in base64, as ``payload_base64``; what cannot be decrypted here is only named, as
+        ``payload_encrypted``.
+        """
+        from fencepost.core.job.view import job_fields
+
+        fields: dict[str, Any] = msgspec.to_builtins(job_fields(self), str_keys=True)
+        return fields
+
+    def to_json(self) -> str:
+        """Return the same as text; JSON in it stays as it is stored, digit by digit."""
+        from fencepost.core.job.view import job_fields
+
+        return msgspec.json.encode(job_fields(self, is_raw=True)).decode()
 
     @property
     def is_held(self) -> bool:
@@ -206,7 +259,7 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     node: str | None = None
     result: Body | None = None
-    """Only when it was asked for, and the job has completed."""
+    """Only on request, and if the job has completed."""
 
 
 class AttemptOutcome(StrEnum):
@@ -246,16 +299,16 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first, the running or successful one included."""
     key_window: float | None = None
     holds_key: bool = False
-    """Whether the job was the last to take its key; a key that has lapsed counts too."""
+    """Whether the job was the last to take its key, even if the key has lapsed."""
     key_ends_at: datetime | None = None
     is_dead_letter: bool = False
     """On the list of dead letters, neither replayed nor discarded."""
     dependencies: tuple[str, ...] = ()
-    """The ids of the jobs that it waits for or waited for, in order, as far as they are kept."""
+    """The ids of its dependencies that are still kept, in order."""
 
     @property
     def unsuccessful(self) -> tuple[Attempt, ...]:
-        """The attempts that have ended, but for the successful one."""
+        """The attempts that have ended, except the successful one."""
         others = (AttemptOutcome.SUCCEEDED, AttemptOutcome.RUNNING)
         return tuple(each for each in self.attempts if each.outcome not in others)
 
@@ -267,7 +320,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that ended in failure and that somebody should look at."""
+    """A job that ended in failure and needs attention."""
 
     job_id: str
     type: str
@@ -275,4 +328,4 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     attempts: int
     failure: Failure
-    dead_at: datetime
+    completed_at: datetime

@@ -1,15 +1,19 @@
-"""The job's life: nine states, the events, and the only table of legal transitions.
+"""The life of a job: nine states, the events, and the only table of legal transitions.
 
-The table is the specification: stores, documentation and tests read it. Within one attempt a job
-moves forward only; what goes back to a waiting state (retry, release, reopen) opens a new attempt
-or a new lease, so that (attempt budget, lease version, state) never repeats (C6). Only an operator
-can postpone a job that stands in line.
+Stores, documentation and tests read the table. Within one attempt a job only moves forward; a step
+back to a waiting state (retry, release, reopen) opens a new attempt or a new lease, so that
+(attempt budget, lease version, state) never repeats (C6). Only an operator can postpone a
+claimable job, by an edit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
+from typing import Any, TypedDict
 
+from fencepost.core.job.policy import PriorityLike
 from fencepost.errors import IllegalTransition
 
 
@@ -26,7 +30,7 @@ class State(StrEnum):
     DEAD_LETTER = "dead_letter"
     CANCELLED = "cancelled"
 
-    # Enum's own is a Python function, and states are looked up several times for every job.
+    # Enum's own is written in Python, and every job looks up several states.
     __hash__ = str.__hash__
 
     @property
@@ -44,7 +48,7 @@ class Event(StrEnum):
     """What can happen to a job."""
 
     READY = "become ready"
-    HOLD = "be held up by its key"
+    HOLD = "be blocked by its concurrency key"
     DELAY = "be delayed"
     POSTPONE = "be postponed"
     CLAIM = "be claimed"
@@ -66,9 +70,9 @@ class Event(StrEnum):
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
 LIVE = frozenset(State) - TERMINAL
 ACTIVE = frozenset({State.SCHEDULED, State.RUNNING})
-"""The states in which a job takes up a slot of its concurrency key."""
+"""The states in which a job occupies a slot of its concurrency key."""
 DEAD = frozenset({State.FAILED, State.DEAD_LETTER})
-"""The states whose jobs stand in the dead-letter list (C7)."""
+"""The states of dead letters (C7)."""
 
 COARSE = {
     State.PENDING: "ready",
@@ -82,7 +86,7 @@ COARSE = {
     State.CANCELLED: "cancelled",
 }
 
-# Any live job can be cancelled or can outlive its lifetime (C20, C22).
+# Any live job can be cancelled or outlive its lifetime (C20, C22).
 _ANY_LIVE = {Event.CANCEL: State.CANCELLED, Event.EXPIRE: State.DEAD_LETTER}
 
 # An operator may reopen what failed or was cancelled; never what succeeded (C36, C37).
@@ -96,14 +100,14 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     State.PENDING: {
         Event.READY: State.SCHEDULED,
         Event.DELAY: State.DELAYED,
-        # What it waited for has ended so (S1-71, S1-72).
+        # A dependency has ended like that (S1-71, S1-72).
         Event.REJECT: State.FAILED,
         Event.EXHAUST: State.DEAD_LETTER,
         **_ANY_LIVE,
     },
-    # Its time has come, but as many jobs of its concurrency key are under way as may be.
+    # HOLD: its time has come, but its concurrency key has no free slot.
     State.DELAYED: {Event.READY: State.SCHEDULED, Event.HOLD: State.PENDING, **_ANY_LIVE},
-    # By an edit of its time (C46), which is an operator's act, as a retry by hand is (C6).
+    # POSTPONE: an operator edited its time (C46).
     State.SCHEDULED: {Event.CLAIM: State.RUNNING, Event.POSTPONE: State.DELAYED, **_ANY_LIVE},
     State.RUNNING: {
         Event.SUCCEED: State.COMPLETED,
@@ -133,3 +137,71 @@ def advance(state: State, event: Event) -> State:
         return TRANSITIONS[state][event]
     except KeyError:
         raise IllegalTransition(state, event) from None
+
+
+def first_state(*, is_due: bool) -> State:
+    """Return the state of a new job, or of one whose dependencies are met."""
+    return advance(State.PENDING, Event.READY if is_due else Event.DELAY)
+
+
+def promoted(state: State, *, has_key: bool) -> State:
+    """Return the state of a job whose time has come; with a key, it first waits for a slot."""
+    return advance(state, Event.HOLD if has_key else Event.READY)
+
+
+def reopened(state: State, *, is_later: bool = False, is_waiting: bool = False) -> State:
+    """Return the state of a job that an operator retries, or raise IllegalTransition."""
+    if is_waiting:
+        return advance(state, Event.REOPEN_WAITING)
+    return advance(state, Event.REOPEN_LATER if is_later else Event.REOPEN)
+
+
+WAITING = LIVE - {State.RUNNING}
+"""The states in which a job can be edited (C46)."""
+HASTENED = frozenset({State.DELAYED, State.RETRYING})
+"""The states of live jobs that a retry makes due at once (C45)."""
+
+
+class Edits(TypedDict, total=False):
+    """The keyword arguments of ``jobs.edit``; None, or leaving one out, changes nothing."""
+
+    priority: PriorityLike | None
+    tags: Mapping[str, str] | None
+    """All tags, in any state; the other fields can change only while the job waits."""
+    run_at: datetime | None
+    """A time in the past means now."""
+    payload: Any
+    """The arguments by name, as a mapping, or bytes for a task that takes those."""
+    correlation_id: str | None
+    """Empty text removes it."""
+    callback_url: str | None
+    """Empty text removes it."""
+    type: str | None
+    """Like ``queue``, it cannot change: submit another job and cancel this one."""
+    queue: str | None
+
+
+def check_names(edits: Mapping[str, Any]) -> None:
+    """Raise TypeError, as Python would, for a name that ``jobs.edit`` does not have."""
+    for name in edits.keys() - Edits.__annotations__.keys():
+        raise TypeError(f"edit() got an unexpected keyword argument {name!r}")
+
+
+def rescheduled(
+    state: State, *, is_held: bool, has_key: bool, due: int, now: int
+) -> tuple[State, int] | None:
+    """Return the state and the time of a waiting job that is edited to be due at *due*.
+
+    None if it is claimable already, or blocked only by its concurrency key (*is_held*): it keeps
+    its place.
+    """
+    assert state in WAITING
+    if state is State.PENDING and not is_held:
+        return state, max(due, now)  # for when its dependencies are met
+    if state in HASTENED:
+        if due > now:
+            return state, due
+        return promoted(state, has_key=has_key), now
+    if due <= now:
+        return None
+    return advance(state, Event.DELAY if is_held else Event.POSTPONE), due

@@ -1,8 +1,9 @@
-"""The only place where the end of an attempt becomes the job's next state.
+"""The only place where decisions about jobs are made: what becomes of one, and why.
 
-Success, failure, timeout, lost lease, snooze, release and a payload that is not understood all pass
-through ``decide``; so does a lease that ran out, which is a failed attempt like any other (C8,
-S4-8).
+Success, failure, timeout, snooze, release and a payload that is not understood all pass through
+``decide``; so does an expired lease, which is a failed attempt like any other (C8, S4-8). What ends
+a job from outside has a function each: ``cancelled``, ``expired``, ``failed_with`` a dependency,
+and ``CORRUPT``. Stores apply decisions and build none; a test looks for that.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Failed(msgspec.Struct, gc=False, frozen=True, tag=True):
 
     failure: Failure
     retry_after: float | None = None
-    """The least that the next attempt should wait, whatever the backoff says (C34)."""
+    """The next attempt waits at least this long, even if the backoff is shorter (C34)."""
 
 
 class Snoozed(msgspec.Struct, gc=False, frozen=True, tag=True):
@@ -46,7 +47,7 @@ class Snoozed(msgspec.Struct, gc=False, frozen=True, tag=True):
 
 
 class Released(msgspec.Struct, gc=False, frozen=True, tag=True):
-    """The worker gave the job back unrun or interrupted; not counted (C23)."""
+    """The worker released the job unrun or interrupted; not counted (C23)."""
 
 
 class Unreadable(msgspec.Struct, gc=False, frozen=True, tag=True):
@@ -54,14 +55,17 @@ class Unreadable(msgspec.Struct, gc=False, frozen=True, tag=True):
 
     failure: Failure
     returns: int = 0
-    """How often the job has been given back for this before, and ..."""
+    """How often the job was released for this before, and ..."""
     waited: float = 0.0
-    """... how long ago that was the first time, in seconds."""
+    """... how many seconds ago that happened first."""
 
 
 Outcome = Succeeded | Failed | Snoozed | Released | Unreadable
 
 LEASE_EXPIRED = Failed(Failure(Category.SYSTEM, "lease expired", code="lease_expired"))
+CANCELLED = Failure(Category.CANCELLED, "cancelled", code="cancelled")
+LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
+UNREADABLE_JOB = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
 
 
 class Decision(msgspec.Struct, gc=False, frozen=True):
@@ -76,6 +80,35 @@ class Decision(msgspec.Struct, gc=False, frozen=True):
     is_counted: bool = True
 
 
+def cancelled(state: State) -> Decision:
+    """Return the end of a live job that is cancelled (C20)."""
+    return _decision(Event.CANCEL, AttemptOutcome.CANCELLED, was=state, failure=CANCELLED)
+
+
+def expired(state: State) -> Decision:
+    """Return the end of a live job past its lifetime (C22)."""
+    return _decision(Event.EXPIRE, AttemptOutcome.FAILED, was=state, failure=LIFETIME_EXCEEDED)
+
+
+_PROPAGATED = {
+    State.FAILED: (Event.REJECT, Category.PERMANENT, AttemptOutcome.FAILED),
+    State.DEAD_LETTER: (Event.EXHAUST, Category.SYSTEM, AttemptOutcome.FAILED),
+    State.CANCELLED: (Event.CANCEL, Category.CANCELLED, AttemptOutcome.CANCELLED),
+}
+
+
+def failed_with(job_id: str, state: State, failure: Failure | None) -> Decision:
+    """Return the end of a job that waited for *job_id*, which ended in *state* (S1-71 to S1-73).
+
+    The failure names the job that failed first, however many jobs lie between.
+    """
+    event, category, outcome = _PROPAGATED[state]
+    culprit = job_id if failure is None or failure.culprit is None else failure.culprit
+    message = f"it waited for job {culprit}, which ended as {state}"
+    reason = Failure(category, message, code="dependency_failed", culprit=culprit)
+    return _decision(event, outcome, was=State.PENDING, failure=reason)
+
+
 class Settlement(msgspec.Struct, gc=False, frozen=True):
     """A decision about one job, under the lease that entitles the worker to make it."""
 
@@ -83,10 +116,9 @@ class Settlement(msgspec.Struct, gc=False, frozen=True):
     token: str
     decision: Decision
     job: ClaimedJob | None = None
-    """The job as it was claimed, if it is at hand: encryption binds what it says, and looks it up
-    otherwise."""
+    """The job as it was claimed, if known: encryption binds its fields, or else looks them up."""
     correlation_id: str | None = None
-    """The job's own, if it is at hand: the log tells of it (S1-108), the store does not look."""
+    """For the log (S1-108), if it is known."""
 
 
 def settlement_of(job: ClaimedJob, decision: Decision) -> Settlement:
@@ -95,7 +127,7 @@ def settlement_of(job: ClaimedJob, decision: Decision) -> Settlement:
 
 
 class Standing(Protocol):
-    """What ``decide`` needs to know of a job."""
+    """What ``decide`` needs to know about a job."""
 
     @property
     def attempt(self) -> int: ...
@@ -113,7 +145,7 @@ def decide(
 ) -> Decision:
     """Return what becomes of running *job* after *outcome*.
 
-    *ask* knows what the backoff function of its policy says now, if that is to be asked (S1-55).
+    *ask* calls the backoff function of its policy, if there is one (S1-55).
     """
     if isinstance(outcome, Succeeded):
         return Decision(Event.SUCCEED, _SUCCEEDED, AttemptOutcome.SUCCEEDED, result=outcome.result)
@@ -149,7 +181,7 @@ def _decide_failure(
 
 
 def _decide_unreadable(outcome: Unreadable) -> Decision:
-    """Give the job back for others, for an hour; then nobody will read it."""
+    """Release the job for other workers, for an hour; then no worker will be able to read it."""
     failure = outcome.failure
     if outcome.waited >= UNREADABLE_MAX:
         message = (
@@ -157,7 +189,7 @@ def _decide_unreadable(outcome: Unreadable) -> Decision:
         )
         ended = replace(failure, category=Category.PERMANENT, message=message[-MESSAGE_LENGTH_MAX:])
         return _decision(Event.REJECT, AttemptOutcome.FAILED, failure=ended)
-    growth = 2.0 ** min(outcome.returns, 100)  # which has long passed the cap
+    growth = 2.0 ** min(outcome.returns, 100)  # far beyond the cap
     return _decision(
         Event.RETRY,
         AttemptOutcome.UNREADABLE,
@@ -183,10 +215,13 @@ def _decision(
     event: Event,
     outcome: AttemptOutcome,
     *,
+    was: State = State.RUNNING,
     delay: float = 0.0,
-    result: Body | None = None,
     failure: Failure | None = None,
     is_counted: bool = True,
 ) -> Decision:
-    state = advance(State.RUNNING, event)
-    return Decision(event, state, outcome, delay, result, failure, is_counted)
+    return Decision(event, advance(was, event), outcome, delay, None, failure, is_counted)
+
+
+CORRUPT = _decision(Event.REJECT, AttemptOutcome.FAILED, failure=UNREADABLE_JOB)
+"""The end of a claimed job that cannot be read from its store."""

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from fencepost.core.job.policy import DEFAULT_POLICY, Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.job.retry import CustomBackoff
+from fencepost.core.job.policy import DEFAULT_POLICY, CustomBackoff, Policy, Priority
+from fencepost.core.job.retryable import ExceptionRule
+from fencepost.core.job.timeouts import Retention
 from fencepost.core.limits.concurrency import KeyRule
-from fencepost.core.limits.rates import Rate
-from fencepost.core.retention import Retention
-from fencepost.core.values.names import DEFAULT_QUEUE
+from fencepost.core.limits.type_limits import NO_LIMITS, TypeLimits
+from fencepost.core.values.names import DEFAULT_QUEUE, check_choice
 from fencepost.core.values.signature import Signature
 from fencepost.errors import ConfigurationError
 
@@ -42,24 +41,25 @@ class Task:
     priority: Priority = Priority.NORMAL
     policy: Policy = DEFAULT_POLICY
     retention: Retention | None = None
-    """How long its jobs are kept, if not as long as the app's others."""
-    rate: Rate | None = None
-    """How often its jobs may start, over all workers; None: as often as there are slots."""
+    """How long its jobs are kept; None: as long as the app's others."""
+    limits: TypeLimits = NO_LIMITS
     event: str | None = None
-    """The pattern of the events for which jobs of this task are made."""
+    """The pattern of the events that this task handles."""
     concurrency_key: KeyRule | None = None
-    """Finds the concurrency key of a job in its arguments."""
+    """Derives the concurrency key of a job from its arguments."""
     backoff: CustomBackoff | None = None
-    """The function of its policy that is asked at every failure; None: there is none."""
-
-    @property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
+    """The custom function of its policy, if there is one."""
+    rule: ExceptionRule | None = None
+    """Which exceptions are retried, if not all are."""
+    batch: int | None = None
+    """How many jobs its handler takes at once, at most; None: it takes one, and no list."""
+    batch_wait: float = 0.0
+    """How long a job waits for others, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignTask:
-    """A type that this app does not register: only its workers know what it does."""
+    """A type that this app does not register; only other workers run it."""
 
     type: str
     policy: Policy = DEFAULT_POLICY
@@ -67,21 +67,43 @@ class ForeignTask:
     priority: Priority = Priority.NORMAL
 
 
-def isolation_of(function: Callable[..., Any], requested: str | None) -> Isolation:
+def check_function(function: Callable[..., Any]) -> None:
+    """Raise ConfigurationError for a method: a worker has no object to call it on."""
+    if isinstance(function, (staticmethod, classmethod)):
+        kind = type(function).__name__
+        raise ConfigurationError(
+            f"@app.task cannot take a {kind}; "
+            + ("put @staticmethod above @app.task" if kind == "staticmethod" else _PLAIN)
+        )
+    owner, _, name = getattr(function, "__qualname__", "").rpartition(".")
+    first = next(iter(inspect.signature(function).parameters), None)
+    is_method = owner and not owner.endswith("<locals>") and first in ("self", "cls")
+    if is_method and not inspect.ismethod(function):
+        raise ConfigurationError(f"{owner}.{name}() is a method, and cannot be a task; {_PLAIN}")
+
+
+_PLAIN = (
+    "a worker has no object to call it on. Write a function at module level whose arguments say "
+    "what it needs (such as an id), and let it make the object and call the method"
+)
+
+
+def isolation_of(
+    function: Callable[..., Any], requested: str | None, *, is_batch: bool = False
+) -> Isolation:
     """Return where *function* runs, or raise ConfigurationError if it cannot run there."""
     is_async = inspect.iscoroutinefunction(function)
     if requested is None:
         return Isolation.LOOP if is_async else Isolation.THREAD
-    try:
-        isolation = Isolation(requested)
-    except ValueError:
-        raise ConfigurationError(
-            f'isolation must be "thread", "loop" or "process", got {requested!r}'
-        ) from None
+    isolation = check_choice(requested, "isolation", Isolation)
     if isolation is Isolation.LOOP and not is_async:
         raise ConfigurationError('isolation="loop" needs an `async def`; a `def` would block it')
     if isolation is Isolation.THREAD and is_async:
         raise ConfigurationError('an `async def` runs on the loop or with isolation="process"')
+    if isolation is Isolation.PROCESS and is_batch:
+        raise ConfigurationError(
+            'batch= cannot be combined with isolation="process"; leave out one'
+        )
     if isolation is Isolation.PROCESS:
         _check_importable(function)
     return isolation

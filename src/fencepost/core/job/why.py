@@ -1,24 +1,28 @@
-"""Why a job is where it is, in words that tell an operator what to do."""
+"""Why a job is in its state, in words that help an operator."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import starmap
 
 import msgspec
 
-from fencepost.core.crypto.envelope import shown_text
+from fencepost.core.bounds import ANNOUNCE_INTERVAL
+from fencepost.core.encryption import shown_text
 from fencepost.core.flows.dependencies import Mode
 from fencepost.core.job.failure import UNREADABLE
 from fencepost.core.job.job import Dependency, Job
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.concurrency import limit_of
-from fencepost.core.limits.rates import Rate
-from fencepost.core.values.duration import format_duration
+from fencepost.core.limits.type_limits import NO_LIMITS, NO_USAGE, TypeLimits, TypeUsage
+from fencepost.core.overview import WorkerInfo, explain_unserved
+from fencepost.core.values.times import format_duration
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One thing that keeps a job where it is, or that brought it there."""
+    """One reason for the state of a job."""
 
     code: str
     text: str
@@ -35,13 +39,13 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     queue_running: int = 0
     app_limit: int | None = None
     app_running: int = 0
-    rate: Rate | None = None
-    rate_opens_at: datetime | None = None
-    """When a job of the type can start again; None if one can now."""
+    limits: TypeLimits = NO_LIMITS
+    """Those of its type."""
+    usage: TypeUsage = NO_USAGE
     jobs_ahead: int = 0
-    """Claimable jobs of the same queue and type that come first; counted up to a bound."""
-    has_worker: bool = True
-    """True when a live worker serves this type on this queue."""
+    """Claimable jobs of the same queue and type before it; counted up to a bound."""
+    workers: Sequence[WorkerInfo] = ()
+    """The live ones."""
     dependencies: tuple[Dependency, ...] = ()
     """What a PENDING job waits for, in order."""
     key_active: int = 0
@@ -67,11 +71,12 @@ def _explain_held(situation: Situation) -> Reason:
     return Reason(
         "pending_key",
         f"key {job.concurrency_key!r} of type {job.type!r} has {situation.key_active} of at most "
-        f"{limit_of(job.policy)} jobs under way; it waits for its turn",
+        f"{limit_of(job.policy)} active jobs; it waits for a slot",
     )
 
 
 SHOWN_DEPENDENCIES = 3
+SHOWN_WORKERS = 3
 
 
 def _explain_pending(situation: Situation) -> Reason:
@@ -127,93 +132,76 @@ def _explain_running(situation: Situation) -> Reason:
     )
 
 
-def _waiting_for_time(situation: Situation) -> list[Reason]:
+def _waiting_for_time(situation: Situation) -> Iterator[Reason]:
     job = situation.job
     left = format_duration(round(max((job.run_at - situation.now).total_seconds(), 0.0), 1))
     at = f"{job.run_at:%Y-%m-%d %H:%M:%S} UTC (in {left})"
     if job.state is State.DELAYED:
-        return [Reason("delayed", f"delayed until {at}")]
-    if job.state is State.RETRYING and job.failure and job.failure.code == UNREADABLE:
-        return [
-            Reason(
-                "unreadable_payload",
-                f"the last worker could not read its payload: {_message(job)}; not counted, it "
-                f"waits for a worker of a version that can, until {at}",
-            )
-        ]
-    if job.state is State.RETRYING:
+        yield Reason("delayed", f"delayed until {at}")
+    elif job.state is State.RETRYING and job.failure and job.failure.code == UNREADABLE:
+        yield Reason(
+            "unreadable_payload",
+            f"the last worker could not read its payload: {_message(job)}; not counted, it "
+            f"waits for a worker of a version that can, until {at}",
+        )
+    elif job.state is State.RETRYING:
         cause = f" after: {_message(job)}" if job.failure else ""
-        return [
-            Reason(
-                "backing_off",
-                f"attempt {job.attempt} of {job.max_attempts} failed{cause}; tried again at {at}",
-            )
-        ]
-    return []
+        yield Reason(
+            "backing_off",
+            f"attempt {job.attempt} of {job.max_attempts} failed{cause}; tried again at {at}",
+        )
 
 
-def _obstacles(situation: Situation) -> list[Reason]:
+def _obstacles(situation: Situation) -> Iterator[Reason]:
     job = situation.job
-    reasons = []
     if situation.is_type_paused:
-        reasons.append(
-            Reason(
-                "type_paused",
-                f"type {job.type!r} is paused; `fencepost types resume {job.type}`",
-            )
-        )
+        resume = f"`fencepost types resume {job.type}`"
+        yield Reason("type_paused", f"type {job.type!r} is paused; {resume}")
     if situation.is_queue_paused:
-        reasons.append(
-            Reason(
-                "queue_paused",
-                f"queue {job.queue!r} is paused; `fencepost queues resume {job.queue}`",
-            )
-        )
-    if situation.queue_limit is not None and situation.queue_running >= situation.queue_limit:
-        reasons.append(
-            Reason(
-                "queue_limit",
-                f"queue {job.queue!r} runs {situation.queue_running} of at most "
-                f"{situation.queue_limit} jobs; it waits for a slot",
-            )
-        )
-    if situation.app_limit is not None and situation.app_running >= situation.app_limit:
-        reasons.append(
-            Reason(
-                "app_limit",
-                f"{situation.app_running} of at most {situation.app_limit} jobs run in all; "
-                f"it waits for a slot",
-            )
-        )
-    if situation.rate is not None and situation.rate_opens_at is not None:
-        reasons.append(_rate_limited(situation.rate, situation.rate_opens_at, situation))
-    if not situation.has_worker:
-        reasons.append(Reason("no_worker", _no_worker(job)))
-    return reasons
-
-
-def _rate_limited(rate: Rate, opens_at: datetime, situation: Situation) -> Reason:
-    left = max((opens_at - situation.now).total_seconds(), 0.0)
-    return Reason(
-        "rate_limited",
-        f"type {situation.job.type!r} starts at most {rate.shown}; the next can start in "
-        f"{format_duration(round(left, 1) or round(left, 3))}",
-    )
-
-
-def _no_worker(job: Job) -> str:
-    if job.type == DELIVERY_TYPE:
-        return (
+        resume = f"`fencepost queues resume {job.queue}`"
+        yield Reason("queue_paused", f"queue {job.queue!r} is paused; {resume}")
+    running, limit = situation.queue_running, situation.queue_limit
+    if limit is not None and running >= limit:
+        text = f"queue {job.queue!r} runs {running} of at most {limit} jobs; it waits for a slot"
+        yield Reason("queue_limit", text)
+    running, limit = situation.app_running, situation.app_limit
+    if limit is not None and running >= limit:
+        text = f"{running} of at most {limit} jobs run in all; it waits for a slot"
+        yield Reason("app_limit", text)
+    limits = situation.limits
+    yield from starmap(Reason, limits.obstacles(job.type, situation.usage, situation.now))
+    unserved = explain_unserved(job.type, job.queue, situation.workers)
+    if unserved is not None and job.type == DELIVERY_TYPE:
+        unserved = (
             f"no live worker delivers webhooks: start `fencepost worker APP` for an app that has "
             f"webhook secrets, without --queue or with --queue {job.queue}"
         )
-    return (
-        f"no live worker serves type {job.type!r} on queue {job.queue!r}; start one with "
-        f"`fencepost worker APP`"
-    )
+    if unserved is not None:
+        yield Reason("no_worker", unserved)
 
 
 def _in_line(situation: Situation) -> Reason:
+    silent = _silence(situation)
     if situation.jobs_ahead:
-        return Reason("in_line", f"claimable; {situation.jobs_ahead} jobs of its type come first")
-    return Reason("next", "claimable; it is next in line for its type")
+        count = situation.jobs_ahead
+        first = "1 job of its type comes" if count == 1 else f"{count} jobs of its type come"
+        return Reason("in_line", f"claimable; {first} first{silent}")
+    return Reason("next", f"claimable; it is next in line for its type{silent}")
+
+
+def _silence(situation: Situation) -> str:
+    """Return that no worker which serves this job was heard from of late.
+
+    One that was killed counts as live for a minute: without this, nothing would seem wrong.
+    """
+    job = situation.job
+    serving = [each for each in situation.workers if each.serves(job.type, job.queue)]
+    seen = [each.seen_at for each in serving if each.seen_at is not None]
+    silence = (situation.now - max(seen)).total_seconds() if seen else 0.0
+    if silence < 2 * ANNOUNCE_INTERVAL:
+        return ""
+    return (
+        f"; but its workers ({', '.join(each.id for each in serving[:SHOWN_WORKERS])}) have been "
+        f"silent for {format_duration(round(silence))}: have they died? `fencepost worker APP` "
+        f"starts one"
+    )

@@ -1,24 +1,21 @@
-"""How often jobs of one type may start: at most so many in any window of a length.
+"""How often jobs of a type may start (a sliding window), and a token may ask (a bucket).
 
-A start is written down as a *use*: an instant and how many. A window ends now and slides with it:
-a use counts while it is younger than the window, and no longer at the instant at which it is as
-old (the same equality as of leases). Stores read uses under a lock, so that no two claimers count
-the same room.
+Starts are stored as *uses*: an instant and a count. A use counts while it is younger than the
+window, and no longer when it is exactly as old (as with leases). Stores read uses under a lock, so
+that no two claims count the same room.
 
-To ask what is left costs as many rows as there are uses in a window. So a rate of many starts is
-counted by the thousandth of its window: a use is written down at the end of its thousandth, which
-frees its place that little bit later, and never sooner.
+Counting reads one row for each use. So a high rate is counted by the thousandth of its window: a
+use is stored at the end of its thousandth, which frees it slightly later, never sooner.
 
-A clock that is set back leaves uses ahead of it, though nothing starts in the future. They are
-moved back, with all others of their type, by as much as puts the newest at the present: what
-started together stays together, the rate is kept, and nothing waits for the clock to catch up. A
-claim writes that down, or they would go on being the present's.
+If the clock is set back, uses lie in the future. All uses of the type are then moved back until the
+newest is at the present: the rate is kept, and nothing waits for the clock to catch up. A claim
+stores that, or they would stay at the present.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -29,8 +26,7 @@ from fencepost.core.bounds import (
     RATE_WINDOW_MIN,
 )
 from fencepost.core.display import shown
-from fencepost.core.values.duration import format_duration, parse_duration
-from fencepost.core.values.instants import seconds_to_us
+from fencepost.core.values.times import format_duration, parse_duration, seconds_to_us
 from fencepost.errors import InvalidDurationError, InvalidRateError
 
 Uses = Sequence[tuple[int, int]]
@@ -48,7 +44,7 @@ _EXAMPLES = '"5/s", "100/m", "1000/h", "10/30s", "3/day"'
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """At most *count* starts in any *window* of so many seconds."""
+    """At most *count* starts in any *window* of seconds."""
 
     count: int
     window: float
@@ -71,26 +67,20 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def grain_us(self) -> int:
-        """How finely starts are told apart, in microseconds; 1 is exactly."""
+        """The resolution of starts, in microseconds; 1 is exact."""
         return 1 if self.count <= RATE_MOMENTS_MAX else self.window_us // RATE_MOMENTS_MAX
 
     def moment(self, now: int) -> int:
-        """Return the instant at which a start of *now* is written down, never before it."""
+        """Return the instant at which a start of *now* is stored, never before it."""
         return -(-now // self.grain_us) * self.grain_us
 
     def as_of(self, uses: Uses, now: int) -> Uses:
-        """Return *uses*, moved back if the clock has been since the newest of them."""
+        """Return *uses*, moved back if the clock was set back since the newest of them."""
         ahead = uses[-1][0] - self.moment(now) if uses else 0
         return uses if ahead <= 0 else [(at - ahead, count) for at, count in uses]
 
-    def left(self, uses: Uses, now: int) -> int:
-        """Return how many jobs may start at *now*."""
-        uses = self.as_of(uses, now)
-        used = sum(count for at, count in uses if at > now - self.window_us)
-        return max(self.count - used, 0)
-
     def opens_at(self, uses: Uses, now: int) -> int | None:
-        """Return the first instant after *now* at which one more may start; None if one may now."""
+        """Return the next instant at which one more may start; None if one may now."""
         live = [use for use in self.as_of(uses, now) if use[0] > now - self.window_us]
         excess = sum(count for _, count in live) - self.count
         for at, count in live:
@@ -142,13 +132,34 @@ def _checked(rate: Rate, value: object) -> Rate:
     return Rate(rate.count, rate.window_us / 1e6)  # as a store gives it back
 
 
-def check_rates(rates: Mapping[str, Rate | None]) -> dict[str, Rate | None]:
-    """Return *rates*, by type, or raise InvalidRateError if one of them makes no sense."""
-    return {
-        type: None if rates[type] is None else parse_rate(rates[type]) for type in sorted(rates)
-    }
-
-
 def soonest(moments: Iterable[int | None]) -> int | None:
     """Return the first of *moments*, None when there is none."""
     return min((moment for moment in moments if moment is not None), default=None)
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """The tokens left at an instant of a monotonic clock. It holds one second's worth."""
+
+    level: float
+    at: float
+
+    @classmethod
+    def full(cls, rate: float, now: float) -> Bucket:
+        """Return the bucket of a new client."""
+        return cls(capacity(rate), now)
+
+    def take(self, rate: float, now: float) -> tuple[Bucket, float]:
+        """Return the bucket after one request, and how long to wait: 0 if it was granted.
+
+        A refused request takes nothing, so that a client that keeps asking is served at its rate.
+        """
+        elapsed = max(now - self.at, 0.0)
+        level = min(self.level + elapsed * rate, capacity(rate))
+        if level >= 1.0:
+            return Bucket(level - 1.0, now), 0.0
+        return Bucket(level, now), (1.0 - level) / rate
+
+
+def capacity(rate: float) -> float:
+    """Return how many requests may come at once: a second's worth, at least one."""
+    return max(rate, 1.0)

@@ -1,8 +1,8 @@
 """Fair turns between queues: which queue each free slot is offered to.
 
-Weights become a repeating row of turns in which each queue's turns are spread evenly
-(``mail=3 bulk=1`` → mail, mail, bulk, mail). A worker remembers only how many turns it has dealt,
-so shares are exact over time, and a queue of any weight gets its turn within one row (S4-3, C14).
+Weights become a repeating row of turns in which each queue's turns are spread evenly (``mail=3
+bulk=1`` → mail, mail, bulk, mail). A worker only remembers how many turns it has given out: shares
+are exact over time, and every queue gets a turn within one row (S4-3, C14).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import gcd
 
 from fencepost.core.bounds import WEIGHT_MAX, WEIGHT_TOTAL_MAX
 from fencepost.core.display import shown
-from fencepost.core.values.names import check_queue
+from fencepost.core.values.names import check_count, check_queue
 from fencepost.errors import ConfigurationError
 
 
@@ -30,21 +30,14 @@ def parse_weights(queues: Mapping[str, int] | Sequence[str]) -> dict[str, int]:
     if not weights:
         raise ConfigurationError("a worker needs at least one queue; leave queues out for all")
     for name, weight in weights.items():
-        _check_weight(check_queue(name), weight)
+        check_count(weight, f"weight of queue {check_queue(name)!r}", 1, WEIGHT_MAX)
     if sum(weights.values()) > WEIGHT_TOTAL_MAX:
-        raise ConfigurationError(f"queue weights may add up to {WEIGHT_TOTAL_MAX} at the most")
+        raise ConfigurationError(f"queue weights may add up to at most {WEIGHT_TOTAL_MAX}")
     return weights
 
 
-def _check_weight(name: str, weight: object) -> None:
-    if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= WEIGHT_MAX:
-        raise ConfigurationError(
-            f"weight of queue {name!r} must be 1 to {WEIGHT_MAX}, got {shown(weight)}"
-        )
-
-
 def row_of_turns(weights: Mapping[str, int]) -> tuple[str, ...]:
-    """Return one full row of turns, each queue's spread as evenly as can be."""
+    """Return one full row of turns, each queue's spread evenly."""
     return _row_of_turns(tuple(weights.items()))
 
 
@@ -69,8 +62,8 @@ def turns_from(weights: Mapping[str, int], turn: int) -> tuple[str, ...]:
 def deal(weights: Mapping[str, int], turn: int, count: int) -> dict[str, int]:
     """Return how many of the *count* turns after turn number *turn* each queue gets.
 
-    The dictionary is in the order in which the queues come up, which is also the order in which
-    turns that a short queue leaves over are offered to the others.
+    The queues are in the order of their turns, which is also the order in which they are offered
+    the turns that an empty queue leaves over.
     """
     row = turns_from(weights, turn)
     rounds, rest = divmod(count, len(row))

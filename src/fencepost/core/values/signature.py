@@ -10,15 +10,18 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from fencepost.core.crypto.envelope import unreadable
 from fencepost.core.display import shortened
-from fencepost.core.job.job import Body, Encoding
+from fencepost.core.encryption import unreadable
+from fencepost.core.job.job import Attempt, AttemptOutcome, Body, Encoding
+from fencepost.core.job.outcome import Unreadable
+from fencepost.core.values.annotations import check_types, for_parameter, translated
 from fencepost.core.values.payload import BYTES_LIKE, convert, decode, decoder_for, encode_json
 from fencepost.errors import ConfigurationError, InvalidPayloadError
 
@@ -33,10 +36,14 @@ class Signature:
     def __init__(self, function: Callable[..., Any], context_type: type) -> None:
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
-        hints = _type_hints(function)
+        hints = type_hints(function)
         parameters = list(inspect.signature(function).parameters.values())
         self.context_name = _context_name(parameters, hints, context_type)
         self.parameters = [p for p in parameters if p.name != self.context_name]
+        for parameter in self.parameters:
+            if parameter.name in hints:
+                name, hint = parameter.name, hints[parameter.name]
+                hints[name] = for_parameter(self.name, name, translated, hint)
         self.return_type = hints.get("return", Any)
         self._rest = self._only(Parameter.VAR_POSITIONAL)
         self._extra = self._only(Parameter.VAR_KEYWORD)
@@ -45,7 +52,7 @@ class Signature:
         self._plain = self._names(Parameter.POSITIONAL_OR_KEYWORD)
         self._keyword_only = self._names(Parameter.KEYWORD_ONLY)
         self._fields = [p.name for p in self.parameters if p.name != self._extra]
-        # Most handlers: every argument is given, by name. Decoded for every job, so kept short.
+        # Most handlers: every argument is given by name. A short path, since every job takes it.
         self._is_by_name = all(
             p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty
             for p in self.parameters
@@ -57,6 +64,15 @@ class Signature:
             decoder_for(self._extra_type)  # so that a type it cannot read is refused here
         except TypeError as error:
             raise ConfigurationError(f"{self.name}(): {error}") from None
+
+        self._hints = hints
+
+    def check_types(self) -> None:
+        """Raise ConfigurationError for a parameter whose values could not be submitted."""
+        for parameter in self.parameters:
+            hint = self._hints.get(parameter.name, Any)
+            default = parameter.default
+            for_parameter(self.name, parameter.name, check_types, hint, default)
 
     def _names(self, kind: Any) -> list[str]:
         return [p.name for p in self.parameters if p.kind is kind]
@@ -83,7 +99,7 @@ class Signature:
         return body
 
     def _sole_bytes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:
-        """Return the one argument of a handler of one parameter, if it is binary."""
+        """Return the argument of a handler with one parameter, if it is binary."""
         if len(args) + len(kwargs) != 1:
             return None
         parameter = self.parameters[0]
@@ -115,7 +131,7 @@ class Signature:
     def decode(self, payload: Body) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in *payload*, or raise InvalidPayloadError if they do not fit.
 
-        Raises EncryptionError for one that nobody could decrypt on its way here.
+        Raises EncryptionError for a payload that could not be decrypted.
         """
         try:
             arguments, kwargs = self._read(payload)
@@ -171,7 +187,7 @@ class Signature:
         return {self._fields[0]: data if self._rest is None else [data]}
 
 
-def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Return resolved annotations; one that cannot be resolved leaves its parameter unchecked."""
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     hints: dict[str, Any] = {}
@@ -187,7 +203,7 @@ def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
 def _context_name(
     parameters: list[Parameter], hints: dict[str, Any], context_type: type
 ) -> str | None:
-    """Return the name of the parameter that wants the context, if one does."""
+    """Return the name of the parameter that takes the context, if there is one."""
     wanted = [p for p in parameters if _is_context(p, hints, context_type)]
     if not wanted:
         return None
@@ -204,13 +220,13 @@ def _context_name(
 
 
 def _is_context(parameter: Parameter, hints: dict[str, Any], context_type: type) -> bool:
-    """Tell whether a parameter is a context, also an optional or an annotated one."""
+    """Return whether a parameter is a context, optional and annotated ones included."""
     if parameter.name in hints:
         hint = hints[parameter.name]
         origin = typing.get_origin(hint)
         is_wrapped = origin in (typing.Union, types.UnionType, typing.Annotated)
         return hint is context_type or (is_wrapped and context_type in typing.get_args(hint))
-    # Imported for the type checker only: all there is to go by is the name.
+    # Imported for type checkers only: the name is all that is known.
     written = str(parameter.annotation).removesuffix(" | None")
     return written.rpartition(".")[2] == context_type.__name__
 
@@ -239,3 +255,52 @@ def _arguments_struct(name: str, parameters: list[Parameter], hints: dict[str, A
     return msgspec.defstruct(
         f"{name}_arguments", keyword_only, bases=(base,), kw_only=True, forbid_unknown_fields=True
     )
+
+
+PASSED_OVER = frozenset({AttemptOutcome.RUNNING, AttemptOutcome.RELEASED})
+"""Attempts that do not count: the present one, and those that were released."""
+
+
+class UnreadPayload(Exception):
+    """The payload could not be read as a handler's arguments; the handler was not called."""
+
+    def __init__(self, error: InvalidPayloadError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def read_arguments(signature: Signature, payload: Body) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a handler, or raise UnreadPayload if another version may read them.
+
+    Raises InvalidPayloadError for what no version can read.
+    """
+    try:
+        return signature.decode(payload)
+    except InvalidPayloadError as error:
+        if payload.encoding is Encoding.JSON:
+            decode(payload)  # invalid JSON is damaged, and fails at once
+        raise UnreadPayload(error) from None
+
+
+def with_past(outcome: Unreadable, attempts: Sequence[Attempt] | None) -> Unreadable:
+    """Return *outcome* with the number and the time of earlier ones in *attempts*, oldest first.
+
+    While a deployment rolls, workers of the old version cannot read what callers of the new one
+    submit. Such a job is released, uncounted, for a bounded time (C47). The attempts say since
+    when, so that a restart does not begin again. One that did read the payload ends the count.
+    """
+    attempts = attempts or ()
+    returns = 0
+    since = None
+    for attempt in reversed(attempts):
+        if attempt.outcome in PASSED_OVER:
+            continue
+        if attempt.outcome is not AttemptOutcome.UNREADABLE:
+            break
+        returns += 1
+        since = attempt.ended_at
+    if since is None:
+        return outcome
+    # Both by the store's clock: this attempt has just begun.
+    waited = (attempts[-1].started_at - since).total_seconds()
+    return replace(outcome, returns=returns, waited=max(waited, 0.0))

@@ -1,14 +1,13 @@
-"""What is sent when a job with a callback_url has ended, and the job that delivers it.
+"""The webhook for a job with a callback_url that has ended, and the job that delivers it.
 
-A delivery is an ordinary job of a type of our own, stored together with the end of the job that it
-tells of (S1-109): nothing but its own retries and dead letters stand between the two. Its payload
-is small; the rest is read from the store when it is delivered.
+A delivery is an ordinary job of our own type, stored together with the end of its job (S1-109), so
+that none is lost. Its payload is small; the rest is read from the store at delivery.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,22 +18,22 @@ from fencepost.core.bounds import (
     WEBHOOK_EXECUTION_TIMEOUT,
     WEBHOOK_LIFETIME,
     WEBHOOK_RESULT_MAX,
+    WEBHOOK_RETRY_AFTER_MAX,
     WEBHOOK_RETRY_DELAY_MAX,
     WEBHOOK_RETRY_DELAY_MIN,
 )
-from fencepost.core.crypto.envelope import shown_text
+from fencepost.core.encryption import shown_text
 from fencepost.core.job.job import Body, Encoding, Failure, Job, NewJob
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.retry import Backoff
+from fencepost.core.job.policy import Backoff, Policy
 from fencepost.core.values.payload import decode
-from fencepost.errors import InvalidPayloadError
+from fencepost.errors import HandlerSignal, InvalidPayloadError, PermanentError, TemporaryError
 
 DELIVERY_TYPE = "fencepost.webhook"
 DELIVERY_QUEUE = "fencepost.webhooks"
 DELIVERY_POLICY = Policy(
     max_attempts=WEBHOOK_ATTEMPTS,
-    # Twelve attempts over about six hours; the jitter keeps a receiver that returns from a rush.
+    # Twelve attempts over about six hours; jitter spreads the load on a receiver that is back.
     backoff=Backoff(
         initial_delay=WEBHOOK_RETRY_DELAY_MIN,
         max_delay=WEBHOOK_RETRY_DELAY_MAX,
@@ -47,18 +46,18 @@ DELIVERY_POLICY = Policy(
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of a delivery: which end of which job, and where to tell of it."""
+    """The payload of a delivery: the end of a job, and the URL."""
 
     job_id: str
     url: str
     state: State
-    ended_at: datetime
-    """Equal to the job's ``completed_at`` for as long as the job has not been run again."""
+    completed_at: datetime
+    """The job's ``completed_at``, unless the job ran again since."""
     attempt: int
 
 
 def delivery_job(delivery: Delivery, correlation_id: str | None = None) -> NewJob:
-    """Return the job that delivers *delivery*, to be stored with the end that it tells of."""
+    """Return the job of *delivery*, to be stored with the end of its job."""
     assert delivery.state.is_terminal
     return NewJob(
         type=DELIVERY_TYPE,
@@ -70,18 +69,18 @@ def delivery_job(delivery: Delivery, correlation_id: str | None = None) -> NewJo
 
 
 def webhook_body(delivery: Delivery, job: Job | None) -> bytes:
-    """Return what is sent: the event, its time, and the job as far as it is still the one meant."""
+    """Return the body: the event, its time, and the job, unless it ran again since."""
     data: dict[str, Any] = {"id": delivery.job_id}
     if job is not None:
         data |= {"type": job.type, "queue": job.queue}
     data |= {"state": delivery.state, "attempt": delivery.attempt}
     if job is not None:
         data |= {"correlation_id": job.correlation_id, "tags": job.tags}
-        is_same_end = job.state is delivery.state and job.completed_at == delivery.ended_at
+        is_same_end = job.state is delivery.state and job.completed_at == delivery.completed_at
         data |= _end(job) if is_same_end else {"superseded": True}
     event = {
         "type": f"job.{delivery.state.value}",
-        "timestamp": delivery.ended_at.astimezone(UTC),
+        "timestamp": delivery.completed_at.astimezone(UTC),
         "data": data,
     }
     return msgspec.json.encode(event)
@@ -89,36 +88,65 @@ def webhook_body(delivery: Delivery, job: Job | None) -> bytes:
 
 def _end(job: Job) -> dict[str, Any]:
     if job.state is State.COMPLETED:
-        return _result(job.result or Body(b"null"))
+        return _result(job.result_body or Body(b"null"))
     return {"error": None if job.failure is None else _error(job.failure)}
 
 
 def _error(failure: Failure) -> dict[str, Any]:
-    """Without exception and traceback: they tell of the insides."""
+    """Return a failure without exception and traceback, which show internals."""
     message = shown_text(failure.message)
     return {"category": failure.category, "message": message, "code": failure.code}
 
 
 def _result(body: Body) -> dict[str, Any]:
-    show = _SHOWN_AS.get(body.encoding)
-    if show is None or len(body.data) > WEBHOOK_RESULT_MAX:
-        return {"result_omitted": True}
-    return show(body)
+    if len(body.data) <= WEBHOOK_RESULT_MAX:
+        if body.encoding is Encoding.BINARY:
+            return {"result_base64": base64.b64encode(body.data).decode()}
+        if body.encoding is Encoding.JSON:
+            with suppress(InvalidPayloadError):  # damaged, it would break the whole body
+                decode(body)
+                return {"result": msgspec.Raw(body.data)}
+    return {"result_omitted": True}
 
 
-def _as_json(body: Body) -> dict[str, Any]:
-    try:
-        decode(body)
-    except InvalidPayloadError:  # it would spoil the rest
-        return {"result_omitted": True}
-    return {"result": msgspec.Raw(body.data)}
+GONE = 410
+TEMPORARY = frozenset({408, 425, 429})
+"""The 4xx answers that may be different the next time."""
+PATIENT = frozenset({429, 503})
+"""Answers with a Retry-After."""
+
+_DIGITS_MAX = 9
 
 
-def _as_base64(body: Body) -> dict[str, Any]:
-    return {"result_base64": base64.b64encode(body.data).decode()}
+def refusal(
+    origin: str, status: int, *, retry_after: str | None, now: datetime
+) -> HandlerSignal | None:
+    """Return what the delivery raises after *status*; None if it succeeded."""
+    if 200 <= status < 300:
+        return None
+    message = f"{origin} answered {status}"
+    if 300 <= status < 400:
+        # A public host could redirect us into a private network.
+        return PermanentError(f"{message}; redirects are not followed", code="callback_redirected")
+    if status == GONE:
+        return PermanentError(f"{message}: it accepts no more webhooks", code="callback_gone")
+    if 400 <= status < 500 and status not in TEMPORARY:
+        return PermanentError(message, code="callback_rejected")
+    wait = parse_retry_after(retry_after, now) if status in PATIENT else None
+    return TemporaryError(message, retry_after=wait)
 
 
-_SHOWN_AS: dict[Encoding, Callable[[Body], dict[str, Any]]] = {
-    Encoding.JSON: _as_json,
-    Encoding.BINARY: _as_base64,
-}
+def parse_retry_after(value: str | None, now: datetime) -> float | None:
+    """Return the seconds of a Retry-After, within bounds; None if it cannot be read."""
+    from email.utils import parsedate_to_datetime  # slow to load, and seldom needed
+
+    text = (value or "").strip()
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX:
+        seconds = float(text)
+    else:
+        try:
+            at = parsedate_to_datetime(text)
+            seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
+        except (ValueError, TypeError, OverflowError, IndexError):
+            return None
+    return min(max(seconds, 0.0), WEBHOOK_RETRY_AFTER_MAX)

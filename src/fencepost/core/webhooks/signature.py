@@ -1,8 +1,7 @@
 """Signatures of webhooks by the Standard Webhooks scheme, made and verified.
 
-A secret is ``whsec_`` and the base64 of 24 to 64 random bytes. Signed are the webhook's id, the
-time of sending and the body, with HMAC-SHA256. There may be several secrets, each of which signs:
-while one is replaced by another, receivers may know either.
+A secret is ``whsec_`` and the base64 of 24 to 64 random bytes. HMAC-SHA256 signs the id, the time
+and the body. Every secret signs: while one is replaced by another, receivers may know either.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _TIMESTAMP_DIGITS_MAX = 12
 
 
 def make_secret(randomness: bytes) -> str:
-    """Return the secret that these random bytes are."""
+    """Return random bytes as a secret."""
     assert WEBHOOK_SECRET_BYTES_MIN <= len(randomness) <= WEBHOOK_SECRET_BYTES_MAX
     return PREFIX + base64.b64encode(randomness).decode()
 
 
 def parse_secrets(values: object) -> tuple[bytes, ...]:
-    """Return the keys in a secret or in several, or raise ConfigurationError, which shows none."""
+    """Return the keys in one or several secrets, or raise ConfigurationError, which shows none."""
     given = [values] if isinstance(values, str) else values
     if not isinstance(given, Iterable) or isinstance(given, (bytes, Mapping)):
         raise ConfigurationError(
@@ -62,7 +61,7 @@ def _parse_secret(value: object, number: int) -> bytes:
     is_prefixed = text.startswith(PREFIX)
     if not is_prefixed or not WEBHOOK_SECRET_BYTES_MIN <= len(key) <= WEBHOOK_SECRET_BYTES_MAX:
         raise ConfigurationError(
-            f"webhook secret number {number} is none: it must be {PREFIX} and the base64 of "
+            f"webhook secret number {number} is invalid: it must be {PREFIX} and the base64 of "
             f"{WEBHOOK_SECRET_BYTES_MIN} to {WEBHOOK_SECRET_BYTES_MAX} bytes; "
             f"`fencepost webhooks secret` prints a fresh one"
         )
@@ -96,28 +95,28 @@ def check_signature(
     now: float,
     tolerance: float,
 ) -> None:
-    """Raise WebhookVerificationError unless one of *keys* has signed *body*, and lately."""
+    """Raise WebhookVerificationError unless one of *keys* signed *body* recently."""
     id, written, signatures = _read(headers)
     is_number = written.isascii() and written.isdecimal() and len(written) <= _TIMESTAMP_DIGITS_MAX
     if not is_number:
         raise WebhookVerificationError(f"{TIMESTAMP_HEADER} is not a time in seconds since 1970")
     given = [each.encode() for each in signatures.split(" ")]
     is_known = False
-    # All are compared, in constant time: how long it takes tells nothing.
+    # All are compared, in constant time, so that timing reveals nothing.
     for key in keys:
         expected = sign(key, id=id, timestamp=written, body=body).encode()
         for signature in given:
             is_known |= hmac.compare_digest(expected, signature)
     if not is_known:
         raise WebhookVerificationError(
-            "no signature is by one of your secrets; compare them with the sender's, and verify "
-            "the body as it was received, byte by byte"
+            "no signature matches your secrets; compare them with the sender's, and verify the "
+            "body exactly as it was received"
         )
     timestamp = int(written)
     if abs(now - timestamp) > tolerance:
         raise WebhookVerificationError(
             f"it was sent {abs(now - timestamp):.0f} s {'before' if timestamp < now else 'after'} "
-            f"now, and {tolerance:g} s are tolerated; it may be a replay, or a clock is wrong"
+            f"now; {tolerance:g} s are tolerated; it may be a replay, or a clock is wrong"
         )
 
 
@@ -127,7 +126,7 @@ def _read(headers: Mapping[str, str]) -> tuple[str, str, str]:
     for name in (ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER):
         value = lowered.get(name)
         if not isinstance(value, str) or not value:
-            raise WebhookVerificationError(f"there is no header {name}: this is no webhook of ours")
+            raise WebhookVerificationError(f"there is no header {name}: not a webhook of Fencepost")
         if len(value) > WEBHOOK_HEADER_LENGTH_MAX or not value.isascii():
             raise WebhookVerificationError(f"the header {name} is too long, or not plain ASCII")
         values.append(value)

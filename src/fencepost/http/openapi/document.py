@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the route table: what is not in the table is not in the API."""
+"""The OpenAPI 3.1 document, generated from the list of routes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from fencepost.core.bounds import (
     TYPE_LENGTH_MAX,
 )
 from fencepost.http.openapi.examples import example_of, path_example, problem_example
-from fencepost.http.openapi.schemas import Schema, Schemas
-from fencepost.http.request.codes import Code, codes_of
-from fencepost.http.request.problems import MEDIA_TYPE, TITLES, Problem
-from fencepost.http.routes.route import OneOrMany, Route
+from fencepost.http.openapi.schemas import Schema, Schemas, component_name
+from fencepost.http.request.problems import MEDIA_TYPE, TITLES, Code, Problem, codes_of
+from fencepost.http.request.route import Route
 from fencepost.wire.terms import REF, event_rules, name_rules
 
 _JSON = "application/json"
 _DESCRIPTION = """\
-Submit jobs, follow them, work them off and steer them, from any language.
+Submit, follow, run and control jobs from any language.
 
 Errors are problem documents (RFC 9457) with a stable `code`. Any other method of a path is refused
 with 405 `method_not_allowed`, any other path with 404 `not_found`, and anything that is not in this
-document with 422 `invalid_request`: nothing is ignored. After a 503 surely nothing was done; after
-a 504 it may have been: ask again, with the same idempotency key or lease token. JSON is kept as it
-was written, so that no number is rounded.
+document with 422 `invalid_request`: nothing is ignored. After a 503 nothing was done; after a 504
+the outcome is unknown: repeat the request with the same idempotency key or lease token. JSON is
+stored as it was written, so that no number is rounded.
 """
 _SECURITY = {
     "type": "http",
     "scheme": "bearer",
-    "description": "Make one with `fencepost tokens create NAME --role submit`.",
+    "description": "Create one with `fencepost tokens create NAME --role submit`.",
 }
 
 
@@ -70,13 +69,7 @@ def _kinds(routes: Iterable[Route]) -> Iterator[Any]:
     for route in routes:
         yield route.query
         yield from route.replies.values()
-        yield from _bodies(route)
-
-
-def _bodies(route: Route) -> list[Any]:
-    if isinstance(route.body, OneOrMany):
-        return [route.body.one, route.body.many]
-    return [] if route.body is None else [route.body]
+        yield from route.bodies
 
 
 def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
@@ -98,12 +91,9 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
     return operation
 
 
-# Parameters.
-
-
 def _in_path(route: Route) -> Iterator[dict[str, Any]]:
     for name in re.findall(r"{(\w+)}", route.path):
-        # An id that is none is one of no job: it is not found, like any other.
+        # There is no rule for ids: a malformed one is not found, like any unknown id.
         of = None if name == "id" else route.path.split("/")[2]
         limit = _NAME_LENGTHS.get(of or "")
         rules: Schema = {"minLength": 1} if limit is None else name_rules(limit)
@@ -131,52 +121,38 @@ def _in_query(route: Route, schemas: Schemas) -> Iterator[dict[str, Any]]:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """Return a schema as a query has it, in which there is no null: one leaves it out."""
+    """Return the schema of a query parameter, which is left out rather than null."""
     if schema.get("default", ...) is None:
         del schema["default"]
     parts = [part for part in schema.pop("anyOf", []) if part != {"type": "null"}]
-    return {**schema, **parts[0]} if len(parts) == 1 else {**schema, **_any_of(parts)}
-
-
-def _any_of(parts: list[Schema]) -> Schema:
-    return {"anyOf": parts} if parts else {}
+    if len(parts) == 1:
+        return {**schema, **parts[0]}
+    return {**schema, "anyOf": parts} if parts else schema
 
 
 def _in_headers(route: Route) -> Iterator[dict[str, Any]]:
     for name in route.headers:
-        yield {"name": _spelled(name), "in": "header", "schema": {"type": "string"}}
+        spelled = name.title().replace("-Id", "-ID")
+        yield {"name": spelled, "in": "header", "schema": {"type": "string"}}
     yield {
         "name": "X-Request-ID",
         "in": "header",
         "schema": {"type": "string"},
-        "description": "Comes back, and is in the logs; without one that is fit, one is made up.",
+        "description": "Is returned and logged; if it is missing or unfit, the server makes one.",
     }
 
 
-def _spelled(header: str) -> str:
-    return header.title().replace("-Id", "-ID")
-
-
-# Bodies.
-
-
 def _request(route: Route, schemas: Schemas) -> dict[str, Any]:
-    kinds = _bodies(route)
+    kinds = route.bodies
     refs = [schemas.ref(kind) for kind in kinds]
     examples = {
         name: {"value": value}
         for name, kind in zip(("one", "many"), kinds, strict=False)
-        if (value := route.example if route.example is not None else example_of(kind)) is not None
+        if (value := example_of(kind)) is not None
     }
-    return {
-        "required": not route.is_body_optional,
-        "content": {
-            _JSON: {
-                "schema": refs[0] if len(refs) == 1 else {"oneOf": refs},
-                "examples": examples,
-            }
-        },
-    }
+    schema = refs[0] if len(refs) == 1 else {"oneOf": refs}
+    content = {_JSON: {"schema": schema, "examples": examples}}
+    return {"required": not route.is_body_optional, "content": content}
 
 
 def _reply(route: Route, status: int, kind: Any, schemas: Schemas) -> dict[str, Any]:
@@ -196,16 +172,15 @@ def _content(route: Route, kind: Any, schemas: Schemas) -> dict[str, Any]:
         return {"schema": {"type": "object"}}
     kinds = get_args(kind) or (kind,)
     examples = {
-        each.__name__: {"value": value} for each in kinds if (value := example_of(each)) is not None
+        component_name(each.__name__): {"value": value}
+        for each in kinds
+        if (value := example_of(each)) is not None
     }
     return {"schema": schemas.ref(kind), "examples": examples}
 
 
-# Problems.
-
-
 class Refusals:
-    """The problems of all routes; what several have in common is written once."""
+    """The problems of all routes; what several share is written once."""
 
     def __init__(self) -> None:
         self.responses: dict[str, Any] = {}
@@ -235,18 +210,14 @@ def _refusal(status: int, codes: Sequence[Code]) -> dict[str, Any]:
     meanings = "".join(f"\n- `{code.name}`: {code.meaning}" for code in codes)
     names = sorted({code.name for code in codes})
     narrowed = {"properties": {"status": {"const": status}, "code": {"enum": names}}}
+    schema = {"allOf": [{"$ref": REF.format(name="Problem")}, narrowed]}
     examples = {
         code.name: {"$ref": f"#/components/examples/{_example_name(code)}"} for code in codes
     }
     return {
         "description": f"{TITLES[status]}\n{meanings}",
         "headers": {name: _header(name) for name in headers},
-        "content": {
-            MEDIA_TYPE: {
-                "schema": {"allOf": [{"$ref": REF.format(name="Problem")}, narrowed]},
-                "examples": examples,
-            }
-        },
+        "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}},
     }
 
 
@@ -264,8 +235,8 @@ _NAME_LENGTHS = {
     "scale": QUEUE_LENGTH_MAX,
     "types": TYPE_LENGTH_MAX,
 }
-"""How long the names may be in paths that begin so."""
-_SUCCESSES = {200: "Done", 201: "Stored", 202: "Taken", 204: "Done, and there is no more to say"}
+"""The longest names in paths, by subject."""
+_SUCCESSES = {200: "Done", 201: "Stored", 202: "Accepted", 204: "Done; there is no body"}
 _HEADERS_OF_PROBLEMS = (
     ("WWW-Authenticate", 401),
     ("Retry-After", 429),
@@ -274,22 +245,22 @@ _HEADERS_OF_PROBLEMS = (
 )
 _HEADERS: dict[str, Any] = {
     "X-Request-ID": {
-        "description": "What the logs call this request.",
+        "description": "The id of this request in the logs.",
         "required": True,
         "schema": {"type": "string", "minLength": 1, "maxLength": REQUEST_ID_LENGTH_MAX},
     },
     "Location": {
-        "description": "Where to look at what was stored.",
+        "description": "The path of what was stored.",
         "required": True,
         "schema": {"type": "string", "pattern": "^/v1/"},
     },
     "Retry-After": {
-        "description": "In how many seconds it is worth asking again.",
+        "description": "Seconds after which a repeat may succeed.",
         "required": True,
         "schema": {"type": "string", "pattern": "^[0-9]+$"},
     },
     "WWW-Authenticate": {
-        "description": "Asks for a bearer token, and says what is wrong with one that was given.",
+        "description": "Requests a bearer token, or says what is wrong with the one given.",
         "required": True,
         "schema": {"type": "string", "pattern": "^Bearer"},
     },

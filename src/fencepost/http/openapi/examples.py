@@ -1,59 +1,31 @@
-"""An example of every body and reply, as a reader of the document can try or expect it.
+"""An example of every body and reply, for the OpenAPI document.
 
-They are values of the structs that are really read and written, so that none can go out of date.
+They are written as JSON, and read by the structs that the API reads and writes, so that none can go
+out of date.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
-from fencepost.core.access.audit import Action
-from fencepost.core.job.history import Change
-from fencepost.core.job.job import (
-    Attempt,
-    AttemptOutcome,
-    Category,
-    DeadLetter,
-    Failure,
-    Ownership,
-    Progress,
-)
-from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import DEFAULT_POLICY
-from fencepost.core.job.why import Reason
-from fencepost.core.stats.recent import Figures, Percentiles, Statistics
-from fencepost.http.request.codes import Code
-from fencepost.http.request.problems import TITLES, Problem
-from fencepost.store.interface.cluster import WorkerInfo
+from fencepost.core.statistics import Statistics
+from fencepost.http.request.problems import TITLES, Code, Problem
 from fencepost.store.interface.overview import QueueView, TypeView
-from fencepost.wire import jobs as job_wire
-from fencepost.wire import leases as lease_wire
-from fencepost.wire.audit import ActionPage
-from fencepost.wire.control import Cancelled, EditBody, RetryBody, Selection
-from fencepost.wire.crons import Crons, CronView, Ticks
-from fencepost.wire.dead_letters import DeadLetterPage, ReplayAll, Replayed
-from fencepost.wire.events import EventBody, EventJob, EventPage, EventView, Sent
-from fencepost.wire.flows import Count, FlowBody, FlowView, SubmittedFlow
-from fencepost.wire.queues import AppLimit, LimitBody, Queues, Types, Workers
-from fencepost.wire.search import Attempts, History, JobCount, Reasons, Result
-from fencepost.wire.stats import Health, ScaleReply
+from fencepost.wire import control, events, jobs, leases, overview
 
-NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
-SOON = NOW + timedelta(seconds=30)
+NOW, SOON = "2026-01-31T12:00:00Z", "2026-01-31T12:00:30Z"
 JOB_ID = "5f0c3b0e-6a51-4b7e-9d0a-2f6f3c1d8e47"
 OTHER_ID = "b1a7c0de-1d2f-4c3b-8a59-0e6d7f8a9b10"
 TOKEN = "0f8d6c1a-5f43-4b6e-8b4a-6a1c2d3e4f50"
 CURSOR = "ajE6NDI"
-MAIL = Raw(b'{"to":"a@b.c","subject":"hi"}')
 
 
 def path_example(path: str) -> str:
-    """Return what could stand in the place of the parameter of *path*."""
+    """Return an example of the parameter of *path*."""
     names = {"queues": "mail", "scale": "mail", "types": "send_mail", "events": "user.created"}
     subject = path.split("/")[2]
     return names.get(subject, "nightly" if subject == "crons" else JOB_ID)
@@ -73,28 +45,20 @@ def problem_example(code: Code) -> Any:
 
 
 def example_of(kind: Any) -> Any:
-    """Return an example of a struct as JSON has it; None if there is none."""
+    """Return an example of a struct as JSON; None if there is none."""
     return _examples().get(kind)
 
 
 @cache
 def _examples() -> dict[Any, Any]:
-    given = [*_bodies(), *_replies(), *_leases()]
-    found = {type(each): _plain(each) for each in given}
-    many: Any = lease_wire.Items
+    found = {
+        kind: _plain(msgspec.json.decode(msgspec.json.encode(value), type=kind))
+        for kind, value in (_bodies() | _jobs() | _leases() | _overview()).items()
+    }
+    many: Any = leases.Items
     for kind in _LEASED:
         found[many[kind]] = {"items": [found[kind]]}
     return found
-
-
-_LEASED: tuple[Any, ...] = (
-    lease_wire.Ack,
-    lease_wire.Beat,
-    lease_wire.Checkpoint,
-    lease_wire.Nack,
-    lease_wire.ProgressBody,
-    lease_wire.Release,
-)
 
 
 def _plain(value: Any) -> Any:
@@ -102,276 +66,197 @@ def _plain(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def _bodies() -> list[Any]:
-    submission = job_wire.Submission(
-        type="send_mail",
+def _json(text: str, **more: Any) -> dict[str, Any]:
+    """Return a JSON object that is written without its braces, and *more* fields."""
+    fields: dict[str, Any] = msgspec.json.decode(f"{{{text}}}")
+    return fields | more
+
+
+_LEASED: tuple[Any, ...] = (
+    leases.Ack,
+    leases.WireBeat,
+    leases.Checkpoint,
+    leases.Nack,
+    leases.ProgressBody,
+    leases.Release,
+)
+
+MAIL = _json('"to": "a@b.c", "subject": "hi"')
+COUNTS = _json('"scheduled": 12, "running": 3')
+FAILURE = _json('"category": "temporary", "message": "mailbox is full"')
+POLICY = _plain(jobs.policy_of(DEFAULT_POLICY))
+
+
+def _bodies() -> dict[Any, Any]:
+    submission = _json(
+        """"type": "send_mail", "queue": "mail", "priority": 1, "delay": "10s",
+        "key": "welcome:42", "tags": {"tenant": "7"}""",
         payload=MAIL,
-        queue="mail",
-        priority=1,
-        delay="10s",
-        key="welcome:42",
-        tags={"tenant": "7"},
     )
-    return [
-        submission,
-        job_wire.Batch(jobs=[submission, job_wire.Submission(type="clean_up")], atomic=True),
-        Selection(type="send_mail", state=["delayed"], dry_run=True),
-        RetryBody(delay="1m"),
-        EditBody(priority="high", tags={"tenant": "7"}),
-        LimitBody(max_running=10),
-        ReplayAll(type="send_mail", limit=100),
-        EventBody(payload={"user_id": 42}, key="signup:42"),
-        FlowBody(
-            nodes={
-                "fetch": job_wire.Submission(type="fetch"),
-                "report": job_wire.Submission(type="report", after=["fetch"]),
-            }
-        ),
-        lease_wire.ClaimBody(
-            queues={"mail": 3, "bulk": 1},
-            types=["send_mail"],
-            limit=10,
-            lease_ttl="30s",
-            worker="w1",
-        ),
-        lease_wire.Ack(id=JOB_ID, token=TOKEN, result=Raw(b'{"sent":true}')),
-        lease_wire.Nack(id=JOB_ID, token=TOKEN, message="mailbox is full", retry_after="5s"),
-        lease_wire.Beat(id=JOB_ID, token=TOKEN, lease_ttl="30s"),
-        lease_wire.Release(id=JOB_ID, token=TOKEN),
-        lease_wire.Checkpoint(id=JOB_ID, token=TOKEN, checkpoint=Raw(b'{"page":7}')),
-        lease_wire.ProgressBody(id=JOB_ID, token=TOKEN, fraction=0.5, message="half way"),
-    ]
-
-
-def _summary() -> dict[str, Any]:
+    nodes = {"fetch": {"type": "fetch"}, "report": {"type": "report", "after": ["fetch"]}}
+    lease = {"id": JOB_ID, "token": TOKEN}
     return {
-        "id": JOB_ID,
-        "type": "send_mail",
-        "queue": "mail",
-        "priority": 1,
-        "state": State.RUNNING,
-        "attempt": 1,
-        "max_attempts": 3,
-        "created_at": NOW,
-        "updated_at": NOW,
-        "run_at": NOW,
-        "expires_at": NOW + timedelta(days=7),
-        "scheduled_at": NOW,
-        "started_at": NOW,
-        "completed_at": None,
-        "lease": Ownership("w1", 1, SOON, expired=False),
-        "lease_version": 1,
-        "failure": None,
-        "progress": Progress(0.5, "half way"),
-        "key": "welcome:42",
-        "tags": {"tenant": "7"},
-        "correlation_id": None,
-        "replay_of": None,
-        "callback_url": None,
-        "flow": None,
-        "node": None,
-        "concurrency_key": None,
+        jobs.Submission: submission,
+        jobs.Batch: {"jobs": [submission, {"type": "clean_up"}], "atomic": True},
+        jobs.FlowBody: {"nodes": nodes},
+        control.Selection: _json('"type": "send_mail", "state": ["delayed"], "dry_run": true'),
+        control.RetryBody: {"delay": "1m"},
+        control.EditBody: _json('"priority": "high", "tags": {"tenant": "7"}'),
+        control.ReplayAll: {"type": "send_mail", "limit": 100},
+        overview.LimitBody: {"max_running": 10},
+        events.EventBody: _json('"payload": {"user_id": 42}, "key": "signup:42"'),
+        leases.ClaimBody: _json(
+            """"queues": {"mail": 3, "bulk": 1}, "types": ["send_mail"], "limit": 10,
+            "lease_ttl": "30s", "worker": "w1" """
+        ),
+        leases.Ack: lease | {"result": {"sent": True}},
+        leases.Nack: lease | {"message": "mailbox is full", "retry_after": "5s"},
+        leases.WireBeat: lease | {"lease_ttl": "30s"},
+        leases.Release: lease,
+        leases.Checkpoint: lease | {"checkpoint": {"page": 7}},
+        leases.ProgressBody: lease | {"fraction": 0.5, "message": "half way"},
     }
 
 
-def _replies() -> list[Any]:
-    accepted = job_wire.Accepted(id=JOB_ID, type="send_mail", state=State.SCHEDULED)
-    refused = job_wire.Refused(code="invalid_job", detail="queue must be non-empty text, got ''")
-    summary = job_wire.JobSummary(**_summary())
-    failure = Failure(Category.TEMPORARY, "mailbox is full")
-    policy = job_wire.policy_of(DEFAULT_POLICY)
-    counts = {State.SCHEDULED: 12, State.RUNNING: 3}
-    return [
-        accepted,
-        refused,
-        job_wire.BatchReply(jobs=[accepted, refused]),
-        summary,
-        job_wire.ExistingJob(**_summary()),
-        job_wire.JobView(**_summary(), policy=policy, payload=MAIL, result=Raw(b"null")),
-        job_wire.JobPage(jobs=[summary], next=CURSOR),
-        Attempts([_attempt(failure)]),
-        History([Change(State.PENDING, NOW, "submitted")]),
-        Result(id=JOB_ID, state=State.COMPLETED, result=Raw(b'{"sent":true}')),
-        Reasons([Reason("next", "claimable; it is next in line for its type")]),
-        Cancelled(12, dry_run=True),
-        JobCount(42),
-        QueueView(name="mail", max_running=10, counts=counts),
-        TypeView(name="send_mail", is_paused=True, counts=counts),
-        Queues([QueueView(name="mail", counts=counts)]),
-        Types([TypeView(name="send_mail", counts=counts)]),
-        AppLimit(max_running=100),
-        Workers([_worker()]),
-        DeadLetterPage(dead_letters=[_letter(failure)], next=None),
-        Replayed(12),
-        Sent(id=OTHER_ID, name="user.created", sent_at=NOW, jobs=[accepted]),
-        EventPage(events=[_event()], next=None),
-        ActionPage(actions=[_action()], next=None),
-        Crons([_cron()]),
-        Ticks([NOW, NOW + timedelta(days=1)]),
-        SubmittedFlow(id=OTHER_ID, jobs={"fetch": accepted}),
-        FlowView(id=OTHER_ID, jobs={"fetch": summary}),
-        Count(2),
-        _statistics(),
-        _scale(),
-        Health("live"),
-    ]
-
-
-def _attempt(failure: Failure) -> Attempt:
-    return Attempt(
+def _jobs() -> dict[Any, Any]:
+    accepted = {"id": JOB_ID, "type": "send_mail", "state": "scheduled", "duplicate": False}
+    refused = _json('"code": "invalid_job", "detail": "queue must be non-empty text, got \'\'"')
+    times = dict.fromkeys(("created_at", "updated_at", "run_at", "scheduled_at", "started_at"), NOW)
+    lease = {"worker": "w1", "version": 1, "expires_at": SOON, "expired": False}
+    summary = _json(
+        """"type": "send_mail", "queue": "mail", "priority": 1, "state": "running", "attempt": 1,
+        "max_attempts": 3, "expires_at": "2026-02-07T12:00:00Z", "completed_at": null,
+        "lease_version": 1, "failure": null,
+        "key": "welcome:42", "tags": {"tenant": "7"}, "correlation_id": null, "replay_of": null,
+        "callback_url": null, "flow": null, "node": null, "concurrency_key": null""",
+        id=JOB_ID,
+        lease=lease,
+        progress={"fraction": 0.5, "message": "half way", "at": NOW},
+        **times,
+    )
+    attempt = _json(
+        '"previous_id": null, "number": 1, "lease_version": 1, "worker": "w1", "outcome": "failed"',
         id=f"{JOB_ID}.1",
         job_id=JOB_ID,
-        previous_id=None,
-        number=1,
-        lease_version=1,
-        worker="w1",
-        outcome=AttemptOutcome.FAILED,
         started_at=NOW,
         ended_at=SOON,
-        failure=failure,
+        failure=FAILURE,
     )
-
-
-def _letter(failure: Failure) -> DeadLetter:
-    return DeadLetter(
+    letter = _json(
+        '"type": "send_mail", "queue": "mail", "state": "dead_letter", "attempts": 3',
         job_id=JOB_ID,
-        type="send_mail",
-        queue="mail",
-        state=State.DEAD_LETTER,
-        attempts=3,
-        failure=failure,
-        dead_at=NOW,
+        failure=FAILURE,
+        completed_at=NOW,
     )
+    reason = _json('"code": "next", "text": "claimable; it is next in line for its type"')
+    return {
+        jobs.Accepted: accepted,
+        jobs.Refused: refused,
+        jobs.BatchReply: {"jobs": [accepted, refused]},
+        jobs.JobSummary: summary,
+        jobs.ExistingJob: summary,
+        jobs.JobView: summary | {"policy": POLICY, "payload": MAIL, "result": None},
+        jobs.WireJobPage: {"jobs": [summary], "next": CURSOR},
+        jobs.SubmittedFlow: {"id": OTHER_ID, "jobs": {"fetch": accepted}},
+        jobs.FlowView: {"id": OTHER_ID, "jobs": {"fetch": summary}},
+        jobs.Count: {"count": 2},
+        control.Attempts: {"attempts": [attempt]},
+        control.History: {"history": [{"state": "pending", "at": NOW, "reason": "submitted"}]},
+        control.Result: {"id": JOB_ID, "state": "completed", "result": {"sent": True}},
+        control.Reasons: {"reasons": [reason]},
+        control.Cancelled: {"count": 12, "dry_run": True},
+        control.JobCount: {"count": 42},
+        control.WireDeadLetterPage: {"dead_letters": [letter], "next": None},
+        control.WireReplayed: {"count": 12},
+        events.Sent: {
+            "id": OTHER_ID,
+            "name": "user.created",
+            "sent_at": NOW,
+            "jobs": [accepted],
+        },
+    }
 
 
-def _worker() -> WorkerInfo:
-    return WorkerInfo(
-        id="w1",
-        host="web-1",
-        pid=4711,
-        queues={"mail": 3, "bulk": 1},
-        types=("send_mail",),
-        concurrency=10,
+def _leases() -> dict[Any, Any]:
+    claimed = _json(
+        """"type": "send_mail", "queue": "mail", "priority": 1, "attempt": 1, "max_attempts": 3,
+        "previous_attempt_id": null, "timeout": 60.0, "lease_ttl": 30.0, "key": "welcome:42",
+        "tags": {"tenant": "7"}, "correlation_id": null, "flow": null, "dependencies": [],
+        "checkpoint": null""",
+        id=JOB_ID,
+        attempt_id=f"{JOB_ID}.1",
+        lease={"token": TOKEN, "version": 1, "expires_at": SOON},
+        policy=POLICY,
+        payload=MAIL,
+    )
+    settled = {"id": JOB_ID, "status": 200, "state": "completed", "repeated": False}
+    stale = _json(
+        """"status": 409, "state": "scheduled", "code": "stale_lease",
+        "detail": "the lease expired, and the job is not this worker's any more" """,
+        id=OTHER_ID,
+    )
+    return {
+        leases.ClaimReply: {"jobs": [claimed], "wait": 0.8},
+        leases.LeaseReply: settled,
+        leases.LeaseReplies: {"items": [settled, stale]},
+    }
+
+
+def _overview() -> dict[Any, Any]:
+    type_ = {"name": "send_mail", "counts": COUNTS}
+    queue = {"name": "mail", "counts": COUNTS, "claimable": {"send_mail": COUNTS["scheduled"]}}
+    worker = _json(
+        """"id": "w1", "host": "web-1", "pid": 4711, "queues": {"mail": 3, "bulk": 1},
+        "types": ["send_mail"], "concurrency": 10, "running": 3""",
         started_at=NOW,
-        running=3,
         seen_at=SOON,
     )
-
-
-def _event() -> EventView:
-    job = EventJob(id=JOB_ID, type="greet", duplicate=False)
-    return EventView(
+    event = _json(
+        '"name": "user.created", "key": null, "payload": {"user_id": 42}',
         id=OTHER_ID,
-        name="user.created",
         sent_at=NOW,
-        key=None,
-        jobs=[job],
-        payload=Raw(b'{"user_id":42}'),
+        jobs=[{"id": JOB_ID, "type": "greet", "duplicate": False}],
     )
-
-
-def _statistics() -> Statistics:
-    times = Percentiles(0.02, 0.1, 0.8)
-    counts = {State.SCHEDULED: 12, State.RUNNING: 3}
-    figures = Figures(
-        name="mail",
-        counts=counts,
-        ended={State.COMPLETED: 299, State.FAILED: 1},
-        ended_rate=5.0,
-        wait=times,
-        run=times,
-    )
-    return Statistics(
-        at=NOW,
-        window=60.0,
-        counts=counts,
-        submitted_rate=5.2,
-        ended_rate=5.0,
-        wait=times,
-        run=times,
-        queues=[figures],
-        types=[msgspec.structs.replace(figures, name="send_mail")],
-        sample=300,
-        is_sampled=False,
-    )
-
-
-def _scale() -> ScaleReply:
-    return ScaleReply(
-        queue="mail",
-        depth=1_200,
-        running=20,
-        slots=20,
-        wanted_slots=44,
-        drain_seconds=90.0,
-        oldest_age=12.5,
-        wanted_workers=3,
-    )
-
-
-def _action() -> Action:
-    return Action(
+    action = _json(
+        """"principal_id": "0f8d6c1a5f43", "principal": "ci", "action": "job.cancel",
+        "status": 200""",
         id=OTHER_ID,
         at=NOW,
-        principal_id="0f8d6c1a5f43",
-        principal="ci",
-        action="job.cancel",
         target=JOB_ID,
         request_id=OTHER_ID,
-        status=200,
     )
-
-
-def _cron() -> CronView:
-    return CronView(
-        name="nightly",
-        expression="0 3 * * *",
-        tz="UTC",
-        description="At 03:00",
-        type="clean_up",
-        queue="default",
-        missed="skip",
-        catch_up=10,
-        is_paused=False,
-        last_tick=None,
+    cron = _json(
+        """"name": "nightly", "expression": "0 3 * * *", "tz": "UTC", "description": "At 03:00",
+        "type": "clean_up", "queue": "default", "missed": "skip", "catch_up": 10,
+        "is_paused": false, "last_tick": null""",
         next_tick=NOW,
         declared_at=NOW,
         changed_at=NOW,
     )
-
-
-def _leases() -> list[Any]:
-    claimed = lease_wire.ClaimedView(
-        id=JOB_ID,
-        type="send_mail",
-        queue="mail",
-        priority=1,
-        attempt=1,
-        max_attempts=3,
-        attempt_id=f"{JOB_ID}.1",
-        previous_attempt_id=None,
-        timeout=60.0,
-        lease_ttl=30.0,
-        lease=lease_wire.LeaseView(token=TOKEN, version=1, expires_at=SOON),
-        policy=job_wire.policy_of(DEFAULT_POLICY),
-        key="welcome:42",
-        tags={"tenant": "7"},
-        correlation_id=None,
-        flow=None,
-        dependencies=[],
-        payload=MAIL,
-        checkpoint=Raw(b"null"),
-    )
-    settled = lease_wire.LeaseReply(id=JOB_ID, status=200, state=State.COMPLETED, repeated=False)
-    stale = lease_wire.LeaseReply(
-        id=OTHER_ID,
-        status=409,
-        state=State.SCHEDULED,
-        code="stale_lease",
-        detail="the lease expired, and the job is not this worker's any more",
-    )
-    return [
-        lease_wire.ClaimReply(jobs=[claimed], wait=0.8),
-        settled,
-        lease_wire.LeaseReplies(items=[settled, stale]),
-    ]
+    times = {"p50": 0.02, "p90": 0.1, "p99": 0.8}
+    recent = {"counts": COUNTS, "ended_rate": 5.0, "wait": times, "run": times}
+    figures = recent | {"ended": {"completed": 299, "failed": 1}}
+    return {
+        QueueView: queue | {"max_running": 10},
+        TypeView: type_ | {"is_paused": True},
+        overview.Queues: {"queues": [queue]},
+        overview.Types: {"types": [type_]},
+        overview.AppLimit: {"max_running": 100},
+        overview.Workers: {"workers": [worker]},
+        events.WireEventPage: {"events": [event], "next": None},
+        overview.WireActionPage: {"actions": [action], "next": None},
+        overview.Crons: {"crons": [cron]},
+        overview.Ticks: {"ticks": [NOW, "2026-02-01T12:00:00Z"]},
+        overview.ScaleReply: _json(
+            """"queue": "mail", "depth": 1200, "running": 20, "slots": 20, "wanted_slots": 44,
+            "drain_seconds": 90.0, "oldest_age": 12.5, "wanted_workers": 3"""
+        ),
+        overview.Health: {"status": "live"},
+        Statistics: recent
+        | _json(
+            '"window": 60.0, "submitted_rate": 5.2, "sample": 300, "is_sampled": false',
+            at=NOW,
+            queues=[figures | {"name": "mail"}],
+            types=[figures | {"name": "send_mail"}],
+        ),
+    }

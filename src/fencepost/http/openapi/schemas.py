@@ -1,13 +1,14 @@
-"""The schemas of what is sent and answered, from the structs that read and write it.
+"""The schemas of requests and answers, generated from their structs.
 
-msgspec makes them of types and constraints. Added here: what is written below each field, and that
-a text is a time.
+msgspec generates them from types and constraints. Added here are the docstrings of fields, and the
+format of times.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -21,25 +22,33 @@ from fencepost.wire.terms import REF
 Schema = dict[str, Any]
 
 
+def component_name(text: str) -> str:
+    """Return *text* with the names of structs as the document has them, without ``Wire``."""
+    return re.sub(r"Wire(?=[A-Z])", "", text)
+
+
 class Schemas:
-    """The components of the document, and where to find each type among them."""
+    """The schema components of the document, and the name of each type among them."""
 
     def __init__(self, kinds: Iterable[Any]) -> None:
         structs = list(dict.fromkeys(each for kind in kinds for each in _reachable(kind)))
-        _, self.components = msgspec.json.schema_components(structs, ref_template=REF)
+        _, components = msgspec.json.schema_components(structs, ref_template=REF)
+        named = component_name(msgspec.json.encode(components).decode())
+        self.components: dict[str, Schema] = msgspec.json.decode(named)
         refs, _ = msgspec.json.schema_components(structs, ref_template="{name}")
-        self._names = {kind: ref["$ref"] for kind, ref in zip(structs, refs, strict=True)}
+        names = [component_name(ref["$ref"]) for ref in refs]
+        self._names = dict(zip(structs, names, strict=True))
         for kind, name in self._names.items():
             _annotate(kind, self.components[name])
 
     def ref(self, kind: Any) -> Schema:
-        """Return the schema of *kind*: a struct's by reference; of a union, any one."""
+        """Return the schema of *kind*: a struct by reference, a union as ``anyOf``."""
         if kind in self._names:
             return {"$ref": REF.format(name=self._names[kind])}
         return {"anyOf": [self.ref(each) for each in get_args(kind)]}
 
     def pop(self, kind: Any) -> Schema:
-        """Return the schema of a struct that nothing refers to, and leave it out."""
+        """Remove and return the schema of a struct that nothing refers to."""
         schema: Schema = self.components.pop(self._names[kind])
         return schema
 
@@ -66,8 +75,8 @@ def _named_kinds(kind: Any) -> Iterator[Any]:
 
 
 def _rules(kind: Any, schema: Schema) -> list[Schema]:
-    """Return what holds of several fields at once: one of two forms of a body, and what a struct
-    says itself in ``__exclusive__`` (one of two, null being none) and ``__some__`` (one at least).
+    """Return rules for several fields: one of two forms of a body, and those that a struct declares
+    in ``__exclusive__`` (at most one of two) and ``__some__`` (at least one).
     """
     names = schema["properties"]
     rules: list[Schema] = [
@@ -100,7 +109,7 @@ def _annotate(kind: Any, schema: Schema) -> None:
 
 
 def _date(kind: Any, schema: Schema) -> None:
-    """Say of a text that it is a time, where it is one."""
+    """Set the format of a string that is a time."""
     if kind is datetime:
         schema["format"] = "date-time"
     elif get_origin(kind) is list and "items" in schema:
@@ -113,7 +122,7 @@ def _date(kind: Any, schema: Schema) -> None:
 
 @cache
 def descriptions(kind: type) -> dict[str, str]:
-    """Return what is written below each field of a class, its own and those it inherits."""
+    """Return the docstrings of the fields of a class, inherited ones included."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if _is_struct(each) and each is not msgspec.Struct:
@@ -124,7 +133,7 @@ def descriptions(kind: type) -> dict[str, str]:
 def _below_fields(kind: type) -> Iterator[tuple[str, str]]:
     try:
         source = textwrap.dedent(inspect.getsource(kind))
-    except OSError:  # installed without its source: the document is the poorer, not broken
+    except OSError:  # installed without source: the document lacks these texts
         return
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)

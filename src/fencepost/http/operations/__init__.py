@@ -1,1 +1,1 @@
-"""What the routes do, one module a subject."""
+"""The operations of the routes, one module for each subject."""

@@ -1,18 +1,19 @@
 """Claiming: a worker in any language takes jobs under leases.
 
-A claim whose answer nobody hears would hold its jobs until the leases run out, and count as an
-attempt of each. So whoever has hung up by the time the jobs are there gets none: they are released.
+A claim whose client is gone would hold its jobs until their leases expire, and cost an attempt of
+each. So if the client has hung up when the jobs are there, they are released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple
 
+from fencepost.actions.backend import Script
 from fencepost.actions.local.steps import Pause
-from fencepost.actions.script import Script
 from fencepost.actions.session import Session
-from fencepost.core.access.tokens import Principal
 from fencepost.core.bounds import (
     ANNOUNCE_INTERVAL,
     CLAIM_MAX,
@@ -26,63 +27,72 @@ from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.outcome import Released, decide, settlement_of
 from fencepost.core.job.timeouts import parse_lease_ttl
 from fencepost.core.limits.weights import parse_weights
-from fencepost.core.values.duration import parse_duration
+from fencepost.core.tokens import Principal
 from fencepost.core.values.names import RESERVED_TYPES, check_name, check_own_type
+from fencepost.core.values.times import parse_duration
 from fencepost.errors import FencepostError, StoreError
-from fencepost.http.auth.scope import check_queue_allowed, known_dependencies
-from fencepost.http.auth.watch import TokenWatch
-from fencepost.http.request.call import Call, Nothing, Reply
+from fencepost.http.request.call import Call, Nothing, Reply, token_watch
 from fencepost.http.request.problems import HttpError
+from fencepost.http.request.route import WORK, route
+from fencepost.http.scope import check_queue_allowed, known_dependencies
 from fencepost.store.interface.cluster import WorkerInfo
-from fencepost.store.interface.listener import Topic
 from fencepost.store.interface.queue import Claim, ClaimRequest
+from fencepost.store.interface.store import Topic
 from fencepost.wire.leases import ClaimBody, ClaimReply, claimed_of
 
 
+@route(
+    "POST /v1/claims",
+    "Claim jobs under leases",
+    ClaimReply,
+    "invalid_job invalid_duration",
+    roles=WORK,
+)
 async def claim_jobs(call: Call[ClaimBody, Nothing]) -> Reply:
-    """Lease jobs to a worker, waiting for some if it asks so."""
+    """Lease jobs to a worker, with ``timeout`` also waiting for some."""
     session, body = call.session, call.body
     timeout = parse_duration(body.timeout, name="timeout", maximum=HTTP_WAIT_MAX)
     request = _request(session, body, call.principal)
     call.listen()
     await call.api.roll.announce(session, request)
     if timeout:
-        async with TokenWatch(call) as watch:
-            claim = await session.run_async(_claim(session, request, timeout, watch.is_off))
+        async with token_watch(call) as is_off:
+            claim = await session.run_async(_claim(session, request, timeout, is_off))
         await _check_again(call, claim.jobs)
     else:
         claim = await session.run_async(_claim(session, request, timeout, call.is_off))
     if claim.jobs and call.is_gone():
         await _give_back(session, claim.jobs)
-        raise HttpError("nobody is there to take the jobs; they were released")
+        raise HttpError("the client is gone; its jobs were released", status=400)
     try:
         found = await known_dependencies(call, await _dependencies(session, claim.jobs))
     except StoreError:
-        with suppress(StoreError):  # then the leases run out
+        with suppress(StoreError):  # then the leases expire
             await _give_back(session, claim.jobs)
         raise
     jobs = [claimed_of(job, found.get(job.id, [])) for job in claim.jobs]
     wait = POLL_INTERVAL if claim.wait is None else min(claim.wait, POLL_INTERVAL)
     if call.principal.queues is not None:
-        wait = POLL_INTERVAL  # a store says when anything falls due, in whatever queue
+        wait = POLL_INTERVAL  # the store's hint is about all queues
     return Reply(ClaimReply(jobs=jobs, wait=max(wait, 0.0)))
 
 
 async def _check_again(call: Call[ClaimBody, Nothing], jobs: Sequence[ClaimedJob]) -> None:
-    """Give *jobs* back and raise, if the token that waited for them is no longer good for them."""
+    """Release *jobs* and raise if the token does not allow them, or the claim, any more."""
     try:
         await call.check_again()
+        _queues(call.body, call.principal)
         for job in jobs:
             check_queue_allowed(call.principal, job.queue)
     except FencepostError:
-        with suppress(StoreError):  # then the leases run out
+        with suppress(StoreError):  # then the leases expire
             await _give_back(call.session, jobs)
         raise
 
 
 def _request(session: Session, body: ClaimBody, principal: Principal) -> ClaimRequest:
     if not 1 <= body.limit <= CLAIM_MAX:
-        raise HttpError(f"limit must lie between 1 and {CLAIM_MAX}, got {body.limit}", status=422)
+        raise HttpError(f"limit must lie between 1 and {CLAIM_MAX}, got {body.limit}")
     ttl = parse_lease_ttl(body.lease_ttl)
     assert ttl is not None
     return ClaimRequest(
@@ -91,7 +101,7 @@ def _request(session: Session, body: ClaimBody, principal: Principal) -> ClaimRe
         queues=_queues(body, principal),
         types=_types(body.types),
         own_types=False,
-        # Whose turn it is, nobody remembers here: chance deals by the same weights.
+        # The server keeps no turns between requests: a random one follows the same weights.
         turn=session.clock.rng.randrange(WEIGHT_TOTAL_MAX),
         lease_ttl=ttl,
     )
@@ -109,16 +119,16 @@ def _queues(body: ClaimBody, principal: Principal) -> dict[str, int] | None:
 
 
 def _types(given: Sequence[str] | None) -> frozenset[str] | None:
-    """Return the types to claim: those given, or None for all but Fencepost's own."""
+    """Return the types to claim; None: all but Fencepost's own."""
     if given is None:
         return None
     if not given:
-        raise HttpError("types is empty: name one, or leave it out", status=422)
+        raise HttpError("types is empty: name one, or leave the field out")
     return frozenset(check_own_type(name) for name in given)
 
 
 async def _all_types(session: Session) -> list[str]:
-    """Return all types that there are but for Fencepost's own; for who claims any, now and then."""
+    """Return all types but Fencepost's own, to announce a worker that claims any."""
     views = await session.store.run_async(session.store.overview.types())
     return [view.name for view in views if not view.name.startswith(RESERVED_TYPES)]
 
@@ -126,11 +136,11 @@ async def _all_types(session: Session) -> list[str]:
 def _claim(
     session: Session, request: ClaimRequest, timeout: float, is_off: Callable[[], bool]
 ) -> Script[Claim]:
-    """Claim now, and again whenever there may be more, until there is a job or the time is up."""
+    """Claim, and again whenever there may be jobs, until there is one or the time is up."""
     clock = session.clock
     deadline = clock.monotonic() + timeout
     if timeout:
-        # Listen before looking: news that comes between the two is then not missed.
+        # Listen before the first claim, so that no notification in between is missed.
         yield Pause(Topic.READY, 0)
     while True:
         claim: Claim = yield session.store.queue.claim(request)
@@ -139,6 +149,8 @@ def _claim(
             return claim
         wait = POLL_INTERVAL if claim.wait is None else min(claim.wait, POLL_INTERVAL)
         yield Pause(Topic.READY, max(min(wait, left), 0.0))
+        if is_off():  # the token may allow less by now
+            return claim
 
 
 async def _give_back(session: Session, jobs: Sequence[ClaimedJob]) -> None:
@@ -151,7 +163,7 @@ async def _give_back(session: Session, jobs: Sequence[ClaimedJob]) -> None:
 async def _dependencies(
     session: Session, jobs: Sequence[ClaimedJob]
 ) -> dict[str, list[Dependency]]:
-    """Return what those jobs waited for that waited for something, with the results."""
+    """Return the dependencies of those jobs that have some, with results."""
     ids = [job.id for job in jobs if job.has_dependencies]
     if not ids:
         return {}
@@ -159,22 +171,38 @@ async def _dependencies(
     return dict(zip(ids, found, strict=True))
 
 
+class RemoteWorker(NamedTuple):
+    """A worker that uses HTTP, as a server remembers it."""
+
+    due: float
+    """When to announce it again."""
+    concurrency: int
+    started_at: datetime
+
+
 class RemoteWorkers:
-    """The workers that come by HTTP, so that they are listed with the others."""
+    """Workers that use HTTP, so that they are listed with the others; up to HTTP_WORKERS_MAX.
+
+    Clients choose their names. Those over the bound claim like others, and are not listed.
+    """
 
     def __init__(self) -> None:
-        self._announced: dict[str, WorkerInfo] = {}
-        self._due: dict[str, float] = {}
+        self._known: dict[str, RemoteWorker] = {}
+        self._full_until = 0.0
 
     async def announce(self, session: Session, request: ClaimRequest) -> None:
-        """Write down that a worker is there, now and then."""
+        """Record at intervals that a worker is there."""
         now = session.clock.monotonic()
-        if self._due.get(request.worker, 0.0) > now:
+        known = self._known.get(request.worker)
+        if self._is_full(now) if known is None else known.due > now:
             return
-        if len(self._due) >= HTTP_WORKERS_MAX:
-            self._due = {name: due for name, due in self._due.items() if due > now}
-        self._due[request.worker] = now + ANNOUNCE_INTERVAL
-        known = self._announced.get(request.worker)
+        worker = RemoteWorker(
+            due=now + ANNOUNCE_INTERVAL,
+            # A claim asks for free slots: the most ever asked for is all that is known.
+            concurrency=max(request.limit, 0 if known is None else known.concurrency),
+            started_at=session.clock.now() if known is None else known.started_at,
+        )
+        self._known[request.worker] = worker
         types = await _all_types(session) if request.types is None else request.types
         info = WorkerInfo(
             id=request.worker,
@@ -182,10 +210,18 @@ class RemoteWorkers:
             pid=0,
             queues=request.queues,
             types=tuple(sorted(types)),
-            # It asks for what it has free: the most that it ever had is all that is known.
-            concurrency=max(request.limit, 0 if known is None else known.concurrency),
-            started_at=session.clock.now() if known is None else known.started_at,
+            concurrency=worker.concurrency,
+            started_at=worker.started_at,
         )
-        self._announced = {n: i for n, i in self._announced.items() if n in self._due}
-        self._announced[request.worker] = info
         await session.store.run_async(session.store.cluster.announce(info))
+
+    def _is_full(self, now: float) -> bool:
+        """Tell whether there is no room for one more, after those were dropped that are gone."""
+        if len(self._known) < HTTP_WORKERS_MAX:
+            return False
+        if now < self._full_until:
+            return True
+        # One that waits for a job is not heard meanwhile.
+        self._known = {n: each for n, each in self._known.items() if each.due + HTTP_WAIT_MAX > now}
+        self._full_until = now + ANNOUNCE_INTERVAL
+        return len(self._known) >= HTTP_WORKERS_MAX

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from fencepost.actions.backend import Script
 from fencepost.actions.local.flows import prepare
 from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.job.job import Job, NewJob
 from fencepost.errors import InvalidJobError
-from fencepost.handles.job import naming_existing_async
-from fencepost.http.auth.scope import disguised, may_see_all, shown
-from fencepost.http.operations.accepted import accepted
+from fencepost.http.operations.submit import accepted_all
+from fencepost.http.operations.submit import prepare as prepare_job
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError
-from fencepost.http.request.submission import prepare as prepare_job
-from fencepost.wire.flows import Count, FlowBody, FlowView, SubmittedFlow
-from fencepost.wire.jobs import summary_of
+from fencepost.http.request.route import FOLLOW, action, route, submit_route
+from fencepost.http.scope import disguised, may_see_all, shown
+from fencepost.wire.jobs import Count, FlowBody, FlowView, SubmittedFlow, summary_of
 
 
+@submit_route(
+    "POST /v1/flows", "Submit jobs that wait for each other", {201: SubmittedFlow}, is_batch=True
+)
 async def submit_flow(call: Call[FlowBody, Nothing]) -> Reply:
     """Store all jobs of a flow or none, in one transaction."""
     session = call.session
     count = len(call.body.nodes)
     if count > HTTP_BATCH_MAX:
-        raise HttpError(
-            f"a flow has at most {HTTP_BATCH_MAX:,} nodes over HTTP, got {count:,}", status=422
-        )
+        raise HttpError(f"a flow has at most {HTTP_BATCH_MAX:,} nodes over HTTP, got {count:,}")
     nodes = await call.compute(lambda: _prepared(call))
     flow_id, jobs = call.actions.flows.new(nodes)
     known = await disguised(call, jobs)
     try:
-        async with naming_existing_async(session):
-            stored = await call.run(session.submit_all(known.jobs))
+        stored = await call.run(session.submit_all(known.jobs))
     except InvalidJobError as error:
         raise known.named(error) from None
-    made = {name: accepted(job) for name, job in zip(nodes, stored, strict=True)}
+    made = dict(zip(nodes, await accepted_all(call, stored), strict=True))
     location = {"location": f"/v1/flows/{flow_id}"}
     return Reply(SubmittedFlow(id=flow_id, jobs=made), 201, location)
 
@@ -50,12 +51,13 @@ def _prepared(call: Call[FlowBody, Nothing]) -> dict[str, NewJob]:
 
 
 async def _look(call: Call[Any, Any]) -> dict[str, Job]:
-    """Return the jobs of the flow at the path, as far as the token reaches."""
+    """Return the jobs of the flow in the path that the token may see."""
     flow_id, queues = call.path["id"], call.principal.queues
     jobs = await call.run(call.actions.flows.get(flow_id, queues=queues))
     return dict(zip(jobs, await shown(call, list(jobs.values())), strict=True))
 
 
+@route("GET /v1/flows/{id}", "Look at a flow", FlowView, roles=FOLLOW)
 async def get_flow(call: Call[Nothing, Nothing]) -> Reply:
     """Return the jobs of a flow by name."""
     jobs = await _look(call)
@@ -66,19 +68,30 @@ async def get_flow(call: Call[Nothing, Nothing]) -> Reply:
     return Reply(FlowView(id=call.path["id"], jobs=views))
 
 
+@action(
+    "POST /v1/flows/{id}/cancel",
+    "flow.cancel",
+    "Cancel the jobs of a flow that have not ended",
+    Count,
+)
 async def cancel_flow(call: Call[Nothing, Nothing]) -> Reply:
-    """Cancel whatever of a flow has not ended."""
-    await _look(call)
-    queues = call.principal.queues
-    count = await call.run(call.actions.flows.cancel(call.path["id"], queues=queues))
-    call.detail["count"] = count
-    return Reply(Count(count))
+    """Cancel the jobs of a flow that have not ended."""
+    return await _steer(call, call.actions.flows.cancel)
 
 
+@action(
+    "POST /v1/flows/{id}/retry",
+    "flow.retry",
+    "Run the failed and cancelled jobs of a flow again",
+    Count,
+)
 async def retry_flow(call: Call[Nothing, Nothing]) -> Reply:
-    """Run again what failed or was cancelled, in order."""
+    """Run the failed and cancelled jobs of a flow again, in order."""
+    return await _steer(call, call.actions.flows.retry)
+
+
+async def _steer(call: Call[Nothing, Nothing], action: Callable[..., Script[int]]) -> Reply:
     await _look(call)
-    queues = call.principal.queues
-    count = await call.run(call.actions.flows.retry(call.path["id"], queues=queues))
+    count = await call.run(action(call.path["id"], queues=call.principal.queues))
     call.detail["count"] = count
     return Reply(Count(count))

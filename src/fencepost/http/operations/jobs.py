@@ -1,70 +1,67 @@
-"""Looking at jobs and steering them."""
+"""Finding, reading and steering jobs and dead letters."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from msgspec import UNSET
+from msgspec.structs import asdict
 
 from fencepost.actions.local.jobs import check_selective, live_part
-from fencepost.actions.results import no_result
-from fencepost.core.access.audit import conditions_of
-from fencepost.core.access.tokens import Principal
+from fencepost.actions.options import retry_choice
+from fencepost.actions.replies import no_result
+from fencepost.core.audit import conditions_of
 from fencepost.core.bounds import HTTP_WAIT_MAX
-from fencepost.core.crypto.envelope import readable
+from fencepost.core.encryption import readable
 from fencepost.core.filter import JobFilter, make_filter
-from fencepost.core.job.edits import Edits
 from fencepost.core.job.history import history as changes
 from fencepost.core.job.job import Job
-from fencepost.core.job.lifecycle import State
-from fencepost.core.values.duration import parse_duration
-from fencepost.errors import ForbiddenError, JobNotFoundError
-from fencepost.handles.job import naming_existing_async
-from fencepost.http.auth.scope import may_see_all, queue_for, reasons, shown
-from fencepost.http.auth.watch import TokenWatch
-from fencepost.http.request.call import Call, Nothing, Reply, afterwards
+from fencepost.core.job.lifecycle import Edits, State
+from fencepost.core.tokens import Principal
+from fencepost.core.values.times import TEXT_LENGTH_MAX, parse_duration
+from fencepost.errors import JobNotFoundError
+from fencepost.http.operations.submit import created
+from fencepost.http.request.call import Call, Nothing, Reply, afterwards, token_watch
 from fencepost.http.request.problems import HttpError
-from fencepost.wire.bodies import body_of, check_json, show
-from fencepost.wire.control import Cancelled, EditBody, RetryBody, Selection
-from fencepost.wire.jobs import JobPage, JobView, summary_of, view_of
-from fencepost.wire.search import (
-    Attempts,
-    CountQuery,
-    History,
-    JobCount,
-    JobSearch,
-    Reasons,
-    Result,
-    Wait,
+from fencepost.http.request.route import FOLLOW, action, route, store_action
+from fencepost.http.scope import (
+    check_content_allowed,
+    may_see_all,
+    queue_for,
+    reasons,
+    shown,
 )
-from fencepost.wire.terms import (
-    Duration,
-)
+from fencepost.wire import control
+from fencepost.wire.bodies import body_of, check_json, shown_fields
+from fencepost.wire.jobs import Accepted, JobSummary, JobView, WireJobPage, summary_of, view_of
+from fencepost.wire.terms import Duration
 
 
-async def find_jobs(call: Call[Nothing, JobSearch]) -> Reply:
+@route("GET /v1/jobs", "Find jobs", WireJobPage, "invalid_job")
+async def find_jobs(call: Call[Nothing, control.JobSearch]) -> Reply:
     """Return a page of jobs, newest first."""
     query = call.query
     filter = filter_of(call.principal, query, dict(_tag(text) for text in query.tag))
     page = await call.run(call.actions.jobs.find(filter, query.after, query.limit))
     jobs = await shown(call, page.jobs)
-    return Reply(JobPage(jobs=[summary_of(job) for job in jobs], next=page.next))
+    return Reply(WireJobPage(jobs=[_summary(call.principal, job) for job in jobs], next=page.next))
 
 
-async def count_jobs(call: Call[Nothing, CountQuery]) -> Reply:
-    """Return how many jobs there are, from counters: no job is looked at."""
+@route("GET /v1/jobs/count", "Count jobs", control.JobCount, "invalid_job")
+async def count_jobs(call: Call[Nothing, control.CountQuery]) -> Reply:
+    """Return how many jobs there are, from counters: no job is read."""
     query = call.query
     queue = queue_for(call.principal, query.queue)
     filter = make_filter(state=query.state or None, type=query.type, queue=queue)
-    return Reply(JobCount(await call.run(call.actions.jobs.count(filter))))
+    return Reply(control.JobCount(await call.run(call.actions.jobs.count(filter))))
 
 
 def filter_of(
-    principal: Principal, query: JobSearch | Selection, tags: dict[str, str]
+    principal: Principal, query: control.JobConditions, tags: dict[str, str]
 ) -> JobFilter:
-    """Return the filter that *query* describes, within the queues that a token is for."""
+    """Return the filter that *query* describes, within the queues that the token may use."""
     return make_filter(
         state=query.state or None,
         type=query.type,
@@ -72,6 +69,7 @@ def filter_of(
         tags=tags,
         correlation_id=query.correlation_id,
         flow=query.flow,
+        id_prefix=query.id_prefix,
         created_after=query.created_after,
         created_before=query.created_before,
     )
@@ -80,12 +78,12 @@ def filter_of(
 def _tag(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
-        raise HttpError(f"write tag=name:value, got {text[:100]!r}", status=422)
+        raise HttpError(f"write tag=name:value, got {text[:100]!r}")
     return unquote(name), value
 
 
 async def look(call: Call[Any, Any]) -> Job:
-    """Return the job at the path, or raise JobNotFoundError; also for one out of reach."""
+    """Return the job in the path; raise JobNotFoundError also for a job of another's queue."""
     job_id = call.path["id"]
     job = await call.run(call.actions.jobs.get(job_id))
     if not call.principal.may_use(job.queue):
@@ -94,8 +92,9 @@ async def look(call: Call[Any, Any]) -> Job:
     return seen
 
 
+@route("GET /v1/jobs/{id}", "Look at a job", JobView, roles=FOLLOW)
 async def get_job(call: Call[Nothing, Nothing]) -> Reply:
-    """Return all there is to see of a job."""
+    """Return a job with all its details."""
     return Reply(_view(call.principal, await look(call)))
 
 
@@ -103,64 +102,72 @@ def _view(principal: Principal, job: Job) -> JobView:
     return view_of(job, is_full=may_see_all(principal, job))
 
 
+def _summary(principal: Principal, job: Job) -> JobSummary:
+    return summary_of(job, is_full=may_see_all(principal, job))
+
+
+@route("GET /v1/jobs/{id}/attempts", "Look at a job's attempts", control.Attempts)
 async def get_attempts(call: Call[Nothing, Nothing]) -> Reply:
     """Return every attempt of a job."""
     job = await look(call)
     found = await call.run(call.actions.jobs.attempts(job.id))
-    return Reply(Attempts([readable(attempt) for attempt in found]))
+    return Reply(control.Attempts([readable(attempt) for attempt in found]))
 
 
+@route("GET /v1/jobs/{id}/history", "See what states a job has been in", control.History)
 async def get_history(call: Call[Nothing, Nothing]) -> Reply:
     """Return the states that a job has been in."""
     job = await look(call)
     found = await call.run(call.actions.jobs.attempts(job.id))
-    return Reply(History(changes(job, found)))
+    return Reply(control.History(changes(job, found)))
 
 
+@route(
+    "GET /v1/jobs/{id}/result",
+    "Get the result of a completed job",
+    control.Result,
+    "state_conflict",
+    roles=FOLLOW,
+)
 async def get_result(call: Call[Nothing, Nothing]) -> Reply:
-    """Return the result of a job that has completed; 409 as long as there is none."""
+    """Return the result of a completed job; 409 as long as there is none."""
     job = await look(call)
-    if not may_see_all(call.principal, job):
-        raise ForbiddenError(
-            f"the result of a job is shown to the token that submitted it, and with the role read; "
-            f"the token {call.principal.name!r} did not and has it not"
-        )
+    check_content_allowed(call.principal, job, "read the result")
     if job.state is not State.COMPLETED:
         raise no_result(job)
-    shown = show(job.result)
-    return Reply(
-        Result(
-            id=job.id,
-            state=job.state,
-            result=shown.json,
-            result_base64=shown.base64,
-            result_encrypted=shown.encrypted,
-        )
-    )
+    return Reply(control.Result(id=job.id, state=job.state, **shown_fields(result=job.result_body)))
 
 
+@route("GET /v1/jobs/{id}/why", "Ask why a job is where it is", control.Reasons)
 async def explain_job(call: Call[Nothing, Nothing]) -> Reply:
-    """Say in words why a job is where it is."""
+    """Explain why a job is where it is."""
     job = await look(call)
     store = call.session.store
     situation = await store.run_async(store.reader.situation(job.id))
     if situation is None:
         raise JobNotFoundError(job.id)
-    return Reply(Reasons(await reasons(call, situation)))
+    return Reply(control.Reasons(await reasons(call, situation)))
 
 
-async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
-    """Answer when the job has ended, or with the job as it is when the time is up.
+@route(
+    "GET /v1/jobs/{id}/wait",
+    "Wait until a job has ended",
+    JobView,
+    "invalid_duration",
+    roles=FOLLOW,
+)
+async def wait_for_job(call: Call[Nothing, control.Wait]) -> Reply:
+    """Answer when the job has ended, or with its present state when the time is up.
 
-    So also when the server stops, which whoever waits can see: the job has not ended.
+    The same when the server stops: the answer shows that the job has not ended.
     """
     job = await look(call)
     timeout = duration_of(call.query.timeout)
     seconds = parse_duration(timeout, name="timeout", maximum=HTTP_WAIT_MAX)
     if not job.state.is_terminal and seconds > 0:
         call.listen()
-        async with TokenWatch(call) as watch:
-            job = await call.run(call.actions.jobs.end(job.id, seconds, watch.is_off))
+        async with token_watch(call) as is_off:
+            job = await call.run(call.actions.jobs.end(job.id, seconds, is_off))
         await call.check_again()
         if not call.principal.may_use(job.queue):
             raise JobNotFoundError(job.id)
@@ -169,25 +176,31 @@ async def wait_for_job(call: Call[Nothing, Wait]) -> Reply:
 
 
 def duration_of(text: str) -> Duration:
-    """Return a duration of a query, where a bare number means seconds."""
-    return float(text) if _SECONDS.fullmatch(text) else text
+    """Return a duration of a query, in which a bare number means seconds."""
+    is_number = len(text) <= TEXT_LENGTH_MAX and _SECONDS.fullmatch(text)
+    return float(text) if is_number else text
 
 
-_SECONDS = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?", re.ASCII)
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 
 
-# Steering.
-
-
+@action("POST /v1/jobs/{id}/cancel", "job.cancel", "Cancel a job", JobSummary, "state_conflict")
 async def cancel_job(call: Call[Nothing, Nothing]) -> Reply:
-    """Cancel a job in whatever live state it is."""
+    """Cancel a job in any live state."""
     job = await look(call)
     await call.run(call.actions.jobs.cancel(job.id))
-    return Reply(summary_of(await afterwards(look(call))))
+    return Reply(_summary(call.principal, await afterwards(look(call))))
 
 
-async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
-    """Cancel every live job that meets the conditions, and what waits for one of them."""
+@action(
+    "POST /v1/jobs/cancel",
+    "jobs.cancel",
+    "Cancel every job that meets conditions",
+    control.Cancelled,
+    "invalid_job",
+)
+async def cancel_jobs(call: Call[control.Selection, Nothing]) -> Reply:
+    """Cancel every live job that meets the conditions, and the jobs that wait for one of them."""
     call.detail["conditions"] = conditions_of(call.body, without=["dry_run"])
     if call.body.dry_run:
         call.detail["dry_run"] = True
@@ -199,36 +212,94 @@ async def cancel_jobs(call: Call[Selection, Nothing]) -> Reply:
         if live is not None:
             count = await call.run(call.actions.jobs.count(live))
         call.detail["count"] = count
-        return Reply(Cancelled(count, dry_run=True))
+        return Reply(control.Cancelled(count, dry_run=True))
     count = await call.run(call.actions.jobs.cancel_all(filter, queues=call.principal.queues))
     call.detail["count"] = count
-    return Reply(Cancelled(count))
+    return Reply(control.Cancelled(count))
 
 
-async def retry_job(call: Call[RetryBody, Nothing]) -> Reply:
+@action(
+    "POST /v1/jobs/{id}/retry",
+    "job.retry",
+    "Run a job again",
+    JobSummary,
+    "state_conflict duplicate_key invalid_job invalid_duration",
+    is_body_optional=True,
+)
+async def retry_job(call: Call[control.RetryBody, Nothing]) -> Reply:
     """Run a failed or cancelled job again, under the same id; or a delayed or retrying one now."""
     job, body = await look(call), call.body
-    async with naming_existing_async(call.session):
-        await call.run(
-            call.actions.jobs.retry(job.id, body.reset_attempts, body.delay, body.priority)
-        )
-    return Reply(summary_of(await afterwards(look(call))))
+    choice = retry_choice(body.reset_attempts, body.delay, body.priority)
+    await call.run(call.actions.jobs.retry(job.id, choice))
+    return Reply(_summary(call.principal, await afterwards(look(call))))
 
 
-async def edit_job(call: Call[EditBody, Nothing]) -> Reply:
-    """Change the tags of a job; of one that waits, also when it runs, with what, and how soon."""
+@action("PATCH /v1/jobs/{id}", "job.edit", "Change a job", JobSummary, "state_conflict invalid_job")
+async def edit_job(call: Call[control.EditBody, Nothing]) -> Reply:
+    """Change the tags of a job; if it waits, also its time, payload, priority and callback."""
     job, body = await look(call), call.body
-    edits: Edits = {
-        "priority": body.priority,
-        "tags": body.tags,
-        "run_at": body.run_at,
-        "correlation_id": body.correlation_id,
-        "callback_url": body.callback_url,
-        "type": body.type,
-        "queue": body.queue,
-    }
-    if body.payload is not UNSET or body.payload_base64 is not UNSET:
-        edits["payload"] = check_json(body_of("payload", body.payload, body.payload_base64))
-    edited = await call.run(call.actions.jobs.edit(job.id, edits))
+    if body.callback_url:  # the result is sent there
+        check_content_allowed(call.principal, job, "set its callback_url")
+    given = asdict(body)
+    payload, encoded = given.pop("payload"), given.pop("payload_base64")
+    if payload is not UNSET or encoded is not UNSET:
+        given["payload"] = check_json(body_of("payload", payload, encoded))
+    edited = await call.run(call.actions.jobs.edit(job.id, cast(Edits, given)))
     (seen,) = await shown(call, [edited])
-    return Reply(summary_of(seen))
+    return Reply(_summary(call.principal, seen))
+
+
+@route("GET /v1/dead-letters", "List dead letters", control.WireDeadLetterPage, "invalid_job")
+async def list_dead_letters(call: Call[Nothing, control.DeadLetterQuery]) -> Reply:
+    """Return a page of dead letters, the most recent first."""
+    query = call.query
+    page = await call.run(
+        call.actions.dead_letters.find(
+            query.type, query.after, query.limit, queues=call.principal.queues
+        )
+    )
+    letters = [readable(letter) for letter in await shown(call, page.letters)]
+    return Reply(control.WireDeadLetterPage(dead_letters=letters, next=page.next))
+
+
+@action(
+    "POST /v1/dead-letters/{id}/replay",
+    "dead_letter.replay",
+    "Replay a dead letter as a fresh job",
+    Accepted,
+    "duplicate_key state_conflict encryption",
+    status=201,
+)
+async def replay_dead_letter(call: Call[Nothing, Nothing]) -> Reply:
+    """Submit a dead letter as a fresh job; its record stays unless the new job is stored."""
+    job = await look(call)
+    stored = await call.run(call.actions.dead_letters.replay(job.id))
+    call.detail["job_id"] = stored.id
+    return created(stored)
+
+
+@store_action(
+    "POST /v1/dead-letters/replay",
+    "dead_letters.replay",
+    "Replay every dead letter (of a type)",
+    control.WireReplayed,
+    "invalid_job",
+    is_body_optional=True,
+)
+async def replay_dead_letters(call: Call[control.ReplayAll, Nothing]) -> Reply:
+    """Replay every dead letter (of a type) that can be replayed."""
+    body = call.body
+    call.detail["conditions"] = conditions_of(body)
+    count = await call.run(call.actions.dead_letters.replay_all(body.type, body.limit))
+    call.detail["count"] = count
+    return Reply(control.WireReplayed(count))
+
+
+@action(
+    "DELETE /v1/dead-letters/{id}", "dead_letter.discard", "Take a dead letter off the list", None
+)
+async def discard_dead_letter(call: Call[Nothing, Nothing]) -> Reply:
+    """Take a dead letter off the list; its job is kept until retention removes it."""
+    job = await look(call)
+    await call.run(call.actions.dead_letters.discard(job.id))
+    return Reply(None, 204)

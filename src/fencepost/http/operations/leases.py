@@ -1,7 +1,7 @@
-"""What a worker writes under its leases: fenced by the token, or refused with ``stale_lease``.
+"""Writes of workers under leases: fenced by the lease token, or refused with ``stale_lease``.
 
-One write is answered by itself, many by a reply each. A repeat after a lost answer is safe: the
-same token again is told what had become of it.
+One write gets one answer, a batch one for each item. A repeat after a lost answer is safe: with the
+same token, it is answered with what was recorded.
 """
 
 from __future__ import annotations
@@ -35,21 +35,26 @@ from fencepost.core.job.outcome import (
     decide,
 )
 from fencepost.core.job.timeouts import parse_lease_ttl
-from fencepost.core.values.duration import parse_duration
 from fencepost.core.values.payload import NULL, check_size
-from fencepost.core.values.skew import with_past
+from fencepost.core.values.signature import with_past
+from fencepost.core.values.times import parse_duration
 from fencepost.errors import FencepostError, InvalidJobError, StaleLeaseError
-from fencepost.http.auth.scope import outside
 from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError, status_of
+from fencepost.http.request.route import lease_route
+from fencepost.http.scope import outside
 from fencepost.observe.log import logger
-from fencepost.store.interface.queue import AlreadySettled, Extended, Save, Settled
-from fencepost.store.interface.queue import Beat as StoreBeat
-from fencepost.store.interface.replies import LeaseLost
+from fencepost.store.interface.queue import (
+    AlreadySettled,
+    Beat,
+    Extended,
+    LeaseLost,
+    Save,
+    Settled,
+)
 from fencepost.wire.bodies import body_of, check_json
 from fencepost.wire.leases import (
     Ack,
-    Beat,
     Checkpoint,
     Items,
     LeaseReplies,
@@ -57,6 +62,7 @@ from fencepost.wire.leases import (
     Nack,
     ProgressBody,
     Release,
+    WireBeat,
 )
 from fencepost.worker import Backoffs
 
@@ -65,9 +71,16 @@ T = TypeVar("T")
 UNREADABLE_CATEGORY = "unreadable"
 
 
+@lease_route(
+    "POST /v1/leases/ack",
+    "Record that jobs are done",
+    "payload_too_large invalid_payload",
+    body_max=RESULT_BYTES_MAX,
+    is_batch=True,
+)
 async def acknowledge(call: Call[Ack | Items[Ack], Nothing]) -> Reply:
     """Record that jobs are done."""
-    # Only the log names a correlation id: where nobody reads it, the jobs are not looked up.
+    # The correlation id is only logged: unless that is on, the jobs are not read.
     found = await _jobs(call) if logger.isEnabledFor(logging.DEBUG) else {}
 
     def settlement(item: Ack) -> Settlement:
@@ -85,27 +98,38 @@ async def acknowledge(call: Call[Ack | Items[Ack], Nothing]) -> Reply:
     return await _answer(call, settlement, call.session.store.queue.settle)
 
 
+@lease_route(
+    "POST /v1/leases/nack", "Record that attempts failed", "invalid_duration", is_batch=True
+)
 async def reject(call: Call[Nack | Items[Nack], Nothing]) -> Reply:
-    """Record that attempts failed; what becomes of the jobs, their policies say."""
+    """Record that attempts failed; the policies of the jobs decide what follows."""
     return await _settle_by_policy(call, _failed)
 
 
+@lease_route("POST /v1/leases/release", "Give jobs back unrun", "invalid_duration")
 async def release(call: Call[Release | Items[Release], Nothing]) -> Reply:
     """Give jobs back unrun; they are not counted as attempted."""
     return await _settle_by_policy(call, _released)
 
 
-async def heartbeat(call: Call[Beat | Items[Beat], Nothing]) -> Reply:
-    """Extend leases that are still valid; one that has run out is not revived."""
+@lease_route("POST /v1/leases/heartbeat", "Extend leases", "invalid_duration")
+async def heartbeat(call: Call[WireBeat | Items[WireBeat], Nothing]) -> Reply:
+    """Extend leases that are still valid; an expired one is not revived."""
 
-    def beat(item: Beat) -> StoreBeat:
-        return StoreBeat(item.id, item.token, parse_lease_ttl(item.lease_ttl))
+    def beat(item: WireBeat) -> Beat:
+        return Beat(item.id, item.token, parse_lease_ttl(item.lease_ttl))
 
     return await _answer(call, beat, call.session.store.queue.heartbeat)
 
 
+@lease_route(
+    "POST /v1/leases/checkpoint",
+    "Save what the next attempt starts from",
+    "payload_too_large invalid_payload",
+    is_batch=True,
+)
 async def save_checkpoint(call: Call[Checkpoint | Items[Checkpoint], Nothing]) -> Reply:
-    """Keep what the next attempt is to start from."""
+    """Save what the next attempt starts from."""
 
     def save(item: Checkpoint) -> Save:
         checkpoint = body_of("checkpoint", item.checkpoint, item.checkpoint_base64, default=NULL)
@@ -118,14 +142,15 @@ async def save_checkpoint(call: Call[Checkpoint | Items[Checkpoint], Nothing]) -
     return await _answer(call, save, call.session.store.queue.save)
 
 
+@lease_route("POST /v1/leases/progress", "Save the progress of handlers", "invalid_job")
 async def save_progress(call: Call[ProgressBody | Items[ProgressBody], Nothing]) -> Reply:
-    """Keep how far handlers have come."""
+    """Save the progress of handlers."""
 
     def save(item: ProgressBody) -> Save:
         if not 0 <= item.fraction <= 1:
-            raise InvalidJobError(f"fraction must lie between 0 and 1, got {item.fraction:g}")
+            raise InvalidJobError(f"fraction must be between 0 and 1, got {item.fraction:g}")
         message = item.message[:PROGRESS_MESSAGE_LENGTH_MAX]
-        return Save(item.id, item.token, progress=Progress(item.fraction, message))
+        return Save(item.id, item.token, progress=Progress(fraction=item.fraction, message=message))
 
     return await _answer(call, save, call.session.store.queue.save)
 
@@ -152,7 +177,7 @@ def _released(item: Release) -> Outcome:
 
 
 class _Any(msgspec.Struct, frozen=True):
-    """What ``decide`` is told of a job that has succeeded: it makes no difference which."""
+    """Stands for any job in ``decide``, whose decision on success depends on none of its fields."""
 
     attempt: int = 1
     max_attempts: int = 1
@@ -165,16 +190,16 @@ _ANY = _Any()
 async def _settle_by_policy(
     call: Call[Any, Nothing], outcome_of: Callable[[Any], Outcome]
 ) -> Reply:
-    """Settle what the jobs' own policies decide.
+    """Settle as the policies of the jobs decide.
 
-    The jobs are read first. Should one have passed to another worker since, the decision is of the
-    wrong attempt, and its token is stale: the store refuses it.
+    The jobs are read first. If one has passed to another worker since, the decision is about the
+    wrong attempt, but its token is stale, and the store refuses it.
     """
     store, rng = call.session.store, call.session.clock.rng
     items, _ = _items(call.body)
     found = await _jobs(call)
     ask = Backoffs(call.session.tasks)
-    # One by one: a worker meets few of them, and stops claiming such jobs if it is wise.
+    # One by one: unreadable payloads are rare.
     pasts = {
         item.id: await store.run_async(store.reader.attempts(item.id))
         for item in items
@@ -206,92 +231,73 @@ async def _jobs(call: Call[Any, Nothing]) -> dict[str, Job]:
 async def _answer(
     call: Call[Any, Nothing], prepare: Callable[[Any], T], write: Callable[[list[T]], Any]
 ) -> Reply:
-    """Write what *prepare* makes of each item, and say what became of it."""
+    """Write what *prepare* makes of each item, and answer with the outcomes.
+
+    The lease of a job out of reach is not even tried, and answered as if there were no such job: a
+    token that was limited to other queues after it had claimed, or that got hold of another's
+    lease, could write with it.
+    """
     items, is_batch = _items(call.body)
     hidden = await outside(call, [item.id for item in items])
-    if not is_batch:
-        prepared_one = await call.compute(lambda: prepare(items[0]))
-        (reply,) = await _written(call, items, [prepared_one], write, hidden)
-        return Reply(_single(items[0], reply))
-    prepared = await call.compute(lambda: [_prepared(prepare, item) for item in items])
-    good = [not isinstance(each, LeaseReply) for each in prepared]
-    valid = [item for item, is_good in zip(items, good, strict=True) if is_good]
-    wanted = [each for each in prepared if not isinstance(each, LeaseReply)]
-    replies = iter(await _written(call, valid, wanted, write, hidden))
-    answers = [
-        each if isinstance(each, LeaseReply) else _reply_of(item, next(replies))
+    prepared = await call.compute(lambda: [_prepared(prepare, item, hidden) for item in items])
+    wanted = [each for each in prepared if not isinstance(each, FencepostError)]
+    replies = iter(await call.session.store.run_async(write(wanted)) if wanted else [])
+    outcomes = [
+        each if isinstance(each, FencepostError) else _outcome(item, next(replies))
         for item, each in zip(items, prepared, strict=True)
     ]
-    return Reply(LeaseReplies(items=answers))
-
-
-async def _written(
-    call: Call[Any, Nothing],
-    items: Sequence[Any],
-    wanted: Sequence[T],
-    write: Callable[[list[T]], Any],
-    hidden: set[str],
-) -> list[Any]:
-    """Write what is *wanted* of each item; one out of reach is answered as one that is not there.
-
-    Such a lease is not even tried: a token that was bound to queues after it had claimed, or that
-    was told a lease of another, could write with it.
-    """
-    within = [each for item, each in zip(items, wanted, strict=True) if item.id not in hidden]
-    replies = iter(await call.session.store.run_async(write(within)) if within else [])
-    return [LeaseLost(item.id) if item.id in hidden else next(replies) for item in items]
+    if is_batch:
+        shown = [_shown(item, each) for item, each in zip(items, outcomes, strict=True)]
+        return Reply(LeaseReplies(items=shown))
+    (only,) = outcomes
+    if isinstance(only, FencepostError):
+        raise only
+    return Reply(only)
 
 
 def _items(body: Any) -> tuple[Sequence[Any], bool]:
     if not isinstance(body, Items):
         return [body], False
     if not 1 <= len(body.items) <= CLAIM_MAX:
-        raise HttpError(
-            f"a batch has 1 to {CLAIM_MAX:,} items, got {len(body.items):,}", status=422
-        )
+        raise HttpError(f"a batch has 1 to {CLAIM_MAX:,} items, got {len(body.items):,}")
     return body.items, True
 
 
-def _prepared(prepare: Callable[[Any], T], item: Any) -> T | LeaseReply:
+def _prepared(prepare: Callable[[Any], T], item: Any, hidden: set[str]) -> T | FencepostError:
     try:
-        return prepare(item)
+        prepared = prepare(item)
     except FencepostError as error:
-        return LeaseReply(
-            id=item.id, status=status_of(error), state=None, code=error.code, detail=str(error)
-        )
+        return error
+    return StaleLeaseError(item.id) if item.id in hidden else prepared
 
 
-def _single(item: Any, reply: Any) -> LeaseReply:
-    reply = _contradicted(item, reply)
-    if isinstance(reply, LeaseLost):
-        raise StaleLeaseError(item.id, reply.state)
-    return _reply_of(item, reply)
+def _shown(item: Any, outcome: LeaseReply | FencepostError) -> LeaseReply:
+    """Return the outcome of one item of a batch."""
+    if isinstance(outcome, LeaseReply):
+        return outcome
+    state = outcome.state if isinstance(outcome, StaleLeaseError) else None
+    return LeaseReply(
+        id=item.id,
+        status=status_of(outcome),
+        state=None if state is None else State(state),
+        code=outcome.code,
+        detail=str(outcome),
+    )
 
 
-def _contradicted(item: Any, reply: Any) -> Any:
-    """Return *reply*; LeaseLost for the repeat of a settlement that had been another one.
-
-    A token that gave its job back, and now says that the job is done, is told that it is not.
-    """
-    if isinstance(reply, AlreadySettled):
-        is_done = reply.state is State.COMPLETED
-        if is_done is not isinstance(item, Ack):
-            return LeaseLost(reply.job_id, reply.state)
-    return reply
-
-
-def _reply_of(item: Any, reply: Any) -> LeaseReply:
-    match _contradicted(item, reply):
-        case Settled(job_id, _, state):
-            return LeaseReply(id=job_id, status=200, state=state, repeated=False)
+def _outcome(item: Any, reply: Any) -> LeaseReply | StaleLeaseError:
+    match reply:
+        case AlreadySettled(_, state) if (state is State.COMPLETED) is not isinstance(item, Ack):
+            # This token has recorded something else: a worker that released its job and now
+            # acknowledges it must learn that the job is not done.
+            return StaleLeaseError(item.id, state)
         case AlreadySettled(job_id, state):
             return LeaseReply(id=job_id, status=200, state=state, repeated=True)
+        case Settled(job_id, _, state):
+            return LeaseReply(id=job_id, status=200, state=state, repeated=False)
         case Extended(job_id, expires_at):
             return LeaseReply(id=job_id, status=200, state=None, expires_at=expires_at)
         case LeaseLost(_, state):
-            error = StaleLeaseError(item.id)
-            return LeaseReply(
-                id=item.id, status=409, state=state, code=error.code, detail=str(error)
-            )
+            return StaleLeaseError(item.id, state)
         case _:  # Saved
             return LeaseReply(id=item.id, status=200, state=None)

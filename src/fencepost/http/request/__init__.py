@@ -1,1 +1,1 @@
-"""One request: read, authorised, answered, or refused with a problem document."""
+"""One request: read, authorised, and answered or refused with a problem document."""

@@ -1,4 +1,4 @@
-"""A route as an ASGI application: who asks, may they, what do they want, and what came of it."""
+"""A route as an ASGI application: authenticate, authorise, read, run, answer and log."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.access.audit import Action, bounded, make_action
-from fencepost.core.access.tokens import Principal, Role
+from fencepost.actions.local.access import begin
+from fencepost.core.audit import Action, bounded, make_action
 from fencepost.core.bounds import HTTP_BODY_MAX, TOKEN_RECHECK_SECONDS
-from fencepost.core.values.ids import id_text
+from fencepost.core.tokens import Principal, Role
+from fencepost.core.values.names import id_text
 from fencepost.errors import (
     FencepostError,
     ForbiddenError,
@@ -21,7 +22,6 @@ from fencepost.errors import (
     TooManyRequestsError,
     UnauthenticatedError,
 )
-from fencepost.http.auth.scope import withheld
 from fencepost.http.request import problems
 from fencepost.http.request.call import Call, Nothing, Reply, Streamed
 from fencepost.http.request.problems import HttpError, problem_of, retry_after_of
@@ -35,7 +35,9 @@ from fencepost.http.request.read import (
     request_id_of,
     text_of,
 )
-from fencepost.http.routes.route import Route
+from fencepost.http.request.route import Route
+from fencepost.http.scope import withheld
+from fencepost.http.server.bodies import HeldBytes
 from fencepost.http.server.framing import is_plain
 from fencepost.observe import names
 from fencepost.observe.counters import Key, key_of
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 _NOTHING = Nothing()
 
-NOTHING_HERE = "there is nothing at this path; /openapi.json lists what there is"
+NOTHING_HERE = "there is no such path; /openapi.json lists all paths"
 FIXED_HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -66,9 +68,9 @@ class Endpoint:
         self._counted: dict[int, tuple[Key, Key]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        held = self._api.bodies.begin()
+        held = HeldBytes(self._api.bodies)
         try:
-            await self._serve(scope, Inbox(receive, held), send)
+            await self._serve(scope, Inbox(scope, receive, held), send)
         finally:
             held.give_back()
 
@@ -87,16 +89,16 @@ class Endpoint:
             self._check_allowed(principal)
             call = await self._read(scope, headers, inbox, principal, request_id)
             if clock.monotonic() - start >= TOKEN_RECHECK_SECONDS:
-                await call.check_again()  # a body may take longer to arrive than a token lasts
+                await call.check_again()  # the token may have been revoked while the body came
                 principal = call.principal
             action = self._begin(call)
             reply = _from(scope, await self.route.operation(call))
         except FencepostError as error:
-            self._trouble(error, request_id)
+            self._log_store_error(error, request_id)
             refused = error
-            told = error if call is None else await withheld(call, error)
-            reply = refusal(told, request_id)
-        except Exception as error:  # noqa: BLE001 - the edge: a bug of ours must not hang a caller
+            reply = refusal(error if call is None else await withheld(call, error), request_id)
+            _let_go(error)
+        except Exception as error:  # noqa: BLE001 - the edge: a client must get an answer to a bug too
             reply = self._bug(error, request_id)
         try:
             if refused is not None and self._is_on_record(refused):
@@ -116,38 +118,38 @@ class Endpoint:
             self._note(scope, principal, reply, request_id, clock.monotonic() - start)
 
     async def _allowed(self, scope: Any, *, is_repeated: bool = False) -> Principal:
-        """Return who asks, or raise if they are nobody, or may not."""
+        """Return who sent a request, or raise if they may not."""
         principal = await self._known(scope, is_repeated=is_repeated)
         self._check_allowed(principal)
         return principal
 
     async def _known(self, scope: Any, *, is_repeated: bool = False) -> Principal:
-        """Return who asks, or raise if they are nobody."""
+        """Return who sent a request, or raise if the token is invalid."""
         if not self.route.roles:
             return _ANYBODY
-        return await self._api.identify(scope, is_repeated=is_repeated)
+        return await self._api.authenticator.admit(scope["headers"], is_repeated=is_repeated)
 
     def _check_allowed(self, principal: Principal) -> None:
-        """Raise if they may not."""
+        """Raise ForbiddenError unless the route allows *principal*."""
         route = self.route
         if not route.roles:
             return
         if principal.roles.isdisjoint(self._roles):
             wanted = " or ".join(route.roles)
             raise ForbiddenError(
-                f"this needs the role {wanted}, which the token {principal.name!r} has not; "
-                f"make another with: fencepost tokens create NAME --role {route.roles[0]}"
+                f"token {principal.name!r} lacks role {wanted}; create another with: "
+                f"fencepost tokens create NAME --role {route.roles[0]}"
             )
         if route.is_store_wide and principal.queues is not None:
             raise ForbiddenError(
-                f"this concerns all queues, and the token {principal.name!r} is for "
-                f"{', '.join(sorted(principal.queues))} alone"
+                f"this concerns all queues, and token {principal.name!r} may use only "
+                f"{', '.join(sorted(principal.queues))}"
             )
 
     def _is_on_record(self, error: FencepostError) -> bool:
-        """Tell whether *error* refuses an operator's action, rather than that it failed.
+        """Tell whether *error* refuses an operator's action, rather than a failure of it.
 
-        Who comes too often has been refused nothing: the same try later is not.
+        A rate limit does not refuse the action: the same request succeeds later.
         """
         is_other = isinstance(error, StoreError | TooManyRequestsError)
         return self.route.action is not None and not is_other
@@ -155,7 +157,7 @@ class Endpoint:
     def _tried(
         self, scope: Any, principal: Principal, action: Action | None, request_id: str
     ) -> Action:
-        """Return the action that was refused, which may have been before it was begun."""
+        """Return the action that was refused, possibly before it was logged."""
         if action is not None:
             return action
         assert self.route.action is not None
@@ -172,7 +174,8 @@ class Endpoint:
         """Log an operator's action before it is tried."""
         if self.route.action is None:
             return None
-        return self._api.auditor.begin(
+        return begin(
+            self._api.app.session,
             call.principal,
             self.route.action,
             target=call.path.get("id") or call.path.get("name") or "",
@@ -199,29 +202,29 @@ class Endpoint:
         )
 
     async def _read_body(self, headers: Headers, inbox: Inbox) -> tuple[Any, int]:
-        """Return what the body says, and how many bytes it had."""
+        """Return the decoded body and its size."""
         limit = self._body_max
         self._api.bodies.check(announced(headers, limit))
         data = await inbox.body(limit)
         body = await self._decode(headers, data)
         if limit <= HTTP_BODY_MAX:
-            # Nothing of it is kept as it came. A claim may wait for a minute from now on.
+            # Its bytes are not kept, and a claim may wait for a minute from here.
             inbox.held.give_back()
         return body, len(data)
 
     async def _decode(self, headers: Headers, data: bytes) -> Any:
         reader = self._body
         if reader is None:
-            if data.strip() not in (b"", b"{}"):  # an empty object, many clients send by themselves
-                raise HttpError("this takes no body", status=422)
+            if data.strip() not in (b"", b"{}"):  # many clients send an empty object unasked
+                raise HttpError("this route takes no body")
             return _NOTHING
         if not data and self.route.is_body_optional:
             return reader.read(b"{}")
         check_media_type(headers)
         return await self._api.aside.run(len(data), lambda: reader.read(data))
 
-    def _trouble(self, error: FencepostError, request_id: str) -> None:
-        """Log what a store says of itself, which whoever asked is not told."""
+    def _log_store_error(self, error: FencepostError, request_id: str) -> None:
+        """Log the message of a store, which the client does not get."""
         if isinstance(error, StoreError):
             log(
                 names.STORE_UNAVAILABLE,
@@ -239,11 +242,10 @@ class Endpoint:
             request_id=request_id,
             error=type(error).__qualname__,
         )
-        # Its traceback, but not its text on the wire: that may hold anything.
+        # The traceback is logged; the client does not get the text, which may hold anything.
         logging.getLogger("fencepost").debug("traceback", exc_info=error)
         unexpected = HttpError(
-            "something went wrong that should not have; the server's log has it by request id",
-            status=500,
+            "internal error; the server's log has it by request id",
             code="internal_error",
         )
         return refusal(unexpected, request_id)
@@ -274,7 +276,7 @@ class Endpoint:
         )
 
     def _keys(self, status: int) -> tuple[Key, Key]:
-        """Return what requests that were answered so are counted under, and their seconds."""
+        """Return the keys of the counters of requests with this status, and of their seconds."""
         path = self.route.path
         keys = (
             key_of(names.HTTP_REQUEST, route=path, status=str(status)),
@@ -285,13 +287,13 @@ class Endpoint:
 
 
 def check_path(scope: Any) -> None:
-    """Raise HttpError if only in disguise does a path lead anywhere."""
+    """Raise HttpError for a path with encoded slashes or control characters."""
     if not is_plain(scope["path"], scope.get("raw_path") or b""):
-        raise HttpError(NOTHING_HERE, status=404, code="not_found")
+        raise HttpError(NOTHING_HERE, code="not_found")
 
 
 def _from(scope: Any, reply: Reply | Streamed) -> Reply | Streamed:
-    """Return *reply*; where the API is mounted below a path, so is what it points to."""
+    """Return *reply* with its location below the path at which the API is mounted."""
     root: str = scope.get("root_path", "")
     if not root or "location" not in reply.headers:
         return reply
@@ -299,7 +301,7 @@ def _from(scope: Any, reply: Reply | Streamed) -> Reply | Streamed:
 
 
 def _reason(error: FencepostError) -> dict[str, str]:
-    """Return why a try was refused; what is said of access quotes nothing but names."""
+    """Return why an action was refused; messages about access quote only names."""
     if isinstance(error, ForbiddenError | UnauthenticatedError):
         return {"refused": error.code, "why": str(error)}
     return {"refused": error.code}
@@ -309,12 +311,21 @@ _NOBODY = Principal(name="unknown", roles=frozenset())
 _ANYBODY = Principal(name="anybody", roles=frozenset())
 
 
+def _let_go(error: FencepostError) -> None:
+    """Cut *error* off from the body of its request, which its traceback leads to.
+
+    The traceback also leads back to the error. So a body of megabytes would stay in memory until
+    the garbage collector comes by, long after the budget has counted it as gone.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+
+
 def _status(reply: Reply | Streamed) -> int:
     return 200 if isinstance(reply, Streamed) else reply.status
 
 
 def refusal(error: FencepostError, request_id: str) -> Reply:
-    """Return the answer that tells of *error*."""
+    """Return the answer to a request that failed with *error*."""
     problem = problem_of(error, request_id)
     headers = dict(getattr(error, "headers", {}))
     if isinstance(error, UnauthenticatedError):

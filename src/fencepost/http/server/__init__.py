@@ -1,1 +1,1 @@
-"""The server: its socket, its connections and their bounds."""
+"""The server: its socket, its connections and their limits."""

@@ -1,9 +1,8 @@
-"""The bodies of all requests that a server holds at once: counted to the byte, and bounded.
+"""A budget for the bodies of all requests that a server holds at once, counted to the byte.
 
-Each body has a bound of its own, and thousands may arrive at the same time. So they share one
-budget: what comes when it is used up is refused, after those were cut whose senders have stopped
-sending. A quarter of it is for small bodies alone, so that heartbeats and claims get through while
-somebody fills the rest.
+Each body has a limit, but thousands may arrive at the same time. So they share one budget. When it
+is used up, new bodies are refused, after those were cut whose senders have stopped sending. A
+quarter of it is reserved for small bodies, so that heartbeats and claims get through.
 """
 
 from __future__ import annotations
@@ -23,23 +22,19 @@ from fencepost.http.request.problems import HttpError
 
 
 class Bodies:
-    """How many bytes of bodies there are, and may be."""
+    """The bytes of bodies that are held, and their limit."""
 
     def __init__(self, limit: int, clock: Clock) -> None:
         self.held = 0
-        """Bytes of all bodies that are arriving, or are being worked on."""
+        """Bytes of all bodies that are arriving or being processed."""
         self._limit = limit
         self.clock = clock
         self.arriving: set[HeldBytes] = set()
 
-    def begin(self) -> HeldBytes:
-        """Return the account of a request, of whose body nothing has come."""
-        return HeldBytes(self)
-
     def check(self, size: int) -> None:
-        """Raise HttpError if a body that announces *size* bytes would find no room now.
+        """Raise HttpError if there is no room now for a body that announces *size* bytes.
 
-        Nobody is cut for what has not come: it may never.
+        No other body is cut for it yet: what is announced may never come.
         """
         if self.held + size > self._room(size):
             slow = sum(each.size for each in self._slow())
@@ -49,21 +44,22 @@ class Bodies:
     def take(self, held: HeldBytes, count: int) -> None:
         """Count *count* more bytes of a body, or raise HttpError if there is no room for them.
 
-        Bodies whose senders have stopped sending are cut for it, the largest first.
+        To make room, bodies whose senders have stopped sending are cut, the largest first.
         """
         room = self._room(held.size + count)
         if self.held + count > room:
-            slow = sorted((each for each in self._slow() if each is not held), key=_size)
+            slow = [each for each in self._slow() if each is not held]
+            slow.sort(key=lambda each: each.size)
             while slow and self.held + count > room:
                 slow.pop().cut()
             if self.held + count > room:
                 raise too_many_bodies()
         self.held += count
         held.size += count
-        held.got_on()
+        held.note_growth()
 
     def _room(self, size: int) -> int:
-        """Return how much may be held in all when a body of *size* bytes is among it."""
+        """Return the limit in all for a body of *size* bytes."""
         is_small = size <= HTTP_BODY_MAX
         return self._limit if is_small else int(self._limit * HTTP_BODIES_LARGE_SHARE)
 
@@ -77,7 +73,7 @@ class Bodies:
 
 
 class HeldBytes:
-    """What one request holds of the budget."""
+    """The share of one request in the budget."""
 
     __slots__ = ("_bodies", "_marked", "_marked_at", "_timeout", "is_cut", "size")
 
@@ -88,7 +84,7 @@ class HeldBytes:
         self._timeout: Timeout | None = None
         self._marked = 0
         self._marked_at = 0.0
-        """When it had last got on by HTTP_BODY_STEP."""
+        """When it last grew by HTTP_BODY_STEP."""
 
     def take(self, count: int) -> None:
         """Count *count* more bytes, or raise HttpError."""
@@ -96,13 +92,13 @@ class HeldBytes:
             self._bodies.take(self, count)
 
     def give_back(self) -> None:
-        """Count none of it any longer; more than once does no harm."""
+        """Return all of it to the budget; safe to call again."""
         self._bodies.give_back(self.size)
         self.size = 0
 
     @contextmanager
     def arriving(self, timeout: Timeout) -> Iterator[None]:
-        """Within the block, let it be cut by way of *timeout* if it is slow and room is needed."""
+        """Within the block, allow a cut through *timeout* if it is slow and room is needed."""
         self._timeout = timeout
         self._marked, self._marked_at = self.size, self._bodies.clock.monotonic()
         self._bodies.arriving.add(self)
@@ -112,33 +108,28 @@ class HeldBytes:
             self._bodies.arriving.discard(self)
             self._timeout = None
 
-    def got_on(self) -> None:
-        """Remember when this was, if enough has come since the last time."""
+    def note_growth(self) -> None:
+        """Note the time if enough has arrived since the last note."""
         if self._timeout is not None and self.size - self._marked >= HTTP_BODY_STEP:
             self._marked, self._marked_at = self.size, self._bodies.clock.monotonic()
 
     def is_slow(self, now: float) -> bool:
-        """Tell whether too little of it has come for too long."""
+        """Tell whether too little has arrived for too long."""
         return now - self._marked_at > HTTP_BODY_STALL
 
     def cut(self) -> None:
-        """Give up the body: whoever reads it is told at the next turn of the loop."""
+        """Give up the body: its reader is interrupted at the next turn of the loop."""
         assert self._timeout is not None
         self.is_cut = True
         self.give_back()
         self._bodies.arriving.discard(self)
-        if not self._timeout.expired():  # else its time is up in this very moment
+        if not self._timeout.expired():  # else its time is up at this moment
             self._timeout.reschedule(get_running_loop().time())
-
-
-def _size(held: HeldBytes) -> int:
-    return held.size
 
 
 def too_many_bodies() -> HttpError:
     return HttpError(
-        "this server is reading as much from others as it can hold; nothing was done: ask again",
-        status=503,
+        "the server holds as many bytes of bodies as it can; nothing was done: repeat the request",
         code="too_many_bodies",
         headers={"retry-after": "1"},
     )

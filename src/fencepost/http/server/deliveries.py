@@ -1,9 +1,8 @@
-"""The webhooks of an app, delivered by its server: there may be no other process that has the app.
+"""Delivers the webhooks of an app from its server: no other process may have the app.
 
-Workers in other languages cannot deliver them: it takes the app's secrets and its guard of
-addresses. So a server runs a worker of its own for deliveries alone, in a thread with an event loop
-of its own: a slow receiver holds up no request, and signals stay the server's. Where workers of the
-app run too, whoever is free takes the next.
+Workers in other languages cannot deliver them, since that takes the app's secrets and its check of
+addresses. So a server runs a worker for deliveries, in a thread with another event loop: a slow
+receiver delays no request, and signals stay with the server. Workers of the app share the work.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class Deliveries:
         self._thread.start()
 
     def hurry(self) -> None:
-        """Wait for no receiver any more, once it was stopped."""
+        """Do not wait for receivers any more, after ``stop``."""
         self._worker.stop()
 
     async def stop(self) -> None:
-        """Let what is being sent finish within grace, and give the rest back."""
+        """Finish what is being sent within the grace, and release the rest."""
         self._is_stopping.set()
         self._worker.stop()
         await asyncio.to_thread(self._thread.join)
@@ -57,11 +56,6 @@ class Deliveries:
         while not self._is_stopping.is_set():
             try:
                 self._worker.run()
-            except Exception as error:  # noqa: BLE001 - the edge of a loop: webhooks must go on
+            except Exception as error:  # noqa: BLE001 - the edge of a loop, which must go on
                 log(names.DELIVERIES_FAILED, level=logging.ERROR, error=repr(error))
                 self._is_stopping.wait(DELIVERY_PAUSE)
-
-
-def deliveries_of(app: App, *, grace: float) -> Deliveries | None:
-    """Return what delivers the webhooks of *app*; None if it has no secrets to sign them with."""
-    return Deliveries(app, grace=grace) if DELIVERY_TYPE in app.session.tasks else None

@@ -1,7 +1,7 @@
-"""A server: one process, one socket, the HTTP API behind it; beside it upkeep, and webhooks.
+"""A server: one process, one socket, the HTTP API behind it; also maintenance and webhooks.
 
-It can be stopped at any point. What was answered with success is in the store; of what was not
-answered, nobody can tell, and it may be repeated with the same key or token.
+It can be stopped at any point. Whatever was answered with success is in the store. The outcome of a
+request without an answer is unknown; it can be repeated with the same key or token.
 """
 
 from __future__ import annotations
@@ -9,53 +9,58 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvicorn
 from msgspec.structs import replace
 
-from fencepost.core.bounds import GRACE_DEFAULT, HTTP_BACKLOG
+from fencepost.core.bounds import (
+    GRACE_DEFAULT,
+    HTTP_BACKLOG,
+    HTTP_CONNECTIONS_MAX,
+    HTTP_DESCRIPTORS_KEPT,
+)
+from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import ConfigurationError
 from fencepost.http.api import asgi
-from fencepost.http.server.connection import connection_class
-from fencepost.http.server.connection_limits import ConnectionLimits
-from fencepost.http.server.deliveries import Deliveries, deliveries_of
+from fencepost.http.server.connection import Connection, ConnectionLimits, Sweeper
+from fencepost.http.server.deliveries import Deliveries
 from fencepost.http.server.gate import Gate
-from fencepost.http.server.socket import room_for_connections, url_of
-from fencepost.http.server.sweeper import Sweeper
+from fencepost.http.server.uvicorn_protocols import UvicornServer, connection_class
 from fencepost.maintenance import Caretaker
 from fencepost.observe import names
 from fencepost.observe.log import log
-from fencepost.worker.startup import declare_rates
+from fencepost.worker.run.fetcher import declare_limits
 
 if TYPE_CHECKING:
     from fencepost.app import App
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server serves."""
+    """Options of a server."""
 
     grace: float = GRACE_DEFAULT
-    """How long requests may finish after a stop."""
+    """How long requests may take to finish after a stop."""
     notice: float = 0.0
-    """How long it goes on after a stop as if nothing were, but for saying that it is not ready."""
+    """How long it keeps serving after a stop, reporting that it is not ready."""
     has_maintenance: bool = True
     is_local: bool = False
-    """Only this machine can ask: see ``Authenticator``."""
+    """Only this machine can reach it: see ``Authenticator``."""
     tls_cert: str | None = None
     tls_key: str | None = None
     forwarded_allow_ips: str | None = None
-    """Whose word on where a request comes from is taken; nobody's unless told."""
+    """Proxies whose ``X-Forwarded-*`` headers are trusted; None: no proxy is."""
 
 
 class Server:
-    """Serves the API of an app on a socket that listens already."""
+    """Serves the API of an app on a socket that is already listening."""
 
     def __init__(
         self,
@@ -63,22 +68,25 @@ class Server:
         listening: socket.socket,
         options: ServerOptions | None = None,
         *,
-        patience: ConnectionLimits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self._app = app
         self._socket = listening
         self._options = options or ServerOptions()
         self._clock = app.session.clock
-        patience = patience or ConnectionLimits()
-        room = room_for_connections(patience.connections_max)
-        self._patience = replace(patience, connections_max=room)
-        served = asgi(app, is_local=self._options.is_local, bodies_max=self._patience.bodies_max)
+        limits = limits or ConnectionLimits()
+        room = room_for_connections(limits.connections_max)
+        limits = replace(limits, connections_max=room)
+        served = asgi(app, is_local=self._options.is_local, bodies_max=limits.bodies_max)
         self.api = served.state.api
-        self._uvicorn = _Uvicorn(self._config(served))
+        self.connections: set[Connection] = set()
+        """The connections that are open."""
+        self._gate = Gate(served, self._clock, head_max=limits.head_max, direct=served.state.direct)
+        self._uvicorn = UvicornServer(self._config(limits))
         self._sweeper = Sweeper(
             self.connections,
             self._clock,
-            interval=self._patience.sweep_interval,
+            interval=limits.sweep_interval,
             is_stopping=lambda: self._uvicorn.should_exit,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,58 +96,46 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it can be reached."""
+        """The address that clients connect to."""
         return url_of(self._socket, is_tls=self._options.tls_cert is not None)
 
-    @property
-    def connections(self) -> Any:
-        """The connections that are open."""
-        return self._uvicorn.server_state.connections
-
-    def _config(self, served: Any) -> uvicorn.Config:
-        options, patience = self._options, self._patience
+    def _config(self, limits: ConnectionLimits) -> uvicorn.Config:
+        options = self._options
         return uvicorn.Config(
-            Gate(
-                served,
-                self._clock,
-                head_max=patience.head_max,
-                direct=served.state.direct,
-            ),
-            http=connection_class(self._clock, patience),
+            self._gate,
+            http=connection_class(self._clock, limits, self.connections),
             ws="none",
             lifespan="on",
             interface="asgi3",
             log_config=None,
-            log_level=logging.CRITICAL,  # what it would say, we say as events
+            log_level=logging.CRITICAL,  # we log events instead of its lines
             access_log=False,
             server_header=False,
             proxy_headers=options.forwarded_allow_ips is not None,
             forwarded_allow_ips=options.forwarded_allow_ips or "",
             backlog=HTTP_BACKLOG,
-            timeout_keep_alive=patience.idle_timeout,
+            timeout_keep_alive=limits.idle_timeout,
             timeout_graceful_shutdown=options.grace,  # type: ignore[arg-type]  # a float will do
-            h11_max_incomplete_event_size=patience.head_max,
+            h11_max_incomplete_event_size=limits.head_max,
             ssl_certfile=options.tls_cert,
             ssl_keyfile=options.tls_key,
         )
 
-    # Running and stopping.
-
     def run(self) -> None:
         """Serve until stopped, by ``stop`` or by a signal."""
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(self.run_async(heeds_signals=True))
+            runner.run(self.run_async(handles_signals=True))
 
-    async def run_async(self, *, heeds_signals: bool = False) -> None:
-        """As ``run``, on the present event loop, which may have others to serve."""
+    async def run_async(self, *, handles_signals: bool = False) -> None:
+        """Do as ``run`` does on the running event loop, which may be shared."""
         with self._mutex:
             self._loop = asyncio.get_running_loop()
             is_stopped = self._stop_requests > 0
         if is_stopped:
-            self._heed_stop()
+            self._on_stop()
         url = self.url
         log(names.HTTP_STARTED, url=url)
-        with self._signals() if heeds_signals else nullcontext():
+        with self._signals() if handles_signals else nullcontext():
             async with self._services():
                 await self._uvicorn.serve(sockets=[self._socket])
         with self._mutex:
@@ -148,13 +144,14 @@ class Server:
 
     @asynccontextmanager
     async def _services(self) -> AsyncIterator[None]:
-        """Run what goes on beside the requests."""
+        """Run maintenance, deliveries and time limits beside the requests."""
         services = [asyncio.create_task(self._sweeper.start())]
         caretaker = self._caretaker()
         if caretaker is not None:
             caretaker.start()
-            self._deliveries = deliveries_of(self._app, grace=self._options.grace)
-            services.append(asyncio.create_task(self._declare_rates()))
+            if DELIVERY_TYPE in self._app.session.tasks:  # else there is no secret to sign with
+                self._deliveries = Deliveries(self._app, grace=self._options.grace)
+            services.append(asyncio.create_task(self._declare_limits()))
         if self._deliveries is not None:
             self._deliveries.start()
         try:
@@ -170,17 +167,17 @@ class Server:
                 await caretaker.stop()
 
     def stop(self) -> None:
-        """Stop, from any thread: answer what was asked within grace; a second call, at once."""
+        """Stop, from any thread: finish requests within the grace; a second call ends them."""
         with self._mutex:
             self._stop_requests += 1
             loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(self._heed_stop)
+                loop.call_soon_threadsafe(self._on_stop)
 
-    def _heed_stop(self) -> None:
+    def _on_stop(self) -> None:
         is_first = not self.api.is_stopping
-        self.api.is_stopping = True  # from now on, nobody waits for long and we are not ready
+        self.api.is_stopping = True  # long polls end, and we report not to be ready
         if is_first:
             log(names.HTTP_STOPPING, url=self.url, connections=len(self.connections))
         if is_first and self._options.notice and self._stop_requests < 2:
@@ -193,13 +190,13 @@ class Server:
         if self._stop_requests > 1:
             self._uvicorn.force_exit = True
             self._cut_connections()
-            for task in self._uvicorn.server_state.tasks:
+            for task in list(self._gate.tasks):
                 task.cancel()
             if self._deliveries is not None:
                 self._deliveries.hurry()
 
     def _cut_connections(self) -> None:
-        """End what is left: whoever has not taken an answer by now will not."""
+        """Abort what is left: a client that has not read its answer by now will not."""
         for connection in list(self.connections):
             connection.transport.abort()
 
@@ -215,8 +212,6 @@ class Server:
             for number in numbers:
                 loop.remove_signal_handler(number)
 
-    # Upkeep.
-
     def _caretaker(self) -> Caretaker | None:
         if not self._options.has_maintenance:
             return None
@@ -229,23 +224,15 @@ class Server:
             counters=self._app.session.counters,
         )
 
-    async def _declare_rates(self) -> None:
+    async def _declare_limits(self) -> None:
         session = self._app.session
         if session.tasks:
-            await declare_rates(
+            await declare_limits(
                 session.store,
                 session.tasks,
                 session.counters,
                 is_stopping=lambda: self.api.is_stopping,
             )
-
-
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without its way with signals: it would end the process by the one that stopped it."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def check_tls(cert: str | None, key: str | None) -> None:
@@ -266,10 +253,70 @@ def check_tls(cert: str | None, key: str | None) -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the quicker event loop, if there is one."""
+    """Return the factory of the faster event loop, if uvloop is installed."""
     try:
         import uvloop
     except ImportError:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at *host*; port 0 is any free one.
+
+    Raises ConfigurationError if it cannot.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise _refused(host, port, error) from error
+    try:
+        # Otherwise the port stays in use for a minute after each stop.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(HTTP_BACKLOG)
+    except OSError as error:
+        made.close()
+        raise _refused(host, port, error) from error
+    made.setblocking(False)
+    return made
+
+
+def _refused(host: str, port: int, error: Exception) -> ConfigurationError:
+    why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+    return ConfigurationError(
+        f"cannot listen on {host} port {port}: {why}; choose others with --host and --port "
+        f"(port 0 is any free one)"
+    )
+
+
+def inherited(fd: int) -> socket.socket:
+    """Return the listening socket that the parent process left open."""
+    os.set_inheritable(fd, False)
+    made = socket.socket(fileno=fd)
+    made.setblocking(False)
+    return made
+
+
+def url_of(listening: socket.socket, *, is_tls: bool = False) -> str:
+    """Return the address of a socket as a URL."""
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if is_tls else 'http'}://{shown}:{port}"
+
+
+def room_for_connections(wanted: int = HTTP_CONNECTIONS_MAX) -> int:
+    """Raise the limit of file descriptors as needed; return how many connections it allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + HTTP_DESCRIPTORS_KEPT
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        soft = raised
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, soft - HTTP_DESCRIPTORS_KEPT))

@@ -1,1 +1,1 @@
-"""The contract of a store: its operations, with what they are asked and what they answer."""
+"""The contract of a store: its operations, with their requests and replies."""

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from fencepost.core.stats.overview import WorkerInfo as WorkerInfo
+from fencepost.core.overview import WorkerInfo as WorkerInfo
 from fencepost.store.interface.facet import Facet, operation
 from fencepost.store.plan import Effect, Operation
 
@@ -36,7 +36,7 @@ class ClusterFacet(Facet, abstract=True):
 
     @operation(Effect.LEASE, has_content=False)
     def lead(self, name: str, worker: str, ttl: float) -> Operation[Term | None]:
-        """Take or keep the term called *name*; None while somebody else holds it."""
+        """Take or keep the term called *name*; None while another worker holds it."""
 
     @operation(Effect.LEASE, has_content=False)
     def resign(self, name: str, worker: str) -> Operation[None]:

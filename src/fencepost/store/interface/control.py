@@ -9,9 +9,9 @@ import msgspec
 
 from fencepost.core.job.job import Body, Job
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.policy import Priority
 from fencepost.store.interface.facet import Facet, operation
-from fencepost.store.interface.replies import Conflict, Duplicate, Moved, NotFound, TooLate
+from fencepost.store.interface.queue import Duplicate, Moved
 from fencepost.store.plan import Effect, Operation, Wakes
 
 
@@ -69,6 +69,28 @@ class Edit(msgspec.Struct, frozen=True):
         """Whether it changes anything that only a job that waits may have changed."""
         others = (self.priority, self.run_at, self.payload, self.correlation_id, self.callback_url)
         return any(each is not None for each in others)
+
+
+class NotFound(msgspec.Struct, frozen=True):
+    """There is no such job, or no such dead letter."""
+
+    job_id: str
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """The job's state forbids it; nothing changed."""
+
+    job_id: str
+    state: State
+    culprit: str | None = None
+    """Set when it is the state of this other job, for which it would have to wait."""
+
+
+class TooLate(msgspec.Struct, frozen=True):
+    """The job would fall due when its lifetime is over (C48); nothing changed."""
+
+    job_id: str
+    expires_at: datetime
 
 
 class Replayed(msgspec.Struct, frozen=True):

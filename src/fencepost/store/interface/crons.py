@@ -1,18 +1,23 @@
-"""What a store is asked about crons, and what it answers."""
+"""Crons: declaring them, firing their ticks, pausing and listing them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import asdict
 
 from fencepost.core.bounds import CATCH_UP_DEFAULT
 from fencepost.core.job.job import NewJob
 from fencepost.errors import InvalidCronError
 from fencepost.store.interface.facet import Facet, operation
-from fencepost.store.interface.replies import EnqueueReply
+from fencepost.store.interface.queue import EnqueueReply
 from fencepost.store.plan import Effect, Operation, Wakes
+
+if TYPE_CHECKING:
+    from fencepost.core.cron import Cron, Due  # calendars load slowly, and few need them
 
 
 class CronDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,31 +34,31 @@ class CronDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CronFire(msgspec.Struct, frozen=True, kw_only=True):
-    """Ticks to be fired by whoever comes first."""
+    """Ticks to fire, if no other worker has fired them."""
 
     name: str
     expression: str
     tz: str
-    """Of the schedule that was reckoned with; if it has changed meanwhile, nothing is fired."""
+    """Of the schedule that the caller knows; if it has changed since, nothing is fired."""
     expected: datetime
-    """The ``next_tick`` that was reckoned with; if it has passed meanwhile, nothing is fired."""
+    """The ``next_tick`` that the caller knows; if it has changed since, nothing is fired."""
     jobs: tuple[NewJob, ...] = ()
-    """One for each tick, in order; none if they are passed over."""
+    """One for each tick, in order; none if ticks are skipped."""
     last_tick: datetime | None = None
-    """The last of those that were fired; None leaves what is written down."""
+    """The last tick that is fired; None leaves the stored one."""
     next_tick: datetime | None
-    """The one to wait for from now on; None if there is none any more."""
+    """The one to wait for from now on; None if there are no more."""
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """The jobs are stored, and the next tick is written down."""
+    """The jobs and the next tick are stored."""
 
     name: str
     jobs: list[EnqueueReply]
 
 
 class NotDue(msgspec.Struct, frozen=True):
-    """Nothing was done: somebody else has fired it, or it is paused, changed or forgotten."""
+    """Nothing was done: another worker has fired it, or it is paused, changed or deleted."""
 
     name: str
 
@@ -77,16 +82,14 @@ class CronView(msgspec.Struct, frozen=True, kw_only=True):
     next_tick: datetime | None = None
     """The first one that was not fired yet; while the cron is paused, it may be long past."""
     declared_at: datetime | None = None
-    """When an app last said that it knows the cron; None if it was never written down."""
+    """When an app last declared the cron; None if none has."""
     changed_at: datetime | None = None
-    """When times, policy or template last became different."""
+    """When schedule, policy or template last changed."""
 
     @property
     def description(self) -> str:
         """When it ticks, in English; empty if that cannot be read."""
-        from fencepost.core.cron.schedule import (
-            parse_schedule,  # few ask, and calendars load slowly
-        )
+        from fencepost.core.cron import parse_schedule  # few ask, and calendars load slowly
 
         try:
             return parse_schedule(self.expression, self.tz).describe()
@@ -118,28 +121,19 @@ def decode_template(text: str) -> NewJob | None:
         return None
 
 
-def matching(row: CronView, fire: CronFire) -> bool:
-    """Tell whether a cron still stands as whoever wants to fire it has reckoned."""
-    return (
-        not row.is_paused
-        and row.next_tick == fire.expected
-        and (row.expression, row.tz) == (fire.expression, fire.tz)
-    )
-
-
 class CronsFacet(Facet, abstract=True):
-    """What a store is asked about crons, and what it answers."""
+    """Crons: declaring them, firing their ticks, pausing and listing them."""
 
     @operation(Effect.WRITE, has_content=True, name="declare_crons")
     def declare(self, crons: Sequence[CronDefinition]) -> Operation[None]:
-        """Write crons down. One whose times are as they were keeps its ticks, also past ones.
+        """Store crons. One whose schedule has not changed keeps its next tick, also a past one.
 
-        One whose times have changed goes on from the tick that is given; a pause is kept.
+        One whose schedule has changed goes on from the tick that is given; a pause is kept.
         """
 
     @operation(Effect.WRITE, has_content=True, wakes=Wakes.IF_FIRED)
     def fire(self, fires: Sequence[CronFire]) -> Operation[list[FireReply]]:
-        """Enqueue the jobs of each cron that stands as expected, and move it on, in one.
+        """Enqueue the jobs of each cron that is as expected, and store its next tick.
 
         Repeated after an unknown outcome, it answers NotDue if it was done.
         """
@@ -162,3 +156,39 @@ class CronsFacet(Facet, abstract=True):
     @operation(Effect.READ, has_content=True, name="crons")
     def list(self) -> Operation[CronList]:
         """Return all crons, by name, and the time by the store's clock."""
+
+
+def definition_of(cron: Cron, now: datetime) -> CronDefinition:
+    """Return *cron* as it is declared at *now*."""
+    return CronDefinition(
+        name=cron.name,
+        expression=cron.schedule.expression,
+        tz=cron.schedule.tz,
+        missed=cron.missed,
+        catch_up=cron.catch_up,
+        template=cron.template,
+        next_tick=cron.schedule.next_after(now),
+    )
+
+
+def view_of(cron: Cron, now: datetime) -> CronView:
+    """Return *cron* as a store would list it that does not know it yet."""
+    return CronView(**asdict(definition_of(cron, now)))
+
+
+def fire_of(cron: Cron, expected: datetime, due: Due) -> CronFire:
+    """Return the request that fires what is *due*, if *expected* is still the next tick."""
+    return CronFire(
+        name=cron.name,
+        expression=cron.schedule.expression,
+        tz=cron.schedule.tz,
+        expected=expected,
+        jobs=tuple(cron.job(tick) for tick in due.ticks),
+        last_tick=due.ticks[-1] if due.ticks else None,
+        next_tick=due.next_tick,
+    )
+
+
+def has_same_times(cron: Cron, row: CronView) -> bool:
+    """Tell whether *cron* has the schedule that the store has."""
+    return (cron.schedule.expression, cron.schedule.tz) == (row.expression, row.tz)

@@ -10,7 +10,7 @@ from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.filter import PageRequest
 from fencepost.core.job.job import NewJob
 from fencepost.store.interface.facet import Facet, operation
-from fencepost.store.interface.replies import EnqueueReply
+from fencepost.store.interface.queue import EnqueueReply
 from fencepost.store.plan import Effect, Operation, Wakes
 
 

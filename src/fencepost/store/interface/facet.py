@@ -30,12 +30,13 @@ def operation(
     wakes: Wakes = Wakes.BY_MOVES,
     jobs_at: int | None = None,
     name: str | None = None,
+    is_long: bool = False,
 ) -> Callable[[M], M]:
     """Declare a method of an interface to be an operation; *name* is the method's own if None."""
 
     def declare(method: M) -> M:
         vars(method)["declaration"] = Declaration(
-            name or method.__name__, effect, wakes, has_content, jobs_at
+            name or method.__name__, effect, wakes, has_content, jobs_at, is_long
         )
         return method
 

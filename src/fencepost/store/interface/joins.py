@@ -13,7 +13,7 @@ from fencepost.store.plan import Effect, Operation
 
 
 class Joined(msgspec.Struct, gc=False, frozen=True):
-    """A job that its handler settled in a transaction of its own, or in several, one by one."""
+    """A job that its handler settled in its own transaction, or in several after each other."""
 
     job_id: str
     token: str
@@ -27,9 +27,9 @@ class Fate(StrEnum):
     SETTLED = "settled"
     """It was committed."""
     OPEN = "open"
-    """The transaction goes on; until it ends, nobody else can take or settle the job."""
+    """The transaction is open; until it ends, no other worker can take or settle the job."""
     UNDONE = "undone"
-    """It was rolled back: the job stands as if it had never been made."""
+    """It was rolled back: the job is as if it had not been settled."""
 
 
 class JoinsFacet(Facet, abstract=True):
@@ -45,7 +45,7 @@ class JoinsFacet(Facet, abstract=True):
 
 
 class NoJoins(JoinsFacet):
-    """What a store has that can join no transaction."""
+    """For stores that cannot join a transaction."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -58,7 +58,7 @@ class NoJoins(JoinsFacet):
 
 
 def joins_nothing(url: str) -> ConfigurationError:
-    """Return the error for a store that can join no transaction."""
+    """Return the error of a store that cannot join a transaction."""
     kind = url.partition(":")[0]
     return ConfigurationError(
         f"a job joins transactions of PostgreSQL only; this app's store is {kind}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
-from fencepost.core.stats.ended import EndedJob
-from fencepost.core.stats.overview import QueueView as QueueView
-from fencepost.core.stats.overview import TypeView as TypeView
+from fencepost.core.overview import QueueView as QueueView
+from fencepost.core.overview import TypeView as TypeView
+from fencepost.core.statistics import EndedJob
 from fencepost.store.interface.facet import Facet, operation
 from fencepost.store.plan import Effect, Operation
 
@@ -31,13 +32,13 @@ class Finding(msgspec.Struct, frozen=True):
 class OverviewFacet(Facet, abstract=True):
     """A store as a whole: its queues and types, what ended, its condition."""
 
-    @operation(Effect.READ, has_content=False)
-    def queues(self) -> Operation[list[QueueView]]:
-        """Return every queue that has had a job or a setting, by name."""
+    @operation(Effect.READ, has_content=False, is_long=True)
+    def queues(self, names: Sequence[str] | None = None) -> Operation[list[QueueView]]:
+        """Return every queue that has had a job or a setting, by name, or those of *names*."""
 
-    @operation(Effect.READ, has_content=False)
-    def types(self) -> Operation[list[TypeView]]:
-        """Return every type that has had a job or a setting, by name."""
+    @operation(Effect.READ, has_content=False, is_long=True)
+    def types(self, names: Sequence[str] | None = None) -> Operation[list[TypeView]]:
+        """Return every type that has had a job or a setting, by name, or those of *names*."""
 
     @operation(Effect.READ, has_content=False)
     def ended(
@@ -48,6 +49,6 @@ class OverviewFacet(Facet, abstract=True):
         One may be seen late, at a place that was read before: see ``core.ended``.
         """
 
-    @operation(Effect.READ, has_content=False)
+    @operation(Effect.READ, has_content=False, is_long=True)
     def inspect(self) -> Operation[list[Finding]]:
         """Look for what an operator should know, durability first."""

@@ -2,22 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.bounds import LEASE_TTL_DEFAULT
 from fencepost.core.job.job import Body, ClaimedJob, NewJob, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement
+from fencepost.errors import DuplicateJobError
 from fencepost.store.interface.facet import Facet, operation
-from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply, LeaseLost, Moved
 from fencepost.store.plan import Effect, Operation, Wakes
+
+Reply = TypeVar("Reply")
+T = TypeVar("T")
+
+
+class Enqueued(msgspec.Struct, gc=False, frozen=True):
+    """The job is stored."""
+
+    job_id: str
+    type: str
+    state: State
+
+
+class Duplicate(msgspec.Struct, gc=False, frozen=True):
+    """Another job holds the key; nothing was stored."""
+
+    job_id: str
+    """The job that holds the key."""
+    type: str
+    key: str
+    state: State
+    is_rejected: bool
+    """True when the submission asked to be refused rather than given the existing job."""
+    differs: tuple[str, ...] | None = ()
+    """Where its payload differs from the one submitted, see ``payload.differences``."""
+
+    @property
+    def error(self) -> DuplicateJobError:
+        """What a caller that asked to be refused gets."""
+        return DuplicateJobError(
+            type=self.type, key=self.key, existing_id=self.job_id, differs=self.differs
+        )
+
+
+class Moved(msgspec.Struct, gc=False, frozen=True):
+    """The job is now in *state*. Facets that change the state of jobs reply with it."""
+
+    job_id: str
+    type: str
+    state: State
+    was: State
+    followed: tuple[Moved, ...] = ()
+    """Jobs that waited for it or for its slot, and moved. One reply lists those of its batch."""
+
+
+class LeaseLost(msgspec.Struct, gc=False, frozen=True):
+    """The token does not own the job: it expired, was taken over, or the job was cancelled."""
+
+    job_id: str
+    state: State | None = None
+    """The job's present state; None when there is no such job."""
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """As many jobs as there are free slots, under leases of this worker."""
+    """Ask for as many jobs as there are free slots, under leases of this worker."""
 
     worker: str
     limit: int
@@ -28,11 +81,15 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     own_types: bool = True
     """Whether any type may also be one of Fencepost's own."""
     turn: int = 0
-    """How many turns this worker has dealt before, see ``core.weights``."""
+    """How many turns this worker has had before, see ``core.limits.weights``."""
     lease_ttl: float = LEASE_TTL_DEFAULT
     timeout_grace: float = 0.0
-    """How much longer than a job's execution timeout its lease may last (C44); more than nothing
-    for a worker that interrupts its handlers by itself and has yet to record that."""
+    """How much longer than a job's execution timeout its lease may last (C44): a worker that
+    interrupts handlers itself needs some time to record that."""
+    after: int | None = None
+    """The ``place`` of this worker's last claim, if a claim has looked at everything less than
+    LOOK_INTERVAL ago. A store may then hand out what is next in line, and looks at everything only
+    if nothing is."""
 
 
 class Beat(msgspec.Struct, gc=False, frozen=True):
@@ -45,18 +102,18 @@ class Beat(msgspec.Struct, gc=False, frozen=True):
 
 
 class Save(msgspec.Struct, gc=False, frozen=True):
-    """What a handler wants kept while it runs; a field that is None is left as it was."""
+    """What a handler saves while it runs; a field that is None is left as it was."""
 
     job_id: str
     token: str
     checkpoint: Body | None = None
     progress: Progress | None = None
     job: ClaimedJob | None = None
-    """The job as it was claimed, if it is at hand, see ``Settlement``."""
+    """The job as it was claimed, if the caller has it, see ``Settlement``."""
 
 
 class Spawn(msgspec.Struct, frozen=True):
-    """New jobs that a running one wants stored, under its lease or not at all.
+    """New jobs of a running one, stored under its lease or not at all.
 
     Each has a key, by which a later attempt finds what an earlier one has spawned.
     """
@@ -67,24 +124,27 @@ class Spawn(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Jobs under new leases, what the claim did on its way, and when to come again."""
+    """Jobs under new leases, what else the claim did, and when to claim again."""
 
     jobs: list[ClaimedJob] = []
     recovered: list[Moved] = []
     """Expired leases that were taken back first."""
     followed: list[Moved] = []
-    """Jobs that waited for others, and were let go or have ended since a caller's commit."""
+    """Jobs that waited for others, and were released or ended since a caller's commit."""
     expired: list[Moved] = []
     """Jobs that had outlived their lifetime."""
     promoted: int = 0
     """Jobs whose time had come."""
     held: int = 0
-    """How many of them are held up by their key all the same."""
+    """How many of them are still blocked by their concurrency key."""
     corrupt: list[Moved] = []
     """Jobs whose stored form could not be read; they have failed."""
     wait: float | None = None
-    """Seconds until a delayed job falls due, a lease runs out or a rate lets a job start; None
-    when nothing is to come. For one who was given no job: beside jobs it may leave leases out."""
+    """Seconds until a delayed job falls due, a lease expires or a rate lets a job start; None if
+    nothing will. Beside jobs it may leave leases out: it is for claims that got none."""
+    place: int | None = None
+    """Where in its line it has ended, if it found neither pauses nor limits, see ``ClaimRequest``;
+    for the store alone."""
 
 
 class Extended(msgspec.Struct, gc=False, frozen=True):
@@ -101,7 +161,7 @@ class Settled(msgspec.Struct, gc=False, frozen=True):
     type: str
     state: State
     followed: tuple[Moved, ...] = ()
-    """What became of jobs that waited for it, or for its slot; of a batch, any one tells all."""
+    """Jobs that waited for it or for its slot, and moved. One reply lists those of its batch."""
 
 
 class AlreadySettled(msgspec.Struct, gc=False, frozen=True):
@@ -123,9 +183,10 @@ class Spawned(msgspec.Struct, frozen=True):
     job_id: str
     replies: tuple[Enqueued | Duplicate, ...]
     followed: tuple[Moved, ...] = ()
-    """What became of jobs that gather: what was spawned may have ended already."""
+    """Jobs that gather and moved: what was spawned may have ended already."""
 
 
+EnqueueReply = Enqueued | Duplicate
 HeartbeatReply = Extended | LeaseLost
 SettleReply = Settled | AlreadySettled | LeaseLost
 SaveReply = Saved | LeaseLost
@@ -166,3 +227,48 @@ class QueueFacet(Facet, abstract=True):
 
         Raises DependencyError, and nothing at all is stored, if one of them is refused.
         """
+
+
+def with_admitted(replies: Sequence[Reply], admitted: Sequence[Moved]) -> list[Reply]:
+    """Return the *replies* to a batch, which also report the jobs that it admitted to slots.
+
+    The own reply of such a job gets its new state; the first reply lists the others.
+    """
+    answers = list(replies)
+    if not admitted:
+        return answers
+    entered = {each.job_id: each for each in admitted}
+    first: int | None = None
+    for place, reply in enumerate(answers):
+        if isinstance(reply, (Moved, Settled)):
+            first = place if first is None else first
+            own = entered.pop(reply.job_id, None)
+            if own is not None:
+                answers[place] = replace(reply, state=own.state)
+    reporter = None if first is None else answers[first]
+    if first is not None and entered and isinstance(reporter, (Moved, Settled)):
+        answers[first] = replace(reporter, followed=(*reporter.followed, *entered.values()))
+    return answers
+
+
+def settled_in_order(replies: Iterable[SettleReply]) -> list[SettleReply]:
+    """Return *replies* as if each settlement had been made after the one before it.
+
+    Stores write a batch first and then look at the jobs whose settlements they refused. One that
+    is settled further on in the batch was still running when it was refused.
+    """
+    answers = list(replies)
+    settled_later: set[str] = set()
+    for index in range(len(answers) - 1, -1, -1):
+        reply = answers[index]
+        if isinstance(reply, Settled):
+            settled_later.add(reply.job_id.lower())
+        elif reply.job_id.lower() in settled_later:
+            answers[index] = replace(reply, state=State.RUNNING)
+    return answers
+
+
+def portions(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield *items* in their order, no more than *size* at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -18,6 +18,8 @@ class JobPage(msgspec.Struct, frozen=True):
 
     jobs: list[Job]
     next: int | None = None
+    positions: list[int] = []
+    """Of each job, so that a reader can stop at any of them."""
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ class ReaderFacet(Facet, abstract=True):
     def find(self, filter: JobFilter, page: PageRequest) -> Operation[JobPage]:
         """Return a page of the jobs that *filter* selects, newest first."""
 
-    @operation(Effect.READ, has_content=False)
+    @operation(Effect.READ, has_content=False, is_long=True)
     def count(self, filter: JobFilter) -> Operation[int]:
         """Count the jobs that *filter* selects."""
 

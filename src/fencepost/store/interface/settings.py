@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from fencepost.core.limits.rates import Rate
+from fencepost.core.limits.type_limits import TypeLimits
 from fencepost.store.interface.facet import Facet, operation
 from fencepost.store.plan import Effect, Operation, Wakes
 
@@ -34,10 +34,10 @@ class SettingsFacet(Facet, abstract=True):
         """Bound the running jobs of a queue or (scope APP, any name) of the whole store."""
 
     @operation(Effect.WRITE, has_content=False, wakes=Wakes.READY)
-    def set_rates(self, rates: Mapping[str, Rate | None]) -> Operation[None]:
-        """Bound how often jobs of types start; None: not at all.
+    def limit_types(self, limits: Mapping[str, TypeLimits]) -> Operation[None]:
+        """Set all limits of types, and clear those that are None.
 
-        One that is as it was changes nothing. A changed one counts what the old one had counted;
+        One that is as it was changes nothing. A changed rate counts what the old one had counted;
         one that is cleared forgets it.
         """
 

@@ -4,25 +4,25 @@ The operations stand on facets, a file each: ``store.queue.claim(request)`` make
 or ``run_async`` executes it as one transaction. The store's own clock judges every lease and due
 time. Errors are of three kinds: a job's own answer in the reply (surely decided),
 ``StoreUnavailableError`` (surely not done) and ``UnknownOutcomeError`` (may have been done;
-repeating with the same token or key is safe and tells what happened).
+repeating with the same token or key is safe and says what happened).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
 
 from fencepost.clock import Clock
-from fencepost.core.crypto.keyring import KeyRing
-from fencepost.store.interface.access import AccessFacet
-from fencepost.store.interface.audit import AuditFacet
+from fencepost.core.encryption import KeyRing
+from fencepost.store.interface.access import AccessFacet, AuditFacet
 from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import ControlFacet
 from fencepost.store.interface.crons import CronsFacet
 from fencepost.store.interface.events import EventsFacet
 from fencepost.store.interface.joins import JoinsFacet, joins_nothing
-from fencepost.store.interface.listener import Listener, Topic
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
@@ -34,7 +34,29 @@ from fencepost.store.plan import Operation
 T = TypeVar("T")
 
 
-class Facets(NamedTuple):
+class Topic(StrEnum):
+    """What a listener can be woken by."""
+
+    READY = "ready"
+    """Jobs may have become claimable."""
+    SETTLED = "settled"
+    """Jobs may have become terminal."""
+
+
+class Listener(Protocol):
+    """Waits for notifications from any process. One may be lost or spurious: poll as well."""
+
+    def wait(self, timeout: float) -> bool:
+        """Block until a notification came (True) or *timeout* seconds passed (False)."""
+        ...
+
+    async def wait_async(self, timeout: float) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Facets:
     """The operations of a store, by subject."""
 
     queue: QueueFacet
@@ -52,33 +74,23 @@ class Facets(NamedTuple):
     joins: JoinsFacet
 
 
-class Store(ABC):
-    """Where jobs live."""
+class Store(Facets, ABC):
+    """Where jobs live. Its facets are attributes of it."""
 
     url: str
     clock: Clock
     tidy_interval: float | None = None
-    """How often a leader is to run ``upkeep.tidy``; None where there is nothing to tidy."""
+    """How often the leader runs ``upkeep.tidy``; None where there is nothing to tidy."""
+    hands_over: bool = False
+    """Whether threads of the store run what is awaited: the first step of ``run_async`` hands it to
+    them, in whichever task. Such a store calls the ``meanwhile`` of an operation that it runs in
+    the caller's thread, before it waits for the answer."""
     keys: KeyRing | None = None
-    """What jobs are encrypted with (``store.encrypted``); no engine has any."""
+    """Jobs are encrypted with these (``store.wrappers.encrypted``); no engine has any."""
 
     def __init__(self, facets: Facets) -> None:
         self.facets = facets
-        self.queue = facets.queue
-        self.control = facets.control
-        self.reader = facets.reader
-        self.settings = facets.settings
-        self.upkeep = facets.upkeep
-        self.crons = facets.crons
-        self.access = facets.access
-        self.audit = facets.audit
-        self.cluster = facets.cluster
-        self.overview = facets.overview
-        self.events = facets.events
-        self.transfer = facets.transfer
-        self.joins = facets.joins
-
-    # Running operations.
+        super().__init__(**vars(facets))
 
     @abstractmethod
     def run(self, operation: Operation[T]) -> T:
@@ -88,12 +100,10 @@ class Store(ABC):
     async def run_async(self, operation: Operation[T]) -> T:
         """Execute *operation* without blocking the event loop."""
 
-    # Running operations in a caller's own transaction, which commits them or does not.
-
     def run_in(
         self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
     ) -> T:
-        """Execute in the transaction of *conn* what *make* makes of the store it is given.
+        """Execute the operation that *make* returns, in the transaction of *conn*.
 
         With *must_be_open*, a connection that commits every statement by itself is refused.
         """
@@ -107,7 +117,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of every resource; a second call does nothing."""
+        """Close every resource; a second call does nothing."""
 
     @abstractmethod
     def listen(self, topic: Topic) -> Listener: ...
@@ -119,3 +129,59 @@ class Store(ABC):
     @abstractmethod
     def pending_migrations(self) -> list[tuple[str, str]]:
         """Return name and SQL of each migration that has not been applied."""
+
+
+class WrappedStore(Store):
+    """A store around another one. It passes on all but the operations; a wrapper overrides more."""
+
+    def __init__(self, store: Store, facets: Facets) -> None:
+        super().__init__(facets)
+        self._store = store
+
+    @property
+    def url(self) -> str:  # type: ignore[override]  # read-only
+        return self._store.url
+
+    @property
+    def clock(self) -> Clock:  # type: ignore[override]  # read-only
+        return self._store.clock
+
+    @property
+    def tidy_interval(self) -> float | None:  # type: ignore[override]  # read-only
+        return self._store.tidy_interval
+
+    @property
+    def hands_over(self) -> bool:  # type: ignore[override]  # read-only
+        return self._store.hands_over
+
+    @property
+    def keys(self) -> KeyRing | None:  # type: ignore[override]  # read-only
+        return self._store.keys
+
+    def run(self, operation: Operation[T]) -> T:
+        return self._store.run(operation)
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        return await self._store.run_async(operation)
+
+    def run_in(
+        self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
+    ) -> T:
+        return self._store.run_in(conn, make, must_be_open=must_be_open)
+
+    async def run_in_async(
+        self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
+    ) -> T:
+        return await self._store.run_in_async(conn, make, must_be_open=must_be_open)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def listen(self, topic: Topic) -> Listener:
+        return self._store.listen(topic)
+
+    def migrate(self) -> list[str]:
+        return self._store.migrate()
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        return self._store.pending_migrations()

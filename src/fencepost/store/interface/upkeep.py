@@ -6,7 +6,7 @@ import msgspec
 
 from fencepost.core.job.lifecycle import State
 from fencepost.store.interface.facet import Facet, operation
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Effect, Operation, Wakes
 
 

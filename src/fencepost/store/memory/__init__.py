@@ -1,1 +1,1 @@
-"""The memory store: the whole contract, kept in one process and lost with it. For tests only."""
+"""The memory store: SQLite's plans on a database in the memory of this process, for tests."""

@@ -1,9 +1,11 @@
-"""An index: which plan does which operation of the PostgreSQL store."""
+"""An index: which plan does which operation of the PostgreSQL store.
+
+In a class body, a name such as ``claim`` is the module until the operation of that name is bound.
+"""
 
 from __future__ import annotations
 
-from fencepost.store.interface.access import AccessFacet
-from fencepost.store.interface.audit import AuditFacet
+from fencepost.store.interface.access import AccessFacet, AuditFacet
 from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import ControlFacet
 from fencepost.store.interface.crons import CronsFacet
@@ -17,26 +19,30 @@ from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
 from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import UpkeepFacet
-from fencepost.store.postgres.flows import spawn as spawns
-from fencepost.store.postgres.jobs import claim as claims
-from fencepost.store.postgres.jobs import control as controls
-from fencepost.store.postgres.jobs import edit as edits
-from fencepost.store.postgres.jobs import enqueue as entries
-from fencepost.store.postgres.jobs import read as views
-from fencepost.store.postgres.jobs import settle as leases
-from fencepost.store.postgres.jobs import upkeep as chores
+from fencepost.store.postgres.flows import spawn
+from fencepost.store.postgres.jobs import (
+    claim,
+    control,
+    edit,
+    enqueue,
+    lease,
+    search,
+    settle,
+    upkeep,
+)
 from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.postgres.joins import operations as marks
-from fencepost.store.postgres.limits import rates as rates_by_type
-from fencepost.store.postgres.records import access as keys
-from fencepost.store.postgres.records import audit as log
-from fencepost.store.postgres.records import cluster as members
-from fencepost.store.postgres.records import crons as schedules
-from fencepost.store.postgres.records import doctor
-from fencepost.store.postgres.records import dump as dumps
-from fencepost.store.postgres.records import ended as ends
-from fencepost.store.postgres.records import events as records
-from fencepost.store.postgres.records import load as loads
+from fencepost.store.postgres.jobs.read import READER, SETTINGS
+from fencepost.store.postgres.joins import operations
+from fencepost.store.postgres.limits import rates
+from fencepost.store.postgres.records import (
+    access,
+    cluster,
+    crons,
+    doctor,
+    events,
+    overview,
+    transfer,
+)
 
 bound: Binder[Env] = Binder()
 
@@ -61,99 +67,99 @@ def facets(env: Env) -> Facets:
 
 
 class PostgresQueue(BoundFacet[Env], QueueFacet):
-    enqueue = bound(entries.enqueue)
-    claim = bound(claims.claim)
-    heartbeat = bound(leases.heartbeat)
-    settle = bound(leases.settle)
-    save = bound(leases.save)
-    spawn = bound(spawns.spawn)
+    enqueue = bound(enqueue.enqueue)
+    claim = bound(claim.claim)
+    heartbeat = bound(lease.heartbeat)
+    settle = bound(settle.settle)
+    save = bound(lease.save)
+    spawn = bound(spawn.spawn)
 
 
 class PostgresControl(BoundFacet[Env], ControlFacet):
-    cancel = bound(controls.cancel)
-    retry = bound(controls.retry)
-    edit = bound(edits.edit)
-    replay = bound(controls.replay)
-    discard = bound(controls.discard)
+    cancel = bound(control.cancel)
+    retry = bound(control.retry)
+    edit = bound(edit.edit)
+    replay = bound(control.replay)
+    discard = bound(control.discard)
 
 
 class PostgresReader(BoundFacet[Env], ReaderFacet):
-    get = bound(views.get)
-    locate = bound(views.locate)
-    find = bound(views.find)
-    count = bound(views.count)
-    attempts = bound(views.attempts)
-    dependencies = bound(views.dependencies)
-    dependents = bound(views.dependents)
-    situation = bound(views.situation)
-    dead_letters = bound(views.dead_letters)
+    get = bound(READER.get)
+    locate = bound(READER.locate)
+    find = bound(READER.find)
+    count = bound(search.count)
+    attempts = bound(READER.attempts)
+    dependencies = bound(READER.dependencies)
+    dependents = bound(READER.dependents)
+    situation = bound(READER.situation)
+    dead_letters = bound(READER.dead_letters)
 
 
 class PostgresSettings(BoundFacet[Env], SettingsFacet):
-    pause = bound(controls.pause)
-    resume = bound(controls.resume)
-    limit = bound(controls.limit)
-    set_rates = bound(rates_by_type.set_rates)
-    app_limit = bound(views.app_limit)
+    pause = bound(SETTINGS.pause)
+    resume = bound(SETTINGS.resume)
+    limit = bound(SETTINGS.limit)
+    limit_types = bound(rates.limit_types)
+    app_limit = bound(SETTINGS.app_limit)
 
 
 class PostgresUpkeep(BoundFacet[Env], UpkeepFacet):
-    recover = bound(chores.recover)
-    promote = bound(chores.promote)
-    expire = bound(chores.expire)
-    prune = bound(chores.prune)
-    tidy = bound(chores.tidy)
+    recover = bound(upkeep.recover)
+    promote = bound(upkeep.promote)
+    expire = bound(upkeep.expire)
+    prune = bound(upkeep.prune)
+    tidy = bound(upkeep.tidy)
 
 
 class PostgresCrons(BoundFacet[Env], CronsFacet):
-    declare = bound(schedules.declare)
-    fire = bound(schedules.fire)
-    pause = bound(schedules.pause)
-    resume = bound(schedules.resume)
-    forget = bound(schedules.forget)
-    list = bound(schedules.crons)
+    declare = bound(crons.CRONS.declare)
+    fire = bound(crons.CRONS.fire)
+    pause = bound(crons.CRONS.pause)
+    resume = bound(crons.CRONS.resume)
+    forget = bound(crons.CRONS.forget)
+    list = bound(crons.CRONS.crons)
 
 
 class PostgresAccess(BoundFacet[Env], AccessFacet):
-    tokens = bound(keys.tokens)
-    add = bound(keys.add)
-    revoke = bound(keys.revoke)
+    tokens = bound(access.TOKENS.tokens)
+    add = bound(access.TOKENS.add)
+    revoke = bound(access.TOKENS.revoke)
 
 
 class PostgresAudit(BoundFacet[Env], AuditFacet):
-    record = bound(log.record)
-    prune = bound(log.prune)
-    list = bound(log.actions)
+    record = bound(access.AUDIT.record)
+    prune = bound(access.AUDIT.prune)
+    list = bound(access.AUDIT.actions)
 
 
 class PostgresCluster(BoundFacet[Env], ClusterFacet):
-    announce = bound(members.announce)
-    retire = bound(members.retire)
-    workers = bound(members.workers)
-    lead = bound(members.lead)
-    resign = bound(members.resign)
+    announce = bound(cluster.announce)
+    retire = bound(cluster.CLUSTER.retire)
+    workers = bound(cluster.CLUSTER.workers)
+    lead = bound(cluster.CLUSTER.lead)
+    resign = bound(cluster.CLUSTER.resign)
 
 
 class PostgresOverview(BoundFacet[Env], OverviewFacet):
-    queues = bound(views.queues)
-    types = bound(views.types)
-    ended = bound(ends.ended)
+    queues = bound(overview.OVERVIEW.queues)
+    types = bound(overview.OVERVIEW.types)
+    ended = bound(overview.ended)
     inspect = bound(doctor.inspect)
 
 
 class PostgresEvents(BoundFacet[Env], EventsFacet):
-    send = bound(records.send)
-    prune = bound(records.prune)
-    load = bound(records.load)
-    list = bound(records.events)
+    send = bound(events.send)
+    prune = bound(events.EVENTS.prune)
+    load = bound(events.load)
+    list = bound(events.EVENTS.events)
 
 
 class PostgresTransfer(BoundFacet[Env], TransferFacet):
-    dump = bound(dumps.dump)
-    load = bound(loads.load)
-    accept_jobs = bound(loads.accept_jobs)
+    dump = bound(transfer.DUMP.dump)
+    load = bound(transfer.load)
+    accept_jobs = bound(transfer.accept_jobs)
 
 
 class PostgresJoins(BoundFacet[Env], JoinsFacet):
-    mark = bound(marks.mark)
-    fates = bound(marks.fates)
+    mark = bound(operations.mark)
+    fates = bound(operations.fates)

@@ -1,5 +1,5 @@
--- Four roles for Fencepost in this database. Run it with psql as a superuser, or as whoever may
--- create roles and owns the database; to run it again changes nothing.
+-- Four roles for Fencepost in this database. Run it with psql as a superuser, or as a role that may
+-- create roles and owns the database; running it again changes nothing.
 --
 --   fencepost_owner     owns the schema: `fencepost migrate`
 --   fencepost_runtime   callers, workers: all that they do, no change to the schema
@@ -14,11 +14,12 @@
 --   grant fencepost_owner to deploy;
 --   alter role deploy set role fencepost_owner;  -- what it creates must be the owner's
 --
--- On PostgreSQL 13 and 14 everybody may create in schema public, and what is created there can be
--- run unawares by others, with their rights. It is revoked below. Fencepost looks up nothing there;
--- your own programs do. Roles that were granted it by name keep it: `fencepost doctor` names them.
+-- On PostgreSQL 13 and 14 every role may create objects in schema public, and others may run these
+-- unknowingly, with their own rights. That right is revoked below. Fencepost looks up nothing
+-- there; your own programs do. Roles that were granted it by name keep it: `fencepost doctor` names
+-- them.
 begin;
--- This may be run by a superuser, of all people.
+-- A superuser may run this.
 set local search_path = pg_catalog, pg_temp;
 
 do $$
@@ -42,7 +43,7 @@ begin
     end if;
     execute format('grant connect on database %I to %I', current_database(), name);
   end loop;
-  -- Since 16, to have made a role is not yet to be able to act as it.
+  -- Since 16, a role that has created another cannot yet act as it.
   if not pg_has_role(current_user, 'fencepost_owner', 'member') then
     execute format('grant fencepost_owner to %I', current_user);
   end if;
@@ -52,7 +53,7 @@ begin
   end if;
 end $$;
 
--- What was there before becomes the owner's.
+-- Objects that exist already become the owner's.
 alter schema fencepost owner to fencepost_owner;
 do $$
 declare
@@ -79,27 +80,27 @@ begin
   end loop;
 end $$;
 
--- For what there is.
+-- Rights on existing objects.
 grant usage on schema fencepost to fencepost_runtime, fencepost_readonly;
 grant select on all tables in schema fencepost to fencepost_runtime, fencepost_readonly;
 grant insert, update, delete on all tables in schema fencepost to fencepost_runtime;
 grant usage, select on all sequences in schema fencepost to fencepost_runtime;
 grant execute on all functions in schema fencepost to fencepost_runtime;
 
--- Whoever can write a token lets themselves in, and a log that can be changed, or added to by those
--- whom it accuses, proves nothing. Who works needs neither, and prunes the log by a function. The
--- migration that makes these tables does the same, should it come later.
+-- A role that can write tokens can give itself access, and a log that can be changed, or appended
+-- to by those it is about, proves nothing. Workers need neither, and prune the log by a function.
+-- The migration that creates these tables does the same, if it comes later.
 do $$
 begin
-  if to_regclass('fencepost.token') is not null then
-    revoke all on fencepost.token from fencepost_runtime, fencepost_readonly;
-    revoke insert, update, delete on fencepost.action from fencepost_runtime;
-    grant select, insert, update, delete on fencepost.token to fencepost_server;
-    grant insert on fencepost.action to fencepost_server;
+  if to_regclass('fencepost.tokens') is not null then
+    revoke all on fencepost.tokens from fencepost_runtime, fencepost_readonly;
+    revoke insert, update, delete on fencepost.actions from fencepost_runtime;
+    grant select, insert, update, delete on fencepost.tokens to fencepost_server;
+    grant insert on fencepost.actions to fencepost_server;
   end if;
 end $$;
 
--- For what migrations will make.
+-- Rights on objects of later migrations.
 alter default privileges for role fencepost_owner in schema fencepost
   grant select on tables to fencepost_runtime, fencepost_readonly;
 alter default privileges for role fencepost_owner in schema fencepost

@@ -15,24 +15,36 @@ import psycopg
 from fencepost.clock import Clock, SystemClock
 from fencepost.store.chores import Chores
 from fencepost.store.group_commit import Answer
-from fencepost.store.interface.listener import Listener, Topic
-from fencepost.store.interface.store import Store
+from fencepost.store.interface.store import Listener, Store, Topic
 from fencepost.store.notify import topics_of
 from fencepost.store.plan import Operation
 from fencepost.store.postgres.engine import schema
 from fencepost.store.postgres.engine.connections import Connections
 from fencepost.store.postgres.engine.errors import STALE_NUMBERS, translate
-from fencepost.store.postgres.engine.group_commit import GroupRunner, Runner, run_in, run_in_async
-from fencepost.store.postgres.engine.notification import Bell
-from fencepost.store.postgres.engine.notifier import Ringer
-from fencepost.store.postgres.engine.session import Session
+from fencepost.store.postgres.engine.group_commit import GroupRunner
+from fencepost.store.postgres.engine.notification import NotificationReceiver, NotificationSender
+from fencepost.store.postgres.engine.runner import Runner, RunnerHooks
+from fencepost.store.postgres.engine.session import ServerSession
 from fencepost.store.postgres.engine.url import parse
 from fencepost.store.postgres.facets import facets
 from fencepost.store.postgres.jobs.catalog import Catalog, Env
-from fencepost.store.postgres.jobs.rounds import TIDY_INTERVAL, Rounds
-from fencepost.store.postgres.joins import connections as callers
-from fencepost.store.postgres.joins import operations as joining
-from fencepost.store.postgres.joins.preparation import preparations
+from fencepost.store.postgres.jobs.upkeep import TIDY_INTERVAL, TidyRounds
+from fencepost.store.postgres.joins.connections import (
+    async_connection_of,
+    connection_of,
+    whole,
+    whole_async,
+)
+from fencepost.store.postgres.joins.operations import (
+    IDENTIFY,
+    Identity,
+    Place,
+    check_same,
+    joined,
+    place_of,
+    preparations,
+)
+from fencepost.store.postgres.joins.transaction import run_in, run_in_async
 
 T = TypeVar("T")
 
@@ -43,37 +55,34 @@ class PostgresStore(Store):
     """Jobs in one PostgreSQL database, shared by workers on many machines."""
 
     tidy_interval = TIDY_INTERVAL
+    hands_over = True
 
     def __init__(self, url: str, *, clock: Clock | None = None, patience: float = PATIENCE) -> None:
         address = parse(url)
         self.url = url
         self.clock = clock or SystemClock()
         self._connections = Connections(address, clock=self.clock, patience=patience)
-        self._env = Env(self.clock, Catalog(), Chores(self.clock), Rounds(), self._connections)
+        self._env = Env(self.clock, Catalog(), Chores(self.clock), TidyRounds(), self._connections)
         super().__init__(facets(self._env))
-        self._ringer = Ringer(self._connections)
-        postscript, forget = self._ringer.postscript, self._env.catalog.forget
-        self._runner = Runner(self._connections, postscript=postscript, forget=forget)
-        self._group = GroupRunner(
-            self._connections, postscript=postscript, forget=forget, note=self._tell
-        )
-        self._bell = Bell(self._connections)
+        self._sender = NotificationSender(self._connections)
+        hooks = RunnerHooks(self._sender.postscript, self._env.catalog.forget, self._notify)
+        self._runner = Runner(self._connections, hooks)
+        self._group = GroupRunner(self._connections, hooks)
+        self._receiver = NotificationReceiver(self._connections)
         self._is_checked = False
-        self._places: set[joining.Place] = set()
-        """Where connections of callers have led that are known to lead to this database."""
+        self._places: set[Place] = set()
+        """Addresses of callers' connections that are known to lead to this database."""
         self._joined_by: WeakSet[Any] = WeakSet()
-        """Connections of callers that have been used."""
-
-    # Running operations.
+        """Callers' connections that have been used."""
 
     def run(self, operation: Operation[T]) -> T:
         self._check_schema()
         try:
             result = self._runner.run(operation)
         except BaseException:
-            self._ringer.forget(operation)
+            self._sender.forget(operation)
             raise
-        self._ringer.ring(operation, topics_of(operation, result))
+        self._sender.send(operation, topics_of(operation, result))
         return result
 
     async def run_async(self, operation: Operation[T]) -> T:
@@ -81,49 +90,47 @@ class PostgresStore(Store):
             await asyncio.to_thread(self._check_schema)
         return await self._group.run(operation)
 
-    def _tell(self, answer: Answer) -> None:
-        """Have news told of what was awaited, also if whoever did has been cancelled meanwhile."""
+    def _notify(self, answer: Answer) -> None:
+        """Notify of an awaited operation, also if its caller has been cancelled meanwhile."""
         operation = answer.posted.operation
         if answer.error is not None:
-            self._ringer.forget(operation)
+            self._sender.forget(operation)
         else:
-            self._ringer.ring(operation, topics_of(operation, answer.result))
-
-    # In a caller's own transaction.
+            self._sender.send(operation, topics_of(operation, answer.result))
 
     def run_in(
         self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
     ) -> T:
-        connection = callers.connection_of(conn)
+        connection = connection_of(conn)
         env = self._env.joined()
         operation = make(self._view(env))
-        with callers.whole(connection, must_be_open=must_be_open):
-            place = joining.place_of(connection)
+        with whole(connection, must_be_open=must_be_open):
+            place = place_of(connection)
             if place not in self._places:
-                theirs = run_in(connection, joining.IDENTIFY)
-                self._admit(place, self.run(joining.IDENTIFY), theirs)
+                theirs = run_in(connection, IDENTIFY)
+                self._admit(place, self.run(IDENTIFY), theirs)
             for before in self._preparations(operation, connection):
                 self.run(before)
             env.catalog.copy(self._env.catalog)
             with self._forgetting():
-                return run_in(connection, joining.joined(operation))
+                return run_in(connection, joined(operation))
 
     async def run_in_async(
         self, conn: Any, make: Callable[[Store], Operation[T]], *, must_be_open: bool = False
     ) -> T:
-        connection = await callers.async_connection_of(conn)
+        connection = await async_connection_of(conn)
         env = self._env.joined()
         operation = make(self._view(env))
-        async with callers.whole_async(connection, must_be_open=must_be_open):
-            place = joining.place_of(connection)
+        async with whole_async(connection, must_be_open=must_be_open):
+            place = place_of(connection)
             if place not in self._places:
-                theirs = await run_in_async(connection, joining.IDENTIFY)
-                self._admit(place, await self.run_async(joining.IDENTIFY), theirs)
+                theirs = await run_in_async(connection, IDENTIFY)
+                self._admit(place, await self.run_async(IDENTIFY), theirs)
             for before in self._preparations(operation, connection):
                 await self.run_async(before)
             env.catalog.copy(self._env.catalog)
             with self._forgetting():
-                return await run_in_async(connection, joining.joined(operation))
+                return await run_in_async(connection, joined(operation))
 
     def _view(self, env: Env) -> PostgresStore:
         """Return this store as one transaction sees it: what is new there may be rolled back."""
@@ -135,10 +142,10 @@ class PostgresStore(Store):
         return preparations(self._env, operation, partial(self._is_new, connection))
 
     def _is_new(self, connection: Any) -> bool:
-        """Tell whether *connection* is used for the first time, perhaps after a failover.
+        """Return whether *connection* is used for the first time, perhaps after a failover.
 
-        Numbers that were lost are asked for then, since a statement that is refused for them takes
-        the caller's transaction with it.
+        Then all numbers are asked for again: a statement that is refused because of a lost one
+        would fail the caller's transaction.
         """
         is_new = connection not in self._joined_by
         self._joined_by.add(connection)
@@ -146,7 +153,7 @@ class PostgresStore(Store):
 
     @contextmanager
     def _forgetting(self) -> Iterator[None]:
-        """Forget what the server has lost, so that the caller's next transaction succeeds."""
+        """Forget numbers that the server has lost, so that the next transaction succeeds."""
         try:
             yield
         except psycopg.Error as error:
@@ -156,10 +163,8 @@ class PostgresStore(Store):
             where = self._connections.address.shown
             raise translate(error, sent_commit=False, where=where) from error
 
-    def _admit(
-        self, place: joining.Place, ours: joining.Identity, theirs: joining.Identity
-    ) -> None:
-        joining.check_same(ours, theirs, place, self._connections.address.shown)
+    def _admit(self, place: Place, ours: Identity, theirs: Identity) -> None:
+        check_same(ours, theirs, place, self._connections.address.shown)
         self._places.add(place)
 
     def _check_schema(self) -> None:
@@ -167,7 +172,7 @@ class PostgresStore(Store):
             self._on_session(schema.check)
             self._is_checked = True
 
-    def _on_session(self, act: Callable[[Session], T]) -> T:
+    def _on_session(self, act: Callable[[ServerSession], T]) -> T:
         try:
             with self._connections.lend() as session:
                 return act(session)
@@ -177,12 +182,12 @@ class PostgresStore(Store):
 
     def close(self) -> None:
         self._group.close()
-        self._bell.close()
-        self._ringer.close()
+        self._receiver.close()
+        self._sender.close()
         self._connections.close()
 
     def listen(self, topic: Topic) -> Listener:
-        return self._bell.listen(topic)
+        return self._receiver.listen(topic)
 
     def migrate(self) -> list[str]:
         return self._on_session(schema.apply)

@@ -1,1 +1,1 @@
-"""What the engines share: how values are kept in tables, and the rules of keeping them."""
+"""What SQLite and PostgreSQL share: plans over the SQL of an engine, and the codec of columns."""

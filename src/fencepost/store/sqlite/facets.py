@@ -1,15 +1,17 @@
-"""An index: which plan does which operation of the SQLite store."""
+"""An index: which plan runs which operation of the SQLite store.
+
+In a class, an operation hides the module of its name from the lines below it.
+"""
 
 from __future__ import annotations
 
-from fencepost.store.interface.access import AccessFacet
-from fencepost.store.interface.audit import AuditFacet
+from fencepost.store.interface.access import AccessFacet, AuditFacet
 from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import ControlFacet
 from fencepost.store.interface.crons import CronsFacet
 from fencepost.store.interface.events import EventsFacet
 from fencepost.store.interface.facet import Binder, BoundFacet
-from fencepost.store.interface.joins import NoJoins
+from fencepost.store.interface.joins import JoinsFacet
 from fencepost.store.interface.overview import OverviewFacet
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.reader import ReaderFacet
@@ -17,32 +19,19 @@ from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.store import Facets
 from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import UpkeepFacet
-from fencepost.store.sqlite.flows import enqueue as entries
-from fencepost.store.sqlite.flows import read as graph
-from fencepost.store.sqlite.flows import spawn as spawns
-from fencepost.store.sqlite.jobs import claim as claims
-from fencepost.store.sqlite.jobs import control as controls
-from fencepost.store.sqlite.jobs import edit as edits
-from fencepost.store.sqlite.jobs import read as views
-from fencepost.store.sqlite.jobs import replay as replays
-from fencepost.store.sqlite.jobs import settle as leases
-from fencepost.store.sqlite.jobs import upkeep as chores
+from fencepost.store.sqlite.flows import enqueue, spawn
+from fencepost.store.sqlite.jobs import claim, control, edit, search, settle, upkeep
 from fencepost.store.sqlite.jobs.catalog import Env
-from fencepost.store.sqlite.limits import rates as rates_by_type
-from fencepost.store.sqlite.records import access as keys
-from fencepost.store.sqlite.records import audit as log
-from fencepost.store.sqlite.records import cluster as members
-from fencepost.store.sqlite.records import crons as schedules
-from fencepost.store.sqlite.records import doctor
-from fencepost.store.sqlite.records import dump as dumps
-from fencepost.store.sqlite.records import ended as ends
-from fencepost.store.sqlite.records import events as records
-from fencepost.store.sqlite.records import load as loads
+from fencepost.store.sqlite.jobs.read import READER, SETTINGS
+from fencepost.store.sqlite.limits import rates
+from fencepost.store.sqlite.records import cluster, doctor, events, overview, transfer
+from fencepost.store.sqlite.records.access import AUDIT, TOKENS
+from fencepost.store.sqlite.records.crons import CRONS
 
 bound: Binder[Env] = Binder()
 
 
-def facets(env: Env, reading: Env, url: str) -> Facets:
+def facets(env: Env, reading: Env, joins: JoinsFacet) -> Facets:
     """Return the operations; those that only read are given *reading*."""
     return Facets(
         queue=SqliteQueue(env, reading),
@@ -57,99 +46,99 @@ def facets(env: Env, reading: Env, url: str) -> Facets:
         overview=SqliteOverview(env, reading),
         events=SqliteEvents(env, reading),
         transfer=SqliteTransfer(env, reading),
-        joins=NoJoins(url),
+        joins=joins,
     )
 
 
 class SqliteQueue(BoundFacet[Env], QueueFacet):
-    enqueue = bound(entries.enqueue)
-    claim = bound(claims.claim)
-    heartbeat = bound(leases.heartbeat)
-    settle = bound(leases.settle)
-    save = bound(leases.save)
-    spawn = bound(spawns.spawn)
+    enqueue = bound(enqueue.enqueue)
+    claim = bound(claim.claim)
+    heartbeat = bound(settle.heartbeat)
+    save = bound(settle.save)
+    settle = bound(settle.settle)
+    spawn = bound(spawn.spawn)
 
 
 class SqliteControl(BoundFacet[Env], ControlFacet):
-    cancel = bound(controls.cancel)
-    retry = bound(controls.retry)
-    edit = bound(edits.edit)
-    replay = bound(replays.replay)
-    discard = bound(controls.discard)
+    cancel = bound(control.cancel)
+    retry = bound(control.retry)
+    edit = bound(edit.edit)
+    replay = bound(control.replay)
+    discard = bound(control.discard)
 
 
 class SqliteReader(BoundFacet[Env], ReaderFacet):
-    get = bound(views.get)
-    locate = bound(views.locate)
-    find = bound(views.find)
-    count = bound(views.count)
-    attempts = bound(views.attempts)
-    dependencies = bound(graph.dependencies)
-    dependents = bound(graph.dependents)
-    situation = bound(views.situation)
-    dead_letters = bound(views.dead_letters)
+    get = bound(READER.get)
+    locate = bound(READER.locate)
+    find = bound(READER.find)
+    count = bound(search.count)
+    attempts = bound(READER.attempts)
+    dependencies = bound(READER.dependencies)
+    dependents = bound(READER.dependents)
+    situation = bound(READER.situation)
+    dead_letters = bound(READER.dead_letters)
 
 
 class SqliteSettings(BoundFacet[Env], SettingsFacet):
-    pause = bound(controls.pause)
-    resume = bound(controls.resume)
-    limit = bound(controls.limit)
-    set_rates = bound(rates_by_type.set_rates)
-    app_limit = bound(views.app_limit)
+    pause = bound(SETTINGS.pause)
+    resume = bound(SETTINGS.resume)
+    limit = bound(SETTINGS.limit)
+    limit_types = bound(rates.limit_types)
+    app_limit = bound(SETTINGS.app_limit)
 
 
 class SqliteUpkeep(BoundFacet[Env], UpkeepFacet):
-    recover = bound(chores.recover)
-    promote = bound(chores.promote)
-    expire = bound(chores.expire)
-    prune = bound(chores.prune)
-    tidy = bound(chores.tidy)
+    recover = bound(upkeep.recover)
+    promote = bound(upkeep.promote)
+    expire = bound(upkeep.expire)
+    prune = bound(upkeep.prune)
+    tidy = bound(upkeep.tidy)
 
 
 class SqliteCrons(BoundFacet[Env], CronsFacet):
-    declare = bound(schedules.declare)
-    fire = bound(schedules.fire)
-    pause = bound(schedules.pause)
-    resume = bound(schedules.resume)
-    forget = bound(schedules.forget)
-    list = bound(schedules.crons)
+    declare = bound(CRONS.declare)
+    fire = bound(CRONS.fire)
+    pause = bound(CRONS.pause)
+    resume = bound(CRONS.resume)
+    forget = bound(CRONS.forget)
+    list = bound(CRONS.crons)
 
 
 class SqliteAccess(BoundFacet[Env], AccessFacet):
-    tokens = bound(keys.tokens)
-    add = bound(keys.add)
-    revoke = bound(keys.revoke)
+    tokens = bound(TOKENS.tokens)
+    add = bound(TOKENS.add)
+    revoke = bound(TOKENS.revoke)
 
 
 class SqliteAudit(BoundFacet[Env], AuditFacet):
-    record = bound(log.record)
-    prune = bound(log.prune)
-    list = bound(log.actions)
+    record = bound(AUDIT.record)
+    prune = bound(AUDIT.prune)
+    list = bound(AUDIT.actions)
 
 
 class SqliteCluster(BoundFacet[Env], ClusterFacet):
-    announce = bound(members.announce)
-    retire = bound(members.retire)
-    workers = bound(members.workers)
-    lead = bound(members.lead)
-    resign = bound(members.resign)
+    announce = bound(cluster.announce)
+    retire = bound(cluster.CLUSTER.retire)
+    workers = bound(cluster.CLUSTER.workers)
+    lead = bound(cluster.CLUSTER.lead)
+    resign = bound(cluster.CLUSTER.resign)
 
 
 class SqliteOverview(BoundFacet[Env], OverviewFacet):
-    queues = bound(views.queues)
-    types = bound(views.types)
-    ended = bound(ends.ended)
+    queues = bound(overview.OVERVIEW.queues)
+    types = bound(overview.OVERVIEW.types)
+    ended = bound(overview.ended)
     inspect = bound(doctor.examine)
 
 
 class SqliteEvents(BoundFacet[Env], EventsFacet):
-    send = bound(records.send)
-    prune = bound(records.prune)
-    load = bound(records.load)
-    list = bound(records.events)
+    send = bound(events.EVENTS.send)
+    prune = bound(events.EVENTS.prune)
+    load = bound(events.load)
+    list = bound(events.EVENTS.events)
 
 
 class SqliteTransfer(BoundFacet[Env], TransferFacet):
-    dump = bound(dumps.dump)
-    load = bound(loads.load)
-    accept_jobs = bound(loads.accept_jobs)
+    accept_jobs = bound(transfer.accept_jobs)
+    dump = bound(transfer.DUMP.dump)
+    load = bound(transfer.load)

@@ -1,4 +1,4 @@
-"""What the replies of operations say of jobs: what an observed store counts and logs.
+"""What an observed store counts and logs of the jobs in replies.
 
 Every operation that writes has a note here, or is listed as one of which nothing more is counted.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, cast
@@ -15,34 +16,135 @@ from typing import Any, cast
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.lifecycle import TRANSITIONS, Event, State
 from fencepost.core.job.outcome import Settlement
+from fencepost.errors import DuplicateJobError
 from fencepost.observe import names
-from fencepost.observe.counters import Counters
-from fencepost.observe.histograms import Lane
-from fencepost.observe.log import log, logger
-from fencepost.store.interface.access import AccessFacet
-from fencepost.store.interface.audit import AuditFacet
+from fencepost.observe.counters import Counters, Key, Lane, key_of
+from fencepost.observe.log import log, logger, write
+from fencepost.store.interface.access import AccessFacet, AuditFacet
 from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import ControlFacet, Discarded, Edited, Replayed
 from fencepost.store.interface.crons import CronsFacet, Fired
 from fencepost.store.interface.events import EventReply, EventsFacet
 from fencepost.store.interface.facet import Method
 from fencepost.store.interface.joins import JoinsFacet
-from fencepost.store.interface.queue import AlreadySettled, Claim, QueueFacet, Settled, Spawned
-from fencepost.store.interface.replies import Duplicate, Enqueued, LeaseLost, Moved
+from fencepost.store.interface.queue import (
+    AlreadySettled,
+    Claim,
+    Duplicate,
+    Enqueued,
+    LeaseLost,
+    Moved,
+    QueueFacet,
+    Settled,
+    Spawned,
+)
 from fencepost.store.interface.settings import SettingsFacet
 from fencepost.store.interface.transfer import TransferFacet
 from fencepost.store.interface.upkeep import Pruned, UpkeepFacet
 from fencepost.store.plan import Operation
-from fencepost.store.wrappers.transitions import EVENT_NAMES, SUBMIT, Happening, count, count_moves
 
 Note = Callable[[Counters, Operation[Any], Any], None]
+
+SUBMIT = "submit"
+"""Counted for a job's first state: the table of transitions has no event for it."""
+
+Happening = tuple[str, State, str]
+"""What happened, the state that it led to, and the job's type."""
+
+EVENT_NAMES = {event: event.name.lower() for event in Event}
+LABELS = (SUBMIT, *EVENT_NAMES.values())
+
+_CLAIM = EVENT_NAMES[Event.CLAIM]
+_STALE = {Event.SUCCEED: names.STALE_ACK, Event.RELEASE: names.STALE_RELEASE}
+_EVENT_OF_MOVE = {
+    (was, state): EVENT_NAMES[event]
+    for was, events in TRANSITIONS.items()
+    for event, state in events.items()
+    if event is not Event.EXPIRE  # ends as an exhausted job does: the operation says which it was
+}
+_EVENT_OF_SETTLEMENT = {
+    **{state: EVENT_NAMES[event] for event, state in TRANSITIONS[State.RUNNING].items()},
+    State.DEAD_LETTER: EVENT_NAMES[Event.EXHAUST],
+    State.PENDING: EVENT_NAMES[Event.RELEASE],  # and blocked by its concurrency key
+}
+"""Each state that a settlement leads to stands for one event."""
+
+# Batches have up to a thousand replies: these read all of one without a loop in Python.
+_CORRELATION = attrgetter("correlation_id")
+_REPLY = attrgetter("__class__", "state", "type")
+_SETTLED = attrgetter("state", "type", "followed")
+_LANE = attrgetter("type", "queue")
+_WAITED = attrgetter("waited")
+
+
+def event_of(move: Moved) -> str:
+    """Return the name of the event that made *move*; if there were two, the one that counts.
+
+    A job that its key blocked and admitted at once, or that a claim found unreadable, made two.
+    """
+    found = _EVENT_OF_MOVE.get((move.was, move.state))
+    if found is not None:
+        return found
+    return EVENT_NAMES[Event.REJECT if move.state.is_terminal else Event.HOLD]
+
+
+def count(
+    counters: Counters, name: str, happenings: Iterable[Happening] | Mapping[Happening, int]
+) -> None:
+    """Count transitions under *name*: each once, by event, new state and type of the job."""
+    summed = happenings if isinstance(happenings, Mapping) else Counter(happenings)
+    amounts = [
+        (_key(name, event, state, counters.types.fold(type_)), times)
+        for (event, state, type_), times in summed.items()
+        if times
+    ]
+    counters.add_all(amounts)
+
+
+@lru_cache(maxsize=10_000)
+def _key(name: str, event: str, state: State, type_: str) -> Key:
+    return key_of(name, event=event, state=state, type=type_)
+
+
+def count_moves(
+    counters: Counters, name: str, moves: Iterable[Moved], event: Event | None = None
+) -> None:
+    """Count *moves* under *name*; *event*, if given, made all of them."""
+    made = None if event is None else EVENT_NAMES[event]
+    count(counters, name, [(made or event_of(move), move.state, move.type) for move in moves])
+
+
+def _log_each(
+    name: str, replies: Any, kind: type, correlations: Iterable[str | None] | None = None
+) -> None:
+    """Log an event per job, at DEBUG: there may be tens of thousands a second.
+
+    With the correlation ids of the jobs, if they are known (S1-108).
+    """
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    for reply, correlation_id in zip(replies, correlations or repeat(None), strict=False):
+        if isinstance(reply, kind):
+            reply = cast(Enqueued, reply)
+            known = {} if correlation_id is None else {"correlation_id": correlation_id}
+            fields = {"id": reply.job_id, "type": reply.type, "state": reply.state, **known}
+            log(name, level=logging.DEBUG, **fields)
+
+
+def _warn(name: str, move: Moved, level: int = logging.WARNING, text: str | None = None) -> None:
+    fields = {"id": move.job_id, "type": move.type, "state": move.state}
+    write(name, fields, level=level, text=text)
+
+
+def _recovered(move: Moved) -> str:
+    lost = f"{move.type} {move.job_id}: its worker died or was cut off, and its lease has expired"
+    if not move.state.is_terminal:
+        return f"{lost}; it is tried again ({move.state})"
+    return f"{lost} on the last attempt; look with: fencepost jobs show {move.job_id}"
 
 
 def _note_enqueue(counters: Counters, operation: Operation[Any], result: Any) -> None:
     _note_enqueued(counters, result, map(_CORRELATION, operation.given[0]))
-
-
-_CORRELATION = attrgetter("correlation_id")
 
 
 def _note_enqueued(counters: Counters, result: Any, correlations: Iterable[str | None]) -> None:
@@ -50,13 +152,19 @@ def _note_enqueued(counters: Counters, result: Any, correlations: Iterable[str |
     for (kind, state, type_), times in Counter(map(_REPLY, result)).items():
         if kind is Duplicate:
             counters.add(names.JOB_DUPLICATE, times)
+            note_differences(each.error for each in result if isinstance(each, Duplicate))
         else:
             enqueued[SUBMIT, state, type_] = times
     count(counters, names.JOB_ENQUEUED, enqueued)
     _log_each(names.JOB_ENQUEUED, result, Enqueued, correlations)
 
 
-_REPLY = attrgetter("__class__", "state", "type")
+def note_differences(duplicates: Iterable[DuplicateJobError]) -> None:
+    """Warn of keys that were used again for another payload; of that, nothing is logged."""
+    for each in duplicates:
+        if each.differs:
+            fields = {"id": each.existing_id, "type": each.type, "key": each.key}
+            log(names.JOB_DIFFERS, level=logging.WARNING, **fields)
 
 
 def _note_send(counters: Counters, _: Operation[Any], result: EventReply) -> None:
@@ -66,15 +174,6 @@ def _note_send(counters: Counters, _: Operation[Any], result: EventReply) -> Non
     _note_enqueued(counters, result.jobs, repeat(event.id))
 
 
-def _note_pruned(name: str) -> Callable[[Counters, Operation[Any], int], None]:
-    def note(counters: Counters, _: Operation[Any], result: int) -> None:
-        if result:
-            counters.add(name, result)
-            log(name, count=result)
-
-    return note
-
-
 def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> None:
     for fire, reply in zip(operation.given[0], result, strict=True):
         if isinstance(reply, Fired):
@@ -82,41 +181,29 @@ def _note_fire(counters: Counters, operation: Operation[Any], result: Any) -> No
             _note_enqueued(counters, reply.jobs, map(_CORRELATION, fire.jobs))
 
 
-def _log_each(
-    name: str, replies: Any, kind: type, correlations: Iterable[str | None] | None = None
-) -> None:
-    """Write an event a job, if anybody listens: there may be tens of thousands a second.
-
-    With the correlation ids of what each was the reply to, if they are known (S1-108).
-    """
-    if not logger.isEnabledFor(logging.DEBUG):
-        return
-    # Of those that give their ids, as many as there are replies; else None for each.
-    for reply, correlation_id in zip(replies, correlations or repeat(None), strict=False):
-        if isinstance(reply, kind):
-            reply = cast(Enqueued, reply)
-            known = {} if correlation_id is None else {"correlation_id": correlation_id}
-            log(
-                name,
-                level=logging.DEBUG,
-                id=reply.job_id,
-                type=reply.type,
-                state=reply.state,
-                **known,
-            )
+def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> None:
+    _note_lost(names.STALE_SPAWN)(counters, operation, result)
+    for spawn, reply in zip(operation.given[0], result, strict=True):
+        if isinstance(reply, Spawned):
+            _note_followed(counters, reply.followed)
+            _note_enqueued(counters, reply.replies, map(_CORRELATION, spawn.jobs))
 
 
-def _note_claim(counters: Counters, _: Operation[Any], result: Claim) -> None:
+def _note_claim(counters: Counters, operation: Operation[Any], result: Claim) -> None:
     # Nearly always there are jobs of one lane, and nothing else.
     for lane, waits in _waits(result.jobs).items():
         count(counters, names.JOB_CLAIMED, {(_CLAIM, State.RUNNING, lane[0]): len(waits)})
         counters.waits.note(lane, waits)
     if result.promoted:
-        _note_promoted(counters, result)
+        # The reply does not say of which types.
+        ready = (EVENT_NAMES[Event.READY], State.SCHEDULED, "")
+        held = (EVENT_NAMES[Event.HOLD], State.PENDING, "")
+        moved = {ready: result.promoted - result.held, held: result.held}
+        count(counters, names.JOB_PROMOTED, moved)
     if result.recovered:
-        _note_recovered(counters, result.recovered)
+        _note_recover(counters, operation, result.recovered)
     if result.expired:
-        _note_moves(counters, names.JOB_EXPIRED, result.expired, Event.EXPIRE)
+        _note_expire(counters, operation, result.expired)
     if result.corrupt:
         claimed = [(_CLAIM, State.RUNNING, move.type) for move in result.corrupt]
         count(counters, names.JOB_CLAIMED, claimed)
@@ -136,34 +223,24 @@ def _waits(jobs: list[ClaimedJob]) -> dict[Lane, list[float]]:
     return waits
 
 
-_LANE = attrgetter("type", "queue")
-_WAITED = attrgetter("waited")
-
-
-def _note_promoted(counters: Counters, result: Claim) -> None:
-    """Count what a claim made claimable on its way; of which types that was, it does not say."""
-    ready = (EVENT_NAMES[Event.READY], State.SCHEDULED, "")
-    held = (EVENT_NAMES[Event.HOLD], State.PENDING, "")
-    moved = {ready: result.promoted - result.held, held: result.held}
-    count(counters, names.JOB_PROMOTED, moved)
-
-
-def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
-    _note_recovered(counters, result)
-
-
 def _note_followed(counters: Counters, followed: Sequence[Moved]) -> None:
-    """Count what became of those that waited for a job that has ended."""
+    """Count jobs that moved because one that they waited for has ended."""
     count_moves(counters, names.JOB_FOLLOWED, followed)
     _log_each(names.JOB_FOLLOWED, followed, Moved)
 
 
-def _note_recovered(counters: Counters, moves: list[Moved]) -> None:
-    for move in moves:
+def _note_recover(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
+    for move in result:
         _note_followed(counters, move.followed)
-        name = names.LEASE_EXHAUSTED if move.state.is_terminal else names.LEASE_RECOVERED
+        name, level = names.LEASE_RECOVERED, logging.WARNING
+        if move.state.is_terminal:
+            name, level = names.LEASE_EXHAUSTED, logging.ERROR
         count_moves(counters, name, [move])
-        log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
+        _warn(name, move, level, _recovered(move))
+
+
+def _note_expire(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
+    _note_moves(counters, names.JOB_EXPIRED, result, Event.EXPIRE)
 
 
 def _note_moves(
@@ -172,11 +249,23 @@ def _note_moves(
     count_moves(counters, name, moves, event)
     for move in moves:
         _note_followed(counters, move.followed)
-        log(name, level=logging.WARNING, id=move.job_id, type=move.type, state=move.state)
+        _warn(name, move)
 
 
-_CLAIM = EVENT_NAMES[Event.CLAIM]
-_STALE = {Event.SUCCEED: names.STALE_ACK, Event.RELEASE: names.STALE_RELEASE}
+def _note_promote(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
+    count_moves(counters, names.JOB_PROMOTED, result)
+    for move in result:
+        _note_followed(counters, move.followed)
+
+
+def _note_pruned(name: str) -> Note:
+    def note(counters: Counters, _: Operation[Any], result: int | Pruned) -> None:
+        deleted = result.count if isinstance(result, Pruned) else result
+        if deleted:
+            counters.add(name, deleted)
+            log(name, count=deleted)
+
+    return note
 
 
 def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> None:
@@ -188,26 +277,17 @@ def _note_settle(counters: Counters, operation: Operation[Any], result: Any) -> 
         replies = Counter(map(_SETTLED, settled))
     happened: Counter[Happening] = Counter()
     for (state, type_, followed), times in replies.items():
-        happened[_EVENTS[state], state, type_] += times
+        happened[_EVENT_OF_SETTLEMENT[state], state, type_] += times
         if followed:
             _note_followed(counters, followed)
     count(counters, names.JOB_SETTLED, happened)
     _log_each(names.JOB_SETTLED, result, Settled, map(_CORRELATION, operation.given[0]))
 
 
-_SETTLED = attrgetter("state", "type", "followed")
-_EVENTS = {
-    **{state: EVENT_NAMES[event] for event, state in TRANSITIONS[State.RUNNING].items()},
-    State.DEAD_LETTER: EVENT_NAMES[Event.EXHAUST],
-    State.PENDING: EVENT_NAMES[Event.RELEASE],  # and held up by its key
-}
-"""What a settlement that led to a state was: each leads to one of its own."""
-
-
 def _note_refused(
     counters: Counters, settlements: Sequence[Settlement], result: Any
 ) -> list[Settled]:
-    """Count and tell what was settled before or by somebody else; return the rest."""
+    """Count settlements that were repeated or came too late; return the replies to the others."""
     settled: list[Settled] = []
     for settlement, reply in zip(settlements, result, strict=True):
         if isinstance(reply, Settled):
@@ -221,46 +301,20 @@ def _note_refused(
     return settled
 
 
-def _note_heartbeat(counters: Counters, _: Operation[Any], result: Any) -> None:
-    _note_lost(counters, names.STALE_HEARTBEAT, result)
+def _note_lost(name: str) -> Note:
+    def note(counters: Counters, _: Operation[Any], result: Any) -> None:
+        for reply in result:
+            if isinstance(reply, LeaseLost):
+                counters.add(name)
+                # A handler whose job is cancelled learns of it like this.
+                is_usual = reply.state is State.CANCELLED
+                level = logging.INFO if is_usual else logging.WARNING
+                log(name, level=level, id=reply.job_id, state=reply.state)
+
+    return note
 
 
-def _note_save(counters: Counters, _: Operation[Any], result: Any) -> None:
-    _note_lost(counters, names.STALE_SAVE, result)
-
-
-def _note_spawn(counters: Counters, operation: Operation[Any], result: Any) -> None:
-    _note_lost(counters, names.STALE_SPAWN, result)
-    for spawn, reply in zip(operation.given[0], result, strict=True):
-        if isinstance(reply, Spawned):
-            _note_followed(counters, reply.followed)
-            _note_enqueued(counters, reply.replies, map(_CORRELATION, spawn.jobs))
-
-
-def _note_lost(counters: Counters, name: str, result: Any) -> None:
-    for reply in result:
-        if isinstance(reply, LeaseLost):
-            counters.add(name)
-            log(name, level=logging.WARNING, id=reply.job_id, state=reply.state)
-
-
-def _note_promote(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
-    count_moves(counters, names.JOB_PROMOTED, result)
-    for move in result:
-        _note_followed(counters, move.followed)
-
-
-def _note_expire(counters: Counters, _: Operation[Any], result: list[Moved]) -> None:
-    _note_moves(counters, names.JOB_EXPIRED, result, Event.EXPIRE)
-
-
-def _note_prune(counters: Counters, _: Operation[Any], result: Pruned) -> None:
-    if result.count:
-        counters.add(names.JOB_PRUNED, result.count)
-        log(names.JOB_PRUNED, count=result.count)
-
-
-def _note_done(name: str, kind: type) -> Callable[[Counters, Operation[Any], Any], None]:
+def _note_done(name: str, kind: type) -> Note:
     def note(counters: Counters, _: Operation[Any], result: Any) -> None:
         for reply in result:
             if not isinstance(reply, kind):
@@ -282,17 +336,16 @@ def _note_edit(counters: Counters, _: Operation[Any], result: Any) -> None:
     for reply in result:
         if isinstance(reply, Edited):
             log(names.JOB_EDITED, id=reply.job.id)
-            own, followed = reply.moved[:1], reply.moved[1:]
-            count_moves(counters, names.JOB_EDITED, own)
-            _note_followed(counters, followed)
+            count_moves(counters, names.JOB_EDITED, reply.moved[:1])
+            _note_followed(counters, reply.moved[1:])
 
 
 NOTES: dict[Method, Note] = {
     QueueFacet.enqueue: _note_enqueue,
     QueueFacet.claim: _note_claim,
     QueueFacet.settle: _note_settle,
-    QueueFacet.heartbeat: _note_heartbeat,
-    QueueFacet.save: _note_save,
+    QueueFacet.heartbeat: _note_lost(names.STALE_HEARTBEAT),
+    QueueFacet.save: _note_lost(names.STALE_SAVE),
     QueueFacet.spawn: _note_spawn,
     ControlFacet.cancel: _note_done(names.JOB_CANCELLED, Moved),
     ControlFacet.edit: _note_edit,
@@ -302,20 +355,20 @@ NOTES: dict[Method, Note] = {
     UpkeepFacet.recover: _note_recover,
     UpkeepFacet.promote: _note_promote,
     UpkeepFacet.expire: _note_expire,
-    UpkeepFacet.prune: _note_prune,
+    UpkeepFacet.prune: _note_pruned(names.JOB_PRUNED),
     CronsFacet.fire: _note_fire,
     AuditFacet.prune: _note_pruned(names.AUDIT_PRUNED),
     EventsFacet.send: _note_send,
     EventsFacet.prune: _note_pruned(names.EVENT_PRUNED),
 }
-"""What the replies of operations say, beside that they were done and how long it took."""
+"""What is counted and logged of the replies; how often and how long, ``observed`` counts."""
 
 COUNTED_ONLY: frozenset[Method] = frozenset(
     {
         SettingsFacet.pause,
         SettingsFacet.resume,
         SettingsFacet.limit,
-        SettingsFacet.set_rates,
+        SettingsFacet.limit_types,
         UpkeepFacet.tidy,
         CronsFacet.declare,
         CronsFacet.pause,

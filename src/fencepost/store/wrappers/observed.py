@@ -11,15 +11,14 @@ from collections.abc import Iterable, Mapping, Set
 from functools import cache, partial
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
-from fencepost.errors import StoreUnavailableError, UnknownOutcomeError
+from fencepost.errors import DuplicateJobError, StoreUnavailableError, UnknownOutcomeError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters, Key, key_of
 from fencepost.store.interface.facet import Facet, Method
-from fencepost.store.interface.store import Facets, Store
-from fencepost.store.interruption import undisturbed
+from fencepost.store.interface.store import Facets, Store, WrappedStore
+from fencepost.store.interruption import THREAD, undisturbed
 from fencepost.store.plan import Declaration, Effect, Operation, declaration_of
-from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES, Note
-from fencepost.store.wrappers.wrapped import WrappedStore
+from fencepost.store.wrappers.notes import COUNTED_ONLY, NOTES, Note, note_differences
 
 T = TypeVar("T")
 
@@ -61,6 +60,8 @@ class ObservedStore(WrappedStore):
         self._counters = counters
 
     def run(self, operation: Operation[T]) -> T:
+        if THREAD.call is None:  # as in nearly every thread
+            return self._run(operation)
         return undisturbed(partial(self._run, operation))
 
     def _run(self, operation: Operation[T]) -> T:
@@ -89,6 +90,8 @@ class ObservedStore(WrappedStore):
             pulse.refused_at = now
         else:
             pulse.answered_at = now
+        if isinstance(error, DuplicateJobError):
+            note_differences([error])
         code = getattr(error, "code", type(error).__name__)
         self._counters.add(names.STORE_OPERATION_FAILED, operation=operation.name, code=code)
 

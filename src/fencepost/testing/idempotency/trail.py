@@ -1,4 +1,4 @@
-"""Where a handler can crash: the points that it passes, in order, and the crash at one of them."""
+"""The points at which a handler can crash, in the order it passes them, and the crash at one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DECORATOR_LINES_MAX = 50
 
 
 class Crash(BaseException):
-    """The death of the process, as far as one process can play it. Not for handlers to catch."""
+    """The simulated death of the process; not for handlers to catch."""
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A place where a handler can crash: between two things that others can tell apart."""
+    """A place where a handler can crash: before or after something that others can observe."""
 
     number: int
-    """Counted from 1, along the whole life of the job."""
+    """Counted from 1, over all attempts of the job."""
     moment: str
     """Such as ``before charge``, ``after checkpoint``, ``after an await``, ``after its end``."""
     file: str
@@ -33,19 +33,19 @@ class Point(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """The line itself, as it is written."""
+        """The text of the line."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
         return f"{self.moment} at {_short(self.file)}:{self.line}  {self.source}".rstrip()
 
 
-class Mood(Enum):
+class TrailMode(Enum):
     """What to do at a point."""
 
     IDLE = "idle"
-    """Nothing: it is not the handler that has come by."""
-    WALKING = "walking"
+    """Nothing: no handler runs."""
+    RUNNING = "running"
     """Note it, and crash if it is the one."""
     DEAD = "dead"
     """Crash at every point: a dead process does nothing more, not in a ``finally`` either."""
@@ -59,49 +59,49 @@ class Trail:
         self.crashed_at: Point | None = None
         self._function = function
         self._crash_at = crash_at
-        self._mood = Mood.IDLE
+        self._mode = TrailMode.IDLE
         self._coroutine: Coroutine[Any, Any, Any] | None = None
-        # Handlers may have threads of their own.
+        # Handlers may start threads.
         self._mutex = threading.Lock()
 
     @property
     def is_idle(self) -> bool:
-        return self._mood is Mood.IDLE
+        return self._mode is TrailMode.IDLE
 
     @property
     def is_dead(self) -> bool:
-        return self._mood is Mood.DEAD
+        return self._mode is TrailMode.DEAD
 
     def begin(self) -> None:
-        """An attempt begins."""
-        self._mood = Mood.WALKING
+        """Start an attempt."""
+        self._mode = TrailMode.RUNNING
         self._coroutine = None
 
     def follow(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """The attempt is this coroutine; while it waits, it is there that the handler stands."""
+        """Name the coroutine of the attempt, whose frames show where it waits."""
         self._coroutine = coroutine
 
     def end(self) -> bool:
-        """The attempt is over; tell whether it crashed."""
+        """End the attempt; return whether it crashed."""
         has_crashed = self.is_dead
-        self._mood = Mood.IDLE
+        self._mode = TrailMode.IDLE
         return has_crashed
 
     def reach(self, moment: str) -> None:
         """Pass a point, or crash there."""
         with self._mutex:
-            if self._mood is Mood.WALKING:
+            if self._mode is TrailMode.RUNNING:
                 number = len(self.points) + 1
                 point = Point(number, moment, *self._place())
                 self.points.append(point)
                 if number == self._crash_at:
                     self.crashed_at = point
-                    self._mood = Mood.DEAD
-            if self._mood is Mood.DEAD:
+                    self._mode = TrailMode.DEAD
+            if self._mode is TrailMode.DEAD:
                 raise Crash(moment)
 
     def _place(self) -> tuple[str, int]:
-        """Return file and line at which the handler, or what it called in its file, stands."""
+        """Return file and line of the innermost frame in the handler's own file."""
         code = _code_of(self._function)
         if code is None:
             return "?", 0
@@ -115,7 +115,7 @@ def _code_of(function: Callable[..., Any]) -> CodeType | None:
 
 
 def _first_line(code: CodeType) -> int:
-    """Return the line with the name of a function, below its decorators."""
+    """Return the line with ``def``, below the decorators."""
     for line in range(code.co_firstlineno, code.co_firstlineno + DECORATOR_LINES_MAX):
         if f"def {code.co_name}" in linecache.getline(code.co_filename, line):
             return line
@@ -135,7 +135,7 @@ def _frames_on_stack(code: CodeType) -> Iterator[FrameType]:
 
 
 def _frames_waiting(coroutine: Any) -> Iterator[FrameType]:
-    """Yield the frames of a coroutine that waits, the innermost first."""
+    """Yield the frames of a waiting coroutine, the innermost first."""
     frames: list[FrameType] = []
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
@@ -147,7 +147,7 @@ def _frames_waiting(coroutine: Any) -> Iterator[FrameType]:
 
 
 def _short(file: str) -> str:
-    """Return a path from the working directory, if the file is in it."""
+    """Return the path relative to the working directory, if the file is in it."""
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive

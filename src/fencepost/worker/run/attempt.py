@@ -1,4 +1,4 @@
-"""One attempt: a handler called under a lease, until it ends, in whatever way it ends first.
+"""One attempt: a handler called under a lease, until its first outcome.
 
 ``RunningAttempt.run`` is the whole path of a job in a worker, from top to bottom. A handler that is
 no coroutine takes the same path in a thread (``start_in_thread``), whose outcome ends it as well.
@@ -7,13 +7,18 @@ no coroutine takes the same path in a thread (``start_in_thread``), whose outcom
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fencepost.clock import Clock
 from fencepost.core.job.failure import classify, timed_out
+from fencepost.core.job.hooks import Hook
 from fencepost.core.job.outcome import (
+    Decision,
     Outcome,
     Released,
     Succeeded,
@@ -23,29 +28,35 @@ from fencepost.core.job.outcome import (
 )
 from fencepost.core.job.task import Isolation, Task
 from fencepost.core.values.payload import encode_result
-from fencepost.core.values.skew import read_arguments
 from fencepost.observe import names
-from fencepost.observe.log import log
+from fencepost.observe.log import current_job, log_job
 from fencepost.store.interruption import Interruptible
-from fencepost.worker.run.context import CancelReason, Context
+from fencepost.worker.run.batch import call_of
+from fencepost.worker.run.context import AttemptState, CancelReason, Context
+from fencepost.worker.run.hooks import call_awaited, call_in_turn
 from fencepost.worker.run.inflight import InFlightJob
+from fencepost.worker.run.report import report, report_stopped
 
 if TYPE_CHECKING:
+    from fencepost.worker.run.batch import RunningBatch
     from fencepost.worker.run.executor import HandlerExecutor
 
 
 ARM_AFTER = 0.05
-"""Attempts shorter than this get no timer of their own."""
+"""Seconds. Attempts shorter than this get no timer."""
 ARMED_AT_ONCE = 2 * ARM_AFTER
-"""Attempts that may not even take so long get one at their start."""
+"""Attempts with a shorter timeout than this get their timer at once."""
 
 
 class RunningAttempt:
-    """An attempt ends once: by its handler, or by an interruption that outruns it."""
+    """An attempt ends once: by its handler, or by an interruption that comes first."""
 
     __slots__ = (
+        "_context",
         "_executor",
-        "context",
+        "batch",
+        "chain",
+        "error",
         "future",
         "has_begun",
         "has_ended",
@@ -53,16 +64,16 @@ class RunningAttempt:
         "held",
         "is_interrupted",
         "job",
-        "started_at",
+        "state",
         "task",
         "thread",
         "timer",
     )
 
-    context: Context
     held: InFlightJob
     """Until it begins."""
-    started_at: float
+    state: AttemptState
+    """From then on."""
     task: Task
 
     def __init__(self, held: InFlightJob, executor: HandlerExecutor) -> None:
@@ -73,11 +84,18 @@ class RunningAttempt:
         self.is_interrupted = False
         self.has_ended = False
         self.has_returned = False
-        """False while the handler still occupies its slot, be the attempt over or not."""
+        """False while the handler still occupies its slot, even if the attempt is over."""
         self.timer: asyncio.TimerHandle | None = None
         self.future: asyncio.Future[Any] | None = None
         self.thread: Interruptible | None = None
-        """What stops its thread, if it runs in one."""
+        """Stops its thread, if it runs in one."""
+        self.batch: RunningBatch | None = None
+        """What it shares the call of its handler with."""
+        self.chain: Sequence[Hook] = ()
+        """The hooks around it, the outermost first."""
+        self._context: Context | None = None
+        self.error: BaseException | None = None
+        """What its handler raised, for the log."""
 
     async def run(self) -> None:
         """Run the handler, on the loop or in a child, and have its outcome recorded."""
@@ -85,27 +103,33 @@ class RunningAttempt:
         if not self.has_begun and not self.begin():
             return
         outcome: Outcome | None
+        current_job.set(self.job)
         try:
             if self.task.isolation is Isolation.PROCESS:
                 outcome = await self._executor.call_in_child(self)
             else:
-                args, kwargs = self._arguments()
-                result = await self.task.function(*args, **kwargs)
+                handler = self._handler()
+                result = await (self._inside_hooks(handler) if self.chain else handler())
                 outcome = Succeeded(encode_result(result))
         except asyncio.CancelledError:
-            outcome = await self._cancelled()
+            outcome = await self.cancelled()
         except (SystemExit, KeyboardInterrupt) as error:
             # A task that ends with one of these takes the event loop, and the worker.
-            outcome = classify(RuntimeError(f"the handler raised {error!r}"))
+            outcome = classify(RuntimeError(f"the handler raised {error!r}"), self.task.rule)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
-            outcome = self._classified(error)
+            outcome = self.classified(error)
+        finally:
+            current_job.set(None)
         self.finish(outcome)  # decide, and settle
 
     def start_in_thread(self) -> None:
         """Do the same for a ``def`` handler: only what comes before and after it is on the loop."""
         if self.begin():
             self.thread = Interruptible()
-            self.future = self._executor.threads.call(self._call, self.thread)
+            if any(hook.is_async for hook in self.chain):
+                self.future = asyncio.get_running_loop().create_task(self.run())
+            else:
+                self.future = self._executor.threads.call(self._call, self.thread)
             self.future.add_done_callback(self._returned)
 
     def start_in_child(self) -> None:
@@ -121,7 +145,7 @@ class RunningAttempt:
         ends the attempt at its timeout. This is the one place where a handler begins (INV-25).
         """
         executor, held, job = self._executor, self.held, self.job
-        started_at = self.started_at = executor.clock.monotonic()
+        started_at = executor.clock.monotonic()
         if held.is_dropped:
             executor.slots.free()
             return False
@@ -130,9 +154,9 @@ class RunningAttempt:
             return False
         task = executor.tasks[job.type]
         self.task = task if executor.tracing is None else executor.tracing.around(task, job)
-        self.context = Context(
-            job, executor.store, started_at, held.dependencies or (), executor.tasks
-        )
+        self.state = AttemptState(job, job.lease, started_at, held.dependencies or ())
+        if executor.hooks.around:
+            self.chain = executor.hooks.chain(job.type, job.queue)
         held.attempt = self
         self.has_begun = True
         del self.held  # or the two would refer to each other, and wait for the garbage collector
@@ -140,29 +164,25 @@ class RunningAttempt:
         executor.slots.running[job.lease.token] = self
         executor.slots.reach.vain = 0
         if executor.is_verbose:
-            log(
-                names.ATTEMPT_STARTED,
-                level=logging.DEBUG,
-                id=job.id,
-                type=job.type,
-                attempt=job.attempt,
-                correlation_id=job.correlation_id,
-            )
+            about = {"attempt": job.attempt, "correlation_id": job.correlation_id}
+            log_job(names.ATTEMPT_STARTED, job, level=logging.DEBUG, **about)
         return True
 
     def finish(self, outcome: Outcome | None) -> None:
-        """Free the slot of a handler that has come back; its outcome counts if none came first."""
+        """Free the slot of a handler that has returned; its outcome counts if it is the first."""
         self.has_returned = True
         executor = self._executor
         if executor.leaked and self in executor.leaked:
             executor.regain(self)
-        self.end(self._in_time(outcome) if self.is_interrupted else outcome)
-        executor.slots.free()
+        try:
+            self.end(self._in_time(outcome) if self.is_interrupted else outcome)
+        finally:
+            executor.slots.free()
 
     def end(self, outcome: Outcome | None) -> None:
-        """Decide what becomes of the job, and have it recorded; None means nothing may be written.
+        """Decide the job's next state and have it recorded; None means nothing may be written.
 
-        Only the first outcome counts. The handler may still be on its way back.
+        Only the first outcome counts. The handler may not have returned yet.
         """
         if self.has_ended:
             return
@@ -175,63 +195,86 @@ class RunningAttempt:
         executor.slots.running.pop(job.lease.token, None)
         if executor.shutdown.is_stopping:
             executor.slots.quiet.set()  # a handler that never comes back is not waited for
-        seconds = executor.clock.monotonic() - self.started_at
+        seconds = executor.clock.monotonic() - self.state.started_at
         settler.ran[job.type, job.queue].append(seconds)
         if outcome is None:
             settler.drop(job)
-            executor.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(self.context.cancel_reason))
-        elif self.context.has_joined or isinstance(outcome, Unreadable):
+            executor.counters.add(names.ATTEMPT_INTERRUPTED, reason=str(self.state.cancel_reason))
+            reason = self.state.cancel_reason
+            report_stopped(job, reason, seconds=seconds, worker=executor.worker)
+        elif self.state.marks or isinstance(outcome, Unreadable):
             executor.concluder.add(self, outcome)
         else:
             decision = decide(job, outcome, executor.rng, executor.backoffs)
             settler.add(settlement_of(job, decision))
-        if outcome is None or executor.is_verbose:
-            log(
-                names.ATTEMPT_ENDED if outcome is not None else names.ATTEMPT_INTERRUPTED,
-                level=logging.DEBUG if outcome is not None else logging.WARNING,
-                id=job.id,
-                type=job.type,
-                attempt=job.attempt,
-                seconds=seconds,
-                reason=self.context.cancel_reason,
-                correlation_id=job.correlation_id,
-            )
+            if executor.is_telling or outcome.__class__ is not Succeeded:
+                self.report(decision, seconds)
 
-    # Calling and classifying.
+    def report(self, decision: Decision, seconds: float) -> None:
+        """Log how this attempt ended, and call the hooks that want to know."""
+        executor = self._executor
+        error = self.error
+        report(self.job, decision, seconds=seconds, worker=executor.worker, error=error)
+        self.call_failure_hooks(decision)
 
-    def _arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        signature = self.task.signature
-        args, kwargs = read_arguments(signature, self.job.payload)
-        if signature.context_name is not None:
-            kwargs[signature.context_name] = self.context
-        return args, kwargs
+    def call_failure_hooks(self, decision: Decision) -> None:
+        """Call the hooks that want to know of a failure, if it is one."""
+        hooks = self._executor.failure_hooks
+        error, self.error = self.error, None
+        if hooks.is_needed and decision.failure is not None:
+            hooks.add(self.context, decision, error)
+
+    def _handler(self) -> Callable[[], Any]:
+        """Return the call of the handler with its arguments."""
+        return call_of(self.task, self.job.payload, lambda: self.context)
+
+    @property
+    def context(self) -> Context:
+        """What the handler and the hooks are given."""
+        if self._context is None:
+            self._context = self._executor.context_of(self.state)
+        return self._context
 
     def _call(self) -> Outcome:
-        """Call a ``def`` handler, in its thread."""
-        args, kwargs = self._arguments()
-        return Succeeded(encode_result(self.task.function(*args, **kwargs)))
+        """Call a ``def`` handler inside ``def`` hooks, in its thread."""
+        current_job.set(self.job)
+        handler = self._handler()
+        result = call_in_turn(self.chain, self.context, handler) if self.chain else handler()
+        return Succeeded(encode_result(result))
+
+    async def _inside_hooks(self, handler: Callable[[], Awaitable[Any]]) -> Any:
+        if self.thread is not None:
+            handler = partial(self._in_thread, handler)
+        return await call_awaited(self.chain, self.context, handler, self._executor.in_thread)
+
+    async def _in_thread(self, handler: Callable[[], Any]) -> Any:
+        """Call a ``def`` handler in a thread, inside hooks on the loop."""
+        context = contextvars.copy_context()
+        return await self._executor.threads.call(partial(context.run, handler), self.thread)
 
     def _returned(self, future: asyncio.Future[Any]) -> None:
         """Finish an attempt in a thread, or one whose task was cancelled before its first step."""
         if self.has_returned:
             return
         if future.cancelled():
-            self.finish(self.outcome_of_interruption())
+            self.finish(self.outcome_before_start())
         elif (error := future.exception()) is not None:
-            self.finish(self._classified(error))
+            self.finish(self.classified(error))
         else:
             self.finish(future.result())
 
-    def _classified(self, error: BaseException) -> Outcome:
-        if self.context.cancel_reason == "shutdown":
-            return Released()  # it broke off because we asked it to
-        return classify(error)
+    def classified(self, error: BaseException) -> Outcome:
+        """Return the outcome of an attempt whose handler raised *error*."""
+        if self.state.cancel_reason == "shutdown":
+            return Released()  # it stopped because we asked it to
+        self.error = error
+        return classify(error, self.task.rule)
 
-    async def _cancelled(self) -> Outcome | None:
+    async def cancelled(self) -> Outcome | None:
         """Return the outcome of a handler that was cancelled.
 
-        If that was not us: a loop that is closed cancels every task in any order, ours and the
-        worker's own. A moment later the worker knows.
+        If the worker did not cancel it: a closing loop cancels every task in any order, the
+        handler's before the worker's own. A moment later the worker knows.
         """
         if self.is_interrupted or self.task.isolation is Isolation.PROCESS:
             return self.outcome_of_interruption()
@@ -239,37 +282,45 @@ class RunningAttempt:
             await asyncio.sleep(0)  # noqa: TID251 - waits for nothing
         if self._executor.shutdown.cancels:
             return Released()
-        return classify(RuntimeError("the handler was cancelled, and not by its worker"))
+        unasked = RuntimeError("the handler was cancelled, and not by its worker")
+        return classify(unasked, self.task.rule)
 
     def _in_time(self, outcome: Outcome | None) -> Outcome | None:
-        """Return *outcome*, unless the handler had been asked to stop: then it is too late."""
-        reason = self.context.cancel_reason
+        """Return *outcome*, unless the handler was interrupted before: then it is too late."""
+        reason = self.state.cancel_reason
         return outcome if reason in (None, "shutdown") else self.outcome_of_interruption()
 
     def outcome_of_interruption(self) -> Outcome | None:
-        """Return what an interruption means; a lost or cancelled job is not ours to settle."""
-        match self.context.cancel_reason:
+        """Return the outcome of an interruption; None if the job is lost or cancelled."""
+        match self.state.cancel_reason:
             case "timeout":
-                return timed_out(self.job.policy.timeout)
+                return timed_out(min(self.job.policy.timeout, self.state.timeout))
             case "shutdown":
                 return Released()
             case _:
                 return None
 
-    # Interrupting.
+    def outcome_before_start(self) -> Outcome | None:
+        """Return the outcome of a handler whose task was cancelled before its first step.
+
+        If the worker did not cancel it, a closing loop did: the job has not started (C41).
+        """
+        return self.outcome_of_interruption() if self.is_interrupted else Released()
 
     def interrupt(self, reason: CancelReason) -> None:
-        """Ask the handler to stop, and end the attempt at once if it surely has."""
-        if self.has_ended:
+        """Ask the handler to stop, and end the attempt at once if it surely has stopped.
+
+        In a batch that goes on for other jobs, the attempt ends at once as well.
+        """
+        # A coroutine is cancelled once: a second time would cut off its clean-up.
+        if self.has_ended or (self.is_interrupted and self.task.isolation is Isolation.LOOP):
             return
         self.is_interrupted = True
-        self.context.interrupt(reason)
-        if self._executor.stop(self, reason):
+        if self.state.cancel_reason is None:
+            self.state.cancel_reason = reason
+        goes_on = self.batch is not None and self.batch.goes_on_without(self, reason)
+        if goes_on or self._executor.stop(self, reason):
             self.end(self.outcome_of_interruption())
-
-    def give_up(self) -> None:
-        """End the attempt although its handler goes on: it did not stop when interrupted."""
-        self.end(self.outcome_of_interruption())
 
 
 class AttemptTimers:
@@ -284,7 +335,7 @@ class AttemptTimers:
         self._unarmed: list[RunningAttempt] = []
 
     def arm(self, attempt: RunningAttempt) -> None:
-        """See that an attempt that has just begun is interrupted at its timeout."""
+        """Interrupt an attempt that has just begun at its timeout."""
         timeout = attempt.job.policy.timeout
         if timeout < ARMED_AT_ONCE:
             attempt.timer = self._loop.call_later(timeout, attempt.interrupt, "timeout")
@@ -298,5 +349,6 @@ class AttemptTimers:
         now = self._clock.monotonic()
         for attempt in unarmed:
             if not attempt.has_ended:
-                left = attempt.job.policy.timeout - (now - attempt.started_at)
+                timeout = min(attempt.job.policy.timeout, attempt.state.timeout)
+                left = timeout - (now - attempt.state.started_at)
                 attempt.timer = self._loop.call_later(max(left, 0.0), attempt.interrupt, "timeout")

@@ -1,12 +1,11 @@
-"""Ends attempts of which the store has to be asked something first.
+"""Ends attempts for which the worker has to query the store first.
 
-Of jobs that this version of the code cannot read: for how long that has gone on, which decides
-whether they are given back for others once more. The job stays in flight until it is settled.
+Of a job that this version of the code cannot read, the store knows for how long that has gone on:
+this decides whether it is released for other workers once more. It stays in flight until then.
 
-And those whose handler settled its job itself, in a transaction of its own. Only the store knows
-what became of that transaction, so it is asked: once committed there is nothing left to do; if it
-was rolled back, the attempt ends as its handler did, and returning counts as a failure. Whatever
-happens in between is safe at each point:
+A handler may have settled its job itself, in its own transaction. Only the store knows whether
+that was committed. If it was, there is nothing left to do; if it was rolled back, the attempt ends
+as its handler did, and returning counts as a failure. Every crash point is safe:
 
 - The worker or its connection dies before the commit: the server rolls back, the lease runs out,
   and the job is recovered.
@@ -14,12 +13,12 @@ happens in between is safe at each point:
 - The lease runs out before ``complete_in``: it raises, and the handler's writes are rolled back.
 - The lease runs out between ``complete_in`` and the commit: the lease's row is locked, and
   recovery passes over it; the commit counts.
-- The commit's answer is lost: the handler fails, and the store says here which of both it was.
-- The job is cancelled, or recovered by hand, meanwhile: that waits for the row, and finds the job
+- The reply to the commit is lost: the handler fails, and the store says here what happened.
+- The job is cancelled or recovered by hand meanwhile: that waits for the row, and finds the job
   completed, or running if it was rolled back.
 - The transaction stays open though its handler has ended: a settlement would wait for the row and
-  hold up those of others, so none is sent; after a lease's time the job is dropped. It is
-  completed if the transaction is ever committed, and recovered once it is rolled back.
+  block the others, so none is sent; after the TTL of a lease the job is dropped. It is completed
+  if the transaction is committed later, and recovered once it is rolled back.
 """
 
 from __future__ import annotations
@@ -27,33 +26,43 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fencepost.core.job.failure import not_committed
-from fencepost.core.job.job import AttemptOutcome, ClaimedJob
+from fencepost.core.job.job import AttemptOutcome, Body, ClaimedJob
 from fencepost.core.job.lifecycle import Event, State
-from fencepost.core.job.outcome import Outcome, Succeeded, Unreadable, decide, settlement_of
-from fencepost.core.values.skew import with_past
+from fencepost.core.job.outcome import (
+    Decision,
+    Outcome,
+    Succeeded,
+    Unreadable,
+    decide,
+    settlement_of,
+)
+from fencepost.core.values.signature import with_past
 from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.observe.log import log
+from fencepost.observe.log import log_job
 from fencepost.store.interface.joins import Fate
 from fencepost.store.interface.store import Store
-from fencepost.store.wrappers.transitions import EVENT_NAMES, count
+from fencepost.store.plan import Operation
+from fencepost.store.wrappers.notes import EVENT_NAMES, count
+from fencepost.worker.backoff import StoreBackoff
 from fencepost.worker.run.settler import Settler
-from fencepost.worker.run.store_calls import StoreBackoff
 
 if TYPE_CHECKING:
     from fencepost.worker.run.attempt import RunningAttempt
 
+T = TypeVar("T")
+
 PAUSE_MIN = 0.005
 PAUSE_MAX = 0.5
-"""Seconds between two looks at a transaction that is still open."""
+"""Seconds between two queries about a transaction that is still open."""
 
 
 class Concluder:
-    """Asks what became of transactions, and has the attempts settled that need it."""
+    """Queries how transactions ended, and settles the attempts that need it."""
 
     def __init__(
         self,
@@ -74,7 +83,7 @@ class Concluder:
         return not self._tasks
 
     def add(self, attempt: RunningAttempt, outcome: Outcome) -> None:
-        """Have an attempt concluded whose handler has ended with *outcome*."""
+        """Conclude an attempt whose handler has ended with *outcome*, in a task."""
         task = asyncio.get_running_loop().create_task(self.conclude(attempt, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -84,71 +93,74 @@ class Concluder:
             task.cancel()
 
     async def conclude(self, attempt: RunningAttempt, outcome: Outcome) -> None:
-        """Ask the store what has to be known, and see to the rest."""
+        """Query the store, then settle the attempt or drop its job."""
         job = attempt.job
         if isinstance(outcome, Unreadable):
-            await self._give_back(job, outcome)
+            decision = await self._give_back(job, outcome)
+            if decision.state.is_terminal:
+                attempt.call_failure_hooks(decision)
             return
         match await self._fate(attempt):
             case Fate.UNDONE:
                 ended = not_committed() if isinstance(outcome, Succeeded) else outcome
                 decision = decide(job, ended, self._store.clock.rng, self._ask)
                 self._settler.add(settlement_of(job, decision))
+                attempt.report(decision, self._age(attempt))
                 return
             case Fate.SETTLED:
                 self._counters.add(names.ATTEMPT_ENDED, outcome=AttemptOutcome.SUCCEEDED)
                 happened = (EVENT_NAMES[Event.SUCCEED], State.COMPLETED, job.type)
                 count(self._counters, names.JOB_SETTLED, [happened])
-                log(
-                    names.JOB_SETTLED,
-                    level=logging.DEBUG,
-                    id=job.id,
-                    type=job.type,
-                    state=State.COMPLETED,
-                    correlation_id=job.correlation_id,
-                )
+                about = {"state": State.COMPLETED, "correlation_id": job.correlation_id}
+                log_job(names.JOB_SETTLED, job, level=logging.DEBUG, **about)
+                completed = decide(job, Succeeded(Body(b"null")), self._store.clock.rng)
+                attempt.report(completed, self._age(attempt))
             case Fate.OPEN:
                 self._counters.add(names.ATTEMPT_LEFT_OPEN)
-                log(names.ATTEMPT_LEFT_OPEN, level=logging.WARNING, id=job.id, type=job.type)
+                log_job(names.ATTEMPT_LEFT_OPEN, job, level=logging.WARNING)
         self._settler.drop(job)
 
-    async def _give_back(self, job: ClaimedJob, outcome: Unreadable) -> None:
-        """Give a job back that this version of the code cannot read, or have it fail in the end."""
-        while True:
-            try:
-                attempts = await self._store.run_async(self._store.reader.attempts(job.id))
-            except StoreError as error:
-                await self._store.clock.sleep_async(self._backoff.failed(error))
-            else:
-                break
-        self._backoff.failures = 0
+    def _age(self, attempt: RunningAttempt) -> float:
+        return self._store.clock.monotonic() - attempt.state.started_at
+
+    async def _give_back(self, job: ClaimedJob, outcome: Unreadable) -> Decision:
+        """Release a job that this version of the code cannot read; after too long, fail it."""
+        attempts = await self._reply(self._store.reader.attempts(job.id))
         decision = decide(job, with_past(outcome, attempts), self._store.clock.rng)
         self._counters.add(names.PAYLOAD_UNREADABLE, type=job.type)
-        log(
+        log_job(
             names.PAYLOAD_UNREADABLE,
-            level=logging.WARNING,
-            id=job.id,
-            type=job.type,
+            job,
+            level=logging.ERROR if decision.state.is_terminal else logging.WARNING,
+            attempt=job.attempt,
+            queue=job.queue,
             state=decision.state,
             delay=decision.delay,
             error=outcome.failure.message,
             hint="is this worker of an older version than what submits, or of a newer one?",
         )
         self._settler.add(settlement_of(job, decision))
+        return decision
 
     async def _fate(self, attempt: RunningAttempt) -> Fate:
-        """Return how it ended; OPEN if it did not in the time that a lease lasts."""
+        """Return how the transaction ended; OPEN if it did not within the TTL of the lease."""
         store = self._store
         deadline = store.clock.monotonic() + attempt.job.lease_ttl
         pause = PAUSE_MIN
         while True:
-            try:
-                (fate,) = await store.run_async(store.joins.fates([attempt.context.joined]))
-            except StoreError as error:
-                await store.clock.sleep_async(self._backoff.failed(error))
-                continue
-            self._backoff.failures = 0
+            (fate,) = await self._reply(store.joins.fates([attempt.state.joined]))
             if fate is not Fate.OPEN or store.clock.monotonic() >= deadline:
                 return fate
             await store.clock.sleep_async(pause)
             pause = min(pause * 2, PAUSE_MAX)
+
+    async def _reply(self, operation: Operation[T]) -> T:
+        """Return the store's reply, however long the store is away."""
+        while True:
+            try:
+                reply = await self._store.run_async(operation)
+            except StoreError as error:
+                await self._store.clock.sleep_async(self._backoff.failed(error))
+            else:
+                self._backoff.succeeded()
+                return reply

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fencepost.core.bounds import INTERRUPT_GRACE, THROW_AGAIN
+from fencepost.core.bounds import INTERRUPT_GRACE, LOAD_MAX, THROW_AGAIN
 from fencepost.core.job.failure import classify
+from fencepost.core.job.hooks import Hooks
+from fencepost.core.job.job import Dependency
 from fencepost.core.job.outcome import Outcome, Released, decide, settlement_of
 from fencepost.core.job.task import Isolation, Task
+from fencepost.errors import StoreError
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.observe.log import log, logger
+from fencepost.observe.log import jobs_logger, log_job, logger
 from fencepost.store.interface.store import Store
-from fencepost.worker.backoff import Backoffs
-from fencepost.worker.process.children import Children
+from fencepost.store.plan import Operation
+from fencepost.worker.backoff import Backoffs, StoreBackoff
+from fencepost.worker.children import Children
 from fencepost.worker.run.attempt import AttemptTimers, RunningAttempt
+from fencepost.worker.run.batch import Batches
 from fencepost.worker.run.conclusion import Concluder
-from fencepost.worker.run.context import CancelReason
+from fencepost.worker.run.context import AttemptState, CancelReason, Context, ContextActions
+from fencepost.worker.run.hooks import FailureHooks
 from fencepost.worker.run.inflight import InFlightJob
 from fencepost.worker.run.relay import Relay
-from fencepost.worker.run.results import Loader
+from fencepost.worker.run.report import report
 from fencepost.worker.run.settler import Settler
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.run.threads import Threads
@@ -35,9 +43,9 @@ if TYPE_CHECKING:
 
 
 class HandlerExecutor:
-    """Starts attempts and sees that each delivers exactly one outcome.
+    """Starts attempts and stops them, so that each has exactly one outcome.
 
-    What it holds is what every attempt of a run needs; attempts read it.
+    It holds what every attempt of a run needs; attempts read it.
     """
 
     def __init__(
@@ -49,8 +57,12 @@ class HandlerExecutor:
         slots: WorkerSlots,
         settler: Settler,
         shutdown: Shutdown,
+        worker: str = "",
+        hooks: Hooks | None = None,
+        shared: Any = None,
         tracing: Tracing | None = None,
         owns_loop: bool = False,
+        max_rss: int | None = None,
     ) -> None:
         self.store = store
         self.clock = store.clock
@@ -61,45 +73,50 @@ class HandlerExecutor:
         self.slots = slots
         self.settler = settler
         self.shutdown = shutdown
+        self.worker = worker
+        self.hooks = hooks or Hooks()
+        self.shared = shared
+        """What the app's lifespan has yielded."""
         self.backoffs = Backoffs(tasks)
         self.concluder = Concluder(store, settler, counters, self.backoffs)
         self.threads = Threads()
+        self.failure_hooks = FailureHooks(self.hooks, self.threads)
         self.timers = AttemptTimers(store.clock)
         self.leaked: set[RunningAttempt] = set()
-        """Attempts that were given up although their handlers go on."""
-        self.is_verbose = False
+        """Attempts that were given up although their handlers still run."""
+        self.is_verbose = self.is_telling = False
+        """Whether the log shows each start, and each attempt that succeeded."""
         self._owns_loop = owns_loop
         self._loop = asyncio.get_running_loop()
-        self._children = Children(store.url, counters, store.keys)
-        self._loader = Loader(store, tasks, counters, self)
+        self.is_warm = asyncio.Event()
+        self._children = Children(store.url, counters, store.keys, max_rss=max_rss)
+        self._loader = Loader(self)
+        self._batches = Batches(self)
         self._relay = Relay(store.clock, slots.reach)
 
-    # Starting.
-
     def take(self, jobs: Sequence[InFlightJob]) -> None:
-        """Start what a claim has brought; there is a free slot for each."""
+        """Start the jobs of a claim; there is a free slot for each."""
         self.slots.taken += len(jobs)
         if self.shutdown.is_stopping:
             self.give_back(jobs)
             return
         self.is_verbose = logger.isEnabledFor(logging.DEBUG)
-        reach = self.slots.reach
-        reach.claimed()
-        if reach.must_begin:
+        self.is_telling = jobs_logger.isEnabledFor(logging.INFO)
+        if self.slots.reach.claimed():
             jobs[0].start_by = math.inf
-        # Most jobs have waited for nothing, and need not be looked at any closer.
-        if owed := [h for h in jobs if h.job.has_dependencies and self._loader.owes(h)]:
-            self._load(owed)
-            jobs = [held for held in jobs if not self._loader.owes(held)]
+        # Most jobs have waited for nothing.
+        if lacking := [h for h in jobs if h.job.has_dependencies and self._loader.lacks(h)]:
+            self._load(lacking)
+            jobs = [held for held in jobs if not self._loader.lacks(held)]
         self.start(jobs)
 
-    def _load(self, owed: Sequence[InFlightJob]) -> None:
-        """Load what jobs have waited for; in this thread if that holds up nobody, as a claim is."""
-        for held in owed:
-            held.start_by = math.inf  # its attempt begins with this
+    def _load(self, lacking: Sequence[InFlightJob]) -> None:
+        """Load what jobs have waited for; like a claim, in this thread if no handler runs."""
+        for held in lacking:
+            held.start_by = math.inf  # loading is the beginning of its attempt
         if self._owns_loop and not self.slots.running:
-            self._loader.load_here(owed)
-        late = [held for held in owed if self._loader.owes(held)]
+            self._loader.load_here(lacking)
+        late = [held for held in lacking if self._loader.lacks(held)]
         if late:
             self._loader.add(late)
 
@@ -108,8 +125,11 @@ class HandlerExecutor:
         coroutines: list[RunningAttempt] = []
         for held in jobs:
             attempt = RunningAttempt(held, self)
-            isolation = self.tasks[held.job.type].isolation
-            if isolation is Isolation.LOOP:
+            task = self.tasks[held.job.type]
+            isolation = task.isolation
+            if task.batch is not None:
+                self._batches.add(attempt, task)
+            elif isolation is Isolation.LOOP:
                 coroutines.append(attempt)
             elif isolation is Isolation.THREAD:
                 attempt.start_in_thread()
@@ -117,24 +137,39 @@ class HandlerExecutor:
                 attempt.start_in_child()
         self._relay.run(coroutines)
 
+    def context_of(self, state: AttemptState) -> Context:
+        """Return the context of an attempt that has begun."""
+        actions = ContextActions(
+            state, self.store, self.tasks, hooks=self.hooks, shared=self.shared
+        )
+        return Context(actions)
+
+    def in_thread(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Run *function* in a thread, with the context variables of the caller."""
+        return self.threads.call(partial(contextvars.copy_context().run, function))
+
+    async def warm_up(self) -> None:
+        """Do what the first job would have to wait for."""
+        await self._children.warm_up(self.tasks.values())
+        self.is_warm.set()
+
     async def call_in_child(self, attempt: RunningAttempt) -> Outcome:
         """Run a handler in a child process."""
         if self.tracing is None:
             return await self._children.run(attempt)
         return await self.tracing.watch(attempt.job, partial(self._children.run, attempt))
 
-    # Not starting.
-
     def stop_starting(self) -> None:
-        """Begin no more: what has not begun is given back, and what waits looks again."""
+        """Begin no more: give back what has not begun, and wake what waits."""
         self.shutdown.is_stopping = self.counters.pulse.is_stopping = True
-        # At once: others can run them while this worker still finishes what it has begun.
-        self.give_back([*self._loader.take_back(), *self._relay.take_back()])
+        # At once: other workers can run them while this one finishes its running jobs.
+        waiting = (self._loader, self._relay, self._batches)
+        self.give_back([held for line in waiting for held in line.take_back()])
         self.slots.news.set()
         self.slots.quiet.set()
 
     def give_back(self, jobs: Iterable[InFlightJob]) -> None:
-        """Have jobs released that have not begun: uncounted, in their old place in line."""
+        """Release jobs that have not begun: uncounted, in their old place in line."""
         for held in jobs:
             if not held.is_dropped:
                 decision = decide(held.job, Released(), self.rng)
@@ -142,36 +177,38 @@ class HandlerExecutor:
             self.slots.free()
 
     def came_late(self, held: InFlightJob) -> None:
-        """Give a job back whose handler could not begin in time: others kept the loop busy."""
+        """Release a job whose handler could not begin in time: others kept the loop busy."""
         self.counters.add(names.ATTEMPT_LATE)
         self.slots.reach.came_late()
-        self.slots.turn -= 1  # of the queue whose job could not begin
+        self.slots.turn -= 1  # the queue whose job could not begin gets its turn again
         self.slots.late.append(held)
         self.give_back([held])
 
     def refuse(self, held: InFlightJob, error: Exception) -> None:
-        """Fail an attempt before its start: what its job waited for cannot be loaded."""
+        """Fail an attempt before its start: the results that its job needs cannot be loaded."""
         decision = decide(held.job, classify(error), self.rng, self.backoffs)
         self.settler.add(settlement_of(held.job, decision))
+        report(held.job, decision, seconds=0.0, worker=self.worker, error=error)
+        if self.failure_hooks.is_needed:
+            state = AttemptState(held.job, held.job.lease, self.clock.monotonic())
+            self.failure_hooks.add(self.context_of(state), decision, error)
         self.slots.free()
 
     def close(self) -> None:
         self.threads.close()
         self._children.close()
 
-    # Stopping.
-
     def stop(self, attempt: RunningAttempt, reason: CancelReason) -> bool:
         """Stop the handler of an attempt; return True if it has surely ended."""
         match attempt.task.isolation:
             case Isolation.LOOP:
-                # It may tidy up for a while; then it is given up.
+                # It may clean up for a while; then it is given up.
                 if attempt.future is not None:
                     attempt.future.cancel(f"fencepost: {reason}")
                 self._loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
                 return False
             case Isolation.THREAD:
-                # A shutdown only asks at first: the thread may look at ``ctx.cancelled`` in time.
+                # At a shutdown it may look at ``ctx.cancelled`` first, and end by itself.
                 if reason != "shutdown":
                     self.stop_thread(attempt)
                     self._loop.call_later(INTERRUPT_GRACE, self.give_up, attempt, reason)
@@ -181,33 +218,122 @@ class HandlerExecutor:
                 return True
 
     def stop_thread(self, attempt: RunningAttempt) -> None:
-        """Throw ``HandlerStopped`` into the thread of an attempt, as soon as it can take it."""
+        """Throw ``HandlerStopped`` into the thread of an attempt, as soon as that is possible."""
         if attempt.thread is None or attempt.has_returned:
             return
+        if isinstance(attempt.future, asyncio.Task) and not attempt.thread.is_running:
+            attempt.future.cancel()  # a hook on the loop, before its handler or after it
         if not attempt.thread.stop():
             self._loop.call_later(THROW_AGAIN, self.stop_thread, attempt)
 
     def give_up(self, attempt: RunningAttempt, reason: CancelReason) -> None:
-        """End an attempt although its handler goes on, if it still does, and log that."""
+        """End an attempt although its handler still runs, and log that."""
         if attempt.has_returned or attempt.has_ended:
             return
         self.leaked.add(attempt)
         self.counters.add(names.SLOT_LEAKED)
-        log(
+        log_job(
             names.SLOT_LEAKED,
+            attempt.job,
             level=logging.WARNING,
-            id=attempt.job.id,
-            type=attempt.job.type,
             reason=reason,
             hint='the handler did not stop; isolation="process" can be killed',
             leaked=len(self.leaked),
         )
-        attempt.give_up()
+        attempt.end(attempt.outcome_of_interruption())
         if attempt.thread is not None and self.shutdown.retire(attempt, len(self.slots.running)):
             self.stop_starting()
 
     def regain(self, attempt: RunningAttempt) -> None:
-        """Note that a handler has come back whose attempt had been given up."""
+        """Note that a handler has returned whose attempt had been given up."""
         self.leaked.discard(attempt)
         self.counters.add(names.SLOT_REGAINED)
-        log(names.SLOT_REGAINED, id=attempt.job.id, type=attempt.job.type)
+        log_job(names.SLOT_REGAINED, attempt.job)
+
+
+class Loader:
+    """Loads the results that held jobs have waited for, then has the executor start them.
+
+    One operation for all jobs of a claim, and none for jobs that waited for nothing or whose
+    handler takes no context. Results do not change once they have released a job, so they can be
+    loaded ahead. While the store is away the jobs stay in flight, heartbeated, and it tries again.
+    """
+
+    def __init__(self, executor: HandlerExecutor) -> None:
+        self._store = executor.store
+        self._tasks = executor.tasks
+        self._backoff = StoreBackoff("load", executor.counters, executor.rng)
+        self._executor = executor
+        self._waiting: list[InFlightJob] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, lacking: Sequence[InFlightJob]) -> None:
+        """Start jobs once the results that they need are loaded."""
+        self._waiting.extend(lacking)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._load_all())
+            self._task.add_done_callback(self._done)
+
+    def take_back(self) -> list[InFlightJob]:
+        """Load no more; return the jobs that still wait."""
+        left, self._waiting = self._waiting, []
+        if self._task is not None:
+            self._task.cancel()
+        return left
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.result()  # raises a bug of ours
+
+    async def _load_all(self) -> None:
+        while self._waiting:
+            await self._load_some(self._waiting)
+            ready = [held for held in self._waiting if held.is_dropped or not self.lacks(held)]
+            self._waiting = [held for held in self._waiting if held not in ready]
+            self._executor.start(ready)
+
+    def lacks(self, held: InFlightJob) -> bool:
+        """Tell whether a job must not start before its dependencies are loaded."""
+        return (
+            held.job.has_dependencies
+            and held.dependencies is None
+            and self._tasks[held.job.type].signature.context_name is not None
+        )
+
+    async def _load_some(self, waiting: Iterable[InFlightJob]) -> bool:
+        """Load what *waiting* jobs lack; False, after a while, if the store was away."""
+        lacking = self._lacking(waiting)
+        try:
+            _fill(lacking, await self._store.run_async(self._reading(lacking)))
+        except StoreError as error:
+            await self._store.clock.sleep_async(self._backoff.failed(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - one that cannot be read must not hold up all
+            if len(lacking) > 1:
+                for held in lacking:
+                    if not await self._load_some([held]):
+                        return False
+            elif lacking[0] in self._waiting:  # else it was given back meanwhile
+                self._waiting.remove(lacking[0])
+                self._executor.refuse(lacking[0], error)
+        else:
+            self._backoff.succeeded()
+        return True
+
+    def load_here(self, waiting: Iterable[InFlightJob]) -> None:
+        """Do so in this thread, if the store answers at once; on any error, do nothing."""
+        lacking = self._lacking(waiting)
+        with suppress(Exception):  # the awaited way handles every error
+            _fill(lacking, self._store.run(self._reading(lacking)))
+
+    def _lacking(self, waiting: Iterable[InFlightJob]) -> list[InFlightJob]:
+        return [held for held in waiting if not held.is_dropped and self.lacks(held)][:LOAD_MAX]
+
+    def _reading(self, lacking: Sequence[InFlightJob]) -> Operation[list[list[Dependency]]]:
+        return self._store.reader.dependencies([held.job.id for held in lacking], with_results=True)
+
+
+def _fill(lacking: Sequence[InFlightJob], found: list[list[Dependency]]) -> None:
+    for held, dependencies in zip(lacking, found, strict=True):
+        held.dependencies = dependencies

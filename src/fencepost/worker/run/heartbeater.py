@@ -1,9 +1,9 @@
-"""Keeps leases alive, in a thread of its own: a handler that blocks the loop cannot starve it.
+"""Extends leases, in a separate thread: a handler that blocks the loop cannot stop it.
 
-A beat that reports a lost lease interrupts that handler at once. If the store cannot be reached for
-so long that a lease must have run out, the handler is interrupted just the same (S2-32).
+If the store answers that a lease is lost, its handler is interrupted at once. If the store cannot
+be reached for so long that a lease must have expired, its handler is interrupted as well (S2-32).
 
-A pass is a script of store operations, which a thread drives, blocking. A simulation drives the
+A pass is a script of store operations, which the thread drives, blocking. A simulation drives the
 same script on a loop of simulated time.
 """
 
@@ -15,21 +15,24 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from fencepost.core.bounds import HEARTBEAT_PAUSE_MAX, SETTLE_MAX
 from fencepost.core.job.lifecycle import State
+from fencepost.generators import drive
 from fencepost.observe.counters import Counters
 from fencepost.store.interface.joins import Fate, Joined
 from fencepost.store.interface.queue import Beat, Extended, HeartbeatReply
 from fencepost.store.interface.store import Store
 from fencepost.store.plan import Operation
+from fencepost.worker.backoff import StoreBackoff
 from fencepost.worker.run.context import CancelReason
 from fencepost.worker.run.inflight import InFlight, InFlightJob
-from fencepost.worker.run.store_calls import StoreBackoff
 
 BEATS_PER_TTL = 3
 WATCH_INTERVAL = 0.25
 STOP_WAIT = 2.0
-"""Seconds for which a stop waits for the last pass: a store that hangs may keep it for a minute."""
+"""Seconds for which a stop waits for the last pass: a store that hangs may take a minute."""
 
 OnLost = Callable[[InFlightJob, CancelReason], None]
 
@@ -41,7 +44,7 @@ Beating = Generator[Operation[Any], Any, T]
 
 
 class Heartbeater:
-    """Beats for every job in flight, started or not, a third of its TTL after the last time."""
+    """Extends the lease of every job in flight, a third of its TTL after the last time."""
 
     def __init__(
         self, store: Store, inflight: InFlight, counters: Counters, on_lost: OnLost
@@ -52,63 +55,52 @@ class Heartbeater:
         self._backoff = StoreBackoff("heartbeat", counters, store.clock.rng)
         self._wake = threading.Event()
         self._is_stopping = False
-        self._pause = HEARTBEAT_PAUSE_MAX
+        self.shortest_ttl = HEARTBEAT_PAUSE_MAX * BEATS_PER_TTL
+        """A shorter lease is due before the next pass: then call ``wake``."""
         self._thread: threading.Thread | None = None
         self._asking_since: float | None = None
-        """When the pass began that waits for the store's answer."""
+        """When the pass began that waits for the store."""
 
     def start(self) -> None:
-        """Beat in a thread until stopped."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._beat_on, name="fencepost-heart", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Make no more passes; one that waits for the store ends by itself, a little later."""
+        """Make no more passes; one that waits for the store ends a little later."""
         self._is_stopping = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(STOP_WAIT)
 
     async def stop_async(self) -> None:
-        """Stop without holding up the loop: the last pass may wait for the store."""
+        """Stop without blocking the loop: the last pass may wait for the store."""
         await asyncio.to_thread(self.stop)
 
-    def expect(self, lease_ttl: float) -> None:
-        """Say that a job with this TTL has come, in case that is sooner than the next pass."""
-        if lease_ttl / BEATS_PER_TTL < self._pause:
-            self._wake.set()
+    def wake(self) -> None:
+        """Make the next pass now: a lease has come that is due before it."""
+        self._wake.set()
 
     def _beat_on(self) -> None:
         while not self._is_stopping:
-            self._pause = self.step()
-            self._wake.wait(self._pause)
+            pause = self.step()
+            self.shortest_ttl = pause * BEATS_PER_TTL
+            self._wake.wait(pause)
             self._wake.clear()
 
     def step(self) -> float:
         """Make one pass over what is due; return how long to wait until the next."""
-        beating = self.beating()
-        try:
-            operation = next(beating)
-            while True:
-                try:
-                    reply = self._store.run(operation)
-                except Exception as error:  # noqa: BLE001 - the script decides what it means
-                    operation = beating.throw(error)
-                else:
-                    operation = beating.send(reply)
-        except StopIteration as stop:
-            pause: float = stop.value
-            return pause
+        return drive(self.beating(), self._store.run)
 
     async def watch(self) -> None:
-        """Drop what runs out while the store neither answers nor refuses; forever.
+        """Drop jobs whose leases expire while the store does not answer at all; forever.
 
-        A server that hangs, or a network that swallows all, is noticed only after a minute.
+        A server that hangs, or a network that drops packets, is noticed only after a minute.
         """
         seen: float | None = None
         while True:
             await self._store.clock.sleep_async(WATCH_INTERVAL)
-            # Twice the same: a process that was stopped for long first gets the store's answer.
+            # Seen twice: a process that was paused for long first gets the store's answer.
             if seen is not None and seen == self._asking_since:
                 self._lose_expired()
             seen = self._asking_since
@@ -129,24 +121,24 @@ class Heartbeater:
                 return max(min(self._backoff.failed(error), self._time_left()), 0.01)
             finally:
                 self._asking_since = None
-        self._backoff.failures = 0
+        self._backoff.succeeded()
         now = self._store.clock.monotonic()
         waits = [each.confirmed_at + _interval(each) - now for each in self._inflight.everything()]
         return max(min([*waits, HEARTBEAT_PAUSE_MAX]), 0.01)
 
     def _without_joined(self, batch: list[InFlightJob]) -> Beating[list[InFlightJob]]:
-        """Return *batch* without what is being, or was, completed in a handler's transaction.
+        """Return *batch* without jobs that a handler's own transaction completes, or has.
 
-        While that is open it locks the lease: a beat would wait for it, and those of others too.
-        Nobody else can take the job meanwhile.
+        While that is open it locks the lease: a heartbeat would wait for it, and all others too.
+        No other worker can take the job meanwhile.
         """
         joined: list[InFlightJob] = []
         asked: list[Joined] = []
         rest: list[InFlightJob] = []
         for held in batch:
-            if held.attempt is not None and held.attempt.context.has_joined:
+            if held.attempt is not None and held.attempt.state.marks:
                 joined.append(held)
-                asked.append(held.attempt.context.joined)
+                asked.append(held.attempt.state.joined)
             else:
                 rest.append(held)
         if not joined:
@@ -164,7 +156,7 @@ class Heartbeater:
         return rest
 
     def _beat(self, batch: list[InFlightJob]) -> Beating[None]:
-        """Extend the leases of *batch* now; what is lost is dropped and interrupted."""
+        """Extend the leases of *batch* now; drop and interrupt jobs that are lost."""
         if not batch:
             return
         sent_at = self._store.clock.monotonic()
@@ -175,12 +167,13 @@ class Heartbeater:
     def apply(
         self, batch: list[InFlightJob], replies: list[HeartbeatReply], sent_at: float
     ) -> None:
-        """Note what the store answered to beats sent at *sent_at*."""
+        """Note the replies to heartbeats sent at *sent_at*."""
         for held, reply in zip(batch, replies, strict=True):
             if isinstance(reply, Extended):
                 held.confirmed_at = sent_at
                 if held.attempt is not None:
-                    held.attempt.context.extend(reply.expires_at)
+                    state = held.attempt.state
+                    state.lease = replace(state.lease, expires_at=reply.expires_at)
             elif reply.state is State.COMPLETED and _has_joined(held):
                 self._inflight.drop(held.job.id, held.job.lease.token)
             else:
@@ -193,7 +186,7 @@ class Heartbeater:
                 self._lose(each, "lease_lost")
 
     def _time_left(self) -> float:
-        """Return how long the lease lasts that runs out first."""
+        """Return how long it is until the first lease expires."""
         now = self._store.clock.monotonic()
         ends = [each.confirmed_at + each.job.lease_ttl for each in self._inflight.everything()]
         return min(ends, default=math.inf) - now
@@ -208,4 +201,5 @@ def _interval(held: InFlightJob) -> float:
 
 
 def _has_joined(held: InFlightJob) -> bool:
-    return held.attempt is not None and held.attempt.context.has_joined
+    """Tell whether the handler has completed the job in its own transaction, or may have."""
+    return held.attempt is not None and bool(held.attempt.state.marks)

@@ -17,7 +17,7 @@ from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.outcome import Settlement
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
-from fencepost.observe.log import log
+from fencepost.observe.log import write
 from fencepost.worker.run.context import CancelReason
 
 if TYPE_CHECKING:
@@ -26,24 +26,32 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class InFlightJob:
-    """One job that this worker holds."""
+    """A job that this worker holds."""
 
     job: ClaimedJob
     confirmed_at: float
     """On the monotonic clock: the lease is good for ``lease_ttl`` from then."""
     start_by: float
-    """On the monotonic clock: if its handler has not begun by then, the job is given back."""
+    """On the monotonic clock: if its handler has not begun by then, the job is released."""
     attempt: RunningAttempt | None = None
     dependencies: Sequence[Dependency] | None = None
-    """What the job waited for, with the results, once they are loaded; most jobs need none."""
+    """The jobs that it waited for, with results, once they are loaded; most jobs need none."""
     is_dropped: bool = False
-    """Whether it is no longer held: its handler must not begin then."""
+    """Whether it is no longer held: then its handler must not begin."""
 
 
 def interrupt_lost(held: InFlightJob, reason: CancelReason, counters: Counters) -> None:
-    """Interrupt the handler of a job that is no longer ours. For the loop's thread."""
+    """Interrupt the handler of a job that is lost. For the loop's thread."""
     counters.add(names.LEASE_LOST, reason=reason)
-    log(names.LEASE_LOST, level=logging.WARNING, id=held.job.id, reason=reason)
+    if reason != "cancelled":
+        job = held.job
+        about = {"queue": job.queue, "attempt": job.attempt, "reason": reason}
+        text = (
+            f"{job.type} {job.id} lost its lease (attempt {job.attempt} of {job.max_attempts}): "
+            f"the store was out of reach for too long, or another worker has it; it is stopped here"
+        )
+        fields = {"id": job.id, "type": job.type, **about}
+        write(names.LEASE_LOST, fields, level=logging.WARNING, text=text)
     if held.attempt is not None:
         held.attempt.interrupt(reason)
 
@@ -53,45 +61,43 @@ class InFlight:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._held: dict[str, InFlightJob] = {}
-
-    def __len__(self) -> int:
-        return len(self._held)
+        self.held: dict[str, InFlightJob] = {}
+        """Changed under the mutex."""
 
     def take(
         self, jobs: Sequence[ClaimedJob], *, asked_at: float, answered_at: float
     ) -> tuple[list[InFlightJob], list[InFlightJob]]:
-        """Hold freshly claimed jobs; return them, and what was held of them under older leases."""
+        """Hold claimed jobs; return them, and those of them that were held under older leases."""
         start_by = answered_at + START_WITHIN
         fresh = [InFlightJob(job, asked_at, start_by) for job in jobs]
         lost: list[InFlightJob] = []
         with self._mutex:
             for held in fresh:
-                if held.job.id in self._held:
-                    lost.append(self._held[held.job.id])  # lost to ourselves
+                if held.job.id in self.held:
+                    lost.append(self.held[held.job.id])
                     lost[-1].is_dropped = True
-                self._held[held.job.id] = held
+                self.held[held.job.id] = held
         return fresh, lost
 
     def drop(self, job_id: str, token: str) -> InFlightJob | None:
         """Drop a job, if it is still held under this very lease."""
         with self._mutex:
-            held = self._held.get(job_id)
+            held = self.held.get(job_id)
             if held is None or held.job.lease.token != token:
                 return None
             held.is_dropped = True
-            return self._held.pop(job_id)
+            return self.held.pop(job_id)
 
     def drop_all(self, settlements: Sequence[Settlement]) -> None:
         """Drop jobs whose settlements the store has answered."""
         with self._mutex:
             for settlement in settlements:
-                held = self._held.get(settlement.job_id)
+                held = self.held.get(settlement.job_id)
                 if held is not None and held.job.lease.token == settlement.token:
                     held.is_dropped = True
-                    del self._held[settlement.job_id]
+                    del self.held[settlement.job_id]
 
     def everything(self) -> list[InFlightJob]:
         """Return all that is held."""
         with self._mutex:
-            return list(self._held.values())
+            return list(self.held.values())

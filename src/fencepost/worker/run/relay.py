@@ -1,25 +1,26 @@
 """The fast path for coroutines: attempts run one after the other in one task, until one waits.
 
-A task of its own for each job is dear. A drain of no-op jobs by 100 slots on SQLite takes 44 µs of
+A task for each job is expensive. A drain of no-op jobs by 100 slots on SQLite takes 44 µs of
 processor time a job like this, and 64 µs with a task for each (medians of five); in the first
 measurement, of decision 0010, a task took 14,000 to 18,000 of a job's 93,000 instructions. So one
-task takes the first step of one attempt after the other. Most short handlers need no other step. If
-a handler waits, the task stays with it, and another task takes the rest of the line.
+task runs the first step of one attempt after the other. Most short handlers need no other step. If
+a handler waits, the task stays with it, and another task runs the rest of the line.
 
-Nothing outside of this file depends on it: ``RunningAttempt.run`` is a plain coroutine, which could
-just as well run in a task of its own.
+Nothing outside this file depends on it: ``RunningAttempt.run`` is a plain coroutine, which could
+also run in a task for itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import types
 from collections import deque
-from collections.abc import Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fencepost.clock import Clock
+from fencepost.generators import rest_of
+from fencepost.observe.log import current_job
 
 if TYPE_CHECKING:
     from fencepost.worker.run.attempt import RunningAttempt
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fencepost.worker.run.slots import Reach
 
 TURN = 0.005
-"""Seconds for which short handlers run one after the other before the loop gets its turn."""
+"""Seconds for which short handlers run one after the other before the loop turns."""
 
 
 class Relay:
@@ -37,12 +38,13 @@ class Relay:
         self._clock = clock
         self._reach = reach
         self._loop = asyncio.get_running_loop()
-        # Attempts are begun from within others that have just ended; none inherits of another.
+        # Each attempt gets a copy: none inherits context variables of the one before.
         self._context = contextvars.copy_context()
+        self._context.run(current_job.set, None)  # as each attempt leaves it
         self._line: deque[RunningAttempt] = deque()
         self._since = 0.0
         self._begun = 0
-        """How many of the line have begun since then."""
+        """How many attempts of the line have begun since then."""
         self._has_task = False
         """Whether a task is about to take from the line, or is taking from it."""
 
@@ -60,7 +62,7 @@ class Relay:
         return left
 
     def _start_task(self) -> None:
-        """See that a task takes from the line."""
+        """Start a task for the line, if it needs one."""
         if self._line and not self._has_task:
             self._has_task = True
             self._loop.create_task(self._run_line(), context=self._context.copy())
@@ -68,8 +70,8 @@ class Relay:
     async def _run_line(self) -> None:
         """Run attempts of the line one after the other; once one waits, another task goes on.
 
-        The task is passed on only if no handler can notice: the last one never waited, set no
-        context variable, and did not cancel the task.
+        The task runs another attempt only if that cannot notice: the last handler never waited,
+        set no context variable, and did not cancel the task.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -94,7 +96,7 @@ class Relay:
                     await rest_of(running, waits_for)
                     return
                 is_changed = task.cancelling() or contextvars.copy_context() != context
-                if is_changed or attempt.started_at >= turn_ends_at:
+                if is_changed or attempt.state.started_at >= turn_ends_at:
                     return
         finally:
             if not has_waited:
@@ -106,21 +108,3 @@ class Relay:
             self._reach.began(self._begun, self._clock.monotonic() - self._since)
         self._has_task = False
         self._start_task()
-
-
-@types.coroutine
-def rest_of(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, None, Any]:
-    """Await a coroutine that has taken its first step, and waits for *waits_for*.
-
-    Only for asyncio, whose tasks answer nothing but None to what a coroutine yields.
-    """
-    while True:
-        try:
-            yield waits_for
-        except BaseException as error:  # noqa: BLE001 - a cancellation belongs to the coroutine
-            try:
-                waits_for = coroutine.throw(error)
-            except StopIteration as stop:
-                return stop.value
-        else:
-            return (yield from coroutine)

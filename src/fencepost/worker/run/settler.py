@@ -1,7 +1,7 @@
-"""Records outcomes, in groups: whatever ended while one group was written forms the next.
+"""Records outcomes in groups: what ended while one group was written forms the next.
 
-A settlement whose outcome is unknown is sent again with the same token; the store then says what
-had become of it. Until the store has answered, the job stays in flight and is heartbeated.
+A settlement whose outcome is unknown is repeated with the same token; the store then says whether
+it had been recorded. Until the store has answered, the job stays in flight and is heartbeated.
 """
 
 from __future__ import annotations
@@ -9,20 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from fencepost.core.bounds import SETTLE_BYTES_MAX, SETTLE_MAX
 from fencepost.core.job.job import ClaimedJob
 from fencepost.core.job.outcome import Settlement
 from fencepost.errors import StoreError
+from fencepost.generators import begun
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import log
-from fencepost.store.interface.queue import Settled
+from fencepost.store.interface.queue import Settled, SettleReply
 from fencepost.store.interface.store import Store
+from fencepost.worker.backoff import StoreBackoff
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.slots import WorkerSlots
-from fencepost.worker.run.store_calls import StoreBackoff, shielded
+
+T = TypeVar("T")
 
 
 class Settler:
@@ -37,47 +41,64 @@ class Settler:
         self._inflight = inflight
         self._slots = slots
         self._backoff = StoreBackoff("settle", counters, store.clock.rng)
-        self._pending: deque[Settlement] = deque()
+        self.pending: deque[Settlement] = deque()
+        """To be written."""
         self._news = asyncio.Event()
-        self._in_flight = 0
+        self._written: list[Settlement] = []
+        """Those that are being written."""
+        self._reply: asyncio.Future[list[SettleReply]] | None = None
+        """The store's reply to these, once it comes."""
         self._counters = counters
         self._alone = 0
-        """How many of the next settlements are to be written one by one."""
+        """How many of the next settlements to write one by one."""
 
     @property
     def is_idle(self) -> bool:
-        return not self._pending and not self._in_flight
+        return not self.pending and self._reply is None
 
     @property
-    def is_behind(self) -> bool:
-        """Whether something is to be written and nothing is being written."""
-        return bool(self._pending) and not self._in_flight
+    def is_writing(self) -> bool:
+        return self._reply is not None
 
     def add(self, settlement: Settlement) -> None:
-        """Have a decision recorded soon."""
-        if not self._pending:
+        """Write a settlement soon."""
+        if not self.pending:
             self._news.set()
-        self._pending.append(settlement)
+        self.pending.append(settlement)
+
+    def post(self) -> None:
+        """Have the store begin to write what has ended, unless it is writing: for a loop that is
+        about to block. A store that hands over does so before this returns."""
+        if self._reply is None and (batch := self._next_group()):
+            self._written = batch
+            writing = self._write(batch)
+            # Shielded: a worker that stops must not cut off a write that has started.
+            self._reply = shielded(begun(writing) if self._store.hands_over else writing)
+
+    async def _write(self, batch: list[Settlement]) -> list[SettleReply]:
+        return await self._store.run_async(self._store.queue.settle(batch))
 
     async def start(self) -> None:
-        """Write for as long as there is something to write, forever."""
-        while True:
-            await self._news.wait()
-            await self.step()
+        """Write settlements, forever."""
+        try:
+            while True:
+                await self._news.wait()
+                await self.step()
+        finally:
+            self._put_back()
 
     async def step(self) -> int:
         """Write one group; return how many settlements it had. They stay pending on an outage."""
-        batch = self._next_group()
-        if not self._pending:
+        self.post()
+        if not self.pending:
             self._news.clear()
-        if not batch:
+        if self._reply is None:
             return 0
-        self._in_flight = len(batch)
+        batch = self._written
         try:
-            # Shielded: a write that has started must not be torn by a worker that stops.
-            replies = await shielded(self._store.run_async(self._store.queue.settle(batch)))
+            replies = await self._reply
         except StoreError as error:
-            self._pending.extendleft(reversed(batch))
+            self._put_back()
             self._news.set()
             await self._store.clock.sleep_async(self._backoff.failed(error))
             return 0
@@ -85,15 +106,14 @@ class Settler:
             self._set_aside(batch, error)
             return 0
         except asyncio.CancelledError:
-            # By a loop that is being closed, the write and all; the shutdown repeats it.
-            self._pending.extendleft(reversed(batch))
+            # A closing loop has cancelled the write as well; the shutdown repeats it.
+            self._put_back()
             raise
-        finally:
-            self._in_flight = 0
-        self._backoff.failures = 0
+        self._written, self._reply = [], None
+        self._backoff.succeeded()
         self._count(batch)
         self._note_runs()
-        # Settled, settled before, or lost: in each case the job is no longer ours.
+        # Settled, settled before, or lost: the job is no longer held.
         self._inflight.drop_all(batch)
         if any(isinstance(reply, Settled) and reply.followed for reply in replies):
             self._slots.news.set()  # the store's notification would come too, but later
@@ -112,29 +132,35 @@ class Settler:
         self._alone = max(self._alone - 1, 0)
         batch: list[Settlement] = []
         room = SETTLE_BYTES_MAX
-        while self._pending and len(batch) < most:
-            result = self._pending[0].decision.result
+        while self.pending and len(batch) < most:
+            result = self.pending[0].decision.result
             if result is not None:
                 room -= len(result.data)
                 if room < 0 and batch:
                     break
-            batch.append(self._pending.popleft())
+            batch.append(self.pending.popleft())
         return batch
 
+    def _put_back(self) -> None:
+        """Write again what was being written: whether it is recorded is not known."""
+        self.pending.extendleft(reversed(self._written))
+        self._written, self._reply = [], None
+
     def _set_aside(self, batch: list[Settlement], error: Exception) -> None:
-        """Find the settlement that the store cannot take, and give it up: its lease runs out."""
+        """Find the settlement that the store does not accept, and drop it: its lease expires."""
         if len(batch) > 1:
-            self._pending.extendleft(reversed(batch))
+            self._put_back()
             self._alone = len(batch)
             self._news.set()
             return
+        self._written, self._reply = [], None
         self._inflight.drop_all(batch)
-        self._slots.settled(())  # a claim that waits for room has it
+        self._slots.settled(())  # a claim may wait for this
         self._counters.add(names.SETTLE_FAILED)
         log(names.SETTLE_FAILED, level=logging.ERROR, id=batch[0].job_id, error=repr(error))
 
     def _note_runs(self) -> None:
-        """Pass on how long attempts took: by the batch, since each by itself would cost more."""
+        """Note how long attempts took, in a batch: one by one would cost more."""
         ran, self.ran = self.ran, defaultdict(list)
         for lane, seconds in ran.items():
             self._counters.runs.note(lane, seconds)
@@ -143,3 +169,20 @@ class Settler:
         ended = Counter([settlement.decision.outcome for settlement in batch])
         for outcome, count in ended.items():
             self._counters.add(names.ATTEMPT_ENDED, count, outcome=outcome)
+
+
+def shielded(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    """Start *work*, and return a future of it that can be cancelled while *work* goes on."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(_retrieve)
+    return asyncio.shield(task)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Read how it ended: asyncio logs an error that nothing has read.
+
+    ``asyncio.shield`` does not read it once its outer future is cancelled: a worker that was
+    stopped while the store was away left a traceback in the log.
+    """
+    if not task.cancelled():
+        task.exception()

@@ -15,8 +15,8 @@ from typing import Any
 from fencepost.store.interruption import Interruptible
 
 SWITCH_INTERVAL = 0.0005
-"""Seconds, a tenth of Python's own. With eight `def` handlers that compute, the loop would wait for
-some 40 ms each time it wants to go on, and jobs would begin too late."""
+"""Seconds, a tenth of Python's default. With eight `def` handlers that compute, the loop would wait
+for some 40 ms each time, and jobs would begin too late."""
 
 Work = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 
@@ -52,7 +52,7 @@ class Threads:
         return future
 
     def close(self) -> None:
-        """Let idle threads end; busy ones end with their work."""
+        """End idle threads; busy ones end with their work."""
         for _ in range(self._count):
             self._work.put(None)
 
@@ -87,7 +87,7 @@ def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | No
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Let threads of this process take shorter turns, while a worker has it for itself."""
+    """Let Python switch threads more often, while the process serves only a worker."""
     was = sys.getswitchinterval()
     sys.setswitchinterval(min(was, SWITCH_INTERVAL))
     try:

@@ -1,9 +1,8 @@
-"""Connections to one server: a small pool to lend from, and some that a thread keeps.
+"""Connections to one server: a small pool to lend from, and connections that a thread keeps.
 
-Nothing connects before it is needed. Every connection commits by itself unless told otherwise, and
-is bounded by timeouts of the server's, so that no statement and no forgotten transaction holds
-others up for ever. Behind a pooler such settings would stay with a connection that others use too,
-so there none is made, but for those that a transaction begins with.
+Nothing connects before it is needed. Connections are in autocommit mode, and the server's timeouts
+bound every statement and every forgotten transaction. Behind a pooler such settings would stay with
+a connection that other programs use, too, so there only transactions are given settings.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fencepost.errors import ForkedStoreError, StoreUnavailableError
 from fencepost.store.plan import Statement
 from fencepost.store.postgres.engine.errors import refused
 from fencepost.store.postgres.engine.search_path import SEARCH_PATH
-from fencepost.store.postgres.engine.session import Session
+from fencepost.store.postgres.engine.session import ServerSession
 from fencepost.store.postgres.engine.url import Address
 
 CONNECT_TIMEOUT = 10.0
@@ -37,10 +36,10 @@ SETTINGS = {
     "statement_timeout": "30s",
     "lock_timeout": f"{LOCK_TIMEOUT:g}s",
     "idle_in_transaction_session_timeout": "60s",
-    "jit": "off",  # compiling a plan takes longer than anything that a job queue asks
+    "jit": "off",  # compiling a plan takes longer than any statement of a job queue
 }
 
-# Unless the URL says otherwise: a peer that vanished is noticed after about a minute, not in hours.
+# Unless the URL says otherwise: a lost peer is noticed after about a minute, not hours.
 DEFAULTS = {
     "client_encoding": "UTF8",
     "fallback_application_name": "fencepost",
@@ -49,8 +48,8 @@ DEFAULTS = {
     "keepalives_count": "3",
 }
 
-# Whoever answers is the server that we reached only if it has the process number that we were
-# told when connecting: a pooler makes that up. Asked and set in one round trip.
+# There is a pooler in between if the server has another process number than it gave when
+# connecting: a pooler makes that up. The question and the settings take one round trip.
 _GREET = "select pg_backend_pid() = %s, case when pg_backend_pid() = %s then array[{}] end".format(
     ", ".join(f"set_config('{name}', '{value}', false)" for name, value in SETTINGS.items())
 )
@@ -65,16 +64,16 @@ class Connections:
         self._patience = patience
         self._pid = os.getpid()
         self._is_closed = False
-        self._idle: list[Session] = []
+        self._idle: list[ServerSession] = []
         self._mutex = threading.Lock()
-        # One token a place, for it is in C: a semaphore of Python's costs 4 µs more a loan.
+        # One item a place: the queue is written in C; a Python semaphore costs 4 µs more a loan.
         self._places: SimpleQueue[None] = SimpleQueue()
         for _ in range(address.pool_size):
             self._places.put(None)
 
     @contextmanager
-    def lend(self) -> Iterator[Session]:
-        """Lend a connection to this thread; one that comes back broken or busy is thrown away."""
+    def lend(self) -> Iterator[ServerSession]:
+        """Lend a connection to this thread; one that comes back broken or busy is closed."""
         self.check()
         try:
             self._places.get(timeout=max(self._patience, 0))
@@ -92,18 +91,14 @@ class Connections:
         finally:
             self._places.put(None)
 
-    def dedicated(self) -> Dedicated:
-        """Return a place for one connection that its thread keeps."""
-        return Dedicated(self)
-
-    def open(self, address: Address | None = None) -> Session:
+    def open(self, address: Address | None = None) -> ServerSession:
         """Open a connection, which the caller closes."""
         self.check()
         target = address or self.address
         timeout = max(ceil(min(self._patience, CONNECT_TIMEOUT)), CONNECT_TIMEOUT_MIN)
         options = {**DEFAULTS, "connect_timeout": str(timeout), **target.options}
         try:
-            session = Session.connect(
+            session = ServerSession.connect(
                 make_conninfo("", **options), autocommit=True, prepare_threshold=None
             )
         except psycopg.Error as error:
@@ -115,26 +110,23 @@ class Connections:
             raise refused(error, where=target.shown) from error
         return session
 
-    def _greet(self, session: Session) -> None:
+    def _greet(self, session: ServerSession) -> None:
         session.is_pooled = True
         session.answer_timeout = max(min(self._patience, CONNECT_TIMEOUT), CONNECT_TIMEOUT_MIN)
-        told = session.info.backend_pid
-        ((is_server, _),) = session.ask([Statement(_GREET, (told, told))])[0]
+        pid = session.info.backend_pid
+        ((is_server, _),) = session.ask([Statement(_GREET, (pid, pid))])[0]
         session.is_pooled = not is_server
         session.answer_timeout = None
 
     def check(self) -> None:
-        """Raise if this object must not be used here and now."""
+        """Raise if the store is closed or belongs to another process."""
         if os.getpid() != self._pid:
-            raise ForkedStoreError(
-                "this store was opened before fork(); open one in the child (an App made in the "
-                "child does), or start workers with `fencepost worker --processes`"
-            )
+            raise ForkedStoreError
         if self._is_closed:
             raise StoreUnavailableError("this store has been closed")
 
     def close(self) -> None:
-        """Close what is idle; what is lent is closed when it comes back."""
+        """Close idle connections; lent ones are closed when they come back."""
         if os.getpid() != self._pid:
             return
         with self._mutex:
@@ -143,7 +135,7 @@ class Connections:
         for session in idle:
             session.close()
 
-    def _take(self) -> Session | None:
+    def _take(self) -> ServerSession | None:
         while True:
             with self._mutex:
                 if not self._idle:
@@ -153,7 +145,7 @@ class Connections:
                 return session
             session.close()
 
-    def _give_back(self, session: Session) -> None:
+    def _give_back(self, session: ServerSession) -> None:
         if os.getpid() != self._pid:
             return
         session.answer_timeout = None
@@ -166,16 +158,16 @@ class Connections:
 
 
 class Dedicated:
-    """One connection that its thread keeps, opened with its first use and again if it breaks."""
+    """One connection that its thread keeps, opened at first use and again if it breaks."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._session: Session | None = None
+        self._session: ServerSession | None = None
         self.is_refused = False
         """Whether the last attempt to connect failed."""
 
     @contextmanager
-    def lend(self) -> Iterator[Session]:
+    def lend(self) -> Iterator[ServerSession]:
         """Lend the connection to the thread that owns it."""
         if self._session is None or not self._session.is_fresh:
             self.close()

@@ -1,7 +1,7 @@
-"""What PostgreSQL's errors mean to a caller: surely not done, perhaps done, or never to be done.
+"""What PostgreSQL's errors mean to a caller: not done, perhaps done, or rejected.
 
-An error that carries a code came from the server, which then rolled back. One that carries none is
-a lost connection: what was in flight may have been committed, if it could commit at all.
+An error with a code came from the server, which then rolled back. An error without one is a lost
+connection: a commit that was in flight may have succeeded.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fencepost.errors import (
 )
 
 RETRIED = frozenset({"40001", "40P01"})
-"""Serialization failure, deadlock: nothing is wrong but the moment."""
+"""Serialization failure, deadlock: a repetition may succeed."""
 
 LOCK_NOT_AVAILABLE = "55P03"
 
 STALE_SESSION = frozenset({"57P01", "57P02", "57P05", "25P03", "26000", "0A000", "25006"})
-"""The server ended this session, forgot or outgrew what was prepared in it, or has become a
-standby: surely not done, and a fresh connection may do it."""
+"""The server ended this session, lost its prepared statements, or has become a standby: nothing was
+done, and a new connection may succeed."""
 
 STALE_NUMBERS = "FP001"
-"""A number that this process remembers is not there, see ``fencepost.check_numbers``."""
+"""A number that this process remembers does not exist, see ``fencepost.check_numbers``."""
 
 TOO_MANY_LANES = "FP002"
 """More pairs of queue and type than there may be, see ``fencepost.lane_numbers``."""
@@ -54,7 +54,7 @@ _HINTS_BY_STATE = {
     STALE_NUMBERS: "the server has lost what this process remembers of it; repeat it",
 }
 
-# What is refused while connecting comes as text only: libpq hands out no code for it.
+# Errors while connecting are text only: libpq gives no code for them.
 _HINTS_BY_TEXT = (
     ("password authentication failed", "the user or the password in the URL is wrong"),
     ("no password supplied", "the URL has no password, and this server wants one"),
@@ -76,7 +76,7 @@ _HINTS_BY_TEXT = (
 
 
 def is_loss(error: psycopg.Error) -> bool:
-    """Tell whether the connection broke before the server said what had become of it."""
+    """Return whether the connection broke before the server reported an outcome."""
     return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
 
 
@@ -87,7 +87,7 @@ def is_schema_missing(error: psycopg.Error) -> bool:
 def translate(
     error: psycopg.Error, *, sent_commit: bool, where: str = "PostgreSQL"
 ) -> FencepostError:
-    """Return what a caller is told; *sent_commit* if what was in flight could have committed."""
+    """Return the error for a caller; *sent_commit* if a commit may have been in flight."""
     state = error.sqlstate
     text = f"{where}: {headline(error)}"
     if is_loss(error):
@@ -101,7 +101,7 @@ def translate(
     if state in _HINTS_BY_STATE or state in RETRIED or state in STALE_SESSION:
         return _unavailable(error, text, state)
     if isinstance(error, psycopg.DataError):
-        # Told to whoever submitted, who need not know where the store is.
+        # The submitter sees this, who need not know where the store is.
         return InvalidJobError(f"PostgreSQL cannot hold this value: {headline(error)}")
     if isinstance(error, psycopg.OperationalError):
         return _unavailable(error, text, state)
@@ -126,6 +126,6 @@ def _hint_by_text(text: str) -> str | None:
 
 
 def headline(error: psycopg.Error) -> str:
-    """Return the message without its details, which may quote what a job holds."""
+    """Return the message without its details, which may quote the content of a job."""
     primary = error.diag.message_primary
     return primary or (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,40 +1,54 @@
 """The functions of the schema: which files there are, which were applied, and applying the rest.
 
-Tables are changed by numbered migrations; a function is replaced as a whole, so its file stands in
-one place and is applied again when its text differs from what was applied last. ``function_file``
-remembers the digest of each file, and the release of the set that it came with: a process of an
-older release leaves the functions of a newer one alone, and goes on with them.
+Tables are changed by numbered migrations. A function is replaced as a whole, so its file is applied
+again when its text differs from what was applied last. ``function_files`` has the digest of each
+file and the release of its set: a process of an older release leaves the functions of a newer one
+alone, and uses them. All changes of the schema take turns under one lock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import psycopg
 
-from fencepost.store.postgres.engine.migration_lock import LOCK, pause, turn
 from fencepost.store.postgres.engine.search_path import FIX_FUNCTIONS, FIX_LOCALLY
+from fencepost.store.postgres.schema import read_scripts
 from fencepost.store.postgres.schema.functions import RELEASE
 
 Connection = psycopg.Connection[Any]
 
+LOCK_CLASS = 1178947157
+"""Of the advisory lock for changes of the schema. Any role can hold it, but before the first
+migration there is no table to lock instead. ``fencepost doctor`` shows who holds it."""
+
+LOCK = f"select pg_catalog.pg_advisory_xact_lock({LOCK_CLASS}, 0)"
+# These may run before the path is set, see schema.py. They do not wait: a waiting session has a
+# snapshot, and the concurrent creation of an index would wait for its end.
+TRY_LOCK = f"select pg_catalog.pg_try_advisory_xact_lock({LOCK_CLASS}, 0)"
+SESSION_LOCK = f"select pg_catalog.pg_advisory_lock({LOCK_CLASS}, 0)"
+TRY_SESSION_LOCK = f"select pg_catalog.pg_try_advisory_lock({LOCK_CLASS}, 0)"
+SESSION_UNLOCK = f"select pg_catalog.pg_advisory_unlock({LOCK_CLASS}, 0)"
+_PAUSE = "select pg_catalog.pg_sleep(0.1::double precision)"
+
 CREATE = """
-create table if not exists fencepost.function_file(
+create table if not exists fencepost.function_files(
   name text primary key,
   digest text not null,
   release integer not null,
   applied_at timestamptz not null default clock_timestamp()
 );
 """
-_APPLIED = "select name, digest, release from fencepost.function_file"
+_APPLIED = "select name, digest, release from fencepost.function_files"
 _VERSION = "select max(version) from fencepost.schema_version"
 _RECORD = """
-delete from fencepost.function_file where name <> all (array[{names}]);
-update fencepost.function_file set release = {release};
-insert into fencepost.function_file(name, digest, release) values {applied}
+delete from fencepost.function_files where name <> all (array[{names}]);
+update fencepost.function_files set release = {release};
+insert into fencepost.function_files(name, digest, release) values {applied}
 on conflict (name) do update
 set digest = excluded.digest, release = excluded.release, applied_at = excluded.applied_at;
 """
@@ -46,11 +60,31 @@ do $$ begin
     raise exception 'schema version {version} is needed to apply functions';
   elsif (select coalesce(max(version), 0) from fencepost.schema_version) < {version} then
     raise exception 'schema version {version} is needed to apply functions';
-  elsif (select max(release) from fencepost.function_file) > {release} then
+  elsif (select max(release) from fencepost.function_files) > {release} then
     raise exception 'functions of a release after {release} are there';
   end if;
 end $$;
 """
+
+
+@contextmanager
+def turn(connection: Connection) -> Iterator[bool]:
+    """Begin a transaction without timeouts for a change of the schema; yield if it has the lock."""
+    with connection.transaction():
+        connection.execute(FIX_LOCALLY.encode())
+        connection.execute("set local statement_timeout = 0; set local lock_timeout = 0")
+        yield is_granted(connection, TRY_LOCK)
+
+
+def is_granted(connection: Connection, lock: str) -> bool:
+    """Ask for *lock* without waiting for it."""
+    row = connection.execute(lock.encode()).fetchone()
+    return row == (True,)
+
+
+def pause(connection: Connection) -> None:
+    """Wait a moment for the session that has the lock."""
+    connection.execute(_PAUSE)
 
 
 class FunctionFile(NamedTuple):
@@ -74,15 +108,8 @@ class FunctionSet(NamedTuple):
 @cache
 def function_set() -> FunctionSet:
     """Return the files of this version of Fencepost."""
-    folder = files("fencepost.store.postgres.schema.functions")
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return FunctionSet(
-        RELEASE,
-        tuple(
-            FunctionFile(name.removesuffix(".sql"), (folder / name).read_text("utf-8"))
-            for name in names
-        ),
-    )
+    scripts = read_scripts("fencepost.store.postgres.schema.functions")
+    return FunctionSet(RELEASE, tuple(FunctionFile(*script) for script in scripts))
 
 
 def title(stale: list[FunctionFile]) -> str:
@@ -105,15 +132,15 @@ def pending(connection: Connection, version: int) -> list[FunctionFile]:
 
 
 def apply(connection: Connection, version: int) -> list[str]:
-    """Apply what is pending in one transaction, in its turn; return what was done.
+    """Apply what is pending in one transaction; return what was done.
 
-    If it fails half-way, every function is as it was. Without a lock at first: a role that may only
-    read can ask.
+    If it fails half-way, every function is unchanged. It first looks without a lock, so that a role
+    that only reads can ask.
     """
     while pending(connection, version):
         with turn(connection) as has_lock:
             if has_lock:
-                stale = pending(connection, version)  # now that nobody else changes it
+                stale = pending(connection, version)  # now under the lock
                 if stale:
                     connection.execute(_body(stale).encode())
                     return [title(stale)]
@@ -128,7 +155,7 @@ def script(stale: list[FunctionFile], version: int) -> str:
 
 
 def _body(stale: list[FunctionFile]) -> str:
-    # Replacing a function takes back its search path, so the paths are fixed after it.
+    # Replacing a function resets its search path, so the paths are fixed afterwards.
     ours = function_set()
     record = _RECORD.format(
         names=", ".join(f"'{each.name}'" for each in ours.files),

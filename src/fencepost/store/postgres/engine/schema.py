@@ -1,10 +1,10 @@
 """Numbered migrations: which there are, which were applied, and applying the rest; then functions.
 
-Unlike a file, a database is shared by programs of several versions and belongs to somebody: it is
-migrated when that somebody says so, never by opening it. Each migration is one transaction with
-the row that records it, under a lock that ends with it, so that it works through a pooler too and
-two that migrate at once take turns. Functions follow, in one transaction more (``functions.py``):
-until then those of the version before are there, which a migration has to leave in working order.
+Programs of several versions may share a database, and it has an owner: it is migrated when the
+owner says so, never by opening it. Each migration is one transaction with the row that records it,
+under a lock that ends with it. So it works through a pooler, and two processes that migrate at once
+take turns. Functions follow in one more transaction (``functions.py``): until then those of the
+version before are used, which a migration has to leave in working order.
 
 The first lines of a migration may say more about it:
 
@@ -30,7 +30,7 @@ import psycopg
 
 from fencepost.errors import SchemaError, StoreUnavailableError
 from fencepost.store.postgres.engine import functions
-from fencepost.store.postgres.engine.migration_lock import (
+from fencepost.store.postgres.engine.functions import (
     LOCK,
     SESSION_LOCK,
     SESSION_UNLOCK,
@@ -40,6 +40,7 @@ from fencepost.store.postgres.engine.migration_lock import (
     turn,
 )
 from fencepost.store.postgres.engine.search_path import FIX_FUNCTIONS, FIX_LOCALLY, SEARCH_PATH
+from fencepost.store.postgres.schema import read_scripts
 
 Connection = psycopg.Connection[Any]
 Migration = tuple[int, str, str]
@@ -48,8 +49,8 @@ OLDEST_SERVER = 130_000
 LOCK_TIMEOUT = "10s"
 """How long a migration waits for a table: sessions that come after it wait behind it."""
 
-# What asks for the version may come before a path is set: each name is the server's only if its
-# arguments are of the very types that it takes.
+# This may run before the path is set: a name is the server's for certain only if its arguments have
+# exactly the declared types.
 _STATE = """
 select pg_catalog.current_setting('server_version_num')::integer,
   pg_catalog.current_setting('server_version'), pg_catalog.current_setting('server_encoding'),
@@ -82,7 +83,7 @@ _CREATED_INDEX = re.compile(
     r"create\s+(?:unique\s+)?index\s+concurrently\s+(?:if\s+not\s+exists\s+)?(\w+)\s+on"
 )
 
-# `create schema if not exists` wants the right to create one even where there is one.
+# `create schema if not exists` needs the right to create one even if it exists.
 _CREATE = f"""
 do $$ begin
   if not exists (select from pg_namespace where nspname = 'fencepost') then
@@ -101,7 +102,7 @@ _RECORD = """
 insert into fencepost.schema_version(version, name, oldest) values ({number}, '{name}', {oldest});
 """
 
-# For a script that is run by hand, which goes on after an error.
+# For a script that is run by hand, where psql goes on after an error.
 _IN_TURN = """
 do $$ begin
   if (select coalesce(max(version), 0) from fencepost.schema_version) <> {before} then
@@ -114,16 +115,12 @@ end $$;
 @cache
 def migrations() -> list[Migration]:
     """Return number, name and SQL of every migration, in order."""
-    folder = files("fencepost.store.postgres.schema")
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [
-        (int(name.split("_")[0]), name.removesuffix(".sql"), (folder / name).read_text("utf-8"))
-        for name in names
-    ]
+    scripts = read_scripts("fencepost.store.postgres.schema")
+    return [(int(name.split("_")[0]), name, sql) for name, sql in scripts]
 
 
 def roles() -> str:
-    """Return a script that makes the roles of an owner, of programs, and of who may only look."""
+    """Return the script that creates the roles."""
     return (files("fencepost.store.postgres") / "roles.sql").read_text("utf-8")
 
 
@@ -198,7 +195,7 @@ def pending(connection: Connection) -> list[tuple[str, str]]:
     """Return name and script of each migration yet to be applied, and of the functions.
 
     The scripts are for psql: each records itself, and changes nothing if it was applied before or
-    if the one before it was not. Each is one transaction, but for what no transaction can hold.
+    if the one before it was not. Each is one transaction, except for concurrent statements.
     """
     steps = [(migration[1], _script(*migration)) for migration in _missing(connection)]
     if stale := _stale(connection):
@@ -249,12 +246,12 @@ def _statements(sql: str) -> list[str]:
 def apply(connection: Connection) -> list[str]:
     """Apply what is pending, each migration in one transaction and then functions; return what.
 
-    If it fails half-way, the migrations before are applied and the rest is as it was; what a
-    concurrent one has left is taken up or removed by the next who applies it.
+    If it fails half-way, the migrations before are applied and the rest is unchanged; the next call
+    continues or removes what a concurrent migration has left.
     """
     applied: list[str] = []
     try:
-        while missing := _missing(connection):  # without a lock: whoever may only read can ask
+        while missing := _missing(connection):  # without a lock: any role can ask
             number, name, sql = missing[0]
             step = _apply_apart if _is_concurrent(sql) else _apply_whole
             if step(connection, number, name, sql):
@@ -269,7 +266,7 @@ def apply(connection: Connection) -> list[str]:
 
 
 def _apply_whole(connection: Connection, number: int, name: str, sql: str) -> bool:
-    """Apply a migration as one transaction, in its turn; tell whether it was this one's to do."""
+    """Apply a migration as one transaction; return whether this process did."""
     with turn(connection) as has_lock:
         if has_lock:
             if current_version(connection) != number - 1:
@@ -283,7 +280,7 @@ def _apply_whole(connection: Connection, number: int, name: str, sql: str) -> bo
 
 
 def _apply_apart(connection: Connection, number: int, name: str, sql: str) -> bool:
-    """Execute the statements of a migration one by one; tell whether it was this one's to do."""
+    """Execute the statements of a migration one by one; return whether this process did."""
     if getattr(connection, "is_pooled", False):
         raise SchemaError(
             f"{name} cannot be applied through a pooler, which keeps no lock between two "
@@ -306,7 +303,7 @@ def _apply_apart(connection: Connection, number: int, name: str, sql: str) -> bo
 
 
 def _execute_once(connection: Connection, statement: str) -> None:
-    """Execute *statement*, unless the index that it creates is there; a spoilt one is removed."""
+    """Execute *statement*, unless its index exists; an invalid index is dropped first."""
     if created := _CREATED_INDEX.search(statement):
         found = connection.execute(_IS_VALID, (created[1],)).fetchone()
         if found == (True,):
@@ -318,7 +315,7 @@ def _execute_once(connection: Connection, statement: str) -> None:
 
 @contextmanager
 def _unhurried(connection: Connection) -> Iterator[None]:
-    """Let statements of this session take the time that they need, and mean the server's names."""
+    """Lift the timeouts of this session and set our search path."""
     before = connection.execute(_HURRY).fetchone()
     connection.execute(_SET_HURRY, ("0", "0", SEARCH_PATH))
     try:

@@ -1,14 +1,14 @@
-"""Which schemas names in our SQL are looked up in: those of the server itself, and no others.
+"""The search path: names in our SQL are looked up in the server's own schema only.
 
 A name or an operator without a schema is looked up along the session's ``search_path``, and the
-best match wins, wherever it stands: an operator ``||(text, integer)`` that somebody has created in
-``public`` is a better match than the server's own, which takes any type, and it is executed as
-whoever uses it. So no statement of ours is executed with a path that leads anywhere else (decision
-0044): functions have theirs fixed when they are created, sessions of ours when they are opened,
-behind a pooler each transaction begins with it, and in a transaction of a caller's it is exchanged
-for the time of an operation. ``pg_temp`` is named last because it is looked up first otherwise.
+best match wins, in whatever schema it is: an operator ``||(text, integer)`` in ``public`` is a
+better match than the server's own, which takes any type, and it runs with the rights of the caller.
+So all our statements run with this path (decision 0044). It is fixed for functions when they are
+created, for our sessions when they are opened; behind a pooler each transaction begins with it, and
+in a caller's transaction it is set for the time of an operation. ``pg_temp`` is named last, since
+otherwise it would be searched first.
 
-These statements come before any of that, so each name in them says its schema.
+These statements come before any of that, so each name in them has its schema.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ EXCHANGE = Statement(
     "select pg_catalog.current_setting('search_path'::pg_catalog.text), "
     f"pg_catalog.set_config('search_path'::pg_catalog.text, '{SEARCH_PATH}'::pg_catalog.text, true)"
 )
-"""The same, and return the path that there was; columns are evaluated from left to right."""
+"""The same, and returns the previous path; columns are evaluated from left to right."""
 
 
 FIX_LOCALLY = f"set local search_path = {SEARCH_PATH};"
 """The same as FIX, for scripts."""
 
-# Not written down with each function: one could forget it.
+# Not written with each function, where it could be forgotten.
 FIX_FUNCTIONS = f"""
 do $$
 declare
@@ -48,10 +48,10 @@ begin
   end loop;
 end $$;
 """
-"""Fixes the path of every function that has none, for the end of whatever creates functions."""
+"""Fixes the path of every function without one; for the end of scripts that create functions."""
 
 
 def restore(path: str) -> Statement:
-    """Return what gives a transaction back the path that it had."""
+    """Return what restores the previous path of a transaction."""
     sql = "select pg_catalog.set_config('search_path'::pg_catalog.text, %s::pg_catalog.text, true)"
     return Statement(sql, (path,))

@@ -1,16 +1,16 @@
-"""One session with the server, which can be asked many things in one round trip.
+"""One session with the server, which executes many statements in one round trip.
 
 ``ask`` speaks libpq's pipeline mode itself. Psycopg's own pipeline sends every statement by itself
 (in groups of 50, 36 µs of this process's time a statement where this takes 6), and does not say
-which answers had arrived when a connection broke; here that decides what is known. Statements
-asked together without ``begin`` are one transaction, committed at the Sync that ends them.
+which answers had arrived when a connection broke; here that decides what is known. Statements sent
+together without ``begin`` are one transaction, committed at the Sync that ends them.
 """
 
 from __future__ import annotations
 
 import re
 import select
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from fencepost.store.plan import Row, Statement
 from fencepost.store.postgres.engine.search_path import FIX
 
 ANSWER_TIMEOUT = 60.0
-"""Longer than the server lets any statement take: past it, nobody is there."""
+"""Longer than the server lets any statement take: after that the connection counts as lost."""
 PREPARED_MAX = 200
 """Statements that a session keeps prepared; those that come later are sent in full."""
 LISTENING = select.POLLIN
@@ -40,7 +40,7 @@ _ANSWERED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class NoAnswerError(psycopg.OperationalError):
-    """The server has been silent for too long: a lost connection, as far as anybody can tell."""
+    """The server has been silent for too long; the connection counts as lost."""
 
 
 class _Command(NamedTuple):
@@ -50,11 +50,11 @@ class _Command(NamedTuple):
     formats: Sequence[pq.Format] | None
 
 
-class Session(psycopg.Connection[Row]):
+class ServerSession(psycopg.Connection[Row]):
     """A connection of the store's. Used by one thread at a time."""
 
     is_pooled = False
-    """A pooler may give each transaction another server session, so nothing is kept in one."""
+    """Whether a pooler may give each transaction another server session: nothing is kept in one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -80,8 +80,8 @@ class Session(psycopg.Connection[Row]):
     def is_fresh(self) -> bool:
         """Whether it can be used again.
 
-        A server that says something unasked is saying farewell, and it costs 1 µs to hear it.
-        What is sent into a closed connection instead is lost with its outcome unknown.
+        A server that sends something unasked is closing the connection; checking costs 1 µs. A
+        statement sent into a closed connection would have an unknown outcome.
         """
         return self.is_idle and not self._poll.poll(0)
 
@@ -93,45 +93,51 @@ class Session(psycopg.Connection[Row]):
         )
 
     def ask(
-        self, statements: Sequence[Statement], postscript: Sequence[Statement] = ()
+        self,
+        statements: Sequence[Statement],
+        postscript: Sequence[Statement] = (),
+        meanwhile: Callable[[], None] | None = None,
     ) -> list[list[Row]]:
         """Execute *statements* in one round trip; return the rows of each.
 
-        Raises the server's error, after which nothing of this round trip is committed (a commit
-        that was itself asked for aside), or an OperationalError without a code if the connection
-        broke and nobody knows. The *postscript* is a transaction of its own, in the same round
-        trip but after the commit; nobody is told what becomes of it.
+        Raises the server's error, after which nothing of this round trip is committed (unless it
+        contained a commit), or an OperationalError without a code if the connection broke and the
+        outcome is unknown. The *postscript* is a separate transaction after the commit, in the same
+        round trip; its outcome is ignored. *meanwhile* is called once all is sent.
         """
         if not self.is_pooled:
-            return self._ask(statements, postscript)
+            return self._ask(statements, postscript, meanwhile)
         postscript = (FIX, *postscript) if postscript else ()
         if self.is_in_transaction:
-            return self._ask(statements, postscript)
+            return self._ask(statements, postscript, meanwhile)
         place = 1 if statements[0].sql.startswith("begin") else 0
-        rows = self._ask((*statements[:place], FIX, *statements[place:]), postscript)
+        rows = self._ask((*statements[:place], FIX, *statements[place:]), postscript, meanwhile)
         return [*rows[:place], *rows[place + 1 :]]
 
     def _ask(
-        self, statements: Sequence[Statement], postscript: Sequence[Statement]
+        self,
+        statements: Sequence[Statement],
+        postscript: Sequence[Statement],
+        meanwhile: Callable[[], None] | None,
     ) -> list[list[Row]]:
         commands = [self._dump_all(statement) for statement in statements]  # raises before it sends
         further = [command for statement in postscript for command in self._dump_all(statement)]
         try:
             results = iter(
-                self._exchange([command for each in commands for command in each], further)
+                self._exchange(
+                    [command for each in commands for command in each], further, meanwhile
+                )
             )
         except BaseException as error:
             is_told = isinstance(error, psycopg.Error) and error.sqlstate is not None
             if not is_told or self.pgconn.status != pq.ConnStatus.OK:
-                self.close()  # the answers that may still come belong to nobody
+                self.close()  # answers that may still come must not be read by others
             raise
         rows: list[list[Row]] = []
         for statement, sent in zip(statements, commands, strict=True):
             answers = [next(results) for _ in sent]
             rows.append([] if statement.many else self._load(answers[0]))
         return rows
-
-    # Out.
 
     def _dump_all(self, statement: Statement) -> list[_Command]:
         sql = _numbered(statement.sql)
@@ -147,7 +153,10 @@ class Session(psycopg.Connection[Row]):
         return _Command(sql, dumped, transformer.types or (), transformer.formats)
 
     def _exchange(
-        self, commands: Sequence[_Command], further: Sequence[_Command]
+        self,
+        commands: Sequence[_Command],
+        further: Sequence[_Command],
+        meanwhile: Callable[[], None] | None,
     ) -> list[PGresult]:
         pgconn = self.pgconn
         if pgconn.status != pq.ConnStatus.OK:
@@ -162,10 +171,12 @@ class Session(psycopg.Connection[Row]):
                 pgconn.send_query_params(*command)
             pgconn.pipeline_sync()
         self._flush()
+        if meanwhile is not None:
+            meanwhile()
         results, failure = self._collect(len(preparing))
         if failure is not None:
             for key in filter(None, preparing[len(results) :]):
-                self._names[key] = None  # the server did not come to prepare it
+                self._names[key] = None  # the server did not prepare it
         if further:
             with suppress(psycopg.OperationalError):
                 self._collect(len(further))
@@ -176,12 +187,12 @@ class Session(psycopg.Connection[Row]):
         return [result for key, result in zip(preparing, results, strict=True) if key is None]
 
     def _send(self, command: _Command, preparing: list[_Key | None]) -> None:
-        """Put *command* into the pipeline, and into *preparing* what each answer will be for."""
+        """Send *command*, and add to *preparing* what each of its answers is for."""
         pgconn = self.pgconn
         sql, params, types, formats = command
         key = (sql, types)
         name = self._names.get(key)
-        if name is None and key in self._names:  # its second time: there will be a third
+        if name is None and key in self._names:  # its second use: there will be a third
             self._name_count += 1
             name = self._names[key] = b"fencepost_%d" % self._name_count
             pgconn.send_prepare(name, sql, types)
@@ -195,7 +206,7 @@ class Session(psycopg.Connection[Row]):
         preparing.append(None)
 
     def _flush(self) -> None:
-        """Send all; read meanwhile, or two full buffers would wait for each other for ever."""
+        """Send everything; read meanwhile, or two full buffers would deadlock."""
         pgconn = self.pgconn
         if not pgconn.flush():
             return
@@ -207,8 +218,6 @@ class Session(psycopg.Connection[Row]):
         finally:
             self._poll.modify(pgconn.socket, LISTENING)
 
-    # In.
-
     def _collect(self, count: int) -> tuple[list[PGresult], PGresult | None]:
         """Return the answers up to the first error, and that error."""
         pgconn = self.pgconn
@@ -219,7 +228,7 @@ class Session(psycopg.Connection[Row]):
             result = pgconn.get_result()
             if result is None:
                 if pgconn.status != pq.ConnStatus.OK:
-                    return results, self._parting_words(failure, len(results) < count)
+                    return results, self._last_error(failure, len(results) < count)
             elif result.status in _ANSWERED:
                 results.append(result)
             elif result.status == pq.ExecStatus.PIPELINE_SYNC:
@@ -227,11 +236,11 @@ class Session(psycopg.Connection[Row]):
             elif result.status != pq.ExecStatus.PIPELINE_ABORTED:
                 failure = failure or result
 
-    def _parting_words(self, failure: PGresult | None, is_incomplete: bool) -> PGresult:
-        """Return the error with which the server ended the connection, if that settles it.
+    def _last_error(self, failure: PGresult | None, is_incomplete: bool) -> PGresult:
+        """Return the error with which the server closed the connection, if nothing was committed.
 
         A transaction commits only after each of its statements was answered, and answers arrive
-        in order: one that is missing before the server's last words was never to be committed.
+        in order: if one is missing before the server's last error, there was no commit.
         """
         if failure is not None and is_incomplete and failure.error_field(SQLSTATE):
             return failure
@@ -247,7 +256,7 @@ class Session(psycopg.Connection[Row]):
             try:
                 pgconn.consume_input()
             except psycopg.OperationalError:
-                return  # the answers that did arrive are still to be read
+                return  # answers that have arrived are still to be read
 
     def _wait(self) -> list[tuple[int, int]]:
         timeout = ANSWER_TIMEOUT
@@ -267,7 +276,7 @@ class Session(psycopg.Connection[Row]):
 
 @lru_cache(maxsize=1_000)
 def _numbered(sql: str) -> bytes:
-    """Return *sql* with $1, $2 … in the place of each %s, and % in that of %%."""
+    """Return *sql* with $1, $2 … for each %s, and % for each %%."""
     pieces = _PLACEHOLDER.split(sql)
     count = 0
     for index in range(1, len(pieces), 2):

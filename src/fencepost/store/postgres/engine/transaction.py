@@ -1,4 +1,4 @@
-"""One run of an operation on one session: its statements, its commit, and what is known of both.
+"""One run of an operation on one session: its statements, its commit, and their known outcome.
 
 An operation whose first statement is ``alone`` takes one round trip; any other is a transaction,
 whose ``begin`` travels with the first statement.
@@ -14,8 +14,10 @@ from typing import Generic, TypeVar
 import psycopg
 from msgspec.structs import replace
 
-from fencepost.core.bounds import LOCK_TIMEOUT
+from fencepost.core.bounds import CHORE_LOCK_TIMEOUT, LOCK_TIMEOUT
 from fencepost.errors import FencepostError, SubmissionTimeoutError, UnknownOutcomeError
+from fencepost.generators import Returned, answer, begin, drive
+from fencepost.store.chores import Chores
 from fencepost.store.plan import Effect, Operation, Plan, Row, Statement
 from fencepost.store.postgres.engine.errors import (
     LOCK_NOT_AVAILABLE,
@@ -26,7 +28,7 @@ from fencepost.store.postgres.engine.errors import (
     is_loss,
     translate,
 )
-from fencepost.store.postgres.engine.session import NoAnswerError, Session
+from fencepost.store.postgres.engine.session import NoAnswerError, ServerSession
 
 T = TypeVar("T")
 
@@ -36,13 +38,13 @@ COMMIT = Statement("commit")
 ROLLBACK = Statement("rollback")
 SHELTER = Statement("savepoint fencepost_shelter")
 RETREAT = Statement("rollback to savepoint fencepost_shelter")
-"""What failed since is undone, and the transaction is as good as it was."""
+"""Undoes what failed since SHELTER; the transaction can go on."""
 RELAX = Statement("select set_config('synchronous_commit', 'off', true)")
-"""Before a claim or a heartbeat, for its transaction only: it need not wait for the disk."""
+"""Keeps the transaction of a claim or a heartbeat from waiting for the disk."""
 
 
 def waiting(seconds: float) -> Statement:
-    """Have a transaction wait no longer than that for a lock."""
+    """Return what bounds how long a transaction waits for a lock."""
     return Statement("select set_config('lock_timeout', %s, true)", (f"{round(seconds * 1000)}ms",))
 
 
@@ -50,25 +52,28 @@ def relaxing(effect: Effect) -> list[Statement]:
     return [RELAX] if effect is Effect.LEASE else []
 
 
-def relaxed(statement: Statement) -> Statement | None:
-    """Return a call of a function and RELAX as one statement; None for anything else.
+def folded(settings: Sequence[Statement], statement: Statement) -> list[Statement]:
+    """Return the settings of a transaction and its one statement, as one if that is a call.
 
-    A claim of few jobs notices a statement more.
+    One more statement is noticeable in a claim or a settlement of few jobs.
     """
-    if statement.many or not _CALL.fullmatch(statement.sql):
-        return None
-    return replace(statement, sql=f"{statement.sql} from ({RELAX.sql}) as relaxed")
+    if not settings or statement.many or not _CALL.fullmatch(statement.sql):
+        return [*settings, statement]
+    made = ", ".join(each.sql.removeprefix("select ") for each in settings)
+    params = [param for each in (statement, *settings) for param in each.params]
+    sql = f"{statement.sql} from (select {made}) as settings"
+    return [replace(statement, sql=sql, params=params)]
 
 
 _CALL = re.compile(r"select fencepost\.\w+\([%s, ]*\)(::text)?")
 
 
 class Run(Generic[T]):
-    """One run of an operation's plan on one session, and what is known of it should it break."""
+    """One run of an operation's plan on one session, and what is known of it if that breaks."""
 
     def __init__(
         self,
-        session: Session,
+        session: ServerSession,
         operation: Operation[T],
         postscript: Callable[[], Sequence[Statement]] = tuple,
         lock_timeout: float | None = None,
@@ -81,45 +86,30 @@ class Run(Generic[T]):
         self._effect = operation.effect
         self._timeout = operation.timeout
         self._start = operation.start
+        self._meanwhile = operation.meanwhile
         self._failure: psycopg.Error | None = None
         self.is_open_ended = False
-        """Whether something may have been committed though its answer is lost."""
+        """Whether a commit may have succeeded although its answer is lost."""
         self.has_committed = False
-        """Whether a part of the operation is done for good."""
+        """Whether a part of the operation is committed."""
 
     def perform(self) -> T:
         """Start the plan and drive it to its end."""
         plan = self._start()
-        try:
-            statement = next(plan)
-        except StopIteration as stop:
-            result: T = stop.value
+        statement = begin(plan)
+        if not isinstance(statement, Returned) and statement.alone:
+            statement = answer(plan, statement, self._ask_alone)
+        if isinstance(statement, Returned):
+            result: T = statement.value
             return result
-        if not statement.alone:
-            return self.resume(plan, statement)
-        return self._perform_alone(plan, statement)
-
-    def _perform_alone(self, plan: Plan[T], statement: Statement) -> T:
-        try:
-            try:
-                rows = self._ask_alone(statement)
-            except Exception as error:  # noqa: BLE001 - the plan decides what an error means
-                following = plan.throw(error)
-            else:
-                following = plan.send(rows)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        return self.resume(plan, following)
+        return self.resume(plan, statement)
 
     def _ask_alone(self, statement: Statement) -> list[Row]:
         is_writing = self._effect is not Effect.READ and not statement.prepares
         try:
             postscript = () if statement.prepares else self._postscript()
-            settings = self._settings()
-            if settings == [RELAX] and (folded := relaxed(statement)) is not None:
-                settings, statement = [], folded
-            rows = self._session.ask([*settings, statement], postscript)[-1]
+            asked = folded(self._settings(), statement)
+            rows = self._session.ask(asked, postscript, self._meanwhile)[-1]
         except psycopg.Error as error:
             self.is_open_ended = is_writing and is_loss(error)
             raise
@@ -129,27 +119,14 @@ class Run(Generic[T]):
     def resume(self, plan: Plan[T], statement: Statement) -> T:
         """Execute *statement*, which *plan* has just yielded, and all that follows, or none."""
         try:
-            result = self._drive(plan, statement)
+            result = drive(plan, self._execute, statement)
             self._commit()
         except BaseException:
             if self._session.is_in_transaction:
-                with suppress(psycopg.Error):  # a session that cannot is thrown away
+                with suppress(psycopg.Error):  # a session that cannot is closed
                     self._session.ask([ROLLBACK])
             raise
         return result
-
-    def _drive(self, plan: Plan[T], statement: Statement) -> T:
-        try:
-            while True:
-                try:
-                    rows = self._execute(statement)
-                except Exception as error:  # noqa: BLE001 - the plan decides what an error means
-                    statement = plan.throw(error)
-                else:
-                    statement = plan.send(rows)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
 
     def _execute(self, statement: Statement) -> list[Row]:
         """Execute a statement of a transaction, which begins with the first."""
@@ -169,7 +146,7 @@ class Run(Generic[T]):
     def _settings(self) -> list[Statement]:
         """Return what a transaction begins with."""
         settings = relaxing(self._effect)
-        # What has been done in part is not done again, so it is not given up so soon either.
+        # An operation that is partly committed cannot be repeated, so it may wait longer.
         if self._lock_timeout is not None and not self.has_committed:
             settings.append(waiting(self._lock_timeout))
         return settings
@@ -177,7 +154,7 @@ class Run(Generic[T]):
     def _commit(self) -> None:
         session = self._session
         if self._failure is not None:
-            # Even if the plan made its peace with it: to commit would be to roll back in silence.
+            # Even if the plan caught it: a commit would silently roll back.
             raise self._failure
         try:
             session.ask([COMMIT])
@@ -187,11 +164,11 @@ class Run(Generic[T]):
             self.is_open_ended = self._effect is not Effect.READ
             if isinstance(error, NoAnswerError):
                 raise
-            # Whatever the server said in parting, it may have said it after the commit.
+            # Whatever the server said last, it may have said it after the commit.
             raise psycopg.OperationalError("the connection was lost at commit") from error
 
     def explain(self, error: psycopg.Error, where: str) -> FencepostError:
-        """Return what a caller is told of *error*."""
+        """Return the error for the caller."""
         if isinstance(error, NoAnswerError) and self.is_open_ended and self._timeout is not None:
             return SubmissionTimeoutError(
                 f"{where}: {headline(error)}; it may have been done: repeat it with its key"
@@ -201,21 +178,46 @@ class Run(Generic[T]):
         return translate(error, sent_commit=self.is_open_ended, where=where)
 
     def is_held_up(self, error: psycopg.Error) -> bool:
-        """Tell whether a lock could not be had in time, and nothing is left of this."""
+        """Return whether a lock was not granted in time, and nothing was committed."""
         return error.sqlstate == LOCK_NOT_AVAILABLE and not self.has_committed
 
     def is_conflict(self, error: psycopg.Error) -> bool:
-        """Tell whether another transaction was in the way of this one, of which nothing is left."""
+        """Return whether this transaction conflicted with another, and nothing was committed."""
         return error.sqlstate in RETRIED and not self.has_committed
 
     def has_stale_numbers(self, error: psycopg.Error) -> bool:
-        """Tell whether the server has lost what this process remembers; nothing was done."""
+        """Return whether the server has lost numbers of this process; nothing was done."""
         return error.sqlstate == STALE_NUMBERS and not self.has_committed
 
     def is_without_trace(self, error: psycopg.Error) -> bool:
-        """Tell whether surely nothing was done, on a session that is of no more use."""
+        """Return whether certainly nothing was done, on a session that is no longer usable."""
         if self.has_committed:
             return False
         if error.sqlstate is None:
             return is_loss(error) and not self.is_open_ended
         return error.sqlstate in STALE_SESSION
+
+
+def sheltered(chores: Chores, name: str, plan: Plan[T], instead: T) -> Plan[T]:
+    """Do a chore; if it fails, undo it, record the failure and return *instead*.
+
+    It waits only briefly for locks.
+    """
+    yield SHELTER
+    try:
+        yield waiting(CHORE_LOCK_TIMEOUT)
+        result = yield from plan
+        yield waiting(LOCK_TIMEOUT)
+    except psycopg.Error as error:
+        # The session is lost or cannot write: that is not the chore's fault.
+        if error.sqlstate is None or error.sqlstate in STALE_SESSION:
+            raise
+        yield RETREAT
+        chores.failed(name, headline(error))
+        return instead
+    except Exception as error:  # noqa: BLE001 - a chore must not fail the claim
+        yield RETREAT
+        chores.failed(name, repr(error))
+        return instead
+    chores.done(name)
+    return result

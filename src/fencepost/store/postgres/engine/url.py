@@ -14,7 +14,7 @@ import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from fencepost.core.display import MASK, shown, shown_url
+from fencepost.core.display import MASK, shortened, shown, shown_url
 from fencepost.errors import ConfigurationError
 
 POOL_SIZE_DEFAULT = 10
@@ -116,7 +116,7 @@ def _pool_size(text: str | None, url: str) -> int:
 
 
 def _is_number(text: str, maximum: int) -> bool:
-    """Tell whether *text* is a number from 1 to *maximum*; int() refuses more than 4,300 digits."""
+    """Return whether *text* is a number up to *maximum*; int() refuses more than 4,300 digits."""
     is_short = len(text) <= DIGITS_MAX
     return is_short and text.isdecimal() and text.isascii() and 1 <= int(text) <= maximum
 
@@ -131,4 +131,4 @@ def _listen(url: str | None) -> Address | None:
 
 
 def _refusal(url: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{shown(shown_url(url))} cannot be used: {why}")
+    return ConfigurationError(f"{shown(shown_url(url))} cannot be used: {shortened(why)}")

@@ -1,177 +1,321 @@
-"""What becomes of jobs that waited for others, in the transaction in which those have ended."""
+"""What happens to jobs that wait for others, in the transaction in which those ended.
+
+A caller's transaction may stay open for long. So it locks neither the jobs that its new jobs wait
+for nor the jobs that wait for those it ended. It leaves notes instead, which the next claim
+resolves: it judges again what each job waits for, by the states at that time. It waits for no lock,
+and leaves the note for another claim if another transaction holds a row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fencepost.core.bounds import FOLLOW_BATCH
-from fencepost.core.flows.dependents import MET, propagated, step
-from fencepost.core.job.job import Failure
+from fencepost.core.bounds import FOLLOW_BATCH, RESOLVE_BATCH
+from fencepost.core.flows.dependents import MET, Parent
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Decision
-from fencepost.store.interface.batches import portions
-from fencepost.store.interface.replies import Moved
-from fencepost.store.plan import Plan, Row, Statement
+from fencepost.core.job.policy import Priority
+from fencepost.store.interface.queue import Moved, portions
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.postgres.flows.parents import hold_free
 from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.postgres.jobs.finish import LIFT_PENDING, Ending, lifted, put_ended
-from fencepost.store.postgres.joins.notes import note_ended
-from fencepost.store.postgres.limits.concurrency import Touched, admit
-from fencepost.store.sql.codes import BY_NUMBER, MODES
+from fencepost.store.postgres.jobs.finish import (
+    DETACH_PENDING,
+    DetachedEnding,
+    attach_ended,
+    detached,
+)
+from fencepost.store.postgres.limits.concurrency import FreedSlots, admit
+from fencepost.store.sql.codec import BY_NUMBER, PENDING
+from fencepost.store.sql.endings import (
+    Ended,
+    Ending,
+    count_ended,
+    ended_of,
+    failed_by,
+    judge_parents,
+    moved,
+)
 
 WAITING = """
-select pending.seq, pending.mode, pending.missing, dependency.parent
-from fencepost.pending join fencepost.dependency on dependency.child = pending.seq
-where dependency.parent = any (%s::bigint[]) and pending.slot is null
+select pending.seq, pending.mode, pending.missing, dependencies.parent
+from fencepost.pending join fencepost.dependencies on dependencies.child = pending.seq
+where dependencies.parent = any (%s::bigint[]) and pending.slot is null
 order by pending.seq for update of pending
 """
-# Who waits for those that have completed is locked along with all that is behind the others.
+# Dependents of completed jobs are locked along with all that is behind the failed ones.
 LOCK_BEHIND = """
 select fencepost.lock_behind(
-  %s, array(select child from fencepost.dependency where parent = any (%s::bigint[])))
+  %s, array(select child from fencepost.dependencies where parent = any (%s::bigint[])))
 """
 CALL_BACK = "select fencepost.call_back(%s, %s)::text"
 COUNT_DOWN = "select fencepost.count_down(%s, %s, %s)::text"
 
+NOTE = """
+insert into fencepost.unresolved(seq, has_ended) select x, %s from unnest(%s::bigint[]) as x
+"""
+# Only of jobs with dependents. A job that comes to depend on it in another caller's transaction has
+# a note of its own. Above read committed an old snapshot does not show new dependents.
+NOTE_ENDED = """
+insert into fencepost.unresolved(seq, has_ended) select x, true from unnest(%s::bigint[]) as x
+where current_setting('transaction_isolation') <> 'read committed'
+  or exists (select 1 from fencepost.dependencies where parent = x)
+"""
+TAKE_NOTES = """
+delete from fencepost.unresolved where ctid = any (array(
+  select ctid from fencepost.unresolved limit %s for update skip locked)) returning seq, has_ended
+"""
+CHILDREN = """
+select distinct pending.seq from fencepost.dependencies
+join fencepost.pending on pending.seq = dependencies.child
+where dependencies.parent = any (%s::bigint[]) and pending.slot is null
+"""
+STILL_WAITING = """
+select seq from fencepost.pending where seq = any (%s::bigint[]) and slot is null
+"""
+LOCK_FREE = """
+select seq, mode from fencepost.pending where seq = any (%s::bigint[]) and slot is null
+order by seq for update skip locked
+"""
+EDGES = """
+select child, parent from fencepost.dependencies
+where child = any (%s::bigint[]) order by child, place
+"""
+STILL_THERE = "select seq from fencepost.submissions where seq = any (%s::bigint[])"
+SET_MISSING = """
+update fencepost.pending set missing = x.missing
+from unnest(%s::bigint[], %s::integer[]) as x(seq, missing) where pending.seq = x.seq
+"""
+# Only a job that has ended can have been pruned: nothing waits for it, or fails because of it.
+PRUNED = Parent("", State.COMPLETED, Priority.NORMAL)
 
-class Told(msgspec.Struct, gc=False, array_like=True):
-    """A job that was let go, or that tells of one that has ended; with a slot, one that waits."""
+# Rows are locked by one statement and read by the next: the transaction that held them before may
+# have changed another job that a dependent waits for, which an earlier snapshot would not show.
+OF_PARENTS = "array(select child from fencepost.dependencies where parent = any (%s::bigint[]))"
+LOCK_HEIRS = f"""
+select 1 from fencepost.submissions where seq = any ({OF_PARENTS}) and own_priority is not null
+order by seq for no key update
+"""
+LOCK_WAITING_HEIRS = f"""
+select 1 from fencepost.pending where seq = any ({OF_PARENTS}) and slot is null
+order by seq for update
+"""
+HEIRS = f"""
+select pending.seq, pending.lane, least(j.own_priority, (
+  select min(lanes.priority) from fencepost.dependencies
+  join fencepost.submissions as parent on parent.seq = dependencies.parent
+  join fencepost.lanes on lanes.lane = parent.lane
+  where dependencies.child = pending.seq
+))
+from fencepost.pending join fencepost.submissions j on j.seq = pending.seq
+where pending.seq = any ({OF_PARENTS}) and pending.slot is null and j.own_priority is not null
+"""
+INHERIT = f"""
+with given as (
+  select * from unnest(%s::bigint[], %s::integer[], %s::integer[]) as x(seq, was_lane, lane)
+), moved as (
+  update fencepost.pending set lane = given.lane from given where pending.seq = given.seq
+), described as (
+  update fencepost.submissions set lane = given.lane from given where submissions.seq = given.seq
+), counted as (
+  insert into fencepost.counters(lane, state, count)
+  select was_lane, {PENDING}, -count(*) from given group by was_lane
+  union all
+  select lane, {PENDING}, count(*) from given group by lane
+)
+select 1
+"""
+
+
+class ReleasedJob(msgspec.Struct, gc=False, array_like=True):
+    """A dependent that no longer waits for jobs, or a new webhook delivery."""
 
     job_id: str
     lane: int
     number: int
     """Its new state."""
     slot: int | None = None
+    """Set if it now waits for a slot of its concurrency key."""
 
 
-_told = msgspec.json.Decoder(list[Told])
+_released = msgspec.json.Decoder(list[ReleasedJob])
 
 
-class Ended(NamedTuple):
-    """A job that has just reached a terminal state."""
-
-    seq: int
-    job_id: str
-    state: State
-    failure: Failure | None
+def end(env: Env, endings: Sequence[DetachedEnding]) -> Plan[tuple[Moved, ...]]:
+    """Store jobs whose attempt or life has ended; return the jobs that moved as a result."""
+    freed = FreedSlots()
+    freed.add((yield from attach_ended(env, endings)))
+    return (yield from _follow(env, ended_of(endings), freed))
 
 
-def ended_of(endings: Iterable[Ending]) -> list[Ended]:
-    """Return those of *endings* that were the end of their jobs."""
-    return [
-        Ended(job.seq, job.job_id, decision.state, decision.failure)
-        for job, decision, _ in endings
-        if decision.state.is_terminal
-    ]
-
-
-def end(env: Env, endings: Sequence[Ending]) -> Plan[tuple[Moved, ...]]:
-    """Put down jobs whose attempt or life has ended; return what became of who waited for them."""
-    touched = Touched()
-    touched.add((yield from put_ended(env, endings)))
-    return (yield from follow(env, ended_of(endings), touched))
-
-
-def follow(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Moved, ...]]:
-    """Let go, or end, the jobs that waited for those that have ended, and those behind them.
-
-    Last, give away the slots that were *touched*, by all this or before.
-    """
-    moved: list[Moved] = []
+def _follow(env: Env, ended: Mapping[int, Ended], freed: FreedSlots) -> Plan[tuple[Moved, ...]]:
+    """Release or end the dependents of *ended*, and those behind them; then fill *freed* slots."""
+    moves: list[Moved] = []
     if env.is_joined:
-        return (yield from _leave_notes(env, ended, touched))
-    failed = [each.seq for each in ended if each.state is not State.COMPLETED]
+        return (yield from _leave_notes(env, ended, freed))
+    failed = [seq for seq, each in ended.items() if each.state is not State.COMPLETED]
     if failed:
-        completed = [each.seq for each in ended if each.state is State.COMPLETED]
+        completed = [seq for seq, each in ended.items() if each.state is State.COMPLETED]
         yield Statement(LOCK_BEHIND, (failed, completed))
     while ended:
-        for portion in portions(ended, FOLLOW_BATCH):
-            ((text,),) = yield Statement(CALL_BACK, (env.now, [each.seq for each in portion]))
-            moved += yield from told(env, [] if text is None else _told.decode(text))
-        counts, doomed = yield from _judged(ended)
-        moved += yield from count_down(env, counts, touched)
-        ended = []
-        for seqs in portions(sorted(doomed), FOLLOW_BATCH):
-            endings = yield from _lift({seq: doomed[seq] for seq in seqs})
-            moved += yield from _put(env, endings, touched)
-            ended += ended_of(endings)
-    return (*moved, *(yield from admit(env, touched)))
+        for seqs in portions(list(ended), FOLLOW_BATCH):
+            moves += yield from _call_back(env, seqs)
+        counts, failing = yield from _judged(ended)
+        moves += yield from count_down(env, counts, freed)
+        ended = {}
+        for seqs in portions(sorted(failing), FOLLOW_BATCH):
+            endings = yield from _detach({seq: failing[seq] for seq in seqs})
+            moves += yield from _attach(env, endings, freed)
+            ended |= ended_of(endings)
+    return (*moves, *(yield from admit(env, freed)))
 
 
-def _leave_notes(env: Env, ended: Sequence[Ended], touched: Touched) -> Plan[tuple[Moved, ...]]:
-    """Leave it to the next claim to see who waits for *ended*."""
-    seqs = [each.seq for each in ended]
-    ((text,),) = yield Statement(CALL_BACK, (env.now, seqs))
-    yield from note_ended(seqs)
-    yield from admit(env, touched)
-    return tuple((yield from told(env, [] if text is None else _told.decode(text))))
+def _call_back(env: Env, seqs: Sequence[int]) -> Plan[list[Moved]]:
+    """Store the webhook deliveries of jobs that have ended."""
+    ((text,),) = yield Statement(CALL_BACK, (env.now, list(seqs)))
+    return (yield from moves_of(env, [] if text is None else _released.decode(text)))
 
 
-def end_waiting(env: Env, doomed: Mapping[int, Decision]) -> Plan[list[Moved]]:
+def _leave_notes(
+    env: Env, ended: Mapping[int, Ended], freed: FreedSlots
+) -> Plan[tuple[Moved, ...]]:
+    """Leave the dependents of *ended* to the next claim."""
+    moves = yield from _call_back(env, list(ended))
+    yield Statement(NOTE_ENDED, (list(ended),))
+    yield from admit(env, freed)
+    return tuple(moves)
+
+
+def end_waiting(env: Env, failing: Mapping[int, Decision]) -> Plan[list[Moved]]:
     """End jobs that wait for others, and those behind them."""
-    touched = Touched()
-    endings = yield from _lift(doomed)
-    moved = yield from _put(env, endings, touched)
-    return [*moved, *(yield from follow(env, ended_of(endings), touched))]
+    freed = FreedSlots()
+    endings = yield from _detach(failing)
+    moves = yield from _attach(env, endings, freed)
+    return [*moves, *(yield from _follow(env, ended_of(endings), freed))]
 
 
-def _lift(doomed: Mapping[int, Decision]) -> Plan[list[Ending]]:
-    jobs = lifted((yield Statement(LIFT_PENDING, (sorted(doomed),)))) if doomed else []
-    return [Ending(job, doomed[job.seq]) for job in jobs]
+def _detach(failing: Mapping[int, Decision]) -> Plan[list[DetachedEnding]]:
+    jobs = detached((yield Statement(DETACH_PENDING, (sorted(failing),)))) if failing else []
+    return [Ending(job, failing[job.seq]) for job in jobs]
 
 
-def _put(env: Env, endings: Sequence[Ending], touched: Touched) -> Plan[list[Moved]]:
-    touched.add((yield from put_ended(env, endings)))
-    lanes = yield from env.catalog.lanes({job.lane for job, _, _ in endings})
-    return [
-        Moved(job.job_id, lanes[job.lane].type, decision.state, State.PENDING)
-        for job, decision, _ in endings
-    ]
+def _attach(env: Env, endings: Sequence[DetachedEnding], freed: FreedSlots) -> Plan[list[Moved]]:
+    freed.add((yield from attach_ended(env, endings)))
+    return (yield from moved(env, endings))
 
 
-def _judged(ended: Sequence[Ended]) -> Plan[tuple[dict[int, int], dict[int, Decision]]]:
-    """Return who waits for how many fewer, and who ends on whose account."""
-    by_seq = {each.seq: each for each in ended}
-    counts: dict[int, int] = {}
-    doomed: dict[int, Decision] = {}
-    waiting: list[Row] = []
-    for seqs in portions(list(by_seq), FOLLOW_BATCH):
+def _judged(ended: Mapping[int, Ended]) -> Plan[tuple[dict[int, int], dict[int, Decision]]]:
+    """Return how many fewer jobs each dependent waits for, and which dependents fail."""
+    waiting: list[tuple[int, int, int, int]] = []
+    for seqs in portions(list(ended), FOLLOW_BATCH):
         waiting += yield Statement(WAITING, (seqs,))
-    for seq, mode, missing, parent in waiting:
-        left = missing - counts.get(seq, 0)
-        if seq in doomed or left == MET:
-            continue
-        verdict = step(MODES[mode], left, by_seq[parent].state)
-        if verdict.doom is not None:
-            culprit = by_seq[parent]
-            doomed[seq] = propagated(culprit.state, culprit.failure, culprit.job_id)
-        else:
-            counts[seq] = missing - verdict.missing
-    return {seq: count for seq, count in counts.items() if seq not in doomed}, doomed
+    missing, failing = count_ended(waiting, ended)
+    was_missing = {row[0]: row[2] for row in waiting}
+    return {seq: was_missing[seq] - left for seq, left in missing.items()}, failing
 
 
-def count_down(env: Env, counts: dict[int, int], touched: Touched) -> Plan[list[Moved]]:
-    """Have jobs wait for so many fewer; return those that wait for none any more.
+def count_down(env: Env, counts: dict[int, int], freed: FreedSlots) -> Plan[list[Moved]]:
+    """Reduce how many jobs each of *counts* waits for; return those that wait for none any more.
 
-    One that has a concurrency key is not among them: it waits for a slot, which is *touched*.
+    A job with a concurrency key is not among them: it waits for a slot, which is added to *freed*.
     """
     if not counts:
         return []
-    answers: list[Told] = []
+    released: list[ReleasedJob] = []
     for seqs in portions(sorted(counts), FOLLOW_BATCH):
         params = (env.now, seqs, [counts[seq] for seq in seqs])
         ((text,),) = yield Statement(COUNT_DOWN, params)
-        answers += [] if text is None else _told.decode(text)
-    touched.add((each.slot, 0) for each in answers if each.slot is not None)
-    return (yield from told(env, [each for each in answers if each.slot is None]))
+        released += [] if text is None else _released.decode(text)
+    freed.add((each.slot, 0) for each in released if each.slot is not None)
+    return (yield from moves_of(env, [each for each in released if each.slot is None]))
 
 
-def told(env: Env, moved: Sequence[Told]) -> Plan[list[Moved]]:
-    """Return what ``fencepost.count_down`` or ``fencepost.call_back`` said."""
-    lanes = yield from env.catalog.lanes({each.lane for each in moved})
+def moves_of(env: Env, released: Sequence[ReleasedJob]) -> Plan[list[Moved]]:
+    """Return *released* as replies name them."""
+    lanes = yield from env.catalog.lanes({each.lane for each in released})
     return [
         Moved(each.job_id, lanes[each.lane].type, BY_NUMBER[each.number], State.PENDING)
-        for each in moved
+        for each in released
     ]
+
+
+def note_waiting(seqs: Sequence[int]) -> Plan[None]:
+    """Leave a note on each job: it may wait for one that has ended."""
+    if seqs:
+        yield Statement(NOTE, (False, list(seqs)))
+
+
+def resolve(env: Env) -> Plan[tuple[list[Moved], bool]]:
+    """Resolve notes; return the jobs that moved, and whether some notes had to stay."""
+    rows = yield Statement(TAKE_NOTES, (RESOLVE_BATCH,))
+    asked = {seq for seq, has_ended in rows if not has_ended}
+    if ended := [seq for seq, has_ended in rows if has_ended]:
+        asked |= {seq for (seq,) in (yield Statement(CHILDREN, (ended,)))}
+    modes: dict[int, int] = dict((yield Statement(LOCK_FREE, (sorted(asked),))))
+    edges: defaultdict[int, list[int]] = defaultdict(list)
+    for child, parent in (yield Statement(EDGES, (list(modes),))):
+        edges[child].append(parent)
+    parents = yield from _free_parents({seq for each in edges.values() for seq in each})
+    known = {seq for seq in modes if all(parent in parents for parent in edges[seq])}
+    left = (yield Statement(STILL_WAITING, (sorted(asked - known),))) if asked - known else []
+    yield from note_waiting([seq for (seq,) in left])
+    judged = {
+        seq: _judge(modes[seq], [parents[each] for each in edges[seq]]) for seq in sorted(known)
+    }
+    return (yield from _resolve(env, judged)), bool(left)
+
+
+def _free_parents(seqs: set[int]) -> Plan[dict[int, Parent]]:
+    """Return jobs by number, without those that another transaction has locked."""
+    parents = yield from hold_free(seqs)
+    if missing := seqs - parents.keys():
+        there = {seq for (seq,) in (yield Statement(STILL_THERE, (sorted(missing),)))}
+        parents |= dict.fromkeys(missing - there, PRUNED)
+    return parents
+
+
+def _judge(mode: int, parents: Sequence[Parent]) -> int | Decision:
+    """Return how many jobs a job waits for, or how it ends."""
+    missing, failed = judge_parents(mode, parents)
+    return missing if failed is None else failed_by(failed)
+
+
+def _resolve(env: Env, judged: dict[int, int | Decision]) -> Plan[list[Moved]]:
+    missing = {seq: each for seq, each in judged.items() if isinstance(each, int)}
+    failing = {seq: each for seq, each in judged.items() if isinstance(each, Decision)}
+    moves: list[Moved] = []
+    if missing:
+        yield Statement(SET_MISSING, (list(missing), list(missing.values())))
+    freed = FreedSlots()
+    free = {seq: count for seq, count in missing.items() if count == MET}
+    moves += yield from count_down(env, free, freed)
+    moves += yield from admit(env, freed)
+    if failing:
+        moves += yield from end_waiting(env, failing)
+    return moves
+
+
+def pass_on_priority(env: Env, seq: int) -> Plan[None]:
+    """Give dependents that inherit a job's priority, and those behind them, its new one (S1-37)."""
+    changed = [seq]
+    while changed:
+        if not (yield Statement(LOCK_HEIRS, (changed,))):
+            return
+        yield Statement(LOCK_WAITING_HEIRS, (changed,))
+        rows = yield Statement(HEIRS, (changed,))
+        lanes = yield from env.catalog.lanes({lane for _, lane, _ in rows})
+        heirs = [row for row in rows if lanes[row[1]].priority != row[2]]
+        if not heirs:
+            return
+        wanted: dict[tuple[int, int], int] = {}
+        for _, number, priority in heirs:
+            if (number, priority) not in wanted:
+                lane, urgent = lanes[number], Priority(priority)
+                found = yield from env.catalog.lane_number(lane.queue, lane.type, urgent)
+                wanted[number, priority] = found
+        changed = [row[0] for row in heirs]
+        params = (changed, [row[1] for row in heirs], [wanted[row[1], row[2]] for row in heirs])
+        yield Statement(INHERIT, params)

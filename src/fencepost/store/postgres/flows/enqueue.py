@@ -1,46 +1,49 @@
-"""Storing jobs of flows and jobs that wait for others, whole graphs at a time."""
+"""Storing jobs of flows and jobs that depend on others, whole graphs at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.flows.dependencies import check_place
 from fencepost.core.flows.dependents import Entry, Parent, enter
-from fencepost.core.job.job import NewJob
+from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import DEAD, State
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import id_text, wanted_ids
-from fencepost.core.values.instants import seconds_to_us
+from fencepost.core.job.policy import Priority
+from fencepost.core.values.names import id_text, wanted_ids
+from fencepost.core.values.payload import COMPARED_BYTES_MAX, differences
+from fencepost.core.values.times import seconds_to_us
 from fencepost.core.webhooks.delivery import DELIVERY_POLICY, DELIVERY_QUEUE, DELIVERY_TYPE
-from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
+from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.flows.dependents import CALL_BACK
+from fencepost.store.postgres.flows.dependents import CALL_BACK, note_waiting
 from fencepost.store.postgres.flows.parents import Held, hold
-from fencepost.store.postgres.jobs.catalog import Env, Numbers
-from fencepost.store.postgres.jobs.keys import holder_queues
-from fencepost.store.postgres.jobs.rows import body_fields
-from fencepost.store.postgres.joins.notes import note
-from fencepost.store.postgres.limits.concurrency import Touched, admit, key_fields
-from fencepost.store.sql.codes import BY_NUMBER, MODE_NUMBER, NUMBER
-from fencepost.store.sql.texts import encode_failure
+from fencepost.store.postgres.jobs.catalog import Env, JobNumbers, holder_queues
+from fencepost.store.postgres.jobs.rows import body_fields, decode_body
+from fencepost.store.postgres.limits.concurrency import FreedSlots, admit, key_fields
+from fencepost.store.sql.codec import BY_NUMBER, MODE_NUMBER, NUMBER, encode_failure
+from fencepost.store.sql.endings import Stored
 
 SEQS = "select array(select nextval('fencepost.seq') from generate_series(1, %s))"
 TAKE_KEYS = "select fencepost.take_keys(%s, %s)::text"
 ENQUEUE_GRAPH = "select fencepost.enqueue_graph(%s, %s)"
 PRIORITIES = """
-select distinct lane.priority from fencepost.job join fencepost.lane on lane.lane = job.lane
-where job.id = any (%s::uuid[])
+select distinct lanes.priority from fencepost.submissions j
+join fencepost.lanes on lanes.lane = j.lane where j.id = any (%s::uuid[])
+"""
+# Not the large ones: there may be thousands.
+PAYLOADS = f"""
+select id::text, payload_encoding, payload, payload_bytes from fencepost.submissions
+where id = any (%s::uuid[])
+  and coalesce(octet_length(payload), octet_length(payload_bytes)) <= {COMPARED_BYTES_MAX}
 """
 CHUNK = 5_000
 """Jobs in one statement."""
 
 DELIVERY = NewJob(type=DELIVERY_TYPE, queue=DELIVERY_QUEUE, policy=DELIVERY_POLICY)
-"""What has the lane and the policy of a delivery."""
+"""Has the lane and the policy of a webhook delivery."""
 
 _encoder = msgspec.json.Encoder()
 _holders = msgspec.json.Decoder(list[tuple[int, str] | None])
@@ -49,15 +52,8 @@ _holders = msgspec.json.Decoder(list[tuple[int, str] | None])
 Holding = Callable[[Sequence[str]], Plan[Held]]
 
 
-class Stored(NamedTuple):
-    """A job of the submission, or whoever holds its key, as those behind it see it."""
-
-    seq: int
-    parent: Parent
-
-
 class Keys(NamedTuple):
-    """Who has the keys that jobs of a submission did not get, by the places of those jobs."""
+    """Jobs that have the keys which jobs of a submission did not get, by the places of those."""
 
     holders: dict[int, tuple[str, State]]
     """The stored job that holds the key instead."""
@@ -66,27 +62,28 @@ class Keys(NamedTuple):
 
 
 def is_graph(jobs: Sequence[NewJob]) -> bool:
-    """Tell whether any of *jobs* waits for others, belongs to a flow or has a callback."""
+    """Return whether any of *jobs* depends on others, belongs to a flow or has a callback."""
     return any(job.after or job.flow or job.node or job.callback_url for job in jobs)
 
 
 def inherited(jobs: Sequence[NewJob]) -> list[NewJob]:
     """Return *jobs*, each as urgent as what it waits for in the same submission.
 
-    So that lanes can be numbered beforehand. Where a key stands for another job, whose priority
-    nobody knows yet, it may turn out less urgent.
+    So lanes can be numbered beforehand. If another job holds a key, its priority is not known yet,
+    and the dependent may turn out less urgent.
     """
     urgent: list[NewJob] = []
     for place, job in enumerate(jobs):
         on = job.after.on if job.after is not None else ()
-        places = [check_place(each, place) for each in on if isinstance(each, int)]
+        # A place that does not come before is refused later, in the order of all checks.
+        places = [each for each in on if isinstance(each, int) and 0 <= each < place]
         priority = min([job.priority, *(urgent[each].priority for each in places)])
         urgent.append(job if priority is job.priority else replace(job, priority=priority))
     return urgent
 
 
 def priorities(jobs: Sequence[NewJob]) -> Plan[list[Priority]]:
-    """Return the priorities of stored jobs that any of *jobs* waits for, to number their lanes."""
+    """Return the priorities of stored jobs that *jobs* depend on, to number lanes for them."""
     named = [on for job in jobs if job.after for on in job.after.on if isinstance(on, str)]
     wanted = list(wanted_ids(named).values())
     rows = (yield Statement(PRIORITIES, (wanted,), alone=True, prepares=True)) if wanted else []
@@ -96,14 +93,14 @@ def priorities(jobs: Sequence[NewJob]) -> Plan[list[Priority]]:
 def enqueue(
     env: Env,
     jobs: Sequence[NewJob],
-    numbers: Numbers,
+    numbers: JobNumbers,
     *,
     atomic: bool,
     holding: Holding | None = None,
 ) -> Plan[list[EnqueueReply]]:
     """Store *jobs* in their order, or raise DependencyError; numbered by ``inherited``.
 
-    With *holding*, that holds what they wait for, and what keys have returned in their stead.
+    *holding* locks their dependencies and the jobs that hold their keys, instead of ``hold``.
     """
     fresh = env.clock.new_ids(len(jobs))
     ids = [id_text(job.id or id_) for job, id_ in zip(jobs, fresh, strict=True)]
@@ -121,7 +118,7 @@ def enqueue(
             stored[place] = stored[keys.twins[place]]
         elif place in keys.holders:
             if (holder := keys.holders[place][0]) in parents:
-                stored[place] = Stored(*parents[holder])
+                stored[place] = parents[holder]
         else:
             behind = _behind(job, stored, parents)
             entry = _enter(job, behind)
@@ -146,11 +143,11 @@ def enqueue(
     if ended:
         yield Statement(CALL_BACK, (env.now, ended))
     if env.is_joined:
-        yield from note([each["seq"] for each in fields if each.get("missing")], has_ended=False)
-    touched = Touched()
+        yield from note_waiting([each["seq"] for each in fields if each.get("missing")])
+    freed = FreedSlots()
     held = (job for place, job in enumerate(jobs) if states.get(ids[place]) is State.PENDING)
-    touched.add_held(held)
-    for moved in (yield from admit(env, touched)):
+    freed.add_held(held)
+    for moved in (yield from admit(env, freed)):
         if moved.job_id in states:
             states[moved.job_id] = moved.state
     held_by = {place: job_id for place, (job_id, _) in keys.holders.items()}
@@ -158,11 +155,17 @@ def enqueue(
         (key, holder) for place, holder in held_by.items() if (key := jobs[place].key) is not None
     )
     queues |= {ids[place]: jobs[place].queue for place in keys.twins.values()}
-    return _replies(jobs, ids, keys, states, queues, atomic=atomic)
+    payloads: dict[str, Body | None] = {
+        ids[place]: jobs[place].payload for place in keys.twins.values()
+    }
+    if holding is None:  # jobs that are spawned again are told apart by their payloads
+        payloads |= dict.fromkeys(held_by.values())
+        payloads |= yield from _payloads(sorted(set(held_by.values())))
+    return _replies(jobs, ids, keys, states, queues, payloads, atomic=atomic)
 
 
 def _store(env: Env, fields: Sequence[dict[str, Any]]) -> Plan[dict[str, State]]:
-    """Store what has been decided; return the state of each job by its id."""
+    """Store the jobs; return the state of each by its id."""
     states: dict[str, State] = {}
     for start in range(0, len(fields), CHUNK):
         chunk = fields[start : start + CHUNK]
@@ -173,7 +176,7 @@ def _store(env: Env, fields: Sequence[dict[str, Any]]) -> Plan[dict[str, State]]
 
 
 def _take_keys(env: Env, jobs: Sequence[NewJob], seqs: Sequence[int]) -> Plan[Keys]:
-    """Give keys to the jobs that ask for one and can have it."""
+    """Take the keys of *jobs*, where they are free."""
     first: dict[tuple[str, str], int] = {}
     twins: dict[int, int] = {}
     asked: dict[int, list[Any]] = {}
@@ -201,8 +204,14 @@ def _take_keys(env: Env, jobs: Sequence[NewJob], seqs: Sequence[int]) -> Plan[Ke
     return Keys(holders, twins)
 
 
+def _payloads(job_ids: Collection[str]) -> Plan[dict[str, Body | None]]:
+    """Return the payloads of jobs by id."""
+    rows = (yield Statement(PAYLOADS, (job_ids,))) if job_ids else []
+    return {job_id: decode_body(*payload) for job_id, *payload in rows}
+
+
 def _awaited(jobs: Sequence[NewJob], keys: Keys) -> list[str]:
-    """Return the ids of stored jobs that any of *jobs* is to wait for."""
+    """Return the ids of stored jobs that *jobs* depend on."""
     ids: dict[str, None] = {}
     for job in jobs:
         for on in job.after.on if job.after is not None else ():
@@ -213,13 +222,11 @@ def _awaited(jobs: Sequence[NewJob], keys: Keys) -> list[str]:
     return list(ids)
 
 
-def _behind(
-    job: NewJob, stored: dict[int, Stored], parents: dict[str, tuple[int, Parent]]
-) -> list[Stored]:
-    """Return what *job* is to wait for."""
+def _behind(job: NewJob, stored: dict[int, Stored], parents: Held) -> list[Stored]:
+    """Return what *job* depends on."""
     found: dict[int, Stored] = {}  # each once: an id, a place and a key may name the same job
     for on in job.after.on if job.after is not None else ():
-        each = stored[on] if isinstance(on, int) else Stored(*parents[on.lower()])
+        each = stored[on] if isinstance(on, int) else parents[on.lower()]
         found[each.seq] = each
     return list(found.values())
 
@@ -232,7 +239,7 @@ def _enter(job: NewJob, behind: Sequence[Stored]) -> Entry | None:
 
 
 def _as_stored(job: NewJob, job_id: str, seq: int, entry: Entry | None) -> Stored:
-    if entry is None:  # whether it is due already matters to nobody who waits for it
+    if entry is None:  # dependents do not care whether it is due
         return Stored(seq, Parent(job_id, State.SCHEDULED, job.priority))
     decision = entry.decision
     state = State.PENDING if decision is None else decision.state
@@ -241,7 +248,7 @@ def _as_stored(job: NewJob, job_id: str, seq: int, entry: Entry | None) -> Store
 
 
 def job_fields(job: NewJob, lane: int, policy: int, priority: Priority) -> dict[str, Any]:
-    """Return what the server is told of any job that is not like all others of its batch."""
+    """Return the fields of a job that differs from others of its batch."""
     key = job.key
     encoding, payload, data = body_fields(job.payload)
     return {
@@ -256,17 +263,17 @@ def job_fields(job: NewJob, lane: int, policy: int, priority: Priority) -> dict[
         "correlation_id": job.correlation_id,
         "tags": job.tags or None,
         "submitter": job.submitter,
-        "encoding": encoding,
+        "payload_encoding": encoding,
         "payload": payload,
         "payload_hex": None if data is None else data.hex(),
-        # That of its lane, which the server need not be able to see.
+        # That of its lane, which may not be visible to the transaction.
         "priority": int(priority),
         **key_fields(job),
     }
 
 
-def callback_fields(url: str | None, numbers: Numbers) -> dict[str, Any]:
-    """Return how the end of a job is to be told of, if it is."""
+def callback_fields(url: str | None, numbers: JobNumbers) -> dict[str, Any]:
+    """Return how the webhook of a job is delivered, if it has one."""
     if url is None:
         return {}
     lane, policy = numbers.of(DELIVERY)
@@ -276,7 +283,7 @@ def callback_fields(url: str | None, numbers: Numbers) -> dict[str, Any]:
 
 
 def with_delivery(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-    """Return all that needs numbers if *jobs* are to be stored."""
+    """Return everything that needs numbers before *jobs* are stored."""
     has_callbacks = any(job.callback_url is not None for job in jobs)
     return [*jobs, DELIVERY] if has_callbacks else jobs
 
@@ -308,6 +315,7 @@ def _replies(
     keys: Keys,
     states: dict[str, State],
     queues: dict[str, str],
+    payloads: dict[str, Body | None],
     *,
     atomic: bool,
 ) -> list[EnqueueReply]:
@@ -323,7 +331,9 @@ def _replies(
         assert job.key is not None
         job_id, state = holder
         is_rejected = job.key.refuses(queues.get(job_id))
+        differs = differences(payloads.get(job_id, job.payload), job.payload)
+        found = Duplicate(job_id, job.type, job.key.value, state, is_rejected, differs)
         if atomic and is_rejected:
-            raise DuplicateJobError(type=job.type, key=job.key.value, existing_id=job_id)
-        replies.append(Duplicate(job_id, job.type, job.key.value, state, is_rejected))
+            raise found.error
+        replies.append(found)
     return replies

@@ -1,13 +1,13 @@
-"""Leasing jobs: chores first, then as many as the shares and the limits allow, in one statement."""
+"""Claims: chores first, then as many jobs as shares and limits allow, in one statement."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from fencepost.core.bounds import (
     CLAIM_BYTES_MAX,
@@ -17,44 +17,41 @@ from fencepost.core.bounds import (
     PROMOTE_BATCH,
     RECOVER_BATCH,
 )
-from fencepost.core.job.job import AttemptOutcome, Body, Category, ClaimedJob, Failure, Lease
-from fencepost.core.job.lease import deadline, ttl_of
-from fencepost.core.job.lifecycle import Event, State
-from fencepost.core.job.outcome import Decision
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
+from fencepost.core.job.job import Body, ClaimedJob, Lease
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import CORRUPT
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.core.job.timeouts import deadline, ttl_of
 from fencepost.core.limits.weights import turns_from
-from fencepost.core.values.instants import from_us, seconds_to_us
 from fencepost.core.values.names import RESERVED_TYPES
+from fencepost.core.values.times import from_us, seconds_to_us
 from fencepost.store.chores import Chores
-from fencepost.store.interface.queue import Claim, ClaimRequest
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Claim, ClaimRequest, Moved
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.engine.savepoint import sheltered
-from fencepost.store.postgres.flows.dependents import end
-from fencepost.store.postgres.flows.resolve import resolve
-from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.postgres.jobs.finish import LIFT_LEASED, Ending, lifted
-from fencepost.store.postgres.jobs.lanes import Lane, Lanes
-from fencepost.store.postgres.jobs.tokens import make_token, token_mark
+from fencepost.store.postgres.engine.transaction import sheltered
+from fencepost.store.postgres.flows.dependents import end, resolve
+from fencepost.store.postgres.jobs.catalog import Env, Lane, Lanes
+from fencepost.store.postgres.jobs.finish import DETACH_LEASED, detached
+from fencepost.store.postgres.jobs.lease import make_token, token_mark
 from fencepost.store.postgres.jobs.upkeep import expire, recover
-from fencepost.store.sql.codes import ENCODINGS
+from fencepost.store.sql.codec import ENCODINGS
+from fencepost.store.sql.endings import Ending, moved
 
-CLAIM = f"select fencepost.claim({', '.join(['%s'] * 18)})"
+CLAIM = "select fencepost.claim(%s, %s, %s)"
+CLAIM_AFTER = "select fencepost.claim_after(%s, %s, %s, %s)"
 LOOKS_MAX = 3
-"""How often one claim learns of new lanes, should others make some all the time."""
+"""How often one claim learns of new lanes, in case other processes keep making some."""
 EXPIRE, RECOVER, RESOLVE = 1, 2, 4
 PRIORITIES = tuple(Priority)
-CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
 
 
 class _Particulars(msgspec.Struct, gc=False):
     """What few jobs have."""
 
-    encoding: int
+    payload_encoding: int
     bytes: str | None
     key: str | None
-    tags: dict[str, str] | None
+    tags: dict[str, Any] | None
     correlation_id: str | None
     last: int
     """The version of the lease before, 0 if there was none."""
@@ -71,7 +68,7 @@ class _Leased(msgspec.Struct, gc=False, array_like=True):
     policy: int
     max_attempts: int
     attempt: int
-    version: int
+    lease_version: int
     waited: int
     """Since it became claimable, in microseconds."""
     payload: msgspec.Raw
@@ -88,6 +85,7 @@ class _Answer(msgspec.Struct):
     jobs: list[tuple[int, list[_Leased]]] = []
     order: list[int] | None = None
     wait: float | None = None
+    plain: bool = False
     failed: str | None = None
     """Why due jobs could not be promoted, or slots not be given away."""
 
@@ -98,9 +96,9 @@ _answers = msgspec.json.Decoder(_Answer)
 def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     """Recover, expire and promote what is due, then lease up to ``request.limit`` jobs.
 
-    What of the former fails is left for later.
+    A chore that fails is left for later.
     """
-    chores, secret = env.chores, env.clock.new_id().hex()
+    chores, lease_token = env.chores, env.clock.new_id().hex()
     recovered: list[Moved] = []
     expired: list[Moved] = []
     followed: list[Moved] = []
@@ -109,8 +107,11 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
     promote = PROMOTE_BATCH if chores.may("promote") else 0
     looks = LOOKS_MAX
     while True:
-        params = _params(env, request, secret, todo, promote, asks=looks > 0)
-        ((text,),) = yield Statement(CLAIM, params, alone=True)
+        params = _params(env, request, lease_token, todo, promote, asks=looks > 0)
+        if request.after is None:
+            ((text,),) = yield Statement(CLAIM, params, alone=True)
+        else:
+            ((text,),) = yield Statement(CLAIM_AFTER, (*params, request.after), alone=True)
         answer = _answers.decode(text)
         match answer.todo:
             case "lanes":
@@ -136,7 +137,7 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         chores.failed("promote", answer.failed)
     elif promote:
         chores.done("promote")
-    jobs, corrupt, waits = yield from _read(env, request, secret, answer)
+    jobs, corrupt, waits = yield from _read(env, request, lease_token, answer)
     if answer.wait is not None:
         waits.append(answer.wait)
     return Claim(
@@ -148,13 +149,14 @@ def claim(env: Env, request: ClaimRequest) -> Plan[Claim]:
         corrupt=corrupt,
         followed=followed,
         wait=chores.wait(max(min(waits), 0.0) if waits else None),
+        place=_place(answer),
     )
 
 
 def _moved(chores: Chores, name: str, chore: Plan[list[Moved]]) -> Plan[list[Moved]]:
-    """Do a chore; one that could move nothing of what there is to move is left alone for a moment.
+    """Do a chore; postpone the next if it could move nothing.
 
-    Somebody has it in hand, a caller's transaction perhaps, and nobody knows for how long.
+    Another transaction, perhaps a caller's, has locked the jobs for an unknown time.
     """
     moved = yield from sheltered(chores, name, chore, None)
     if moved == []:
@@ -162,19 +164,26 @@ def _moved(chores: Chores, name: str, chore: Plan[list[Moved]]) -> Plan[list[Mov
     return moved or []
 
 
+def _place(answer: _Answer) -> int | None:
+    """Return the last job of a claim, 0 if they came from several lanes, None if there are none."""
+    if not answer.plain or not answer.jobs:
+        return None
+    if len(answer.jobs) > 1:
+        return 0
+    _, leased = answer.jobs[0]
+    return leased[-1].seq
+
+
 class _View(NamedTuple):
-    """What a claim says of lanes, as the server reads it: the same with every claim of a worker."""
+    """Where a claim looks: the same in every claim of a worker."""
 
     known: int
-    lanes: str
-    priorities: str
-    places: str
-    names: str
-    turns: str | None
+    served: str
+    """``fencepost.served_lanes``."""
 
 
 def _params(
-    env: Env, request: ClaimRequest, secret: str, todo: int, promote: int, *, asks: bool
+    env: Env, request: ClaimRequest, lease_token: str, todo: int, promote: int, *, asks: bool
 ) -> tuple[Any, ...]:
     limit = max(min(request.limit, CLAIM_MAX), 0)
     queues, types = request.queues, request.types
@@ -185,26 +194,12 @@ def _params(
         turns = min(limit, len(row))
     key = (row, types, request.own_types, turns)
     view = env.catalog.view(key, lambda lanes: _view(lanes, request, row, limit))
-    return (
-        env.now,
-        request.worker,
-        secret,
-        seconds_to_us(request.lease_ttl),
-        seconds_to_us(request.timeout_grace),
-        CLAIM_BYTES_MAX,
-        view.known if asks else None,
-        todo,
-        promote,
-        view.lanes,
-        view.priorities,
-        view.places,
-        view.names,
-        view.turns,
-        request.turn,
-        limit,
-        None if types is None else _names(types),
-        queues is None,
+    ttl, grace = seconds_to_us(request.lease_ttl), seconds_to_us(request.timeout_grace)
+    asked = (
+        f"({_quoted(request.worker)},{lease_token},{ttl},{grace},{CLAIM_BYTES_MAX},{limit},"
+        f"{request.turn},{view.known if asks else ''},{todo},{promote})"
     )
+    return env.now, asked, view.served
 
 
 def _view(
@@ -216,42 +211,44 @@ def _view(
     turns = row or tuple(sorted({lane.queue for lane in lanes}))
     places = {queue: place for place, queue in enumerate(dict.fromkeys(turns), 1)}
     lanes = sorted(lanes, key=lambda lane: (places[lane.queue], lane.priority, lane.number))
-    # Which of several queues have something to give, and so a turn, only the server knows.
+    # Only the server knows which of several queues have claimable jobs, and so a turn.
     is_open = row is None and len(places) > 1
-    return _View(
-        known=sum(lane.number for lane in known),
-        lanes=_array(lane.number for lane in lanes),
-        priorities=_array(lane.priority for lane in lanes),
-        places=_array(places[lane.queue] for lane in lanes),
-        names=_names(tuple(places)),
-        turns=None if is_open else _array(places[queue] for queue in turns[:limit]),
+    fields = (
+        _array(lane.number for lane in lanes),
+        _array(lane.priority for lane in lanes),
+        _array(places[lane.queue] for lane in lanes),
+        _array(map(_quoted, places)),
+        "" if is_open else _array(places[queue] for queue in turns[:limit]),
+        "" if request.types is None else _array(map(_quoted, request.types)),
+        str(request.queues is None),
     )
+    served = ",".join(field and _quoted(field) for field in fields)
+    return _View(sum(lane.number for lane in known), f"({served})")
 
 
-def _array(numbers: Iterable[int]) -> str:
-    return "{" + ",".join(map(str, numbers)) + "}"
+def _array(elements: Iterable[int | str]) -> str:
+    return "{" + ",".join(map(str, elements)) + "}"
 
 
-@lru_cache(maxsize=100)
-def _names(names: Iterable[str]) -> str:
-    """Return names as an array; a worker names the same with every claim."""
-    escaped = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
-    return "{" + ",".join(f'"{name}"' for name in escaped) + "}"
+def _quoted(text: str) -> str:
+    """Return *text* as an element of an array or of a row."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _read(
-    env: Env, request: ClaimRequest, secret: str, answer: _Answer
+    env: Env, request: ClaimRequest, lease_token: str, answer: _Answer
 ) -> Plan[tuple[list[ClaimedJob], list[Moved], list[float]]]:
-    """Return the jobs of a claim in the order of the line, and how long their leases last.
+    """Return the jobs of a claim in order, those that cannot be read, and how long leases last.
 
-    Those that cannot be read are failed, and returned apart.
+    Jobs that cannot be read are failed.
     """
     if not answer.jobs:
         return [], [], []
     lanes = yield from env.catalog.lanes([lane for lane, _ in answer.jobs])
     numbers = {job.policy for _, leased in answer.jobs for job in leased}
     policies = yield from env.catalog.policies(numbers)
-    reader = _Reader(policies, secret, request, answer.now)
+    reader = _Reader(policies, lease_token, request, answer.now)
     jobs: list[ClaimedJob] = []
     broken: list[_Leased] = []
     by_seq: dict[int, ClaimedJob] = {}
@@ -265,12 +262,12 @@ def _read(
                 by_seq[row.seq] = job
     if answer.order is not None:
         jobs = [by_seq[seq] for seq in answer.order if seq in by_seq]
-    corrupt = yield from _fail(env, secret, broken)
+    corrupt = yield from _fail(env, lease_token, broken)
     return jobs, corrupt, reader.lengths()
 
 
 class _Terms(NamedTuple):
-    """What the leases of a claim have in common if their jobs have one policy."""
+    """What the leases of jobs with one policy share in a claim."""
 
     policy: Policy
     lease_ttl: float
@@ -283,14 +280,14 @@ class _Reader:
     """Turns the rows of one claim into jobs."""
 
     def __init__(
-        self, policies: dict[int, Policy], secret: str, request: ClaimRequest, now: int
+        self, policies: dict[int, Policy], lease_token: str, request: ClaimRequest, now: int
     ) -> None:
-        self._secret = secret
+        self._lease_token = lease_token
         self._terms = {number: _terms(policies[number], request, now) for number in policies}
 
     def read_all(self, rows: Sequence[_Leased], lane: Lane) -> list[ClaimedJob | None]:
         """Return the claimed jobs of a lane, and None for each that cannot be read."""
-        mark = token_mark(lane.number, self._secret)
+        mark = token_mark(lane.number, self._lease_token)
         priority = PRIORITIES[lane.priority]
         return [self._read(row, lane, priority, mark) for row in rows]
 
@@ -299,7 +296,7 @@ class _Reader:
         if terms is None:
             return None
         job_id = row.id
-        lease = Lease(make_token(row.seq, mark, job_id), row.version, terms.expires_at)
+        lease = Lease(make_token(row.seq, mark, job_id), row.lease_version, terms.expires_at)
         special = row.particulars
         if special is None:
             return ClaimedJob(
@@ -317,6 +314,8 @@ class _Reader:
                 has_dependencies=row.has_dependencies,
                 waited=row.waited / 1e6,
             )
+        if special.tags and not all(isinstance(each, str) for each in special.tags.values()):
+            return None  # or it would stand in the way of every claim
         payload = bytes(row.payload)
         return ClaimedJob(
             id=job_id,
@@ -328,7 +327,7 @@ class _Reader:
             lease=lease,
             lease_ttl=terms.lease_ttl,
             payload=_body(
-                special.encoding,
+                special.payload_encoding,
                 payload.decode() if special.bytes is None else None,
                 special.bytes,
             ),
@@ -363,18 +362,13 @@ def _body(encoding: int, text: str | None, digits: str | None) -> Body:
     return Body(data, ENCODINGS[encoding])
 
 
-def _fail(env: Env, secret: str, rows: Sequence[_Leased]) -> Plan[list[Moved]]:
-    """Fail jobs that cannot be read: those are lost to us, the worker is not."""
+def _fail(env: Env, lease_token: str, rows: Sequence[_Leased]) -> Plan[list[Moved]]:
+    """Fail jobs that cannot be read, so that the worker can go on."""
     if not rows:
         return []
-    group = f'[["{secret}","{_array(row.seq for row in rows)}"]]'
-    jobs = lifted((yield Statement(LIFT_LEASED, (env.now, group))))
-    decision = Decision(Event.REJECT, State.FAILED, AttemptOutcome.FAILED, failure=CORRUPT)
-    followed = yield from end(env, [Ending(job, decision) for job in jobs])
-    lanes = yield from env.catalog.lanes({job.lane for job in jobs})
-    moved = []
-    for job in jobs:
-        type_ = lanes[job.lane].type
-        moved.append(Moved(job.job_id, type_, State.FAILED, State.SCHEDULED, followed))
-        followed = ()
-    return moved
+    group = f'[["{lease_token}","{_array(row.seq for row in rows)}"]]'
+    jobs = detached((yield Statement(DETACH_LEASED, (env.now, group))))
+    endings = [Ending(job, CORRUPT) for job in jobs]
+    followed = yield from end(env, endings)
+    moves = yield from moved(env, endings, followed)
+    return [replace(move, was=State.SCHEDULED) for move in moves]

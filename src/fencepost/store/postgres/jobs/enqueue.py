@@ -1,4 +1,4 @@
-"""Storing new jobs: those that differ in payload only by the thousand, those with a key singly."""
+"""Storing new jobs: in bulk if they differ only in payload, otherwise one by one."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.job.job import NewJob
+from fencepost.core.flows.dependencies import check_places
+from fencepost.core.job.job import Body, NewJob
 from fencepost.core.job.lifecycle import State
-from fencepost.core.job.lifetime import check_due
-from fencepost.core.values.ids import id_of_digits, id_text
-from fencepost.core.values.instants import seconds_to_us
-from fencepost.errors import DuplicateJobError
-from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
+from fencepost.core.job.timeouts import check_due
+from fencepost.core.values.names import id_of_digits, id_text
+from fencepost.core.values.payload import differences
+from fencepost.core.values.times import seconds_to_us
+from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.engine.clock import now_us
 from fencepost.store.postgres.flows import enqueue as graphs
-from fencepost.store.postgres.jobs.catalog import Env, Numbers
-from fencepost.store.postgres.jobs.keys import holder_queues
-from fencepost.store.postgres.jobs.rows import plain_json
-from fencepost.store.postgres.joins.savepoint import all_or_none
-from fencepost.store.postgres.limits.concurrency import Touched, admit
-from fencepost.store.sql.codes import BY_NUMBER
+from fencepost.store.postgres.jobs.catalog import Env, JobNumbers, holder_queues, now_us
+from fencepost.store.postgres.jobs.rows import decode_body, plain_json
+from fencepost.store.postgres.joins.transaction import all_or_none
+from fencepost.store.postgres.limits.concurrency import FreedSlots, admit
+from fencepost.store.sql.codec import BY_NUMBER
 
 ENQUEUE = "select fencepost.enqueue(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 ENQUEUE_EACH = "select fencepost.enqueue_each(%s, %s, %s)::text"
@@ -31,11 +30,33 @@ CHUNK = 5_000
 """Jobs in one statement."""
 
 _encoder = msgspec.json.Encoder()
-_replies = msgspec.json.Decoder(list[tuple[int, str | None]])
+
+
+class _Reply(msgspec.Struct, array_like=True):
+    """What became of a job: its state, or that of the job that holds its key."""
+
+    state: int
+    holder: str | None = None
+    encoding: int | None = None
+    """Of the holder's payload, if that is another one; it follows unless it is large."""
+    payload: str | None = None
+    payload_hex: str | None = None
+
+    def differs(self, given: Body) -> tuple[str, ...] | None:
+        """Return the fields in which the holder's payload differs from *given*."""
+        if self.encoding is None:
+            return ()
+        if self.payload is None and self.payload_hex is None:
+            return ("$",)
+        data = None if self.payload_hex is None else bytes.fromhex(self.payload_hex)
+        return differences(decode_body(self.encoding, self.payload, data), given)
+
+
+_replies = msgspec.json.Decoder(list[_Reply])
 
 
 class _Batch:
-    """Jobs that share a statement, their ids, and payloads if they are as plain as most."""
+    """Jobs that share a statement, their ids, and the payloads of plain ones."""
 
     def __init__(self, first: NewJob, lane: int, policy: int, *, is_plain: bool) -> None:
         self.first = first
@@ -47,11 +68,11 @@ class _Batch:
         self.payloads: list[str] = []
 
     def takes(self, job: NewJob, *, is_plain: bool) -> bool:
-        """Tell whether *job* can share the statement. Jobs of one call share most objects."""
+        """Return whether *job* can share the statement. Jobs of one call share most objects."""
         if is_plain is not self.is_plain or len(self.jobs) == CHUNK:
             return False
         if not is_plain:
-            return True  # each says all of itself
+            return True  # each has all its fields
         first = self.first
         return (
             (job.policy is first.policy or job.policy == first.policy)
@@ -75,6 +96,7 @@ def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enque
     if graphs.is_graph(jobs):
         urgent = graphs.inherited(jobs)
         numbers = yield from env.catalog.number(graphs.with_delivery(urgent))
+        check_places(job.after for job in jobs)
         yield from check_times(env, jobs)
         return (yield from graphs.enqueue(env, jobs, numbers, atomic=atomic))
     numbers = yield from env.catalog.number(jobs)
@@ -106,9 +128,9 @@ def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool) -> Plan[list[Enque
 def check_times(env: Env, jobs: Sequence[NewJob]) -> Plan[None]:
     """Raise InvalidJobError if one of *jobs* falls due when its lifetime is over (C48).
 
-    The server is asked for its time only if a job says when it is to run. It is read before they
-    are stored: what is not too late by it is not too late then. Not before they have their numbers,
-    though: what gives those is a transaction of its own if it comes first.
+    The server's time is read only if a job has a time to run at, and before the jobs are stored:
+    whatever is too late by then would have expired. But it is read after they have their numbers,
+    which are made in a separate transaction if that is the first step.
     """
     now = 0
     if any(job.run_at is not None for job in jobs):
@@ -127,20 +149,20 @@ def _is_plain(job: NewJob) -> bool:
 
 
 def _is_confined(job: NewJob) -> bool:
-    """Tell whether the queue of the job that holds its key has to be looked up."""
+    """Return whether the queue of the job that holds its key has to be looked up."""
     return job.key is not None and job.key.within is not None
 
 
 def _admitted(
     env: Env, jobs: Sequence[NewJob], replies: list[EnqueueReply], *, alone: bool
 ) -> Plan[list[EnqueueReply]]:
-    """Let in those that were held up by their keys, unless the one statement has done so."""
+    """Admit jobs that were blocked by their keys, unless the one statement has done so."""
     if alone and not env.is_joined:
         return replies
-    touched = Touched()
+    freed = FreedSlots()
     held = zip(jobs, replies, strict=True)
-    touched.add_held(job for job, reply in held if _is_held(reply))
-    entered = {moved.job_id: moved.state for moved in (yield from admit(env, touched))}
+    freed.add_held(job for job, reply in held if _is_held(reply))
+    entered = {moved.job_id: moved.state for moved in (yield from admit(env, freed))}
     return [
         replace(each, state=entered[each.job_id]) if each.job_id in entered else each
         for each in replies
@@ -172,7 +194,7 @@ def _enqueue_alike(env: Env, batch: _Batch, *, alone: bool) -> Plan[list[Enqueue
 
 
 def _enqueue_each(
-    env: Env, batch: _Batch, numbers: Numbers, *, atomic: bool, alone: bool
+    env: Env, batch: _Batch, numbers: JobNumbers, *, atomic: bool, alone: bool
 ) -> Plan[list[EnqueueReply]]:
     given = list(zip(batch.jobs, batch.ids, strict=True))
     fields = [_fields(job, id_, *numbers.of(job)) for job, id_ in given]
@@ -181,20 +203,23 @@ def _enqueue_each(
     ((text,),) = yield Statement(ENQUEUE_EACH, params, alone=alone, keys=keys)
     stored = _replies.decode(text)
     queues = yield from holder_queues(
-        (job.key, holder)
-        for job, (_, holder) in zip(batch.jobs, stored, strict=True)
-        if job.key is not None and holder is not None
+        (job.key, reply.holder)
+        for job, reply in zip(batch.jobs, stored, strict=True)
+        if job.key is not None and reply.holder is not None
     )
     replies: list[EnqueueReply] = []
-    for (job, id_), (number, holder) in zip(given, stored, strict=True):
+    for (job, id_), reply in zip(given, stored, strict=True):
+        state, holder = BY_NUMBER[reply.state], reply.holder
         if holder is None:
-            replies.append(Enqueued(id_text(id_), job.type, BY_NUMBER[number]))
+            replies.append(Enqueued(id_text(id_), job.type, state))
             continue
         assert job.key is not None
         is_rejected = job.key.refuses(queues.get(holder))
+        differs = reply.differs(job.payload)
+        found = Duplicate(holder, job.type, job.key.value, state, is_rejected, differs)
         if atomic and is_rejected:
-            raise DuplicateJobError(type=job.type, key=job.key.value, existing_id=holder)
-        replies.append(Duplicate(holder, job.type, job.key.value, BY_NUMBER[number], is_rejected))
+            raise found.error
+        replies.append(found)
     return replies
 
 

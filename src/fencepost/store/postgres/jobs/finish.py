@@ -1,4 +1,4 @@
-"""Moving jobs: lifted from where they stand, decided upon in Python, and put down again."""
+"""Moving jobs: detached from their tables, decided on by ``core``, and attached again."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fencepost.core.bounds import FOLLOW_BATCH
-from fencepost.core.job.job import AttemptOutcome, Body
+from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.core.job.outcome import Decision
-from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.interface.batches import portions
+from fencepost.core.values.times import seconds_to_us
+from fencepost.store.interface.queue import portions
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.postgres.jobs.rows import body_fields
-from fencepost.store.sql.codes import BY_NUMBER, NUMBER
-from fencepost.store.sql.texts import encode_failure
+from fencepost.store.postgres.jobs.rows import json_fields
+from fencepost.store.sql.codec import BY_NUMBER, NUMBER, encode_failure
+from fencepost.store.sql.endings import Ending
 
-STANDING = """
-select seq, id::text, lane, policy, state, attempt, max_attempts, version, run_at::text,
-  scheduled_at::text, expires_at::text, secret::text, worker, started_at::text,
+DETACHED = """
+select seq, id::text, lane, policy, state, attempt, max_attempts, lease_version, run_at::text,
+  scheduled_at::text, expires_at::text, lease_token::text, worker, started_at::text,
   is_overdue
 """
-LIFT = f"{STANDING} from fencepost.lift(%s)"
-LIFT_PENDING = f"{STANDING} from fencepost.lift_pending(%s)"
-LIFT_LEASED = f"{STANDING} from fencepost.lift_leased(%s, %s)"
-LIFT_EXPIRED = f"{STANDING} from fencepost.lift_expired(%s, %s)"
-LIFT_DONE = f"{STANDING} from fencepost.lift_done(%s)"
-PUT = "select fencepost.put(%s, %s)::text"
+DETACH = f"{DETACHED} from fencepost.detach(%s)"
+DETACH_PENDING = f"{DETACHED} from fencepost.detach_pending(%s)"
+DETACH_LEASED = f"{DETACHED} from fencepost.detach_leased(%s, %s)"
+DETACH_EXPIRED = f"{DETACHED} from fencepost.detach_expired(%s, %s)"
+DETACH_DONE = f"{DETACHED} from fencepost.detach_done(%s)"
+ATTACH = "select fencepost.attach(%s, %s)::text"
 
 _encoder = msgspec.json.Encoder()
-_touched = msgspec.json.Decoder(list[tuple[int, int]])
+_freed = msgspec.json.Decoder(list[tuple[int, int]])
 
 
-class Standing(NamedTuple):
-    """A lifted job. Its times pass through as the server wrote them."""
+class DetachedJob(NamedTuple):
+    """A job outside of any table. Its times stay as the server wrote them."""
 
     seq: int
     job_id: str
@@ -46,60 +46,55 @@ class Standing(NamedTuple):
     """The state that it was in."""
     attempt: int
     max_attempts: int
-    version: int
+    lease_version: int
     run_at: str
     scheduled_at: str | None
     expires_at: str
-    secret: str | None
+    lease_token: str | None
     worker: str | None
     started_at: str | None
     is_overdue: bool | None
-    """Of a running one: whether its lease lasts until its deadline."""
+    """Of a running job: whether its lease lasted until its deadline."""
 
     @property
     def state(self) -> State:
         return BY_NUMBER[self.number]
 
 
-class Ending(NamedTuple):
-    """A lifted job, what becomes of it, and whether it was settled by its own worker."""
-
-    job: Standing
-    decision: Decision
-    is_settled: bool = False
+DetachedEnding = Ending[DetachedJob]
 
 
-def lifted(rows: Iterable[Row]) -> list[Standing]:
-    """Return what a LIFT statement lifted."""
-    return [Standing(*row) for row in rows]
+def detached(rows: Iterable[Row]) -> list[DetachedJob]:
+    """Return what a DETACH statement detached."""
+    return [DetachedJob(*row) for row in rows]
 
 
-def put(env: Env, jobs: Sequence[dict[str, Any]]) -> Plan[list[tuple[int, int]]]:
-    """Put jobs down, as ``fencepost.put`` understands them; return the slots to admit to."""
-    touched: list[tuple[int, int]] = []
+def attach(env: Env, jobs: Sequence[dict[str, Any]]) -> Plan[list[tuple[int, int]]]:
+    """Store detached jobs, as ``fencepost.attach`` reads them; return the slots to admit to."""
+    freed: list[tuple[int, int]] = []
     for portion in portions(jobs, FOLLOW_BATCH):
-        ((text,),) = yield Statement(PUT, (env.now, _encoder.encode(portion).decode()))
-        touched += [] if text is None else _touched.decode(text)
-    return touched
+        ((text,),) = yield Statement(ATTACH, (env.now, _encoder.encode(portion).decode()))
+        freed += [] if text is None else _freed.decode(text)
+    return freed
 
 
-def put_ended(env: Env, endings: Sequence[Ending]) -> Plan[list[tuple[int, int]]]:
-    """Put down jobs whose attempt, or whose life, has ended; return the slots to admit to."""
-    return (yield from put(env, [_ended(*ending) for ending in endings]))
+def attach_ended(env: Env, endings: Sequence[DetachedEnding]) -> Plan[list[tuple[int, int]]]:
+    """Store jobs whose attempt or life has ended; return the slots to admit to."""
+    return (yield from attach(env, [_ended(*ending) for ending in endings]))
 
 
-def _ended(job: Standing, decision: Decision, is_settled: bool) -> dict[str, Any]:
+def _ended(job: DetachedJob, decision: Decision, settled_token: str | None) -> dict[str, Any]:
     state = decision.state
     is_recorded = job.state is State.RUNNING and decision.outcome is not AttemptOutcome.SUCCEEDED
     fields: dict[str, Any] = {
         **placed(job, state),
         "attempt": job.attempt if decision.is_counted else job.attempt - 1,
         "number": job.attempt,
-        "secret": job.secret if is_settled else None,
+        "lease_token": settled_token,
         "outcome": decision.outcome.value if is_recorded else None,
         "failure": encode_failure(decision.failure),
         "is_dead_letter": True if state in DEAD else None,
-        **result_fields(decision.result),
+        **json_fields("result", decision.result),
     }
     if state is State.SCHEDULED:
         fields["is_in_line"] = True
@@ -110,8 +105,8 @@ def _ended(job: Standing, decision: Decision, is_settled: bool) -> dict[str, Any
     return fields
 
 
-def placed(job: Standing, state: State) -> dict[str, Any]:
-    """Return *job* as it stands, in another state."""
+def placed(job: DetachedJob, state: State) -> dict[str, Any]:
+    """Return the fields of *job* in another state."""
     return {
         "seq": job.seq,
         "lane": job.lane,
@@ -119,19 +114,10 @@ def placed(job: Standing, state: State) -> dict[str, Any]:
         "state": NUMBER[state],
         "was": job.number,
         "attempt": job.attempt,
-        "version": job.version,
+        "lease_version": job.lease_version,
         "run_at": job.run_at,
         "scheduled_at": job.scheduled_at,
         "expires_at": job.expires_at,
         "worker": job.worker,
         "started_at": job.started_at,
     }
-
-
-def result_fields(result: Body | None) -> dict[str, Any]:
-    """Return a result as ``fencepost.put`` understands it."""
-    if result is None:
-        return {}
-    encoding, text, data = body_fields(result)
-    digits = None if data is None else data.hex()
-    return {"encoding": encoding, "result": text, "result_hex": digits}

@@ -1,37 +1,46 @@
 """Which jobs meet a filter, the newest first: their numbers, a page at a time.
 
-No index knows every condition, and the planner cannot know how rare a tag or a type is. So what
-no index answers in order is answered in two steps: the newest WALK jobs are looked at one by one,
-until the page is full. What is common is found so in a few milliseconds; what is not, is then
-asked of whatever knows it best: the index of a tag, or each state's own table. What the counts
-call rare goes there at once.
+No index covers every condition, and the planner cannot know how rare a tag or a type is. A search
+that no index answers in order therefore takes two steps. First the newest WALK jobs are checked one
+by one until the page is full: that finds common jobs in a few milliseconds. Then the rest is read
+from the best source: the index of a tag, or the table of each state. Jobs that are rare by the
+counts are read from there at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fencepost.core.bounds import CREATION_DISORDER
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.lifecycle import TERMINAL, State
+from fencepost.core.values.names import id_range, id_text
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.sql.codes import NUMBER
-from fencepost.store.sql.texts import encode_json
+from fencepost.store.postgres.jobs.catalog import Env
+from fencepost.store.sql.codec import NUMBER, encode_json
+from fencepost.store.sql.search import (
+    ALWAYS,
+    Condition,
+    Totals,
+    all_of,
+    given,
+    lanes_of,
+    numbers_of,
+)
 
 WALK = 5_000
 WALK_DATED = 25_000
-"""Further, past what a second in which many were submitted may have put in between."""
+"""Longer, because many jobs that were submitted within one second may be in between."""
 FEW = 5_000
-"""So many jobs are sorted sooner than as many are walked."""
+"""Up to so many jobs, sorting is quicker than walking."""
 SEQ_END = (1 << 63) - 1
 SLACK = timedelta(seconds=CREATION_DISORDER)
 
 DISORDER = "select coalesce(max(seq), 0), max(created_at) from fencepost.disorder"
 FIRST_SINCE = "select fencepost.first_since(%s, %s)"
 
-LANES = "select lane from fencepost.lane where {conditions}"
+LANES = "select lane from fencepost.lanes where {conditions}"
 TOTALS = """
 select
   coalesce(sum(count) filter (where {lane} and {state}), 0)::bigint,
@@ -39,35 +48,36 @@ select
   coalesce(sum(count) filter (where {state}), 0)::bigint
 from fencepost.counts
 """
-COUNT_JOBS = "select count(*) from fencepost.job j where {conditions}"
+COUNT_JOBS = "select count(*) from fencepost.submissions j where {conditions}"
 
 RECENT = """
 select j.seq from (
-  select seq, lane, run_at, created_at, correlation_id, tags, flow from fencepost.job
+  select seq, id, lane, run_at, created_at, correlation_id, tags, flow from fencepost.submissions
   where seq >= %s and seq < %s order by seq desc limit {walk}
 ) as j
 where {conditions} order by j.seq desc limit %s
 """
 
 NEWEST = """
-select j.seq from fencepost.job j where {conditions} and j.seq < %s order by j.seq desc limit %s
+select j.seq from fencepost.submissions j where {conditions} and j.seq < %s
+order by j.seq desc limit %s
 """
 
-# Sorted before their state is asked: once the page is full nobody asks on.
+# Sorted before their state is checked: no state is checked once the page is full.
 MATCHED = """
 with matched as materialized (
-  select j.seq, j.lane, j.run_at from fencepost.job j where {conditions} and j.seq < %s
+  select j.seq, j.lane, j.run_at from fencepost.submissions j where {conditions} and j.seq < %s
 )
 select j.seq from (select * from matched order by seq desc) as j
 where {state} order by j.seq desc limit %s
 """
 
-# What a lane has is in order; so is a page of several, read side by side. Compared and sorted by
-# lane and number, as if a lane were not one: no other index has them so, and the planner takes the
-# primary key for as good, on which what is rare is far.
+# The jobs of a lane are in order, and so is a page of several lanes that are read side by side.
+# Compared and sorted by lane and number although the lane is fixed: otherwise the planner prefers
+# the primary key, in which rare jobs are far apart.
 LANED = """
 select x.seq from unnest(%s::integer[]) as l(lane) cross join lateral (
-  select j.seq from fencepost.job j
+  select j.seq from fencepost.submissions j
   where (j.lane, j.seq) >= (l.lane, %s::bigint) and (j.lane, j.seq) < (l.lane, %s::bigint)
     and {conditions} order by j.lane desc, j.seq desc limit %s
 ) as x order by x.seq desc limit %s
@@ -75,25 +85,25 @@ select x.seq from unnest(%s::integer[]) as l(lane) cross join lateral (
 
 MERGED = "select x.seq from ({branches}) as x order by x.seq desc limit %s"
 
-# What stands in one state; {lane} and {lane_of_job} are conditions on its lane, or true.
+# The jobs in one state; {lane} and {lane_of_job} are conditions on the lane, or true.
 BRANCHES = {
     "ready": "select x.seq from fencepost.ready x where {lane}",
     "delayed": "select x.seq from fencepost.delayed x where x.state = {number} and {lane}",
     "pending": "select x.seq from fencepost.pending x where {lane}",
     "lease": """
-select x.seq from (select lane, unnest(seqs) as seq from fencepost.lease) as x where {lane}
+select x.seq from (select lane, unnest(seqs) as seq from fencepost.leases) as x where {lane}
 """,
     "done": "select x.seq from fencepost.done x where x.state = {number} and {lane_of_job}",
 }
 BRANCH = "({source} and {rest} and x.seq < %s order by x.seq desc limit %s)"
 LANE = "x.lane = any (%s)"
 LANE_OF_JOB = """
-exists (select 1 from fencepost.job j where j.seq = x.seq and j.lane = any (%s))
+exists (select 1 from fencepost.submissions j where j.seq = x.seq and j.lane = any (%s))
 """
-OF_JOB = "exists (select 1 from fencepost.job j where j.seq = x.seq and {conditions})"
+OF_JOB = "exists (select 1 from fencepost.submissions j where j.seq = x.seq and {conditions})"
 
-# Whether job j stands in one of the states of a table. Not by `exists`, which the planner may turn
-# into reading all of a table at once: a walk asks of few jobs, and stops when its page is full.
+# Whether job j is in one of the states of a table. Not by `exists`, which the planner may turn into
+# a scan of the whole table: a walk checks few jobs, and stops when its page is full.
 PROBES = {
     "ready": """
 (select true from fencepost.ready r
@@ -105,7 +115,7 @@ or (select true from fencepost.ready r
 (select true from fencepost.delayed w where w.seq = j.seq and w.state in ({numbers}))
 """,
     "pending": "(select true from fencepost.pending w where w.seq = j.seq)",
-    "lease": "j.seq in (select unnest(seqs) from fencepost.lease)",
+    "lease": "j.seq in (select unnest(seqs) from fencepost.leases)",
     "done": """
 (select true from fencepost.done d where d.seq = j.seq and d.state in ({numbers}))
 """,
@@ -119,27 +129,9 @@ TABLES = {
     **dict.fromkeys(TERMINAL, "done"),
 }
 
-# A plan that is made for any tag is a bad one for most: how rare one is decides everything.
+# A generic plan is bad for most tags: everything depends on how rare the tag is.
 PLAN_FOR_THIS = Statement("select set_config('plan_cache_mode', 'force_custom_plan', true)")
 PLAN_FOR_ANY = Statement("select set_config('plan_cache_mode', 'auto', true)")
-
-
-class Condition(NamedTuple):
-    """A piece of SQL and the parameters in it."""
-
-    sql: str
-    params: Sequence[Any] = ()
-
-
-ALWAYS = Condition("true")
-
-
-class Totals(NamedTuple):
-    """How many jobs are in some lanes and states, in those lanes, and in those states."""
-
-    both: int
-    of_lane: int
-    of_state: int
 
 
 class Search(NamedTuple):
@@ -149,14 +141,14 @@ class Search(NamedTuple):
     lanes: list[int] | None
     """None for all."""
     marks: Condition
-    """What indexes of ``job`` know: tags, the correlation id and the flow."""
+    """Conditions that have an index: tags, correlation id, flow and the beginning of the id."""
     dates: Condition
     """When job j was created."""
     low: int
     high: int
     """All of them have numbers from ``low`` on and below ``high``."""
     is_tagged: bool
-    """Whether tags are all that marks them: a tag may be common, an id is not."""
+    """Whether the marks are tags only: a tag may be common, an id is not."""
 
     @property
     def is_marked(self) -> bool:
@@ -182,22 +174,22 @@ class Search(NamedTuple):
         """The condition that the job of row x has the marks and the dates."""
         if self.marks is ALWAYS and self.dates is ALWAYS:
             return ALWAYS
-        every = _all_of(self.marks, self.dates)
+        every = all_of(self.marks, self.dates)
         return Condition(OF_JOB.format(conditions=every.sql), every.params)
 
     @property
     def is_in_order(self) -> bool:
-        """Whether an index has them in order: what is claimable is in that of its lane only."""
+        """Whether an index has them in order; claimable jobs are so within their lane only."""
         is_any = not self.is_marked and self.lanes is None and self.dates is ALWAYS
         return is_any and State.SCHEDULED not in self.states
 
 
-def count(filter: JobFilter) -> Plan[int]:
-    """Count jobs: from the counts where they can tell, else through an index."""
+def count(_: Env, filter: JobFilter) -> Plan[int]:
+    """Count jobs: from the counts if they suffice, else through an index."""
     search = yield from _prepared(filter)
     if filter.is_countable:
-        return (yield from _tallied(search)).both
-    every = _all_of(search.marks, search.dates, search.of_lane, search.of_state)
+        return (yield from _counted(search)).both
+    every = all_of(search.marks, search.dates, search.of_lane, search.of_state)
     yield PLAN_FOR_THIS
     ((total,),) = yield Statement(COUNT_JOBS.format(conditions=every.sql), every.params)
     yield PLAN_FOR_ANY
@@ -219,42 +211,34 @@ def _find(search: Search, page: PageRequest) -> Plan[list[int]]:
     after = search.high if page.after is None else min(page.after, search.high)
     limit = page.limit + 1
     if search.is_in_order:
-        return _numbers((yield _exact(search, after, limit)))
-    totals = yield from _tallied(search)
+        return numbers_of((yield _exact(search, after, limit)))
+    totals = yield from _counted(search)
     if totals.both == 0:
         return []
     if totals.both > FEW:
-        found = _numbers((yield _recent(search, after, limit)))
+        found = numbers_of((yield _recent(search, after, limit)))
         if len(found) == limit:
             return found
-    return _numbers((yield _rare(search, totals, after, limit)))
-
-
-def _numbers(rows: Sequence[tuple[int, ...]]) -> list[int]:
-    return [row[0] for row in rows]
+    return numbers_of((yield _rare(search, totals, after, limit)))
 
 
 def _prepared(filter: JobFilter) -> Plan[Search]:
-    lanes: list[int] | None = None
-    named = [
-        Condition(f"{column} = %s", (name,))
-        for column, name in (("type", filter.type), ("queue", filter.queue))
-        if name is not None
-    ]
-    if named:
-        every = _all_of(*named)
-        rows = yield Statement(LANES.format(conditions=every.sql), every.params)
-        lanes = _numbers(rows)
+    names = given(("type = %s", filter.type), ("queue = %s", filter.queue))
+    lanes = yield from lanes_of(LANES, names)
     dates, low, high = yield from _dated(filter)
-    is_tagged = filter.correlation_id is None and filter.flow is None
+    is_tagged = filter.correlation_id is filter.flow is filter.id_prefix is None
     return Search(filter.states, lanes, _marks(filter), dates, low, high, is_tagged)
 
 
 def _dated(filter: JobFilter) -> Plan[tuple[Condition, int, int]]:
-    """Return what the times ask of job j, and between which numbers it is."""
+    """Return the conditions on the dates of job j, and its range of numbers."""
     if not filter.is_dated:
         return ALWAYS, 0, SEQ_END
-    dates, low, high = [_dates(filter)], 0, SEQ_END
+    low, high = 0, SEQ_END
+    dates = given(
+        ("j.created_at >= %s", filter.created_after),
+        ("j.created_at < %s", filter.created_before),
+    )
     ((until, latest),) = yield Statement(DISORDER)
     after, before = filter.created_after, filter.created_before
     if after is not None and (latest is None or after > latest):
@@ -263,45 +247,30 @@ def _dated(filter: JobFilter) -> Plan[tuple[Condition, int, int]]:
     if before is not None:
         ((high,),) = yield Statement(FIRST_SINCE, (_moved(before, SLACK), until))
         dates.append(Condition("j.seq < %s", (high,)))
-    return _all_of(*dates), low, high
+    return all_of(*dates), low, high
 
 
 def _moved(at: datetime, by: timedelta) -> datetime:
-    """Return *at* moved on, to the end of the calendar at the most."""
+    """Return *at* moved by *by*, or unmoved if that is outside of the calendar."""
     try:
         return at + by
     except OverflowError:
         return at
 
 
-def _dates(filter: JobFilter) -> Condition:
-    dates = []
-    if filter.created_after is not None:
-        dates.append(Condition("j.created_at >= %s", (filter.created_after,)))
-    if filter.created_before is not None:
-        dates.append(Condition("j.created_at < %s", (filter.created_before,)))
-    return _all_of(*dates)
-
-
 def _marks(filter: JobFilter) -> Condition:
-    marks = []
-    if filter.tags:
-        marks.append(Condition("j.tags @> %s::jsonb", (encode_json(filter.tags),)))
-    if filter.correlation_id is not None:
-        marks.append(Condition("j.correlation_id = %s", (filter.correlation_id,)))
-    if filter.flow is not None:
-        marks.append(Condition("j.flow = %s", (filter.flow,)))
-    return _all_of(*marks) if marks else ALWAYS
-
-
-def _all_of(*conditions: Condition) -> Condition:
-    return Condition(
-        " and ".join(condition.sql for condition in conditions),
-        [param for condition in conditions for param in condition.params],
+    marks = given(
+        ("j.tags @> %s::jsonb", encode_json(filter.tags) if filter.tags else None),
+        ("j.correlation_id = %s", filter.correlation_id),
+        ("j.flow = %s", filter.flow),
     )
+    if filter.id_prefix is not None:
+        ids = [id_text(end) for end in id_range(filter.id_prefix)]
+        marks.append(Condition("j.id between %s::uuid and %s::uuid", ids))
+    return all_of(*marks) if marks else ALWAYS
 
 
-def _tallied(search: Search) -> Plan[Totals]:
+def _counted(search: Search) -> Plan[Totals]:
     """Return how many jobs are in these lanes and states, whatever their marks and dates."""
     lane = ALWAYS if search.lanes is None else Condition("lane = any (%s)", (search.lanes,))
     numbers = ",".join(str(NUMBER[state]) for state in search.states)
@@ -312,25 +281,25 @@ def _tallied(search: Search) -> Plan[Totals]:
 
 
 def _newest(search: Search, after: int, limit: int) -> Statement:
-    sql, params = _all_of(search.dates, search.of_lane)
+    sql, params = all_of(search.dates, search.of_lane)
     return Statement(NEWEST.format(conditions=sql), (*params, after, limit))
 
 
 def _laned(search: Search, after: int, limit: int) -> Statement:
-    every = _all_of(search.marks, search.dates, search.of_state)
+    every = all_of(search.marks, search.dates, search.of_state)
     sql = LANED.format(conditions=every.sql)
     return Statement(sql, (search.lanes, search.low, after, *every.params, limit, limit))
 
 
 def _recent(search: Search, after: int, limit: int) -> Statement:
-    every = _all_of(search.marks, search.dates, search.of_lane, search.of_state)
+    every = all_of(search.marks, search.dates, search.of_lane, search.of_state)
     walk = WALK if search.dates is ALWAYS else WALK_DATED
     sql = RECENT.format(walk=walk, conditions=every.sql)
     return Statement(sql, (search.low, after, *every.params, limit))
 
 
 def _rare(search: Search, totals: Totals, after: int, limit: int) -> Statement:
-    """Look where the fewest are: what has the marks, the lanes or the states."""
+    """Read the smallest set: the jobs with the marks, in the lanes or in the states."""
     is_named = bool(search.states) or search.lanes is not None
     if search.is_marked and not (is_named and search.is_tagged and totals.both <= FEW):
         return _matched(search, after, limit)
@@ -340,7 +309,7 @@ def _rare(search: Search, totals: Totals, after: int, limit: int) -> Statement:
 
 
 def _matched(search: Search, after: int, limit: int) -> Statement:
-    every = _all_of(search.marks, search.dates, search.of_lane)
+    every = all_of(search.marks, search.dates, search.of_lane)
     sql = MATCHED.format(conditions=every.sql, state=search.of_state.sql)
     return Statement(sql, (*every.params, after, limit))
 

@@ -1,40 +1,44 @@
-"""What keeps jobs moving when nobody does: recover, expire, promote, prune, tidy.
+"""Chores: recover, expire, promote, prune, tidy.
 
-All are bounded, and all are safe to run twice at once: whoever comes second passes over what the
-first has locked. Claims run the first three inline, so that correctness never depends on a leader
-(S2-12).
+All are bounded, and safe to run twice at once: the second skips what the first has locked. Claims
+run the first three inline, so that correctness never depends on a leader (S2-12).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from math import ceil
+from typing import Any
 
 from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
-from fencepost.core.job.job import AttemptOutcome, Category, Failure
-from fencepost.core.job.lease import run_out
-from fencepost.core.job.lifecycle import TERMINAL, Event, advance
-from fencepost.core.job.outcome import Decision, decide
-from fencepost.core.job.policy import DEFAULT_POLICY, Policy
-from fencepost.core.values.instants import seconds_to_us
+from fencepost.core.job.lifecycle import TERMINAL
+from fencepost.core.job.outcome import expired
+from fencepost.core.job.policy import DEFAULT_POLICY
+from fencepost.core.values.times import seconds_to_us
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
-from fencepost.store.interface.replies import Moved
+from fencepost.store.interface.queue import Moved
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.flows.dependents import end
 from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.postgres.jobs.finish import LIFT, LIFT_EXPIRED, Ending, Standing, lifted
-from fencepost.store.sql.codes import BY_NUMBER, NUMBER
+from fencepost.store.postgres.jobs.finish import (
+    DETACH,
+    DETACH_EXPIRED,
+    DetachedEnding,
+    detached,
+)
+from fencepost.store.sql.codec import BY_NUMBER, NUMBER
+from fencepost.store.sql.endings import Ending, lease_ended, moved
 
-# Locked, so that nobody can reopen one with a new lifetime before it is lifted. The subquery is one
-# that cannot become a join: the few jobs past the mark are looked up, and `done` is never scanned.
-# The time is one too: a clock that is asked for each row bounds no index, and all of `job` would be
-# read.
+# Locked, so that none can be reopened with a new lifetime before it is detached. The subquery is
+# one that cannot become a join: the few jobs past the mark are looked up, and `done` is never
+# scanned. The time is a subquery too: a clock that is read for each row bounds no index, and all of
+# `submissions` would be read.
 OUTLIVED = """
-select seq from fencepost.job
-where expires_at >= (select lifetime_mark from fencepost.marks())
+select seq from fencepost.submissions
+where expires_at >= (select lifetime_mark from fencepost.newest_marks())
   and expires_at <= (select coalesce(%s::timestamptz, clock_timestamp()))
-  and (select done.state from fencepost.done where done.seq = job.seq) is null
+  and (select done.state from fencepost.done where done.seq = submissions.seq) is null
 order by expires_at, seq limit %s for no key update skip locked
 """
 PROMOTE = """
@@ -45,100 +49,111 @@ from json_array_elements(
 order by place
 """
 FIRST_AFTER = """
-select seq, (select max(seq) from fencepost.job),
+select seq, (select max(seq) from fencepost.submissions),
   created_at + %s::bigint * interval '1 microsecond' <= coalesce(%s::timestamptz, clock_timestamp())
-from fencepost.job where seq > %s::bigint order by seq limit 1
+from fencepost.submissions where seq > %s::bigint order by seq limit 1
 """
-# By place, so that a job that is reopened or discarded meanwhile is passed over. Deleted first: a
-# row of done is what everybody locks who does something to a terminal job, or is to wait for one.
-# What somebody who has not ended waited for is kept: its result may be asked for.
+# By ctid, so that a job that is reopened or discarded meanwhile is skipped. Deleted first: whatever
+# changes a terminal job, or comes to depend on one, locks its row of done. A job with a dependent
+# that has not ended is kept: its result may be read.
 PRUNE_DONE = """
 with given as (
   select coalesce(%s::timestamptz, clock_timestamp()) as now
 ), kept as (
   select type, state, now - keep * interval '1 microsecond' as until
   from given, unnest(%s::text[], %s::smallint[], %s::bigint[]) as kept(type, state, keep)
-), lanes as (
-  select lane.lane, rule.type from fencepost.lane
-  left join unnest(%s::text[]) as rule(type) on rule.type = lane.type
+), ruled as (
+  select lanes.lane, rule.type from fencepost.lanes
+  left join unnest(%s::text[]) as rule(type) on rule.type = lanes.type
 )
 delete from fencepost.done where ctid = any (array(
   select done.ctid from fencepost.done
-  join fencepost.job on job.seq = done.seq
-  join lanes on lanes.lane = job.lane
-  join kept on kept.state = done.state and done.ended_at <= kept.until
-    and kept.type is not distinct from lanes.type
-  where done.seq between %s::bigint and %s::bigint and (job.key is null or not exists (
+  join fencepost.submissions on submissions.seq = done.seq
+  join ruled on ruled.lane = submissions.lane
+  join kept on kept.state = done.state and done.completed_at <= kept.until
+    and kept.type is not distinct from ruled.type
+  where done.seq between %s::bigint and %s::bigint and (submissions.key is null or not exists (
     select 1 from fencepost.idempotency as held
-    where held.type = (select type from fencepost.lane where lane.lane = job.lane)
-      and held.key = job.key and held.seq = job.seq
-      and held.window_ends_at > (select now from given)
+    where held.type = (select type from fencepost.lanes where lanes.lane = submissions.lane)
+      and held.key = submissions.key and held.seq = submissions.seq
+      and held.key_ends_at > (select now from given)
   )) and not exists (
-    select 1 from fencepost.dependency where dependency.parent = done.seq
-      and not exists (select 1 from fencepost.done as child where child.seq = dependency.child)
+    select 1 from fencepost.dependencies where dependencies.parent = done.seq
+      and not exists (select 1 from fencepost.done as child where child.seq = dependencies.child)
   )
   order by done.seq limit %s for update of done skip locked
 )) returning seq, state
 """
-# By (type, key), which is indexed; a key that has passed on to another job stays with it.
+# By (type, key), which is indexed; a key that another job has taken over stays with it.
 PRUNE_REST = """
 with ended as (
   select * from unnest(%s::bigint[], %s::smallint[]) as ended(seq, state)
 ), gone as (
-  delete from fencepost.job where seq = any (%s::bigint[]) returning seq, lane, key
+  delete from fencepost.submissions j where seq = any (%s::bigint[]) returning seq, lane, key
 ), attempts as (
-  delete from fencepost.attempt where seq = any (%s::bigint[])
+  delete from fencepost.attempts where seq = any (%s::bigint[])
 ), saves as (
   delete from fencepost.saved where seq = any (%s::bigint[])
 ), links as (
-  delete from fencepost.dependency where parent = any (%s::bigint[]) or child = any (%s::bigint[])
+  delete from fencepost.dependencies where parent = any (%s::bigint[]) or child = any (%s::bigint[])
 ), callbacks as (
-  delete from fencepost.callback where seq = any (%s::bigint[])
+  delete from fencepost.callbacks where seq = any (%s::bigint[])
 ), keys as (
-  delete from fencepost.idempotency as held using gone join fencepost.lane on lane.lane = gone.lane
-  where held.type = lane.type and held.key = gone.key and held.seq = gone.seq
+  delete from fencepost.idempotency as held using gone
+  join fencepost.lanes on lanes.lane = gone.lane
+  where held.type = lanes.type and held.key = gone.key and held.seq = gone.seq
 )
-insert into fencepost.tally(lane, state, count)
+insert into fencepost.counters(lane, state, count)
 select gone.lane, ended.state, -count(*) from gone join ended on ended.seq = gone.seq
 group by gone.lane, ended.state
 """
-PRUNE_KEYED = "delete from fencepost.keyed where seq = any (%s::bigint[]) returning slot"
-# Nobody needs a slot whose jobs are all gone; one that somebody has in hand is not looked at.
+PRUNE_KEYED = "delete from fencepost.keyed_jobs where seq = any (%s::bigint[]) returning slot"
+# A slot whose jobs are all gone is not needed; one that another transaction has locked is skipped.
 PRUNE_SLOTS = """
-delete from fencepost.slot where slot = any (array(
-  select slot.slot from fencepost.slot where slot.slot = any (%s::bigint[]) and slot.active = 0
-    and not exists (select 1 from fencepost.keyed where keyed.slot = slot.slot)
-    and not exists (select 1 from fencepost.touched where touched.slot = slot.slot)
+delete from fencepost.slots where slot = any (array(
+  select slots.slot from fencepost.slots where slots.slot = any (%s::bigint[]) and slots.active = 0
+    and not exists (select 1 from fencepost.keyed_jobs where keyed_jobs.slot = slots.slot)
+    and not exists (select 1 from fencepost.freed_slots where freed_slots.slot = slots.slot)
   for update skip locked
 ))
 """
 PRUNE_LANES = "select fencepost.prune_lanes(%s, %s, %s)"
 TIDY = "select fencepost.tidy(%s, %s)"
 
-LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
+TIDY_INTERVAL = 0.5
+THOROUGH_EVERY = 20
+"""One round of tidying in this many looks below the marks, or fewer."""
+THOROUGH_SHARE = 0.01
+"""Of the time, at most: beside an old snapshot, each thorough round takes longer."""
+THOROUGH_EVERY_MAX = 1_200
 
 
-class _Judged(NamedTuple):
-    attempt: int
-    max_attempts: int
-    policy: Policy
+class TidyRounds:
+    """Counts down to the next thorough round of tidying in a process."""
+
+    def __init__(self) -> None:
+        self._left = THOROUGH_EVERY
+
+    def begin(self) -> bool:
+        """Count a round; return whether it is to be thorough."""
+        self._left -= 1
+        return self._left <= 0
+
+    def note(self, seconds: float) -> None:
+        """Schedule the next thorough round after one that took *seconds*."""
+        every = ceil(seconds / THOROUGH_SHARE / TIDY_INTERVAL)
+        self._left = min(max(every, THOROUGH_EVERY), THOROUGH_EVERY_MAX)
 
 
 def recover(env: Env, limit: int) -> Plan[list[Moved]]:
     """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
-    jobs = lifted((yield Statement(LIFT_EXPIRED, (env.now, max(limit, 0)))))
+    jobs = detached((yield Statement(DETACH_EXPIRED, (env.now, max(limit, 0)))))
     policies = yield from env.catalog.policies({job.policy for job in jobs})
     endings = []
     for job in jobs:
-        judged = _judged(job, policies)
-        outcome = run_out(judged.policy, is_overdue=bool(job.is_overdue))
-        endings.append(Ending(job, decide(judged, outcome, env.rng)))
+        policy, is_overdue = policies.get(job.policy, DEFAULT_POLICY), bool(job.is_overdue)
+        endings.append(Ending(job, lease_ended(job, policy, env.rng, is_overdue=is_overdue)))
     return (yield from _end(env, endings))
-
-
-def _judged(job: Standing, policies: dict[int, Policy]) -> _Judged:
-    policy = policies.get(job.policy, DEFAULT_POLICY)
-    return _Judged(job.attempt, job.max_attempts, policy)
 
 
 def expire(env: Env, limit: int) -> Plan[list[Moved]]:
@@ -147,49 +162,38 @@ def expire(env: Env, limit: int) -> Plan[list[Moved]]:
     if not rows:
         return []
     places = {seq: place for place, (seq,) in enumerate(rows)}
-    jobs = lifted((yield Statement(LIFT, (list(places),))))
-    endings = []
-    for job in sorted(jobs, key=lambda job: places[job.seq]):
-        state = advance(job.state, Event.EXPIRE)
-        decision = Decision(Event.EXPIRE, state, AttemptOutcome.FAILED, failure=LIFETIME_EXCEEDED)
-        endings.append(Ending(job, decision))
-    return (yield from _end(env, endings))
+    jobs = detached((yield Statement(DETACH, (list(places),))))
+    jobs.sort(key=lambda job: places[job.seq])
+    return (yield from _end(env, [Ending(job, expired(job.state)) for job in jobs]))
 
 
-def _end(env: Env, endings: Sequence[Ending]) -> Plan[list[Moved]]:
+def _end(env: Env, endings: Sequence[DetachedEnding]) -> Plan[list[Moved]]:
     if not endings:
         return []
-    lanes = yield from env.catalog.lanes({ending.job.lane for ending in endings})
-    followed = yield from end(env, endings)
-    moved = []
-    for job, decision, _ in endings:
-        type_ = lanes[job.lane].type
-        moved.append(Moved(job.job_id, type_, decision.state, job.state, followed))
-        followed = ()
-    return moved
+    return (yield from moved(env, endings, (yield from end(env, endings))))
 
 
 def promote(env: Env, limit: int) -> Plan[list[Moved]]:
     """Make up to *limit* due jobs claimable, as far as their concurrency keys allow."""
     rows = yield Statement(PROMOTE, (env.now, max(limit, 0)), alone=True)
     lanes = yield from env.catalog.lanes({row[1] for row in rows})
-    moved = []
-    for job_id, lane, number, state in rows:
-        moved.append(Moved(job_id, lanes[lane].type, BY_NUMBER[state], BY_NUMBER[number]))
-    return moved
+    return [
+        Moved(job_id, lanes[lane].type, BY_NUMBER[state], BY_NUMBER[number])
+        for job_id, lane, number, state in rows
+    ]
 
 
 def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
     """Delete terminal jobs that have been kept long enough.
 
-    A pass begins with the lanes that have had no jobs for long. It goes through jobs in the order
-    of submission, a bounded stretch at a time, and ends at the first that is too young to have been
-    kept long enough: no index is kept for it, and a backlog of young jobs costs nothing.
+    A pass begins with the lanes that have had no jobs for long. It reads jobs in the order of
+    submission, a bounded stretch at a time, and ends at the first that is too young: this needs no
+    index, and a backlog of young jobs costs nothing.
     """
     if request.limit <= 0:
         return Pruned(0, request.after)
     if request.after == 0:
-        # First of all: what follows the fence of a lane is known by this transaction's number.
+        # Before anything is written: the fence of a lane is this transaction's number.
         yield Statement(PRUNE_LANES, (env.now, seconds_to_us(LANE_IDLE), DELIVERY_TYPE))
     if request.shortest is None:
         return Pruned(0, None)
@@ -215,7 +219,7 @@ def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
 
 
 def _kept(request: PruneRequest) -> Iterator[tuple[str | None, int, int]]:
-    """Yield type, state and time of every rule; None is all types that have none of their own."""
+    """Yield type, state and time of every rule; type None is for types without a rule."""
     rules = [(None, request.keep), *request.keep_by_type.items()]
     for type_, keep in rules:
         for state, seconds in keep.items():
@@ -224,7 +228,7 @@ def _kept(request: PruneRequest) -> Iterator[tuple[str | None, int, int]]:
 
 
 def tidy(env: Env) -> Plan[None]:
-    """Tidy; now and then thoroughly."""
+    """Tidy; sometimes thoroughly."""
     is_thorough = env.rounds.begin()
     seconds = yield from tidy_once(env, is_thorough)
     if is_thorough:
@@ -232,11 +236,8 @@ def tidy(env: Env) -> Plan[None]:
 
 
 def tidy_once(env: Env, is_thorough: bool) -> Plan[float]:
-    """Add the counts up, and move the marks below which nobody need look.
-
-    Return how many seconds that took.
-    """
+    """Add up the counts and move the marks; return how many seconds that took."""
     begun = env.clock.monotonic()
-    # Not alone: it must not hold marks while others share its transaction.
+    # Not alone: it must not hold the marks while other operations share its transaction.
     yield Statement(TIDY, (env.now, is_thorough))
     return env.clock.monotonic() - begun

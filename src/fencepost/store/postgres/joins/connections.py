@@ -1,6 +1,6 @@
-"""From whatever a caller has to the psycopg connection beneath it, in its transaction.
+"""Finds the psycopg connection beneath a caller's connection, and its transaction.
 
-Nothing of SQLAlchemy or Django is imported: an object can be theirs only if they are loaded.
+SQLAlchemy and Django are not imported: an object can be theirs only if they are loaded.
 """
 
 from __future__ import annotations
@@ -59,17 +59,14 @@ async def async_connection_of(given: Any) -> Async:
     raise ConfigurationError(f"conn cannot be {_shown(given)}; {SUPPORTED}")
 
 
-# SQLAlchemy.
-
-
 def _is_async_sqlalchemy(given: Any) -> bool:
     kinds = ("AsyncConnection", "AsyncSession", "async_scoped_session")
     return _is(given, "sqlalchemy.ext.asyncio", *kinds)
 
 
 def _beneath_sqlalchemy(connection: Any) -> Sync:
-    # What reaches the driver beside it does not begin a transaction of SQLAlchemy's; its commit()
-    # would then do nothing, and the pool would roll back.
+    # Statements that go to the driver directly do not begin a transaction of SQLAlchemy; its
+    # commit() would then do nothing, and the pool would roll back.
     if not connection.in_transaction():
         connection.begin()
     found = connection.connection.driver_connection
@@ -99,9 +96,6 @@ def _wrong_dialect(dialect: Any) -> ConfigurationError:
     )
 
 
-# Django.
-
-
 def _is_django(given: Any) -> bool:
     return _is(given, "django.utils.connection", "ConnectionProxy") or _is(
         given, "django.db.backends.base.base", "BaseDatabaseWrapper"
@@ -119,20 +113,17 @@ def _beneath_django(wrapper: Any) -> Sync:
     )
 
 
-# Transactions.
-
-
 def is_loose(connection: Sync | Async) -> bool:
-    """Tell whether no transaction is open, and none will be: each statement commits by itself."""
+    """Return whether every statement commits by itself: no transaction is open or will be."""
     is_idle = connection.info.transaction_status == TransactionStatus.IDLE
     return connection.autocommit and is_idle
 
 
 @contextmanager
 def whole(connection: Sync, *, must_be_open: bool) -> Iterator[None]:
-    """Keep what is done within in the caller's transaction, or in one of its own if none is open.
+    """Run the block in the caller's transaction, or in a new one if the connection has none.
 
-    With *must_be_open* a connection that commits every statement by itself is refused.
+    With *must_be_open* a connection without one is refused.
     """
     if not is_loose(connection):
         yield
@@ -159,9 +150,6 @@ def _refuse_loose(must_be_open: bool) -> None:
             "this connection is in autocommit mode and outside of a transaction: open one around "
             "your writes and this call (psycopg: conn.transaction(), Django: transaction.atomic())"
         )
-
-
-# Recognising.
 
 
 def _is(given: Any, module: str, *names: str) -> bool:

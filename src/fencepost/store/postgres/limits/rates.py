@@ -1,50 +1,45 @@
-"""How often jobs of a type may start; claims do the counting in ``fencepost.allow`` and ``use``."""
+"""Limits of types; claims apply them in ``fencepost.allow`` and ``use``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
-from fencepost.core.limits.rates import Rate, check_rates
-from fencepost.core.values.instants import from_us_or_none, to_us
+import msgspec
+
+from fencepost.core.limits.type_limits import (
+    NO_LIMITS,
+    NO_USAGE,
+    TypeLimits,
+    TypeUsage,
+    check_limits,
+)
 from fencepost.store.plan import Plan, Statement
 from fencepost.store.postgres.jobs.catalog import Env
-from fencepost.store.sql.texts import encode_json
+from fencepost.store.sql.codec import decode_limits, encode_json
 
-ALL = "select type, count, window_us from fencepost.rate"
-OF_TYPE = """
-select count, window_us, fencepost.rate_opens_at(type, %s) from fencepost.rate where type = %s
+USAGE = """
+select limits::text, fencepost.type_usage(%s, type)::text from fencepost.type_limits where type = %s
 """
-SET = "select fencepost.set_rates(%s, %s)"
+SET = "select fencepost.limit_types(%s, %s)"
+
+_usage = msgspec.json.Decoder(TypeUsage)
 
 
-def set_rates(env: Env, rates: Mapping[str, Rate | None]) -> Plan[None]:
-    """Set or clear rates; a changed one goes on with what the old one has counted."""
+def limit_types(env: Env, limits: Mapping[str, TypeLimits]) -> Plan[None]:
+    """Set or clear limits of types; a changed rate goes on with what the old one has counted."""
     given = [
-        {"type": type}
-        if rate is None
-        else {
-            "type": type,
-            "count": rate.count,
-            "window_us": rate.window_us,
-            "grain_us": rate.grain_us,
-        }
-        for type, rate in check_rates(rates).items()
+        {"type": type, "limits": None if each == NO_LIMITS else each}
+        for type, each in check_limits(limits).items()
     ]
-    # Not alone: whoever claims waits for the locks it takes.
+    # Not alone: claims wait for the locks that it takes.
     yield Statement(SET, (env.now, encode_json(given)))
 
 
-def rates_by_type() -> Plan[dict[str, Rate]]:
-    """Return every rate."""
-    rows = yield Statement(ALL)
-    return {type: Rate(count, window_us / 1e6) for type, count, window_us in rows}
-
-
-def rate_of(type: str, now: datetime) -> Plan[tuple[Rate | None, datetime | None]]:
-    """Return the rate of a type, and when its next job can start (None: now)."""
-    rows = yield Statement(OF_TYPE, (to_us(now), type))
+def usage_of(type: str, now: datetime) -> Plan[tuple[TypeLimits, TypeUsage]]:
+    """Return the limits of a type, and how far they are used up."""
+    rows = yield Statement(USAGE, (now, type))
     if not rows:
-        return None, None
-    count, window_us, opens_at = rows[0]
-    return Rate(count, window_us / 1e6), from_us_or_none(opens_at)
+        return NO_LIMITS, NO_USAGE
+    ((limits, usage),) = rows
+    return decode_limits(limits), _usage.decode(usage)

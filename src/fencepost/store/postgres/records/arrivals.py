@@ -1,44 +1,64 @@
-"""Jobs with concurrency keys that come from another store: they keep their slots if they can."""
+"""Jobs that arrive from another store: their slots of concurrency keys, and their dependencies."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import NamedTuple
 
-from fencepost.core.job.job import Job, JobRecord
+from fencepost.core.flows.dependents import MET
+from fencepost.core.job.job import JobRecord
 from fencepost.core.job.lifecycle import State
 from fencepost.core.limits.concurrency import limit_of
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.postgres.limits.concurrency import slot_number
-from fencepost.store.sql.transfer import held_up
+from fencepost.store.postgres.flows.dependents import count_down, end_waiting
+from fencepost.store.postgres.flows.parents import hold
+from fencepost.store.postgres.jobs.catalog import Env
+from fencepost.store.postgres.limits.concurrency import FreedSlots, slot_number
+from fencepost.store.sql.codec import encode_json
+from fencepost.store.sql.transfer import held_up, judge_loaded, waiting_among
 
-PRESENT = "select id::text from fencepost.job where id = any (%s::uuid[])"
+PRESENT = "select id::text from fencepost.submissions where id = any (%s::uuid[])"
 MAKE = """
-insert into fencepost.slot(slot) select x from unnest(%s::bigint[]) as x order by x
+insert into fencepost.slots(slot) select x from unnest(%s::bigint[]) as x order by x
 on conflict do nothing
 """
 LOCK = """
-select slot, active from fencepost.slot where slot = any (%s::bigint[]) order by slot for update
+select slot, active from fencepost.slots where slot = any (%s::bigint[]) order by slot for update
 """
 TAKE = """
-update fencepost.slot set active = slot.active + x.count
-from unnest(%s::bigint[], %s::integer[]) as x(slot, count) where slot.slot = x.slot
+update fencepost.slots set active = slots.active + x.count
+from unnest(%s::bigint[], %s::integer[]) as x(slot, count) where slots.slot = x.slot
+"""
+# A dependency that was pruned there, or was not moved, is dropped.
+LINK = """
+insert into fencepost.dependencies(parent, child, place)
+select parent.seq, x.child, x.place
+from json_to_recordset(%s::json) as x(child bigint, parent uuid, place integer)
+join fencepost.submissions as parent on parent.id = x.parent
+"""
+SET_MISSING = """
+update fencepost.pending set missing = x.missing
+from unnest(%s::bigint[], %s::integer[]) as x(seq, missing) where pending.seq = x.seq
 """
 
 
 class Placed(NamedTuple):
-    """Records as they are to be stored, and the slots that were taken for some of them, by id."""
+    """Records as they will be stored, and the slots that were taken for some of them, by id."""
 
     records: dict[str, JobRecord]
     taken: dict[str, int]
 
 
 def with_slots(wanted: dict[str, JobRecord]) -> Plan[Placed]:
-    """Return *wanted*, with those held up for which there is no slot here; the others have theirs.
+    """Return *wanted*, each with its slot here or, if none is free, held up.
 
-    Waits for whoever has a slot in hand: what is loaded is to stand as it stood.
+    Waits for transactions that have locked a slot: a loaded job should be as it was there.
     """
-    asking = {job_id: slot_of(each.job) for job_id, each in wanted.items() if takes_slot(each.job)}
+    asking = {
+        job.id: slot_number(job.type, job.concurrency_key)
+        for job in (record.job for record in wanted.values())
+        if job.concurrency_key is not None and job.state is State.SCHEDULED
+    }
     if not asking:
         return Placed(wanted, {})
     present = {row[0] for row in (yield Statement(PRESENT, (list(asking),)))}
@@ -60,12 +80,22 @@ def with_slots(wanted: dict[str, JobRecord]) -> Plan[Placed]:
     return placed
 
 
-def takes_slot(job: Job) -> bool:
-    """Tell whether the job stands in line by a slot of its key."""
-    return job.concurrency_key is not None and job.state is State.SCHEDULED
-
-
-def slot_of(job: Job) -> int:
-    """Return the slot of a job that has a concurrency key."""
-    assert job.concurrency_key is not None
-    return slot_number(job.type, job.concurrency_key)
+def link(env: Env, loaded: dict[int, JobRecord], freed: FreedSlots) -> Plan[None]:
+    """Store the dependencies of loaded jobs, and apply the ends that they were waiting for."""
+    links = [
+        {"child": seq, "parent": parent, "place": place}
+        for seq, record in loaded.items()
+        for place, parent in enumerate(record.dependencies)
+    ]
+    if not links:
+        return
+    yield Statement(LINK, (encode_json(links),))
+    waiting = waiting_among(loaded)
+    known = yield from hold({each for r in waiting.values() for each in r.dependencies})
+    missing, failing = judge_loaded(waiting, known)
+    yield Statement(SET_MISSING, (list(missing), list(missing.values())))
+    free = [seq for seq, count in missing.items() if count == MET]
+    if free:
+        yield from count_down(env, dict.fromkeys(free, MET), freed)
+    if failing:
+        yield from end_waiting(env, failing)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 
-from fencepost.core.values.duration import format_duration
+from fencepost.core.values.times import format_duration
 from fencepost.store.interface.overview import Finding
 from fencepost.store.plan import Plan, Row, Statement
+from fencepost.store.postgres.engine.functions import LOCK_CLASS
 from fencepost.store.postgres.engine.schema import OLDEST_SERVER
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.rows import utc
-from fencepost.store.postgres.records.cluster import workers
-from fencepost.store.postgres.records.rights import rights
+from fencepost.store.postgres.records.cluster import CLUSTER
+from fencepost.store.postgres.records.overview import OVERVIEW
+from fencepost.store.sql.overview import orphaned_leases, unserved_jobs
 
 SKEW_MAX = timedelta(seconds=1)
 OLD = timedelta(minutes=5)
 DEAD_ROWS_MAX = 100_000
-"""Autovacuum comes for the hot tables long before."""
+"""Autovacuum starts on the hot tables long before."""
 SHOWN_MAX = 5
 NOTIFY_TIMEOUT = 2.0
 
@@ -35,24 +37,20 @@ select current_database(), pg_is_in_recovery(), pg_has_role('pg_read_all_stats',
 VERSION = "select max(version) from fencepost.schema_version"
 NOW = "select clock_timestamp()"
 EXPIRED = """
-select coalesce(sum(cardinality(seqs)), 0)::bigint from fencepost.lease
+select coalesce(sum(cardinality(seqs)), 0)::bigint from fencepost.leases
 where expires_at <= coalesce(%s::timestamptz, clock_timestamp())
-"""
-WAITING_TYPES = """
-select l.type, sum(t.count)::bigint
-from fencepost.counts t join fencepost.lane l on l.lane = t.lane
-where t.state = 1 group by 1 having sum(t.count) > 0 order by 1
 """
 # A look into the index for each lane that jobs refer to.
 MISSING_LANES = """
 with recursive used(lane) as (
-  (select lane from fencepost.job order by lane limit 1)
+  (select lane from fencepost.submissions order by lane limit 1)
   union all
-  select (select job.lane from fencepost.job where job.lane > used.lane order by job.lane limit 1)
-  from used where used.lane is not null
+  select (
+    select j.lane from fencepost.submissions j where j.lane > used.lane order by j.lane limit 1
+  ) from used where used.lane is not null
 )
 select count(*) from used
-where lane is not null and not exists (select 1 from fencepost.lane where lane.lane = used.lane)
+where lane is not null and not exists (select 1 from fencepost.lanes where lanes.lane = used.lane)
 """
 # A transaction of another database holds vacuum back here only if a standby reports it.
 OLD_TRANSACTIONS = """
@@ -68,8 +66,8 @@ from pg_prepared_xacts
 where prepared < clock_timestamp() - %s::interval and database = current_database()
 order by 2 desc limit %s
 """
-# The marks below which claims do not look move past transactions that are over, see `tidy`; numbers
-# are given to those of all databases in turn. What only reads has none.
+# Claims do not look below their marks, which `tidy` moves only past transactions that are over.
+# Transactions of all databases share one sequence of numbers; one that only reads has no number.
 OLD_WRITERS = """
 select 'session ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '')
   || coalesce(', ' || state, ''), datname::text, clock_timestamp() - xact_start
@@ -88,29 +86,50 @@ where not active and (xmin is not null or catalog_xmin is not null) order by 1 l
 """
 DEAD_ROWS = """
 select relname::text, n_live_tup, n_dead_tup from pg_stat_user_tables
-where schemaname = 'fencepost' and relname in ('ready', 'lease', 'tally', 'delayed')
+where schemaname = 'fencepost' and relname in ('ready', 'leases', 'counters', 'delayed')
   and n_dead_tup > greatest(%s, n_live_tup)
 order by 1
+"""
+# A role that may create objects in a schema where others look names up can make them run its code
+# with their rights (decision 0044). Fencepost looks up nothing in ``public``, but an application
+# that shares its database does.
+CREATORS = """
+select n.nspname::text,
+  array_agg(coalesce(r.rolname::text, '') order by coalesce(r.rolname::text, ''))
+from pg_namespace n
+cross join lateral aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) as given
+left join pg_roles r on r.oid = given.grantee
+where n.nspname in ('public', 'fencepost') and given.privilege_type = 'CREATE'
+  and given.grantee <> n.nspowner
+group by 1 order by 1
+"""
+MIGRATING = """
+select l.pid, coalesce(a.usename::text, '?'), coalesce(a.application_name, '')
+from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'advisory' and l.granted and l.classid::bigint = %s and l.objsubid = 2
+  and l.database = (select oid from pg_database where datname = current_database())
+  and l.pid <> pg_backend_pid()
+order by 1 limit %s
 """
 
 
 def inspect(env: Env) -> Plan[list[Finding]]:
     """Look at the server, and at whether notifications arrive."""
-    # Only connections of their own can show that, opened by the thread that runs this.
+    # Only separate connections can show that, opened by the thread that runs this.
     connections = env.connections
     with connections.open(connections.address.listen) as listening:
-        telling = connections.open()
-        with telling:
+        sending = connections.open()
+        with sending:
             channel = f"fencepost_doctor_{env.clock.new_id().hex()}"
-            heard = hear(listening, telling, channel=channel)
-    findings = yield from examine(env, is_pooled=telling.is_pooled)
-    return [*findings, heard]
+            arrival = check_notify(listening, sending, channel=channel)
+    findings = yield from examine(env, is_pooled=sending.is_pooled)
+    return [*findings, arrival]
 
 
 def examine(env: Env, *, is_pooled: bool | None = None) -> Plan[list[Finding]]:
-    """Look at the server, its settings, what slows it down, and jobs that wait for nobody.
+    """Look at the server, its settings, what slows it down, and jobs without a worker.
 
-    *is_pooled* says what ``Session.is_pooled`` found; None if nobody asked.
+    *is_pooled* is what ``ServerSession.is_pooled`` found; None if that was not checked.
     """
     settings: dict[str, str] = dict((yield Statement(SETTINGS)))
     ((database, is_standby, sees_others),) = yield Statement(PLACE)
@@ -120,22 +139,21 @@ def examine(env: Env, *, is_pooled: bool | None = None) -> Plan[list[Finding]]:
     findings.append(Finding("ok", "schema", f"schema version {version} in database {database}"))
     if is_pooled is not None:
         findings.append(_pooler(is_pooled))
-    if env.now is None:  # a clock that a test has stopped is nobody's
+    if env.now is None:  # not for the stopped clock of a test
         findings.append((yield from _clock(env)))
-    findings += yield from rights()
+    findings += yield from _rights()
     findings += yield from _vacuum(settings, sees_others=sees_others)
     ((missing,),) = yield Statement(MISSING_LANES)
     findings += _missing_lanes(missing)
     ((orphans,),) = yield Statement(EXPIRED, (env.now,))
-    findings.append(_orphans(orphans))
-    findings += yield from _unserved(env)
+    findings.append(orphaned_leases(orphans))
+    workers = yield from CLUSTER.workers(env)
+    findings += unserved_jobs((yield from OVERVIEW.queues(env)), workers)
     return findings
 
 
-# Durability (promise 6 of the guarantees): what a killed server and a power cut can take back.
-
-
 def _durability(settings: dict[str, str]) -> Finding:
+    """Promise 6 of the guarantees: what a killed server and a power cut can take back."""
     if settings["fsync"] != "on":
         return Finding(
             "fail",
@@ -196,17 +214,16 @@ def _pooler(is_pooled: bool) -> Finding:
     return Finding(
         "note",
         "pooler",
-        "connected through a pooler: timeouts are the server's own, and news need a direct way "
-        "(?listen=… in the URL)",
+        "connected through a pooler: timeouts are the server's own, and notifications need a "
+        "direct connection (?listen=… in the URL)",
     )
 
 
 def _clock(env: Env) -> Plan[Finding]:
-    """Compare the clocks; half the way there and back is taken off."""
+    """Compare the clocks, with half of the round trip taken off."""
     before = env.clock.now()
     ((server,),) = yield Statement(NOW)
-    after = env.clock.now()
-    skew = abs(utc(server) - _middle(before, after))
+    skew = abs(utc(server) - before - (env.clock.now() - before) / 2)
     if skew <= SKEW_MAX:
         return Finding("ok", "clock", "this machine's clock agrees with the server's")
     return Finding(
@@ -217,18 +234,61 @@ def _clock(env: Env) -> Plan[Finding]:
     )
 
 
-def _middle(before: datetime, after: datetime) -> datetime:
-    return before + (after - before) / 2
-
-
 def _shown(duration: timedelta) -> str:
     return format_duration(float(round(duration.total_seconds())))
 
 
-# What keeps vacuum from removing dead rows, and whether there are too many.
+def _rights() -> Plan[list[Finding]]:
+    """Return which roles may create where names are looked up, and what blocks migrations."""
+    open_schemas = yield Statement(CREATORS)
+    findings = [_creators(row) for row in open_schemas]
+    if not findings:
+        text = "only their owners may create in schemas public and fencepost"
+        findings.append(Finding("ok", "create_rights", text))
+    findings += [_migrating(row) for row in (yield Statement(MIGRATING, (LOCK_CLASS, SHOWN_MAX)))]
+    return findings
+
+
+def _creators(row: Row) -> Finding:
+    schema, names = row
+    quoted = [_identifier(name) for name in names if name]
+    who, grantees = ", ".join(quoted[:SHOWN_MAX]), ", ".join(quoted)
+    if "" in names:
+        who, grantees = "every role", ", ".join(["public", *quoted])
+    elif len(quoted) > SHOWN_MAX:
+        who += f" and {len(quoted) - SHOWN_MAX} more"
+    harm = (
+        "other roles can be made to run what they create there; Fencepost looks up nothing there, "
+        "your programs may"
+        if schema == "public"
+        else "they can change what Fencepost does"
+    )
+    return Finding(
+        "warn",
+        "create_rights",
+        f"{who} may create in schema {schema}: {harm} "
+        f"(revoke create on schema {schema} from {grantees})",
+    )
+
+
+def _identifier(name: str) -> str:
+    """Return the name of a role as SQL writes it, safe to show."""
+    return '"' + repr(name)[1:-1].replace('"', '""') + '"'
+
+
+def _migrating(row: Row) -> Finding:
+    pid, role, application = row
+    program = f", {application!r}" if application else ""
+    return Finding(
+        "warn",
+        "migration_lock",
+        f"session {pid} (role {_identifier(role)}{program}) holds the lock that migrations need; "
+        f"unless it runs `fencepost migrate`, end it: select pg_terminate_backend({pid})",
+    )
 
 
 def _vacuum(settings: dict[str, str], *, sees_others: bool) -> Plan[list[Finding]]:
+    """Return what keeps vacuum from removing dead rows, and whether there are too many."""
     findings: list[Finding] = []
     if not sees_others:
         text = "transactions of other roles cannot be seen; grant pg_read_all_stats to see them"
@@ -264,8 +324,8 @@ def _old_transaction(row: Row) -> Finding:
     return Finding(
         "warn",
         "old_snapshot",
-        f"{who} has been in a transaction for {_shown(age)} and holds vacuum back; end it if "
-        f"nobody needs it",
+        f"{who} has been in a transaction for {_shown(age)} and holds vacuum back; end it if it "
+        f"is not needed",
     )
 
 
@@ -275,7 +335,7 @@ def _old_writer(row: Row) -> Finding:
         "warn",
         "old_writer",
         f"{who} has been writing to database {database!r} for {_shown(age)}; until it ends, claims "
-        f"here step over every job that has gone since; end it if nobody needs it",
+        f"here step over every job that was removed since; end it if it is not needed",
     )
 
 
@@ -289,9 +349,6 @@ def _bloat(row: Row) -> Finding:
     )
 
 
-# Jobs that wait for nobody.
-
-
 def _missing_lanes(count: int) -> list[Finding]:
     if count == 0:
         return []
@@ -300,64 +357,38 @@ def _missing_lanes(count: int) -> list[Finding]:
             "fail",
             "missing_lanes",
             f"jobs refer to {count} lanes that are missing, and are neither shown nor claimed; "
-            f"restore table fencepost.lane, or submit a job of each such queue, type and priority",
+            f"restore table fencepost.lanes, or submit a job of each such queue, type and priority",
         )
     ]
 
 
-def _orphans(count: int) -> Finding:
-    if count == 0:
-        return Finding("ok", "orphaned_leases", "no lease has run out unrecovered")
-    return Finding(
-        "warn",
-        "orphaned_leases",
-        f"{count} leases have run out and wait for recovery; `fencepost recover` does it now",
-    )
-
-
-def _unserved(env: Env) -> Plan[list[Finding]]:
-    live = yield from workers(env)
-    known = {type_ for worker in live for type_ in worker.types}
-    return [
-        Finding(
-            "warn",
-            "no_worker",
-            f"{count} jobs of type {type_!r} wait, and no live worker serves it",
-        )
-        for type_, count in (yield Statement(WAITING_TYPES))
-        if type_ not in known
-    ]
-
-
-# Not a plan: whether news arrive depends on the way that a connection takes.
-
-
-def hear(
+def check_notify(
     listening: psycopg.Connection[Any],
-    telling: psycopg.Connection[Any],
+    sending: psycopg.Connection[Any],
     *,
     channel: str,
     timeout: float = NOTIFY_TIMEOUT,
 ) -> Finding:
-    """Tell something through one connection and wait for it on another, both in autocommit.
+    """Notify through one connection and wait for it on another, both in autocommit.
 
-    *channel* is a name that nobody else uses: letters, digits and underscores.
+    Not a plan: whether it arrives depends on how each connection reaches the server. *channel* must
+    be unused; letters, digits and underscores.
     """
     assert channel.isidentifier() and channel.isascii()
     listening.execute(f"listen {channel}".encode())
     try:
-        telling.execute("select pg_catalog.pg_notify(%s::text, ''::text)", (channel,))
-        heard = any(
-            notice.channel == channel
-            for notice in listening.notifies(timeout=timeout, stop_after=1)
+        sending.execute("select pg_catalog.pg_notify(%s::text, ''::text)", (channel,))
+        # Not by a name for the generator: it keeps the connection locked as long as it exists.
+        has_arrived = any(
+            each.channel == channel for each in listening.notifies(timeout=timeout, stop_after=1)
         )
     finally:
         listening.execute(f"unlisten {channel}".encode())
-    if heard:
-        return Finding("ok", "notify", "news arrive by NOTIFY: idle workers wake at once")
+    if has_arrived:
+        return Finding("ok", "notify", "notifications arrive: idle workers wake at once")
     return Finding(
         "warn",
         "notify",
-        "no news arrive by NOTIFY, so idle workers find jobs by polling; behind a pooler, name a "
-        "direct way with ?listen=… in the URL",
+        "no notification arrives, so idle workers find jobs by polling; behind a pooler, give a "
+        "direct connection with ?listen=… in the URL",
     )

@@ -1,22 +1,22 @@
--- Every state has a narrow table of its own, and the description of a job is written once:
+-- Every state has a narrow table, and the description of a job is written once:
 --
---   job        what was submitted                          inserted once
---   pending    PENDING, on others or on a key              deleted when they let it go
---   ready      SCHEDULED, in line                          deleted by a claim, never updated
---   delayed    DELAYED and RETRYING, by due time           deleted when due
---   lease      RUNNING: one row for the jobs of one claim  deleted with its last job
---   done       everything terminal, with the result        inserted once
---   attempt    attempts that did not succeed               inserted once
+--   submissions  what was submitted                          inserted once
+--   pending      PENDING, on others or on a key              deleted when they let it go
+--   ready        SCHEDULED, in line                          deleted by a claim, never updated
+--   delayed      DELAYED and RETRYING, by due time           deleted when due
+--   leases       RUNNING: one row for the jobs of one claim  deleted with its last job
+--   done         everything terminal, with the result        inserted once
+--   attempts     attempts that did not succeed               inserted once
 --
--- A live job stands in exactly one of pending, ready, delayed and lease; a job with a row in done is
--- terminal.
+-- A live job has a row in exactly one of pending, ready, delayed and leases; a job with a row in
+-- done is terminal.
 
--- One type of one queue at one priority. Claims walk lanes, so that a backlog of a paused or unknown
--- type costs the others nothing. Its number is made of its names, see `number_of`. A lane that has
--- had no jobs for a while is removed, see `prune_lanes`: `idle_at` says since when it has none, as far
--- as was seen; with `retired_at`, nothing is stored in it until it is revived; `fence` is the number
--- of a transaction that began after everybody could see that.
-create table fencepost.lane(
+-- One type of one queue at one priority. Claims read lane by lane, so that a backlog of a paused or
+-- unknown type costs other types nothing. A lane's number is made from its names, see `number_of`.
+-- A lane without jobs is removed after a while, see `prune_lanes`: `idle_at` is when it was first
+-- seen empty; with `retired_at`, nothing is stored in it until it is revived; `fence` is the number
+-- of a transaction that began after the retirement was visible to all.
+create table fencepost.lanes(
   lane integer primary key,
   queue text not null,
   type text not null,
@@ -26,14 +26,15 @@ create table fencepost.lane(
   fence xid8,
   unique (queue, type, priority)
 );
--- With the queue, so that a claim of some types in some queues reads no lanes of others in either index.
-create index lane_type on fencepost.lane(type, queue);
+-- With the queue, so that a claim of some types in some queues reads no other lanes in either
+-- index.
+create index lanes_type on fencepost.lanes(type, queue);
 
--- No row of ready is, or can come to be, before the mark of its lane: an old snapshot keeps dead
--- rows from being removed, and a claim that had to step over them all would collapse. So that the
--- same does not befall marks, a mark that moves on is a new row with a higher number, and the newest
--- is read first: older ones may pile up behind it.
-create table fencepost.mark(
+-- No row of ready is below the mark of its lane, now or later: an old snapshot keeps dead rows from
+-- being removed, and a claim that had to skip all of them would take far too long. For the same
+-- reason a mark that moves is a new row with a higher number, and the newest is read first: dead
+-- ones may pile up behind it.
+create table fencepost.lane_marks(
   lane integer not null,
   number bigint not null,
   low timestamptz not null,
@@ -45,17 +46,17 @@ create table fencepost.mark(
 
 -- Jobs of one task share a policy; each distinct one is kept once. Some bodies are longer than an
 -- index allows.
-create table fencepost.policy(
+create table fencepost.policies(
   policy integer primary key,
   body text not null,
   lease_ttl bigint,
   timeout bigint not null
 );
-create unique index policy_body on fencepost.policy(md5(body));
+create unique index policies_body on fencepost.policies(md5(body));
 
 create sequence fencepost.seq;
 
-create table fencepost.job(
+create table fencepost.submissions(
   seq bigint primary key,
   id uuid not null,
   created_at timestamptz not null,
@@ -65,7 +66,7 @@ create table fencepost.job(
   policy integer not null,
   max_attempts integer not null,
   reopened_version bigint not null default 0,
-  encoding smallint not null default 0,
+  payload_encoding smallint not null default 0,
   payload text,
   payload_bytes bytea,
   key text,
@@ -82,40 +83,43 @@ create table fencepost.job(
   callback_url text,
   submitter text
 );
-create unique index job_id on fencepost.job(id);
-create index job_lifetime on fencepost.job(expires_at);
-create index job_lane on fencepost.job(lane, seq);
-create index job_correlation on fencepost.job(correlation_id) where correlation_id is not null;
-create index job_flow on fencepost.job(flow) where flow is not null;
-create index job_tags on fencepost.job using gin(tags jsonb_path_ops) where tags is not null;
+create unique index submissions_id on fencepost.submissions(id);
+create index submissions_lifetime on fencepost.submissions(expires_at);
+create index submissions_lane on fencepost.submissions(lane, seq);
+create index submissions_correlation on fencepost.submissions(correlation_id)
+where correlation_id is not null;
+create index submissions_flow on fencepost.submissions(flow) where flow is not null;
+create index submissions_tags on fencepost.submissions using gin(tags jsonb_path_ops)
+where tags is not null;
 
--- Jobs are numbered in the order of their creation, to within a second; see `first_since`. Up to seq,
--- they may be in any order; none of them was created after created_at.
+-- Jobs are numbered in the order of their creation, to within a second; see `first_since`. Up to
+-- seq they may be in any order, and none of them was created after created_at.
 create table fencepost.disorder(
   seq bigint not null,
   created_at timestamptz not null
 );
 
--- Who waits for whom, or did; place is the order in which they were named.
-create table fencepost.dependency(
+-- Which job (child) depends on which (parent), until both are pruned; place is the order in which
+-- they were named.
+create table fencepost.dependencies(
   parent bigint not null,
   child bigint not null,
   place integer not null,
   primary key (parent, child)
 );
-create index dependency_child on fencepost.dependency(child, place);
+create index dependencies_child on fencepost.dependencies(child, place);
 
--- Jobs that wait for others, how many of which must still let them go. Whoever ends one of those
--- counts down in the same transaction, and locks these rows by their number. With a slot, a job
--- waits for nothing but that, see `admit`, and then it has a priority too.
+-- Jobs that wait for others, and for how many still. The transaction that ends one of those counts
+-- down, and locks these rows in the order of their numbers. A job with a slot waits only for that
+-- slot, see `admit`, and has a priority, too.
 create table fencepost.pending(
   seq bigint primary key,
   run_at timestamptz not null,
-  since timestamptz not null,
+  updated_at timestamptz not null,
   scheduled_at timestamptz,
   lane integer not null,
   attempt integer not null,
-  version bigint not null,
+  lease_version bigint not null,
   mode smallint,
   missing integer not null,
   slot bigint,
@@ -128,18 +132,18 @@ create table fencepost.pending(
 create index pending_held on fencepost.pending(slot, priority, run_at, seq)
 where slot is not null;
 
--- Jobs that have a concurrency key. A slot is the number that callers make of a type and a key.
-create table fencepost.keyed(
+-- Jobs that have a concurrency key. A slot is a number that callers make from a type and a key.
+create table fencepost.keyed_jobs(
   seq bigint primary key,
   slot bigint not null,
   max_running integer not null,
-  key text not null
+  concurrency_key text not null
 );
-create index keyed_slot on fencepost.keyed(slot);
+create index keyed_jobs_slot on fencepost.keyed_jobs(slot);
 
--- How many jobs of a key are in line or running. Changed by whoever holds the row's lock, which
--- nobody ever waits for.
-create table fencepost.slot(
+-- How many jobs of a key are claimable or running. Changed under the lock of the row, which no
+-- transaction waits for.
+create table fencepost.slots(
   slot bigint primary key,
   active integer not null default 0
 ) with (
@@ -147,21 +151,21 @@ create table fencepost.slot(
   autovacuum_vacuum_cost_delay = 0
 );
 
--- Left by those who found the row of a slot locked: so many jobs have left, and somebody is to look
--- who may enter. The next claim does.
-create table fencepost.touched(
+-- Notes of transactions that found the row of a slot locked: how many jobs have left it. The next
+-- claim admits others.
+create table fencepost.freed_slots(
   slot bigint not null,
   freed integer not null
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
   autovacuum_vacuum_cost_delay = 0
 );
-create index touched_slot on fencepost.touched(slot);
+create index freed_slots_slot on fencepost.freed_slots(slot);
 
--- Left by transactions of callers, which may stay open for long and so lock nobody's rows: jobs that
--- were stored there to wait for others (which may have ended unseen), and jobs that have ended there
--- (for which others wait). The next claim looks at what has become of each.
-create table fencepost.unsure(
+-- Notes of callers' transactions, which may stay open for long and so do not lock rows of other
+-- jobs: jobs stored there that depend on others (which may have ended meanwhile), and jobs ended
+-- there that have dependents. The next claim resolves them.
+create table fencepost.unresolved(
   seq bigint not null,
   has_ended boolean not null
 ) with (
@@ -169,9 +173,9 @@ create table fencepost.unsure(
   autovacuum_vacuum_cost_delay = 0
 );
 
--- Jobs whose end is told of by a webhook, and how its delivery is to be stored then. Asked for every
--- job that ends, so it holds no others.
-create table fencepost.callback(
+-- Jobs with a webhook, and how its delivery is stored when they end. Read for every job that ends,
+-- so it holds no other jobs.
+create table fencepost.callbacks(
   seq bigint primary key,
   lane integer not null,
   policy integer not null,
@@ -179,15 +183,15 @@ create table fencepost.callback(
   lifetime bigint not null
 );
 
--- scheduled_at is null for a job that was ready when it was submitted: it is its created_at, and
--- its run_at is the job's own. The others are found by ready_again.
+-- scheduled_at is null for a job that was ready when it was submitted: then it equals created_at,
+-- and run_at equals that of the submission. Other rows are found by ready_again.
 create table fencepost.ready(
   run_at timestamptz not null,
   seq bigint not null,
   scheduled_at timestamptz,
   lane integer not null,
   attempt integer not null default 0,
-  version bigint not null default 0,
+  lease_version bigint not null default 0,
   primary key (lane, run_at, seq)
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
@@ -198,11 +202,11 @@ create index ready_again on fencepost.ready(seq) where scheduled_at is not null;
 create table fencepost.delayed(
   seq bigint primary key,
   run_at timestamptz not null,
-  since timestamptz not null,
+  updated_at timestamptz not null,
   scheduled_at timestamptz,
   lane integer not null,
   attempt integer not null,
-  version bigint not null,
+  lease_version bigint not null,
   state smallint not null
 ) with (
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
@@ -210,12 +214,12 @@ create table fencepost.delayed(
 );
 create index delayed_due on fencepost.delayed(run_at, seq);
 
--- The jobs of one claim in one lane. The four last arrays are null when every job is in its first
--- attempt and was ready when it was submitted; their version is the first at started_at. A heartbeat
--- that names no time extends by ttl, and none past the deadline. Plain storage: compressing a row
--- that lives for milliseconds is a waste.
-create table fencepost.lease(
-  secret uuid not null,
+-- The jobs of one claim in one lane. The last four arrays are null if every job is in its first
+-- attempt and was ready when it was submitted; then their lease version is the first one at
+-- started_at. A heartbeat without a time extends by lease_ttl, never past the deadline. The storage
+-- is plain: compressing a row that lives for milliseconds is a waste.
+create table fencepost.leases(
+  lease_token uuid not null,
   part integer not null,
   lane integer not null,
   started_at timestamptz not null,
@@ -223,64 +227,64 @@ create table fencepost.lease(
   worker text not null,
   seqs bigint[] not null,
   attempts integer[],
-  versions bigint[],
+  lease_versions bigint[],
   run_ats timestamptz[],
   scheduled_ats timestamptz[],
-  ttl bigint not null,
+  lease_ttl bigint not null,
   deadline timestamptz not null,
-  primary key (secret, part)
+  primary key (lease_token, part)
 ) with (
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
   autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
 );
-alter table fencepost.lease alter seqs set storage plain;
+alter table fencepost.leases alter seqs set storage plain;
 
 -- Numbers of parts that were split off, below those that claims give.
 create sequence fencepost.part as integer
 minvalue -2147483648 maxvalue -1 start -2147483648 cycle;
-create index lease_expiry on fencepost.lease(expires_at);
+create index leases_expiry on fencepost.leases(expires_at);
 
 -- scheduled_at: null is the job's created_at, -infinity is never.
 create table fencepost.done(
   seq bigint primary key,
-  ended_at timestamptz not null,
+  completed_at timestamptz not null,
   started_at timestamptz,
   scheduled_at timestamptz,
-  secret uuid,
+  lease_token uuid,
   attempt integer not null,
-  version bigint not null,
+  lease_version bigint not null,
   state smallint not null,
-  encoding smallint,
+  result_encoding smallint,
   is_dead_letter boolean,
   worker text,
   result text,
   result_bytes bytea,
   failure text
 );
-create index done_dead on fencepost.done(ended_at, seq) where is_dead_letter;
-create index done_unsuccessful on fencepost.done(state, seq) where state > 5;
+create index done_dead on fencepost.done(completed_at, seq) where is_dead_letter;
+create index done_unsuccessful on fencepost.done(state, seq) where state > :COMPLETED;
 -- Of pages, not of rows: it costs a settlement a tenth of what an index in order would.
-create index done_ended on fencepost.done using brin(ended_at)
+create index done_ended on fencepost.done using brin(completed_at)
 with (pages_per_range = 32, autosummarize = on);
 
-create table fencepost.attempt(
+create table fencepost.attempts(
   seq bigint not null,
-  version bigint not null,
+  lease_version bigint not null,
   number integer not null,
   started_at timestamptz not null,
   ended_at timestamptz not null,
-  secret uuid,
+  lease_token uuid,
   worker text not null,
   outcome text not null,
   failure text,
-  primary key (seq, version)
+  primary key (seq, lease_version)
 );
 
 create table fencepost.saved(
   seq bigint primary key,
-  version bigint not null,
+  lease_version bigint not null,
   progress text,
-  encoding smallint,
+  checkpoint_encoding smallint,
   checkpoint text,
   checkpoint_bytes bytea
 ) with (fillfactor = 80);
@@ -290,13 +294,13 @@ create table fencepost.idempotency(
   type text not null,
   key text not null,
   seq bigint not null,
-  window_ends_at timestamptz,
+  key_ends_at timestamptz,
   primary key (type, key)
 ) with (fillfactor = 80);
 
--- How many more jobs are in which state, or fewer: rows that are only inserted, so that no two
--- transactions ever wait for each other over a count. `tidy` adds them up, into `total`.
-create table fencepost.tally(
+-- By how much the number of jobs in a state has changed. Rows are only inserted, so that no two
+-- transactions ever wait for each other over a count. `tidy` adds them up, into `counter_totals`.
+create table fencepost.counters(
   number bigint generated always as identity primary key,
   lane integer not null,
   state smallint not null,
@@ -306,8 +310,8 @@ create table fencepost.tally(
   autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off
 );
 
--- What they were when they were last added up. The newest counts, as in `mark`.
-create table fencepost.total(
+-- The sums when they were last added up. The newest row counts, as in `lane_marks`.
+create table fencepost.counter_totals(
   lane integer not null,
   state smallint not null,
   number bigint not null,
@@ -318,43 +322,48 @@ create table fencepost.total(
   autovacuum_vacuum_cost_delay = 0
 );
 
-create table fencepost.pause(
+create table fencepost.pauses(
   scope text not null,
   name text not null,
   primary key (scope, name)
 );
 
-create table fencepost.max_running(
+create table fencepost.limits(
   scope text not null,
   name text not null,
   max_running integer not null,
   primary key (scope, name)
 );
 
--- How often jobs of a type may start; see core/limits/rates.py.
-create table fencepost.rate(
+-- What limits the jobs of a type: JSON of core/limits/type_limits.py. The columns of its rate are
+-- those of core/limits/rates.py: from 1,000 starts on, they are counted by the grain.
+create table fencepost.type_limits(
   type text primary key,
-  count integer not null,
-  window_us bigint not null,
-  grain_us bigint not null
+  limits jsonb not null,
+  rate_count integer generated always as ((limits #>> '{rate,count}')::integer) stored,
+  window_us bigint generated always as (
+    ((limits #>> '{rate,window}')::numeric * 1000000)::bigint) stored,
+  grain_us bigint generated always as (
+    case when (limits #>> '{rate,count}')::integer <= 1000 then 1
+      else floor((limits #>> '{rate,window}')::numeric * 1000)::bigint end) stored
 );
 
--- Starts of those types, in microseconds of 1970; `tidy` deletes them some time after they counted.
-create table fencepost.rate_use(
+-- Starts of types that have a rate, in microseconds of 1970; `tidy` deletes them some time after they counted.
+create table fencepost.rate_uses(
   type text not null,
   at bigint not null,
   count integer not null,
   primary key (type, at)
 );
 
--- Below its mark an index holds nothing that lives, and nothing can appear there any more, see
--- `tidy`. The newest row counts, as in `mark`.
-create table fencepost.pulse(
+-- Below its mark an index has no live rows, and none can appear there, see `tidy`. The newest row
+-- counts, as in `lane_marks`.
+create table fencepost.marks(
   number bigint primary key,
   at timestamptz not null,
   next_xid xid8 not null,
-  next_tally bigint not null,
-  tally_mark bigint not null default 0,
+  next_counter bigint not null,
+  counter_mark bigint not null default 0,
   lease_mark timestamptz not null default '-infinity',
   due_mark timestamptz not null default '-infinity',
   lifetime_mark timestamptz not null default '-infinity'
@@ -363,8 +372,8 @@ create table fencepost.pulse(
   autovacuum_vacuum_cost_delay = 0
 );
 
--- Tables that are always empty, and there to be locked. Advisory locks would be simpler, but every
--- role of the database can take those, and keep them (decision 0045); a table only those who may
--- write to it.
+-- Tables that are always empty and exist to be locked. Advisory locks would be simpler, but every
+-- role of the database can take and keep those (decision 0045); a table can be locked only by roles
+-- that may write to it.
 create table fencepost.marks_latch();
 create table fencepost.tidy_latch();

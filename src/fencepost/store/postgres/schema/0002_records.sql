@@ -1,35 +1,35 @@
 -- What is kept beside the jobs: processes, events, crons, tokens and the audit log.
 
-create table fencepost.worker(
+create table fencepost.workers(
   id text primary key,
   seen_at timestamptz not null,
   info text not null
 ) with (fillfactor = 50);
 
-create table fencepost.term(
+create table fencepost.terms(
   name text primary key,
   worker text not null,
   expires_at timestamptz not null
 ) with (fillfactor = 50);
 
--- What was sent, and the jobs it came to: [[job id, type, is it a duplicate], ...].
-create table fencepost.event(
+-- Events that were sent, and their jobs: [[job id, type, is it a duplicate], ...].
+create table fencepost.events(
   seq bigint generated always as identity primary key,
   id uuid not null,
   name text not null,
   key text,
   sent_at timestamptz not null,
-  encoding smallint not null,
+  payload_encoding smallint not null,
   payload text,
   payload_bytes bytea,
   jobs text not null
 );
-create unique index event_id on fencepost.event(id);
-create index event_name on fencepost.event(name, seq);
-create index event_sent on fencepost.event(sent_at, seq);
+create unique index events_id on fencepost.events(id);
+create index events_name on fencepost.events(name, seq);
+create index events_sent on fencepost.events(sent_at, seq);
 
--- What is kept of bearer tokens; a digest lets nobody in.
-create table fencepost.token(
+-- Bearer tokens: a digest does not allow access.
+create table fencepost.tokens(
   id text primary key,
   name text not null,
   digest bytea not null,
@@ -41,8 +41,8 @@ create table fencepost.token(
   revoked_at timestamptz
 );
 
--- Who did what; only ever appended to, and cut off at its old end.
-create table fencepost.action(
+-- The audit log: rows are only appended, and the oldest are deleted.
+create table fencepost.actions(
   seq bigint generated always as identity primary key,
   id uuid not null unique,
   at timestamptz not null,
@@ -54,10 +54,10 @@ create table fencepost.action(
   request_id text,
   status integer
 );
-create index action_at on fencepost.action(at, seq);
+create index actions_at on fencepost.actions(at, seq);
 
--- next_tick is the first that was not fired: what is past of it was missed.
-create table fencepost.cron(
+-- next_tick is the first that was not fired: ticks from then until now were missed.
+create table fencepost.crons(
   name text primary key,
   expression text not null,
   tz text not null,
@@ -71,13 +71,13 @@ create table fencepost.cron(
   changed_at timestamptz not null
 ) with (fillfactor = 50);
 
--- What roles.sql grants on all tables is too much for these two, wherever it was run before.
+-- roles.sql grants more on all tables than is right for these two, if it was run before.
 do $$
 begin
   if exists (select from pg_roles where rolname = 'fencepost_server') then
-    revoke all on fencepost.token from fencepost_runtime, fencepost_readonly;
-    revoke insert, update, delete on fencepost.action from fencepost_runtime;
-    grant select, insert, update, delete on fencepost.token to fencepost_server;
-    grant insert on fencepost.action to fencepost_server;
+    revoke all on fencepost.tokens from fencepost_runtime, fencepost_readonly;
+    revoke insert, update, delete on fencepost.actions from fencepost_runtime;
+    grant select, insert, update, delete on fencepost.tokens to fencepost_server;
+    grant insert on fencepost.actions to fencepost_server;
   end if;
 end $$;

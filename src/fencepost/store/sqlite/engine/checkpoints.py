@@ -1,7 +1,7 @@
-"""Folding the log into the file: in time, so that it stays short, and whole after a disk error.
+"""Checkpoints: writing the log to the file, in time to keep it short, and after a disk error.
 
-SQLite would do the first by itself, but swallows what goes wrong, and never shortens a log beside
-readers that overlap. All of this runs under the side-car lock.
+SQLite's automatic checkpoints hide errors, and never shorten a log while readers overlap. All of
+this runs under the side-car lock.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fencepost.core.bounds import LOG_PAGES_MAX, LOG_WAIT, REPAIR_ROUNDS
-from fencepost.store.sqlite.engine.data_file import DataFile
 from fencepost.store.sqlite.engine.errors import NotBegunError, unavailable
 from fencepost.store.sqlite.engine.lock import SidecarLock
-from fencepost.store.sqlite.engine.log import Log
+from fencepost.store.sqlite.engine.log import DataFile, Log
 
 CHECKPOINT_PAGES = 4_000
 LOOK_CHANGES = 16
-"""Rows changed between two looks at the log's length, which take 5 µs: a seventeenth of a write."""
+"""Changed rows between two checks of the log's length, which take 5 µs: 1/17 of a write."""
 USER_VERSION_MAX = 0x7FFFFFFF
 UNFORCED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
-"""What SQLite says when the disk did not confirm a write."""
+"""SQLite's error codes when the disk did not confirm a write."""
 
 
 class Checkpoints:
-    """Folds the log of one open database into its file."""
+    """Runs the checkpoints of one open database."""
 
     def __init__(
         self, path: str, connection: sqlite3.Connection, *, log: Log, lock: SidecarLock
@@ -35,14 +34,12 @@ class Checkpoints:
         self._log = log
         self._lock = lock
         self._limit = LOG_PAGES_MAX
-        self._looked_at = -LOOK_CHANGES
+        self.due_at = 0
+        """After so many changes of the connection ``tend`` has something to do."""
 
     def tend(self) -> None:
-        """Keep the log short, after a commit; what fails here takes nothing back."""
-        changes = self._connection.total_changes
-        if changes - self._looked_at < LOOK_CHANGES:
-            return
-        self._looked_at = changes
+        """Keep the log short, after a commit, which an error here does not undo."""
+        self.due_at = self._connection.total_changes + LOOK_CHANGES
         try:
             if not self._log.reaches(CHECKPOINT_PAGES):
                 self._limit = LOG_PAGES_MAX
@@ -53,43 +50,43 @@ class Checkpoints:
         except sqlite3.Error as error:
             note_unforced(error, self._lock)
         except OSError:
-            return  # the log cannot be looked at; forcing it will tell
+            return  # the log cannot be read; forcing it will report that
 
     def _shorten(self) -> None:
-        """Wait a moment until nobody reads from the log, and begin it anew.
+        """Wait until no connection reads from the log, and start it again.
 
-        While readers overlap, no such moment comes by itself. Under the lock it does: nobody
-        commits, so that who begins to read now reads the file, and the others end.
+        While readers overlap, that does not happen by itself. Under the lock it does: there are
+        no commits, so that new readers read the file, and the others end.
         """
-        # Readers that stay, such as another program's, cost one wait for each so many pages.
+        # Readers that stay, such as another program's, cost one wait per CHECKPOINT_PAGES.
         self._limit += CHECKPOINT_PAGES
         self._run("truncate")
 
     def repair(self) -> None:
-        """Bring all that was committed to the disk anew, and take the mark away.
+        """Write all commits to the disk again, and remove the mark.
 
         Raises NotBegunError, and leaves the mark, unless all of it is there. If the process
-        dies half-way, the mark stays: the next one begins again.
+        dies half-way, the mark stays, and the next process starts the repair again.
         """
         for left in reversed(range(REPAIR_ROUNDS)):
             try:
-                # Nobody else forces what we write: they would only see a part of it.
+                # No other thread forces meanwhile: it would confirm a part of what we write.
                 with self._log.all_turns():
-                    self._log.hear_errors()
+                    self._log.clear_errors()
                     self._log.restore()
                     self._fold(self._rewrite())
                     self._lock.unmark()
                 return
             except (OSError, sqlite3.Error) as error:
-                # Each descriptor reports an error once, be it over; SQLite has two of its own.
+                # Each descriptor reports an error once, even a past one; SQLite has two.
                 if not left:
                     raise self._refusal(error) from error
 
     def _rewrite(self) -> int:
-        """Bring the log to the disk before anything of it goes to the file; return its version.
+        """Write the log to the disk before any of it goes to the file; return its version.
 
-        Were a page of the log missing on the disk, a power cut during the checkpoint would leave a
-        file with all commits, over which SQLite then puts older pages from the log's first part.
+        If a page of the log were missing on the disk, a power cut during the checkpoint would leave
+        a file with all commits, which SQLite then overwrites with older pages from the log.
         """
         (version,) = self._connection.execute("pragma user_version").fetchone()
         version = int(version) % USER_VERSION_MAX + 1
@@ -99,7 +96,7 @@ class Checkpoints:
         return version
 
     def _fold(self, version: int) -> None:
-        """Bring the file to the disk, look at it there, and only then begin the log anew."""
+        """Write the file to the disk, read it back, and only then start the log again."""
         file = DataFile(self._path)
         file.drop_cache()
         self._run_whole("full")
@@ -110,7 +107,7 @@ class Checkpoints:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other programs, which do not know our lock, from writing."""
+        """Keep other programs, which do not use our lock, from writing."""
         self._connection.execute("begin immediate")
         try:
             yield
@@ -121,7 +118,7 @@ class Checkpoints:
         if self._run(mode):
             raise NotBegunError(
                 f"{self._path}: the disk failed to confirm a write, and a program that reads the "
-                f"database keeps the log from being folded into it; writes are refused until then"
+                f"database keeps the log from being checkpointed; writes are refused until it ends"
             )
 
     def _refusal(self, error: Exception) -> NotBegunError:
@@ -132,7 +129,7 @@ class Checkpoints:
         )
 
     def _run(self, mode: str) -> bool:
-        """Run a checkpoint; return whether it had to leave something for readers that stayed."""
+        """Run a checkpoint; return whether readers kept it from completing."""
         connection = self._connection
         (before,) = connection.execute("pragma busy_timeout").fetchone()
         connection.execute(f"pragma busy_timeout = {int(LOG_WAIT * 1000)}")
@@ -144,6 +141,6 @@ class Checkpoints:
 
 
 def note_unforced(error: sqlite3.Error, lock: SidecarLock) -> None:
-    """Let every process know, if *error* says that the disk did not confirm a write."""
+    """Set the mark for all processes, if the disk did not confirm a write."""
     if getattr(error, "sqlite_errorcode", None) in UNFORCED:
         lock.mark()

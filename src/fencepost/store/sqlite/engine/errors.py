@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a caller: surely not done, or perhaps done."""
+"""SQLite's errors as errors of a store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fencepost.errors import StoreError, StoreUnavailableError
 
 
 class NotBegunError(StoreUnavailableError):
-    """No transaction could be begun; whatever was to be in it would be refused alike."""
+    """No transaction could begin, for any operation."""
 
 
 _HINTS = (
@@ -23,7 +23,7 @@ _HINTS = (
 
 
 def unavailable(error: sqlite3.Error, path: str) -> StoreError:
-    """Return the error for a transaction that SQLite has rolled back, so surely not done."""
+    """Return the error for a transaction that SQLite has rolled back."""
     text = str(error)
     hint = next((hint for part, hint in _HINTS if part in text.lower()), None)
     return StoreUnavailableError(f"{path}: {text}" + (f": {hint}" if hint else ""))

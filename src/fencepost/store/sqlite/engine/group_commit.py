@@ -1,7 +1,7 @@
-"""Group commit: everything posted since the last transaction shares the next one.
+"""Group commit: all operations posted since the last transaction share the next one.
 
-Two threads a process, started with the first awaited operation: one commits, one forces commits to
-the disk. Meanwhile the next group commits; a claim or a heartbeat is answered without waiting
+Two threads per process, started with the first awaited operation: one commits, the other forces
+commits to the disk while the next group commits. A claim or a heartbeat is answered without waiting
 for the disk. If an operation fails, its group is rolled back and each member is run alone.
 """
 
@@ -32,7 +32,7 @@ class GroupWriter:
         self._on_commit = on_commit
         self._posted: deque[Posted] = deque()
         self._committed: deque[list[Answer]] = deque()
-        self._news = threading.Semaphore(0)
+        self._to_commit = threading.Semaphore(0)
         self._to_sync = threading.Semaphore(0)
         self._is_stopping = False
         self._threads: list[threading.Thread] = []
@@ -46,13 +46,13 @@ class GroupWriter:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._posted.append(Posted(operation, future, loop))
-        self._news.release()
+        self._to_commit.release()
         return await future
 
     def close(self) -> None:
         """Finish what was posted, then end the threads."""
         self._is_stopping = True
-        for semaphore, thread in zip((self._news, self._to_sync), self._threads, strict=False):
+        for semaphore, thread in zip((self._to_commit, self._to_sync), self._threads, strict=False):
             semaphore.release()
             thread.join()
 
@@ -74,7 +74,7 @@ class GroupWriter:
 
     def _commit_loop(self) -> None:
         while True:
-            self._news.acquire()
+            self._to_commit.acquire()
             group = drain(self._posted, GROUP_MAX)
             if group:
                 self._commit(group)
@@ -93,7 +93,7 @@ class GroupWriter:
             self._to_sync.release()
         for answer in answers:
             if answer.error is None:
-                # Telling others is a courtesy; this thread, on which all depends, goes on.
+                # A failed notification must not end this thread.
                 with suppress(Exception):
                     self._on_commit(answer.posted.operation, answer.result)
 
@@ -101,7 +101,7 @@ class GroupWriter:
         try:
             results = self._database.transact([posted.operation for posted in group])
         except NotBegunError as error:
-            # Not one by one: each would wait as long for the same answer.
+            # Not one by one: each would wait as long for the same error.
             return [Answer(posted, None, error) for posted in group]
         except Exception as error:  # noqa: BLE001 - each operation gets its own error below
             if len(group) == 1:
@@ -121,6 +121,6 @@ class GroupWriter:
     def _sync(self, answers: list[Answer]) -> None:
         try:
             self._database.sync()
-        except Exception as error:  # noqa: BLE001 - every waiting caller must be told
+        except Exception as error:  # noqa: BLE001 - every waiting caller gets the error
             answers = [Answer(answer.posted, None, error) for answer in answers]
         deliver(answers)

@@ -1,11 +1,11 @@
 """The side-car lock: ``<db>-lock``, held around every write transaction of every process.
 
-SQLite's own busy handler sleeps and starves: of four processes, one got a single transaction
-through while another got nine thousand. ``flock`` queues in the kernel, in order. It also keeps a
-checkpoint from overlapping another process's commit, which SQLite before 3.51.3 can turn into
-corruption; hence every commit, checkpoint and close happens under it.
+SQLite's busy handler sleeps and starves: of four processes, one got a single transaction through
+while another got nine thousand. ``flock`` queues in the kernel, in order. The lock also keeps a
+checkpoint from overlapping another process's commit, which can corrupt the file with SQLite before
+3.51.3; so every commit, checkpoint and close happens under it.
 
-The file also carries one byte for all of them: whether the disk has refused to confirm a write.
+The file also holds one byte for all processes: whether the disk failed to confirm a write.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import weakref
 from contextlib import suppress
 from queue import SimpleQueue
 
+from fencepost.errors import StoreUnavailableError
 from fencepost.store.sqlite.engine.errors import NotBegunError
-from fencepost.store.sqlite.engine.permissions import Access
+from fencepost.store.sqlite.engine.files import Access
 
 CLEAN, MARKED = b".", b"!"
 
@@ -43,8 +44,8 @@ class SidecarLock:
         if self._try():
             self._held = self._fd
             return
-        # flock has no timeout, and polling loses against those who queue: a thread of ours queues
-        # for us, and we wait for it for as long as we may.
+        # flock has no timeout, and polling loses against waiting processes: a separate thread
+        # queues, and the caller waits for it until the timeout.
         self._start_waiter()
         request = _Request()
         self._requests.put(request)
@@ -65,25 +66,23 @@ class SidecarLock:
         else:
             self._discard(held)
 
-    # The mark, which outlives the process that set it.
-
     def prepare_mark(self) -> None:
-        """Take the mark's place in the file; held, before anybody can have set it.
+        """Write the mark's byte, with the lock held and before any process can set it.
 
-        Setting it later then needs no room, which a disk in trouble may not have.
+        Setting it later then needs no space, which a failing disk may not have.
         """
         with suppress(OSError):
             if not os.pread(self._fd, 1, 0):
                 os.pwrite(self._fd, CLEAN, 0)
 
     def mark(self) -> None:
-        """Let every process know that what was written may not be on the disk."""
-        self._is_marked = True  # this process remembers, should the file refuse it
+        """Mark for all processes that written data may not be on the disk."""
+        self._is_marked = True  # remembered here in case the write fails
         with suppress(OSError):
             os.pwrite(self._fd, MARKED, 0)
 
     def unmark(self) -> None:
-        """Take the mark away; held, so that nobody writes between. Raises OSError."""
+        """Remove the mark, with the lock held; raises OSError."""
         os.pwrite(self._fd, CLEAN, 0)
         self._is_marked = False
 
@@ -92,7 +91,7 @@ class SidecarLock:
         try:
             return self._is_marked or os.pread(self._fd, 1, 0) == MARKED
         except OSError:
-            return True  # what cannot be known is not vouched for
+            return True  # unknown counts as marked
 
     def close(self) -> None:
         if self._waiter is not None:
@@ -102,7 +101,7 @@ class SidecarLock:
             os.close(fd)
 
     def forget(self) -> None:
-        """Close every descriptor; in a forked child they would keep the parent's lock alive."""
+        """Close every descriptor: in a forked child they would keep the parent's lock held."""
         for fd in [self._fd, *self._queued]:
             if fd >= 0:
                 os.close(fd)
@@ -132,18 +131,18 @@ class SidecarLock:
         while (request := self._requests.get()) is not None:
             try:
                 fd = self._queue()
-            except OSError as error:
-                # Of this caller alone: the thread goes on, or nobody could ever wait again.
+            except (OSError, StoreUnavailableError) as error:
+                # Only this caller fails; the thread goes on for the next.
                 request.refuse(error)
                 continue
             if not request.grant(fd):
                 self._discard(fd)
 
     def _queue(self) -> int:
-        """Return a descriptor that holds the lock.
+        """Return a new descriptor that holds the lock.
 
-        One of its own: locks belong to descriptors, and on a shared one the next caller would find
-        itself in possession of a lock that we are about to give back.
+        Locks belong to descriptors: with a shared one, the next caller would seem to hold a lock
+        that is about to be released.
         """
         fd = self._access.open_file(self._path)
         self._queued.add(fd)
@@ -155,7 +154,7 @@ class SidecarLock:
         return fd
 
     def _unable(self, error: Exception) -> NotBegunError:
-        """Return why nobody can wait for the lock now."""
+        """Return the error for a lock that cannot be waited for."""
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             return NotBegunError(
                 f"the database is locked by another process, and no file descriptor is free to "
@@ -171,15 +170,15 @@ class SidecarLock:
 
 
 class _Request:
-    """One caller's wish for the lock, which it may give up."""
+    """One caller's request for the lock, which it may abandon."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._decided = threading.Event()
         self._fd: int | None = None
         self._is_abandoned = False
-        self.refusal: OSError | None = None
-        """Why the lock could not be waited for, if so."""
+        self.refusal: Exception | None = None
+        """Why the lock could not be waited for."""
 
     def granted_within(self, timeout: float) -> int | None:
         """Return the descriptor that holds the lock, or None after *timeout* seconds."""
@@ -189,15 +188,15 @@ class _Request:
             return self._fd
 
     def grant(self, fd: int) -> bool:
-        """Hand the lock over, unless the caller has left."""
+        """Pass the lock on, unless the caller has given up; return whether it has not."""
         with self._mutex:
             if not self._is_abandoned:
                 self._fd = fd
                 self._decided.set()
             return not self._is_abandoned
 
-    def refuse(self, error: OSError) -> None:
-        """Tell the caller that nobody can wait for it."""
+    def refuse(self, error: Exception) -> None:
+        """Report to the caller that the lock cannot be waited for."""
         with self._mutex:
             self.refusal = error
             self._decided.set()

@@ -1,4 +1,4 @@
-"""SQLite's write-ahead log as a file: forcing it to the disk, its length, and writing it anew.
+"""SQLite's files, past SQLite: the write-ahead log, and the database after a disk error.
 
 The format is SQLite's own and fixed (https://sqlite.org/fileformat2.html#walformat): a header, then
 frames of one page each, every frame with the salts of the header and a checksum over all before it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from queue import SimpleQueue
 
@@ -20,19 +20,19 @@ HEADER = struct.Struct(">8I")
 FRAME = struct.Struct(">6I")
 """Page number, size of the database after a commit, two salts, two checksums."""
 USER_VERSION = slice(60, 64)
-"""Where the first page of a database has the number that ``pragma user_version`` sets."""
+"""Where the first page holds the number of ``pragma user_version``."""
 FORCING_MAX = 4
-"""Threads of one process that force the log at once."""
+"""Threads of one process that can force the log at once."""
 CLOSED = -1
 BLOCK = 4_096
 PUNCH_HOLE = 0x01 | 0x02
-"""Give back, and keep the file's length, in the words of Linux."""
+"""Linux's flags: deallocate blocks, and keep the file's length."""
 BIG_ENDIAN = 1
-"""This bit of the magic number says in which order checksums read their words."""
+"""The bit of the magic number that says how checksums read words."""
 
 
 class Log:
-    """The log beside one database, which an open connection keeps from being deleted."""
+    """The log of one database; an open connection keeps it from being deleted."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -41,8 +41,9 @@ class Log:
         self._turns: SimpleQueue[int] = SimpleQueue()
         with ExitStack() as opened:
             for _ in range(FORCING_MAX):
-                # Not created: SQLite has made it, or the name is not the right one.
-                self._fds.append(os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC))
+                # Not created: SQLite has made it, or the name is wrong.
+                flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._fds.append(os.open(f"{path}-wal", flags))
                 opened.callback(os.close, self._fds[-1])
             opened.pop_all()
         for fd in self._fds:
@@ -54,11 +55,11 @@ class Log:
 
     @contextmanager
     def turn(self) -> Iterator[int]:
-        """Wait for a descriptor to force the log with, that nobody else uses meanwhile.
+        """Wait for a descriptor to force the log with, and use it exclusively.
 
-        The system reports an error once to each descriptor: of two threads that share one, the
-        other would be told that all went well. They are opened beforehand, because one that is
-        opened after an error has been reported is not told of it.
+        The system reports an error once to each descriptor: of two threads that share one, only
+        the first would see it. They are opened beforehand, because a descriptor that is opened
+        after an error was reported does not report it.
         """
         fd = self._turns.get()
         try:
@@ -75,7 +76,7 @@ class Log:
             yield
 
     def close(self) -> None:
-        """Close it; who forces it afterwards is told that it could not be done."""
+        """Close the log; forcing it afterwards fails."""
         turns = [self._turns.get() for _ in self._fds]
         self._fds = []
         for fd in turns:
@@ -84,13 +85,13 @@ class Log:
 
     @property
     def size(self) -> int:
-        """The bytes that the file takes."""
+        """The bytes of the file."""
         return os.fstat(self.fd).st_size
 
     def reaches(self, frames: int) -> bool:
-        """Whether the log has so many frames.
+        """Whether the log has this many frames.
 
-        Frames from before the log was last begun anew stand behind its end, with other salts.
+        Frames from before its last start follow its end, with other salts.
         """
         header = os.pread(self.fd, HEADER.size, 0)
         if len(header) < HEADER.size:
@@ -101,11 +102,11 @@ class Log:
         return len(frame) == FRAME.size and list(FRAME.unpack(frame)[2:4]) == salts
 
     def force(self) -> None:
-        """Return when what was written is on the disk, or raise OSError; with all turns."""
+        """Return when all writes are on the disk, or raise OSError; with all turns."""
         force(self.fd)
 
-    def hear_errors(self) -> None:
-        """Let every descriptor of ours report what it still has to; with all turns."""
+    def clear_errors(self) -> None:
+        """Let every descriptor report its pending errors; with all turns."""
         for fd in self._fds:
             with suppress(OSError):
                 force(fd)
@@ -113,24 +114,24 @@ class Log:
     def rewrite(self, version: int) -> dict[int, int]:
         """Write the whole log again, force it, and read it back from the disk.
 
-        Return where the log has the last of each page that is committed. Nobody else may write
-        meanwhile. *version* is what a commit just before set as ``user_version``.
+        Return the offset of the last committed version of each page. No other process may write
+        meanwhile. *version* is the ``user_version`` that the commit just before has set.
 
-        A forced write that failed leaves pages in memory that the system takes for written: forcing
-        once more does nothing. Writing them once more is not enough either: ext4 then confirms, and
-        shows zeros after a restart, if the blocks were new. So memory is made to forget them first,
-        and blocks that the disk shows as zeros are given back.
+        A forced write that failed leaves pages in memory that the system counts as written: forcing
+        again does nothing. Writing them again is not enough either: ext4 then confirms, and reads
+        zeros after a restart, if the blocks were new. So the cache is dropped first, and blocks
+        that the disk reads as zeros are deallocated.
         """
         self.pages(version)
-        # From here on memory may forget what the disk never had: this is the only copy then.
+        # From here on, the cache may lose what the disk never had: this is the only copy.
         self._copy = os.pread(self.fd, self.size, 0)
         with suppress(OSError):
-            self.force()  # what is still to be written would not be forgotten
+            self.force()  # unwritten pages would stay in the cache
         drop_cache(self.fd)
         on_disk = os.pread(self.fd, len(self._copy), 0)
         for start in range(0, len(self._copy), BLOCK):
             if not any(on_disk[start : start + BLOCK]):
-                give_back(self.fd, start, BLOCK)
+                deallocate(self.fd, start, BLOCK)
         self.restore()
         self.force()
         drop_cache(self.fd)
@@ -139,9 +140,9 @@ class Log:
         return committed
 
     def restore(self) -> None:
-        """Write again what a ``rewrite`` that failed had read; memory may have forgotten it.
+        """Write back what a failed ``rewrite`` had read; the cache may have lost it.
 
-        Not over a log that somebody has begun anew since: its header has other salts, or none.
+        Not over a log that another process has started since: its header has other salts, or none.
         """
         header = os.pread(self.fd, HEADER.size, 0)
         is_same = header == self._copy[: HEADER.size] or (header and not any(header))
@@ -151,10 +152,10 @@ class Log:
             raise OSError("the log was written in part")
 
     def pages(self, version: int) -> dict[int, int]:
-        """Return where the log has the last of each page that is committed.
+        """Return the offset of the last committed version of each page.
 
-        Raises NotBegunError unless it is whole up to the commit that set *version*: what
-        memory dropped is read as the disk had it before, and the checksums do not fit.
+        Raises NotBegunError unless the log is whole up to the commit that set *version*: pages
+        that the cache lost are read as the disk had them before, with wrong checksums.
         """
         committed: dict[int, int] = {}
         pending: dict[int, int] = {}
@@ -201,7 +202,7 @@ class Log:
 
 
 def force(fd: int) -> None:
-    """Return when what was written to *fd* is on the disk; raises OSError if it is not."""
+    """Return when all writes to *fd* are on the disk, or raise OSError."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(fd)
     elif hasattr(fcntl, "F_FULLFSYNC"):
@@ -211,13 +212,13 @@ def force(fd: int) -> None:
 
 
 def drop_cache(fd: int) -> None:
-    """Make memory forget what it holds of a file and takes for written."""
+    """Drop the written pages of a file from the system's cache."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def give_back(fd: int, start: int, length: int) -> None:
-    """Give back blocks of a file, where the system can: they are read as zeros, as they were."""
+def deallocate(fd: int, start: int, length: int) -> None:
+    """Deallocate blocks of a file, where the system can; they read as zeros, as before."""
     import ctypes
 
     with suppress(AttributeError, OSError):
@@ -234,3 +235,45 @@ def _checksum(order: str, content: bytes, start: tuple[int, int]) -> tuple[int, 
         first = (first + even + second) & 0xFFFFFFFF
         second = (second + odd + first) & 0xFFFFFFFF
     return first, second
+
+
+_descriptors: dict[tuple[int, int], int] = {}
+"""One per file, by device and inode, never closed: closing any descriptor of a file drops all POSIX
+locks that the process has on it, those of its SQLite connections included."""
+
+
+class DataFile:
+    """The file of one database, past SQLite; no other program may write while it is used."""
+
+    def __init__(self, path: str) -> None:
+        status = os.stat(path)
+        key = (status.st_dev, status.st_ino)
+        if key not in _descriptors:
+            _descriptors[key] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._fd = _descriptors[key]
+
+    def drop_cache(self) -> None:
+        """Drop the file from the cache, so that it is read from the disk, and written."""
+        drop_cache(self._fd)
+
+    def settle(self, log: Log, pages: Mapping[int, int]) -> None:
+        """Make sure that the checkpointed *pages* of *log* are on the disk, or raise OSError."""
+        self.drop_cache()
+        missing = self._missing(log, pages)
+        if not missing:
+            return
+        for number, page in missing.items():
+            os.pwrite(self._fd, page, (number - 1) * len(page))
+        force(self._fd)
+        self.drop_cache()
+        if self._missing(log, pages):
+            raise OSError("the disk did not keep what it confirmed")
+
+    def _missing(self, log: Log, pages: Mapping[int, int]) -> dict[int, bytes]:
+        """Return the pages that differ in the file."""
+        missing = {}
+        for number, offset in pages.items():
+            page = log.page(offset)
+            if os.pread(self._fd, len(page), (number - 1) * len(page)) != page:
+                missing[number] = page
+        return missing

@@ -1,7 +1,7 @@
-"""Wake-up across processes: a datagram socket a listener, beside the database.
+"""Notification across processes: one datagram socket per listener, in a folder by the database.
 
-After a commit that others may be waiting for, one byte goes to every listener's socket: 0.4 ms from
-commit to waking, and no polling in between. Nothing depends on it: a lost byte costs a slow poll.
+After a commit, one byte goes to the socket of every listener of its topics: 0.4 ms from commit to
+wake-up, without polling. Nothing depends on it: a lost byte costs a slow poll.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 
-from fencepost.store.interface.listener import Topic
-from fencepost.store.sqlite.engine.permissions import Access
+from fencepost.store.interface.store import Topic
+from fencepost.store.sqlite.engine.files import Access
 
 DESCRIPTORS = "/proc/self/fd"
-"""Where the system has it, a socket is reached through its folder's descriptor: the kernel allows
-only 108 bytes for a socket's path, and a database may lie deep."""
+"""Where it exists, a socket is addressed through its folder's descriptor: the kernel allows only
+108 bytes for a socket's path."""
 
 
-class Bell:
-    """Rings the listeners of a topic, in whatever process they are."""
+class Notifier:
+    """Wakes the listeners of a topic in all processes."""
 
     def __init__(self, folder: str, access: Access | None = None) -> None:
         self.folder = folder
         self._access = access or Access()
-        self._access.make_folder(folder)
-        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        self._folder_fd = self._access.open_folder(folder)
         try:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         except OSError:
@@ -44,26 +43,27 @@ class Bell:
             return f"{DESCRIPTORS}/{self._folder_fd}/{name}"
         return os.path.join(self.folder, name)
 
-    def listen(self, topic: Topic, unique: str) -> SocketListener | DeafListener:
-        """Return a listener; one that hears nothing if the system refuses it a socket."""
+    def listen(self, topic: Topic, unique: str) -> SocketListener | PollingListener:
+        """Return a listener; one that only polls if the system refuses a socket."""
         name = f"{topic.value}-{os.getpid()}-{unique[:8]}.sock"
         try:
             return SocketListener(self.address(name), os.path.join(self.folder, name), self._access)
         except OSError:
-            return DeafListener()
+            return PollingListener()
 
-    def ring(self, topics: Iterable[Topic]) -> None:
+    def notify(self, topics: Iterable[Topic]) -> None:
         """Send one byte to every listener of *topics*; never waits, never raises."""
         for topic in topics:
             for path in self._paths(topic):
                 self._send(path)
 
     def _paths(self, topic: Topic) -> list[str]:
-        """Return the sockets of a topic, looked up again whenever the folder has changed."""
+        """Return the sockets of a topic, listed again when the folder has changed."""
         try:
-            changed_ns = os.stat(self.folder).st_mtime_ns
+            changed_ns = os.stat(self._folder_fd).st_mtime_ns
             if changed_ns != self._changed_ns:
-                names = os.listdir(self.folder)
+                # Not by the descriptor itself: threads would share its position in the folder.
+                names = os.listdir(self.address(""))
                 self._listeners = {
                     each: [self.address(n) for n in names if n.startswith(each.value)]
                     for each in Topic
@@ -77,7 +77,7 @@ class Bell:
         try:
             self._socket.sendto(b"!", path)
         except BlockingIOError:
-            return  # its buffer is full: a wake-up is waiting there already
+            return  # its buffer is full, so it will wake anyway
         except (ConnectionRefusedError, FileNotFoundError):
             self._changed_ns = -1
             with suppress(OSError):
@@ -92,8 +92,8 @@ class Bell:
             os.close(fd)
 
 
-class DeafListener:
-    """Hears nothing: whoever waits on it polls."""
+class PollingListener:
+    """Is never woken: its caller polls."""
 
     def wait(self, timeout: float) -> bool:
         select.select([], [], [], max(timeout, 0))
@@ -105,11 +105,11 @@ class DeafListener:
         return False
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class SocketListener:
-    """Wakes when the bell rings for its topic."""
+    """Wakes when a byte arrives for its topic."""
 
     def __init__(self, address: str, path: str, access: Access) -> None:
         self._path = path
@@ -117,7 +117,7 @@ class SocketListener:
         self._socket.setblocking(False)
         try:
             self._socket.bind(address)
-            access.give(address, access.file_mode)  # its folder keeps others out until then
+            access.give(address, access.file_mode)  # until then, its folder keeps others out
         except OSError:
             self._socket.close()
             raise

@@ -1,4 +1,4 @@
-"""Numbered migrations: which there are, which were applied, and applying the rest."""
+"""Numbered migrations: listing and applying them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ create table if not exists schema_version(
 @cache
 def migrations() -> list[tuple[int, str, str]]:
     """Return number, name and SQL of every migration, in order."""
-    folder = files("fencepost.store.sqlite.migrations")
+    folder = files("fencepost.store.sqlite.schema")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [
         (int(name.split("_")[0]), name.removesuffix(".sql"), (folder / name).read_text("utf-8"))
@@ -40,7 +40,7 @@ def current_version(connection: sqlite3.Connection) -> int:
 
 
 def pending(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
-    """Return the migrations yet to be applied, or raise SchemaError if the file is too new."""
+    """Return the pending migrations, or raise SchemaError if the file has others than ours."""
     version = current_version(connection)
     newest = migrations()[-1][0]
     if version > newest:
@@ -48,11 +48,19 @@ def pending(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
             f"the database has schema version {version}, this Fencepost knows up to {newest}; "
             f"upgrade Fencepost"
         )
+    known = {number: name for number, name, _ in migrations()}
+    applied = connection.execute("select version, name from schema_version") if version else ()
+    for number, name in applied:
+        if known[number] != name:
+            raise SchemaError(
+                f"the database has the schema {name!r} of a development version, and this "
+                f"Fencepost has {known[number]!r}; begin with a new file"
+            )
     return [migration for migration in migrations() if migration[0] > version]
 
 
 def apply(connection: sqlite3.Connection, now_us: int) -> list[str]:
-    """Apply what is pending, each migration in one transaction; return their names."""
+    """Apply the pending migrations, each in one transaction; return their names."""
     applied = []
     for number, name, sql in pending(connection):
         record = f"insert into schema_version values ({number}, '{name}', {now_us});"

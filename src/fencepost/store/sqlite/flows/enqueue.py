@@ -1,7 +1,7 @@
-"""Storing new jobs that belong together: those that wait for others, and whole flows.
+"""Storing new jobs that depend on each other: flows, dependencies, keys and callbacks.
 
 Rows are numbered before they are stored, which the side-car lock makes safe, so that jobs, keys
-and dependencies of a whole submission go in with a few statements each.
+and dependencies of a whole submission take a few statements each.
 """
 
 from __future__ import annotations
@@ -11,29 +11,36 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core.flows.dependencies import Dependencies, Mode, check_place
+from fencepost.core.flows.dependencies import Dependencies, check_places
 from fencepost.core.flows.dependents import Entry, Parent, enter
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
 from fencepost.core.job.lifecycle import DEAD, State
-from fencepost.core.job.lifetime import check_due
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import id_text, wanted_ids
-from fencepost.core.values.instants import seconds_to_us
-from fencepost.errors import DuplicateJobError, UnknownDependencyError
-from fencepost.store.interface.replies import Duplicate, Enqueued, EnqueueReply
+from fencepost.core.job.timeouts import check_due
+from fencepost.core.values.names import id_text, wanted_ids
+from fencepost.core.values.payload import differences
+from fencepost.core.values.times import seconds_to_us
+from fencepost.errors import UnknownDependencyError
+from fencepost.store.interface.queue import Duplicate, Enqueued, EnqueueReply
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.sql.codes import MODE_NUMBER
-from fencepost.store.sql.texts import encode_failure
-from fencepost.store.sqlite.engine.values import values
-from fencepost.store.sqlite.flows.parents import Stored, find_parents, link
+from fencepost.store.sql.codec import MODE_NUMBER, encode_failure
+from fencepost.store.sql.endings import Stored
+from fencepost.store.sqlite.flows.parents import find_parents, link
 from fencepost.store.sqlite.jobs import enqueue as enqueueing
-from fencepost.store.sqlite.jobs.catalog import Env, Tally
-from fencepost.store.sqlite.jobs.chronology import note_clock
-from fencepost.store.sqlite.jobs.enqueue import TAG, TAKE_KEY, initial_state, new_row
-from fencepost.store.sqlite.jobs.keys import Holders, Holding, find_holders
+from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
+from fencepost.store.sqlite.jobs.enqueue import (
+    TAG,
+    TAKE_KEY,
+    Holders,
+    Holding,
+    call_back,
+    find_holders,
+    initial_state,
+    new_row,
+)
+from fencepost.store.sqlite.jobs.rows import values
+from fencepost.store.sqlite.jobs.search import note_clock
 from fencepost.store.sqlite.limits.concurrency import admit, slot_number
-from fencepost.store.sqlite.records.webhooks import call_back
 
 LAST = "select coalesce(max(seq), 0) from jobs"
 WAITING_COLUMNS = """
@@ -50,21 +57,21 @@ returning seq
 
 
 class PlacedJob(NamedTuple):
-    """What became of one new job: the reply, and the job for which its place stands."""
+    """The reply for one new job, and the job that its place in the submission refers to."""
 
     reply: EnqueueReply
     stored: Stored
 
 
 def enqueue(env: Env, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
-    """Store *jobs*, each unless its key is held and behind what it waits for."""
+    """Store *jobs*, each unless its key is held."""
     return enqueue_at(env, jobs, atomic=atomic, now=env.clock.now_us())
 
 
 def enqueue_at(
     env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int
 ) -> Plan[list[EnqueueReply]]:
-    """Do so as of *now*."""
+    """Do the same as of *now*."""
     if not any(_is_particular(job) for job in jobs):
         _check_times(jobs, now)
         return (yield from enqueueing.enqueue(env, jobs, atomic=atomic, now=now))
@@ -79,12 +86,13 @@ def _check_times(jobs: Sequence[NewJob], now: int) -> None:
 
 
 def _is_particular(job: NewJob) -> bool:
-    """Tell whether the end of the job, or that of another, can concern one or the other."""
+    """Tell whether the job needs more than a plain row: dependencies, a flow, a key, a callback."""
     return bool(job.after or job.flow or job.node or job.callback_url or job.concurrency_key)
 
 
 def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[list[PlacedJob]]:
-    """Store *jobs* of any kind; return also the job for which each place stands."""
+    """Store *jobs* of any kind; return also the job that each place refers to."""
+    check_places(job.after for job in jobs)
     _check_times(jobs, now)
     yield from note_clock(env, now)
     ((last,),) = yield Statement(LAST)
@@ -111,7 +119,7 @@ def accept(env: Env, jobs: Sequence[NewJob], *, atomic: bool, now: int) -> Plan[
 
 
 class _Batch:
-    """The rows of one submission, gathered before any of them is written."""
+    """The rows of one submission, collected before any is written."""
 
     def __init__(
         self, env: Env, *, known: dict[str, Stored], holders: Holders, last: int, now: int
@@ -122,7 +130,7 @@ class _Batch:
         self._holders = holders
         self._last = last
         self._now = now
-        self._tally = Tally()
+        self._counters = JobCounters()
         self._rows: list[tuple[Any, ...]] = []
         self._edges: list[tuple[int, int, int]] = []
         self._tags: list[tuple[str, str, int]] = []
@@ -130,7 +138,7 @@ class _Batch:
         self._held: list[int] = []
 
     def add(self, job: NewJob, *, lane: int, policy: int, slot: int | None, atomic: bool) -> None:
-        """Take in one job more, or raise DependencyError or DuplicateJobError."""
+        """Add a job, or raise DependencyError or DuplicateJobError."""
         parents = self._parents(job.after) if job.after is not None else []
         if job.key is not None:
             holder = self._holders.get(job.type, job.key.value)
@@ -141,17 +149,20 @@ class _Batch:
         state = initial_state(job, self._now)
         if job.after is not None and parents:
             after = job.after
-            entry = entry_behind(after.mode, job.priority, parents, gathers=after.gathers)
-            state = state_of(entry, state)
-        state = held_up(state, slot)
+            behind = [each.parent for each in parents]
+            entry = enter(after.mode, job.priority, behind, gathers=after.gathers)
+            if entry.decision is not None:
+                state = entry.decision.state
+            elif entry.waits.missing:
+                state = State.PENDING
+        state = held_back(state, slot)
         self._store(job, entry, parents, state, lane=lane, policy=policy, slot=slot)
 
     def _parents(self, after: Dependencies) -> list[Stored]:
-        own = len(self.accepted)
         found: dict[int, Stored] = {}  # each once: an id, a place and a key may name the same job
         for on in after.on:
             if isinstance(on, int):
-                parent = self.accepted[check_place(on, own)].stored
+                parent = self.accepted[on].stored
             elif on.lower() in self._known:
                 parent = self._known[on.lower()]
             else:
@@ -163,9 +174,10 @@ class _Batch:
         holder = holding.job
         is_rejected = key.refuses(holding.queue)
         job_id = holder.parent.job_id
+        differs = differences(holding.payload, job.payload)
+        reply = Duplicate(job_id, job.type, key.value, holder.parent.state, is_rejected, differs)
         if atomic and is_rejected:
-            raise DuplicateJobError(type=job.type, key=key.value, existing_id=job_id)
-        reply = Duplicate(job_id, job.type, key.value, holder.parent.state, is_rejected)
+            raise reply.error
         self.accepted.append(PlacedJob(reply, holder))
 
     def _store(
@@ -197,7 +209,7 @@ class _Batch:
             self._held.append(seq)
         self._edges += [(seq, place, each.seq) for place, each in enumerate(parents)]
         self._tags += [(name, value, seq) for name, value in job.tags.items()]
-        self._tally.move(lane, None, state)
+        self._counters.move(lane, None, state)
         job_id = id_text(row[0])
         depth, failure = 1, None
         if entry is not None:
@@ -211,16 +223,16 @@ class _Batch:
     def _take_key(self, job: NewJob, key: Key, stored: Stored) -> None:
         ends_at = None if key.window is None else self._now + seconds_to_us(key.window)
         self._keys.append((job.type, key.value, stored.seq, ends_at))
-        self._holders.put(job.type, key.value, Holding(stored, job.queue, ends_at))
+        self._holders.put(job.type, key.value, Holding(stored, job.queue, ends_at, job.payload))
 
     def write(self) -> Plan[list[PlacedJob]]:
-        """Store all that was taken in; return what became of each."""
+        """Write all rows; return the outcome of each job."""
         for template, rows in ((INSERT, self._rows), (TAG, self._tags), (TAKE_KEY, self._keys)):
             for sql, params in values(template, rows):
                 yield Statement(sql, params)
         yield from link(self._edges)
-        admitted = yield from admit(self._env, self._held, self._now, self._tally)
-        yield from self._tally.write()
+        admitted = yield from admit(self._env, self._held, self._now, self._counters)
+        yield from self._counters.write()
         ended = [
             each.stored.seq
             for each in self.accepted
@@ -233,29 +245,15 @@ class _Batch:
 
 
 def _entered(accepted: PlacedJob, entered: dict[str, State]) -> PlacedJob:
-    """Return what became of a job that may have got a slot of its key."""
+    """Return the outcome of a job that may have got a slot of its key."""
     state = entered.get(accepted.reply.job_id)
     return (
         accepted if state is None else accepted._replace(reply=replace(accepted.reply, state=state))
     )
 
 
-def entry_behind(
-    mode: Mode, priority: Priority, parents: Sequence[Stored], *, gathers: bool
-) -> Entry:
-    """Return how a job enters that waits for *parents*, or raise DependencyDepthError."""
-    return enter(mode, priority, [each.parent for each in parents], gathers=gathers)
-
-
-def state_of(entry: Entry, otherwise: State) -> State:
-    """Return the state in which a job with dependencies is stored."""
-    if entry.decision is not None:
-        return entry.decision.state
-    return State.PENDING if entry.waits.missing else otherwise
-
-
-def held_up(state: State, slot: int | None) -> State:
-    """Return the state in which a job is stored that may have to wait for a slot of its key."""
+def held_back(state: State, slot: int | None) -> State:
+    """Return the state in which a job is stored; with a key, it first waits for a slot."""
     return State.PENDING if slot is not None and state is State.SCHEDULED else state
 
 
@@ -263,7 +261,7 @@ NOTHING = (None,) * 9
 
 
 def waiting_columns(entry: Entry | None, now: int, *, slot: int | None = None) -> tuple[Any, ...]:
-    """Return what WAITING_COLUMNS hold behind flow, node and callback_url."""
+    """Return the values of WAITING_COLUMNS after flow, node and callback_url."""
     if entry is None:
         return NOTHING if slot is None else (None, 0, *(None,) * 6, slot)
     waits, decision = entry.waits, entry.decision

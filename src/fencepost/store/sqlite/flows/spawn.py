@@ -1,4 +1,4 @@
-"""New jobs that a running one brings forth, under its lease; and those who gather them."""
+"""New jobs that a running job spawns under its lease, and the jobs that gather them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fencepost.core.bounds import DEPENDENCY_COUNT_MAX
-from fencepost.core.flows.dependencies import Waits
+from fencepost.core.flows.dependencies import Waits, check_breadth
 from fencepost.core.flows.dependents import Entry, gather
 from fencepost.core.job.outcome import Decision
-from fencepost.errors import DependencyBreadthError
-from fencepost.store.interface.queue import Spawn, Spawned, SpawnReply
-from fencepost.store.interface.replies import LeaseLost, Moved
+from fencepost.store.interface.queue import LeaseLost, Moved, Spawn, Spawned, SpawnReply
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.codes import MODES, PENDING
-from fencepost.store.sqlite.engine.values import values
+from fencepost.store.sql.codec import MODES, PENDING
+from fencepost.store.sql.endings import Stored
 from fencepost.store.sqlite.flows.dependents import end_waiting
 from fencepost.store.sqlite.flows.enqueue import accept
-from fencepost.store.sqlite.flows.parents import PRIORITIES, Stored, link
-from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
-from fencepost.store.sqlite.jobs.settle import is_valid, locate, read_token, with_states
+from fencepost.store.sqlite.flows.parents import PRIORITIES, link
+from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
+from fencepost.store.sqlite.jobs.lease import read_token
+from fencepost.store.sqlite.jobs.rows import numbers_json, values
+from fencepost.store.sqlite.jobs.settle import is_valid, locate, with_states
 
 FLOW = "select flow from jobs where seq = ?"
-# Of each that waits for one job and gathers: what it waits for already.
+# The gathering jobs that wait for one job, with what they wait for already.
 GATHERERS = f"""
 select jobs.seq, jobs.priority, jobs.mode, jobs.missing, jobs.depth, known.place, known.parent
 from jobs join dependencies as known on known.child = jobs.seq
@@ -32,7 +31,7 @@ where jobs.state = {PENDING} and jobs.missing > 0 and jobs.gathers = 1
   and jobs.seq in (select child from dependencies where parent = ?)
 order by jobs.seq, known.place
 """
-# Who waits for whom, by however long a way: to wait for those behind oneself would be a cycle.
+# All ancestors of some jobs: a gathering job must not wait for its own dependents (a cycle).
 WAYS = """
 with recursive way(first, seq) as (
   select value, value from json_each(?)
@@ -56,8 +55,8 @@ def spawn(env: Env, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
     jobs = yield from locate(each.token for each in spawns)
     replies: list[SpawnReply] = []
     for each in spawns:
-        seq, _, secret = read_token(each.token)
-        if not is_valid(jobs.get(seq), each.job_id, secret, now):
+        seq, _, lease_token = read_token(each.token)
+        if not is_valid(jobs.get(seq), each.job_id, lease_token, now):
             replies.append(LeaseLost(each.job_id))
             continue
         reply = yield from _spawn(env, each, seq, now)
@@ -74,7 +73,7 @@ def _spawn(env: Env, spawn: Spawn, seq: int, now: int) -> Plan[Spawned]:
 
 
 def _gather(env: Env, seq: int, spawned: Sequence[Stored]) -> Plan[tuple[Moved, ...]]:
-    """Have those who gather what row *seq* spawns wait for it too; return who waits no more."""
+    """Make jobs that gather the children of row *seq* wait for *spawned*; return their moves."""
     waiting: defaultdict[int, list[Row]] = defaultdict(list)
     for row in (yield Statement(GATHERERS, (seq,))):
         waiting[row[0]].append(row)
@@ -82,7 +81,7 @@ def _gather(env: Env, seq: int, spawned: Sequence[Stored]) -> Plan[tuple[Moved, 
         return ()
     entries: dict[int, Entry] = {}
     for gatherer, rows in waiting.items():
-        # Linked one by one: of two that were spawned and gather, the second must see the first.
+        # Linked one by one: of two spawned jobs that gather, the second must see the first.
         behind = yield from _behind(gatherer, spawned)
         more = _unknown(rows, [each for each in spawned if each.seq not in behind])
         place = rows[-1][5] + 1
@@ -93,7 +92,7 @@ def _gather(env: Env, seq: int, spawned: Sequence[Stored]) -> Plan[tuple[Moved, 
 
 
 def _behind(gatherer: int, spawned: Sequence[Stored]) -> Plan[set[int]]:
-    """Return who of *spawned* waits for row *gatherer* (S1-65)."""
+    """Return which of *spawned* wait for row *gatherer* (S1-65)."""
     asked = [each.seq for each in spawned if each.parent.depth > 1]
     if not asked:
         return set()
@@ -102,11 +101,10 @@ def _behind(gatherer: int, spawned: Sequence[Stored]) -> Plan[set[int]]:
 
 
 def _unknown(rows: Sequence[Row], spawned: Sequence[Stored]) -> list[Stored]:
-    """Return those of *spawned* for which a job does not wait yet, each once."""
+    """Return the *spawned* jobs that a job does not wait for yet, each once."""
     known = {rows[0][0], *(row[6] for row in rows)}
     more = {each.seq: each for each in spawned if each.seq not in known}
-    if len(rows) + len(more) > DEPENDENCY_COUNT_MAX:
-        raise DependencyBreadthError(len(rows) + len(more))
+    check_breadth(len(rows) + len(more))
     return list(more.values())
 
 
@@ -117,7 +115,7 @@ def _entry(row: Row, more: Sequence[Stored]) -> Entry:
 
 
 def _write(env: Env, entries: dict[int, Entry]) -> Plan[tuple[Moved, ...]]:
-    """Have jobs wait on, let them go, or end them: what was spawned may have ended already."""
+    """Update, unblock or end gathering jobs: what was spawned may have ended already."""
     changed = [
         (seq, int(entry.priority), entry.waits.missing, entry.waits.depth)
         for seq, entry in entries.items()
@@ -131,7 +129,7 @@ def _write(env: Env, entries: dict[int, Entry]) -> Plan[tuple[Moved, ...]]:
     }
     if not decisions:
         return ()
-    tally = Tally()
-    followed = yield from end_waiting(env, decisions, env.clock.now_us(), tally)
-    yield from tally.write()
+    counters = JobCounters()
+    followed = yield from end_waiting(env, decisions, env.clock.now_us(), counters)
+    yield from counters.write()
     return followed

@@ -1,18 +1,18 @@
 """What a job's row refers to by number: lanes and policies; and the counters.
 
-Lanes and policies are few and never come to mean anything else, so they are remembered. Those that
-were made in a transaction that failed must be forgotten: the store does so on every rollback. A
-lane that another process has removed is noticed when its jobs are counted (``counters`` refers to
-``lanes``), upon which the store rolls back and begins again.
+Lanes and policies are few and their numbers never change meaning, so each process caches them. The
+cache is cleared on every rollback, since a number may have been made in that transaction. If
+another process has removed a cached lane, counting a job in it fails (``counters`` refers to
+``lanes``), and the store rolls back and runs the operation again.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fencepost.clock import Clock
 from fencepost.core import bounds
@@ -21,10 +21,10 @@ from fencepost.core.job.policy import Policy, decode_policy, encode_policy
 from fencepost.core.values.names import lanes_max
 from fencepost.errors import TooManyLanesError
 from fencepost.store.chores import Chores
+from fencepost.store.interface.overview import Finding
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.sql.codes import NUMBER
-from fencepost.store.sqlite.engine.database import Database
-from fencepost.store.sqlite.engine.values import values
+from fencepost.store.sql.codec import NUMBER
+from fencepost.store.sqlite.jobs.rows import values
 
 MAKE_LANE = """
 insert into lanes(queue, type) select ?, ? where (select count(*) from lanes) < ?
@@ -41,7 +41,7 @@ on conflict(lane, state) do update set count = count + excluded.count
 """
 
 REMEMBERED_MAX = 10_000
-"""Policies, and lanes."""
+"""Cached policies, and cached lanes."""
 
 
 class Lane(NamedTuple):
@@ -53,22 +53,22 @@ class Lane(NamedTuple):
 
 
 class Catalog:
-    """Numbers for lanes and policies, remembered."""
+    """Numbers of lanes and policies, cached."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Drop all that is remembered."""
+        """Clear the cache."""
         self._lane_numbers: dict[tuple[str, str], int] = {}
         self._lanes: dict[int, Lane] = {}
         self._policy_numbers: dict[Policy, int] = {}
         self._policies: dict[int, Policy] = {}
         self.latest: int | None = None
-        """When the newest job was created, as far as this process knows."""
+        """When the newest job that this process knows of was created."""
 
     def lane_number(self, queue: str, type: str) -> Plan[int]:
-        """Return the number of a lane, making it if it is new; raise TooManyLanesError."""
+        """Return the number of a lane, created if it is new, or raise TooManyLanesError."""
         number = self._lane_numbers.get((queue, type))
         if number is None:
             yield Statement(MAKE_LANE, (queue, type, lanes_max(type)))
@@ -99,7 +99,7 @@ class Catalog:
         self._lanes[lane.number] = lane
 
     def policy_number(self, policy: Policy) -> Plan[int]:
-        """Return the number of a policy, storing it if it is new."""
+        """Return the number of a policy, stored if it is new."""
         number = self._policy_numbers.get(policy)
         if number is None:
             body = encode_policy(policy)
@@ -111,7 +111,7 @@ class Catalog:
         return number
 
     def policies(self, numbers: Iterable[int]) -> Plan[dict[int, Policy]]:
-        """Return policies by number; a corrupt one is missing."""
+        """Return policies by number, except those that cannot be read."""
         wanted = set(numbers)
         missing = wanted - self._policies.keys()
         if missing:
@@ -133,21 +133,27 @@ class Env(NamedTuple):
     clock: Clock
     catalog: Catalog
     chores: Chores
-    database: Database
+    findings: Callable[[int], list[Finding]]
+    """What an operator should know about where the jobs are kept; given the schema's version."""
 
     @property
     def rng(self) -> Random:
         return self.clock.rng
 
+    @property
+    def now(self) -> int:
+        """The time as tables keep it."""
+        return self.clock.now_us()
 
-class Tally:
-    """Counts of jobs by lane and state that a plan has changed and not yet written."""
+
+class JobCounters:
+    """Changes of the counters by lane and state that a plan has yet to write."""
 
     def __init__(self) -> None:
         self._changes: Counter[tuple[int, int]] = Counter()
 
     def move(self, lane: int, was: State | None, state: State | None, count: int = 1) -> None:
-        """Note that *count* jobs of *lane* went from *was* to *state*; None is nowhere."""
+        """Count *count* jobs of *lane* from *was* to *state*; None is outside of the store."""
         if was is not None:
             self._changes[lane, NUMBER[was]] -= count
         if state is not None:
@@ -158,8 +164,3 @@ class Tally:
         rows = [(lane, state, change) for (lane, state), change in self._changes.items() if change]
         for sql, params in values(COUNT, rows):
             yield Statement(sql, params)
-
-
-def numbers_json(numbers: Sequence[Any]) -> str:
-    """Return a list of numbers for json_each."""
-    return "[" + ",".join(map(str, numbers)) + "]"

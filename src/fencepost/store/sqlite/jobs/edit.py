@@ -1,34 +1,44 @@
-"""What operators change about a job that waits: its edits, and when it is due."""
+"""Edits: what operators change about a waiting job, its due time included."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core.job.edits import HASTENED, WAITING, rescheduled
-from fencepost.core.job.lifecycle import State
-from fencepost.core.job.policy import DEFAULT_POLICY
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import wanted_ids
-from fencepost.core.values.instants import from_us, seconds_to_us, to_us
-from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.control import Edit, Edited, EditReply, RetryReply, RetryRequest
-from fencepost.store.interface.replies import Conflict, Moved, NotFound, TooLate
-from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.codes import BY_NUMBER, ENCODING_NUMBER, NUMBER, PENDING
-from fencepost.store.sql.texts import encode_json, readable_tags
-from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
+from fencepost.core.job.lifecycle import HASTENED, WAITING, State, rescheduled
+from fencepost.core.job.policy import Priority
+from fencepost.core.values.times import from_us, seconds_to_us, to_us
+from fencepost.store.interface.control import (
+    Conflict,
+    Edit,
+    Edited,
+    EditReply,
+    NotFound,
+    RetryReply,
+    RetryRequest,
+    TooLate,
+)
+from fencepost.store.interface.queue import Moved, with_admitted
+from fencepost.store.plan import Plan, Statement
+from fencepost.store.sql.codec import (
+    BY_NUMBER,
+    ENCODING_NUMBER,
+    NUMBER,
+    PENDING,
+    encode_json,
+    readable_tags,
+)
+from fencepost.store.sql.control import each, one, policy_of
+from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
 from fencepost.store.sqlite.jobs.enqueue import write_tags
-from fencepost.store.sqlite.jobs.read import get
+from fencepost.store.sqlite.jobs.read import READER
+from fencepost.store.sqlite.jobs.rows import CODEC, numbers_json
 from fencepost.store.sqlite.limits.concurrency import admit
 
-A = TypeVar("A")
-B = TypeVar("B")
-
-STANDING_COLUMNS = "seq, lane, policy, state, missing, slot, expires_at, tags"
-FIND = f"select {STANDING_COLUMNS} from jobs where id = ?"
+EDITED_COLUMNS = "seq, lane, policy, state, missing, slot, expires_at, tags"
+FIND = f"select {EDITED_COLUMNS} from jobs where id = ?"
 SET_TAGS = "update jobs set tags = ? where seq = ?"
 DROP_TAGS = "delete from tags where name = ? and value = ? and seq = ?"
 SET_PAYLOAD = "update jobs set payload_encoding = ?, payload = ? where seq = ?"
@@ -41,8 +51,8 @@ where seq = ?
 """
 SET_ATTEMPTS = "update jobs set attempt = 0, max_attempts = ? where seq = ?"
 SET_PRIORITY = "update jobs set priority = ?, own_priority = null where seq = ?"
-# Those that wait for one of the jobs named are as urgent as the most urgent that they wait for.
-# What changes on the way may be read before or after: then it is among those named next.
+# A dependent is as urgent as the most urgent job that it waits for. A row that this very statement
+# changes may be read before or after; it is then among the parents of the next round.
 INHERITED = """
 min(own_priority, (
   select min(parent.priority) from dependencies
@@ -61,7 +71,7 @@ returning seq
 
 
 class EditedRow(NamedTuple):
-    """The row of a job that is to be changed."""
+    """The columns of a job that an edit needs."""
 
     seq: int
     lane: int
@@ -78,26 +88,8 @@ class EditedRow(NamedTuple):
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing but its concurrency key keeps it from being claimable."""
+        """Whether only its concurrency key keeps it from being claimable."""
         return self.state is State.PENDING and self.slot is not None and not self.missing
-
-
-def each(items: Sequence[A], plan_of: Callable[[A], Plan[B]]) -> Plan[list[B]]:
-    """Run one plan after the other, for operations whose jobs come few at a time."""
-    replies: list[B] = []
-    for item in items:
-        reply = yield from plan_of(item)
-        replies += [reply]
-    return replies
-
-
-def one(sql: str, job_id: str) -> Plan[Row | None]:
-    """Return the only row that *sql* finds for a job id, if it is one and there is one."""
-    for id_ in wanted_ids([job_id]):
-        rows = yield Statement(sql, (id_,))
-        if rows:
-            return rows[0]
-    return None
 
 
 def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
@@ -107,7 +99,7 @@ def edit(env: Env, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
 
 def _edit(env: Env, item: Edit) -> Plan[EditReply]:
     now = env.clock.now_us()
-    row = yield from one(FIND, item.job_id)
+    row = yield from one(CODEC, FIND, item.job_id)
     if row is None:
         return NotFound(item.job_id)
     job = EditedRow(*row)
@@ -123,7 +115,7 @@ def _edit(env: Env, item: Edit) -> Plan[EditReply]:
         moved = yield from _reschedule(env, item.job_id, job, to_us(item.run_at), now)
         if moved.state is not moved.was:
             moves = (replace(moved, followed=()), *moved.followed)
-    (seen,) = yield from get(env, [item.job_id])
+    (seen,) = yield from READER.get(env, [item.job_id])
     assert seen is not None
     return Edited(seen, moves)
 
@@ -144,7 +136,7 @@ def _set_content(job: EditedRow, item: Edit) -> Plan[None]:
 
 
 def set_priority(seq: int, priority: Priority) -> Plan[None]:
-    """Give a job another priority, by hand; those that inherited its own follow (S1-37)."""
+    """Set the priority of a job by hand; jobs that inherited the old one follow (S1-37)."""
     yield Statement(SET_PRIORITY, (int(priority), seq))
     changed = [seq]
     while changed:
@@ -153,8 +145,8 @@ def set_priority(seq: int, priority: Priority) -> Plan[None]:
 
 
 def hasten(env: Env, request: RetryRequest, now: int) -> Plan[RetryReply]:
-    """Have a live job that waits for its time run now, or after another delay (C45)."""
-    row = yield from one(FIND, request.job_id)
+    """Make a job that waits for its time run now, or after another delay (C45)."""
+    row = yield from one(CODEC, FIND, request.job_id)
     assert row is not None
     job = EditedRow(*row)
     if job.state not in HASTENED:
@@ -163,8 +155,7 @@ def hasten(env: Env, request: RetryRequest, now: int) -> Plan[RetryReply]:
     if due >= job.expires_at:
         return TooLate(request.job_id, from_us(job.expires_at))
     if request.reset_attempts:
-        policies = yield from env.catalog.policies([job.policy])
-        policy = policies.get(job.policy, DEFAULT_POLICY)
+        policy = yield from policy_of(env, job.policy)
         yield Statement(SET_ATTEMPTS, (policy.max_attempts, job.seq))
     if request.priority is not None:
         yield from set_priority(job.seq, request.priority)
@@ -172,7 +163,7 @@ def hasten(env: Env, request: RetryRequest, now: int) -> Plan[RetryReply]:
 
 
 def _reschedule(env: Env, job_id: str, job: EditedRow, due: int, now: int) -> Plan[Moved]:
-    """Have a waiting job be due at *due*; return what became of it and of those it made room."""
+    """Set the due time of a waiting job; return its move, and the jobs admitted to its slot."""
     type_ = (yield from env.catalog.lanes([job.lane]))[job.lane].type
     has_key = job.slot is not None
     found = rescheduled(job.state, is_held=job.is_held, has_key=has_key, due=due, now=now)
@@ -185,8 +176,8 @@ def _reschedule(env: Env, job_id: str, job: EditedRow, due: int, now: int) -> Pl
         return moved
     scheduled_at = now if state is State.SCHEDULED else None
     yield Statement(SET_STATE, (NUMBER[state], run_at, now, scheduled_at, job.seq))
-    tally = Tally()
-    tally.move(job.lane, job.state, state)
-    admitted = yield from admit(env, () if job.slot is None else (job.seq,), now, tally)
-    yield from tally.write()
+    counters = JobCounters()
+    counters.move(job.lane, job.state, state)
+    admitted = yield from admit(env, () if job.slot is None else (job.seq,), now, counters)
+    yield from counters.write()
     return with_admitted([moved], admitted)[0]

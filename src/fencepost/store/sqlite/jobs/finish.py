@@ -1,37 +1,33 @@
-"""Ending attempts: the one way in which a running job's row leaves RUNNING.
+"""Ending attempts: the only code that takes a row out of RUNNING.
 
-Settling, recovering, expiring and cancelling all write through here, so that the fence is lifted,
-the attempt recorded and the counters moved in the same breath.
+Settling, recovering, expiring and cancelling all write through here, so that the lease is cleared,
+the attempt recorded and the counters moved together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from fencepost.core.job.job import AttemptOutcome
 from fencepost.core.job.lifecycle import DEAD, State
-from fencepost.core.job.outcome import Decision
-from fencepost.core.values.ids import id_of_digits
-from fencepost.core.values.instants import seconds_to_us
+from fencepost.core.values.names import id_of_digits
 from fencepost.core.values.payload import NULL
+from fencepost.core.values.times import seconds_to_us
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.codes import BY_NUMBER, NUMBER
-from fencepost.store.sql.texts import encode_failure
-from fencepost.store.sqlite.engine.values import values
-from fencepost.store.sqlite.jobs.catalog import Tally
-from fencepost.store.sqlite.jobs.rows import encode_body
+from fencepost.store.sql.codec import BY_NUMBER, NUMBER, encode_failure
+from fencepost.store.sql.endings import Ending
+from fencepost.store.sqlite.jobs.catalog import JobCounters
+from fencepost.store.sqlite.jobs.rows import encode_body, values
 
-STANDING_COLUMNS = """
+LIVE_COLUMNS = """
 seq, id, lane, state, attempt, max_attempts, policy, run_at, expires_at, lease_version,
 lease_token, lease_expires_at, settled_token, worker, started_at,
 lease_ttl, timeout_grace
 """
 
-# All rows of a chunk succeed at the same moment; only the result differs.
 COMPLETE = f"""
 with done(seq, result, result_encoding, settled_token, now) as ({{values}})
 update jobs
@@ -59,29 +55,29 @@ insert into attempts(seq, lease_version, number, worker, outcome, started_at, en
 """
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A live job's row, as far as ending its attempt needs it."""
+class LiveRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The columns of a live job's row that ending its attempt needs."""
 
     seq: int
     digits: str
     """The id in hexadecimal."""
     lane: int
     number: int
-    """The state, as the table holds it."""
+    """The state's number."""
     attempt: int
     max_attempts: int
     policy: int
     run_at: int
     expires_at: int
     lease_version: int
-    lease_token: str | None
-    lease_expires_at: int | None
-    settled_token: str | None
-    worker: str | None
-    started_at: int | None
-    lease_ttl: int | None
-    """What the claim asked for, as the next."""
-    timeout_grace: int | None
+    lease_token: str | None = None
+    lease_expires_at: int | None = None
+    settled_token: str | None = None
+    worker: str | None = None
+    started_at: int | None = None
+    lease_ttl: int | None = None
+    """As the claim asked for; so is the next."""
+    timeout_grace: int | None = None
 
     @property
     def state(self) -> State:
@@ -92,34 +88,29 @@ class Standing(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return id_of_digits(self.digits)
 
 
-def standing(row: Row) -> Standing:
-    """Return the standing in a row with STANDING_COLUMNS."""
-    return Standing(row[0], row[1].hex(), *row[2:])
+def live_row(row: Row) -> LiveRow:
+    """Return a row with LIVE_COLUMNS."""
+    return LiveRow(row[0], row[1].hex(), *row[2:])
 
 
-class Ending(NamedTuple):
-    """A job, what becomes of it, and the token that settles it (None when it was taken away)."""
-
-    job: Standing
-    decision: Decision
-    settled_token: str | None = None
+LiveEnding = Ending[LiveRow]
 
 
-def complete(endings: Sequence[Ending], now: int, tally: Tally) -> Plan[None]:
-    """Write successes: one row each, nothing else."""
+def complete(endings: Sequence[LiveEnding], now: int, counters: JobCounters) -> Plan[None]:
+    """Write successes: an update of one row each."""
     rows = []
     by_lane: Counter[int] = Counter()
     for job, decision, token in endings:
         rows.append((job.seq, *encode_body(decision.result or NULL), token, now))
         by_lane[job.lane] += 1
     for lane, count in by_lane.items():
-        tally.move(lane, State.RUNNING, State.COMPLETED, count)
+        counters.move(lane, State.RUNNING, State.COMPLETED, count)
     for sql, params in values(COMPLETE, rows):
         yield Statement(sql, params)
 
 
-def end(endings: Sequence[Ending], now: int, tally: Tally) -> Plan[None]:
-    """Write every other ending, and the attempts that ended so."""
+def end(endings: Sequence[LiveEnding], now: int, counters: JobCounters) -> Plan[None]:
+    """Write all other endings, with their attempts."""
     rows = []
     for job, decision, token in endings:
         state = decision.state
@@ -140,13 +131,13 @@ def end(endings: Sequence[Ending], now: int, tally: Tally) -> Plan[None]:
                 now,
             )
         )
-        tally.move(job.lane, job.state, state)
+        counters.move(job.lane, job.state, state)
     for sql, params in values(END, rows):
         yield Statement(sql, params)
     yield from _record(endings, now)
 
 
-def _record(endings: Sequence[Ending], now: int) -> Plan[None]:
+def _record(endings: Sequence[LiveEnding], now: int) -> Plan[None]:
     rows = [
         (
             job.seq,

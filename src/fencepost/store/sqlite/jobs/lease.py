@@ -1,4 +1,8 @@
-"""Leasing chosen rows: new tokens, and rows as jobs. One that cannot be read fails by itself."""
+"""Leasing the chosen rows, and decoding them. A row that cannot be read fails alone.
+
+The token of a lease is ``<seq>.<lane>.<lease_token>``: it finds the row without a look-up by id,
+and is valid only for this job and this claim (INV-2).
+"""
 
 from __future__ import annotations
 
@@ -13,32 +17,25 @@ from msgspec.structs import replace
 
 from fencepost.core.bounds import CLAIM_BYTES_MAX
 from fencepost.core.job.job import (
-    AttemptOutcome,
     Body,
-    Category,
     ClaimedJob,
     Encoding,
-    Failure,
     Lease,
 )
-from fencepost.core.job.lease import deadline, next_version, ttl_of
-from fencepost.core.job.lifecycle import Event, State
-from fencepost.core.job.outcome import Decision
-from fencepost.core.job.policy import Policy
-from fencepost.core.job.priority import Priority
-from fencepost.core.values.ids import id_of_digits
-from fencepost.core.values.instants import from_us, seconds_to_us
-from fencepost.store.interface.queue import ClaimRequest
-from fencepost.store.interface.replies import Moved
+from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import CORRUPT
+from fencepost.core.job.policy import Policy, Priority
+from fencepost.core.job.timeouts import deadline, next_version, ttl_of
+from fencepost.core.values.names import id_of_digits
+from fencepost.core.values.times import from_us, seconds_to_us
+from fencepost.store.interface.queue import ClaimRequest, Moved
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.codes import ENCODINGS, RUNNING
-from fencepost.store.sql.texts import decode_tags
-from fencepost.store.sqlite.engine.values import values
-from fencepost.store.sqlite.flows.dependents import end_all, moved
-from fencepost.store.sqlite.jobs.catalog import Env, Lane, Tally, numbers_json
-from fencepost.store.sqlite.jobs.finish import Ending, Standing
-from fencepost.store.sqlite.jobs.rows import decode_body
-from fencepost.store.sqlite.jobs.settle import make_token
+from fencepost.store.sql.codec import ENCODINGS, RUNNING, decode_tags
+from fencepost.store.sql.endings import Ending, moved
+from fencepost.store.sqlite.flows.dependents import end_all
+from fencepost.store.sqlite.jobs.catalog import Env, JobCounters, Lane
+from fencepost.store.sqlite.jobs.finish import LiveRow
+from fencepost.store.sqlite.jobs.rows import decode_body, numbers_json, values
 
 INLINE_MAX = 8_192
 SIZE = "length(payload) + coalesce(length(checkpoint), 0)"
@@ -49,9 +46,8 @@ set state = {RUNNING}, attempt = attempt + 1, lease_version = max(lease_version 
     started_at = ?, updated_at = ?, progress = null
 where seq in (select value from json_each(?))
 """
-# In one row, see settling.LOCATE; what is large is fetched by itself rather than copied twice, and
-# only if it is claimed. As bytes: text that is not UTF-8, which a damaged row may hold, cannot be
-# fetched as text.
+# In one row, see settle.LOCATE. Large values are fetched apart rather than copied twice, and only
+# if they are claimed. As bytes: text that is not UTF-8 (a damaged row) cannot be fetched as text.
 CLAIMABLE = f"""
 select cast(json_group_array(json_array(
   seq, lower(hex(id)), lane, policy, priority, attempt, max_attempts, lease_version, run_at,
@@ -76,8 +72,6 @@ with own(seq, expires_at) as ({values})
 update jobs set lease_expires_at = own.expires_at from own where jobs.seq = own.seq
 """
 
-CORRUPT = Failure(Category.PERMANENT, "the stored job cannot be read", code="corrupt")
-
 
 class _Row(msgspec.Struct, gc=False, array_like=True):
     """A row as it was before its claim."""
@@ -93,19 +87,19 @@ class _Row(msgspec.Struct, gc=False, array_like=True):
     run_at: int
     expires_at: int
     waited: int
-    """Since it became claimable, in microseconds."""
+    """Microseconds since it became claimable."""
     size: int
-    """Of payload and checkpoint."""
+    """Bytes of payload and checkpoint."""
     payload_encoding: int
     payload: Any
-    """As text, or in hexadecimal if it is binary; as bytes when it was fetched by itself."""
+    """As text, or in hexadecimal if it is binary; as bytes when it was fetched apart."""
     key: str | None
     tags: str | None
     correlation_id: str | None
     flow: str | None
     mode: int | None
     checkpoint: Any
-    """In hexadecimal; as bytes when it was fetched by itself."""
+    """In hexadecimal; as bytes when it was fetched apart."""
     checkpoint_encoding: int | None
 
 
@@ -113,32 +107,34 @@ _rows = msgspec.json.Decoder(list[_Row])
 
 
 class Leasing(NamedTuple):
-    """What came of a claim: jobs, those that cannot be read, and when the first lease ends."""
+    """The leased jobs, those that cannot be read, and when the first lease ends."""
 
     jobs: list[ClaimedJob]
     corrupt: list[Moved]
     ends_at: int | None
     left: Counter[str]
-    """How many jobs of each type were too many bytes for one claim, and stay in line."""
+    """How many jobs of each type exceeded the bytes of one claim, and were not leased."""
 
 
 def lease(env: Env, request: ClaimRequest, seqs: Sequence[int], now: int) -> Plan[Leasing]:
-    """Lease the rows *seqs*, as far as they are not too much for one claim."""
+    """Lease the rows *seqs*, up to the bytes of one claim."""
     if not seqs:
         return Leasing([], [], None, Counter())
-    rows = yield from _look(numbers_json(seqs), now)
+    numbers = numbers_json(seqs)
+    rows = yield from _look(numbers, now)
     assert len(rows) == len(seqs), "a claimable row vanished inside the transaction"
     lanes = yield from env.catalog.lanes({row.lane for row in rows.values()})
     taken = [rows[seq] for seq in seqs[: _fitting([rows[seq].size for seq in seqs])]]
     left = Counter(lanes[rows[seq].lane].type for seq in seqs[len(taken) :])
     yield from _fetch_large(taken)
-    secret = env.clock.new_token()
+    lease_token = env.clock.new_token()
     ttl, grace = seconds_to_us(request.lease_ttl), seconds_to_us(request.timeout_grace)
-    numbers = numbers_json([row.seq for row in taken])
+    if len(taken) < len(seqs):
+        numbers = numbers_json([row.seq for row in taken])
     who = (request.worker, now, now)
-    yield Statement(CLAIM, (now, secret, now + ttl, ttl, grace, *who, numbers))
+    yield Statement(CLAIM, (now, lease_token, now + ttl, ttl, grace, *who, numbers))
     policies = yield from env.catalog.policies({row.policy for row in taken})
-    reader = _Reader(lanes, policies, request, secret=secret, now=now)
+    reader = _Reader(lanes, policies, request, lease_token=lease_token, now=now)
     jobs: list[ClaimedJob] = []
     broken: list[_Row] = []
     own_expiry: list[tuple[int, int]] = []
@@ -151,19 +147,20 @@ def lease(env: Env, request: ClaimRequest, seqs: Sequence[int], now: int) -> Pla
         expires_at = reader.end(job.policy)
         if expires_at != now + ttl:
             own_expiry.append((row.seq, expires_at))
-    for sql, params in values(OWN_EXPIRY, own_expiry):
-        yield Statement(sql, params)
-    tally = Tally()
+    if own_expiry:
+        for sql, params in values(OWN_EXPIRY, own_expiry):
+            yield Statement(sql, params)
+    counters = JobCounters()
     for lane, count in Counter(row.lane for row in taken).items():
-        tally.move(lane, State.SCHEDULED, State.RUNNING, count)
-    corrupt = yield from _fail(env, broken, request, now, tally)
-    yield from tally.write()
-    # Not the lease_ttl that was asked for: every job of the claim may have one of its own.
+        counters.move(lane, State.SCHEDULED, State.RUNNING, count)
+    corrupt = yield from _fail(env, broken, request, now, counters)
+    yield from counters.write()
+    # Not from the request: each job of the claim may have its own lease_ttl.
     return Leasing(jobs, corrupt, reader.first_end(), left)
 
 
 def _fitting(sizes: Sequence[int]) -> int:
-    """Return how many of the first jobs make one claim; the first always does."""
+    """Return how many of the first jobs fit into one claim; at least one."""
     if sum(sizes) <= CLAIM_BYTES_MAX:
         return len(sizes)
     totals = accumulate(sizes)
@@ -171,17 +168,17 @@ def _fitting(sizes: Sequence[int]) -> int:
 
 
 def _look(numbers: str, now: int) -> Plan[dict[int, _Row]]:
-    """Return rows that are about to be leased, without what is large."""
+    """Return the rows to lease, without large values."""
     ((text,),) = yield Statement(CLAIMABLE, (now, numbers))
     try:
         return {row.seq: row for row in _rows.decode(text)}
-    except (msgspec.DecodeError, UnicodeDecodeError):  # a damaged row: take them one by one
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a damaged row: decode each alone
         plain = yield Statement(CLAIMABLE_PLAIN, (now, numbers))
         return {row[0]: _from_plain(row) for row in plain}
 
 
 def _fetch_large(rows: Sequence[_Row]) -> Plan[None]:
-    """Add what was left out."""
+    """Add the large values."""
     apart = {row.seq: row for row in rows if row.payload is None or _lacks_checkpoint(row)}
     if apart:
         for seq, payload, checkpoint in (yield Statement(LARGE, (numbers_json(list(apart)),))):
@@ -194,7 +191,7 @@ def _lacks_checkpoint(row: _Row) -> bool:
 
 
 def _from_plain(row: Row) -> _Row:
-    """Return a row of CLAIMABLE_PLAIN; if its texts are none, so that it cannot be read either."""
+    """Return a row of CLAIMABLE_PLAIN; one with invalid text is made unreadable."""
     *head, payload_encoding, payload, key, tags, correlation_id, flow, mode, data, encoding = row
     try:
         raw = (key, tags, correlation_id, flow)
@@ -218,13 +215,13 @@ class _Reader:
         policies: dict[int, Policy],
         request: ClaimRequest,
         *,
-        secret: str,
+        lease_token: str,
         now: int,
     ) -> None:
         self._lanes = lanes
         self._policies = policies
         self._request = request
-        self._secret = secret
+        self._lease_token = lease_token
         self._now = now
         self._ends: dict[tuple[float | None, float], tuple[int, datetime]] = {}
 
@@ -235,7 +232,7 @@ class _Reader:
             return None
         lane = self._lanes[row.lane]
         lease_ttl = ttl_of(policy, self._request.lease_ttl)
-        token = make_token(row.seq, row.lane, self._secret)
+        token = make_token(row.seq, row.lane, self._lease_token)
         try:
             job = ClaimedJob(
                 id=id_of_digits(row.digits),
@@ -260,7 +257,7 @@ class _Reader:
         except (msgspec.DecodeError, ValueError, TypeError, IndexError, AttributeError):
             return None
         if row.flow is None and row.mode is None:
-            return job  # most are; two arguments more would cost each of them a tenth of its claim
+            return job  # most jobs; two more arguments would cost a tenth of each claim
         return replace(job, flow=row.flow, has_dependencies=row.mode is not None)
 
     def end(self, policy: Policy) -> int:
@@ -268,7 +265,7 @@ class _Reader:
         return self._end(policy)[0]
 
     def first_end(self) -> int | None:
-        """Return when the first lease of all that were read ends."""
+        """Return when the first of all leases ends."""
         return min((end for end, _ in self._ends.values()), default=None)
 
     def _end(self, policy: Policy) -> tuple[int, datetime]:
@@ -292,20 +289,21 @@ def _payload(row: _Row) -> Body:
 
 
 def _checkpoint(row: _Row) -> Body | None:
+    if row.checkpoint is None:
+        return None
     data = bytes.fromhex(row.checkpoint) if isinstance(row.checkpoint, str) else row.checkpoint
     return decode_body(data, row.checkpoint_encoding)
 
 
 def _fail(
-    env: Env, rows: Sequence[_Row], request: ClaimRequest, now: int, tally: Tally
+    env: Env, rows: Sequence[_Row], request: ClaimRequest, now: int, counters: JobCounters
 ) -> Plan[list[Moved]]:
-    """Fail rows that cannot be read: those jobs are lost to us, the worker is not."""
+    """Fail jobs whose rows cannot be read, rather than the whole claim."""
     if not rows:
         return []
-    decision = Decision(Event.REJECT, State.FAILED, AttemptOutcome.FAILED, failure=CORRUPT)
     endings = [
         Ending(
-            Standing(
+            LiveRow(
                 seq=row.seq,
                 digits=row.digits,
                 lane=row.lane,
@@ -316,18 +314,43 @@ def _fail(
                 run_at=row.run_at,
                 expires_at=row.expires_at,
                 lease_version=next_version(row.lease_version, now),
-                lease_token=None,
-                lease_expires_at=None,
-                settled_token=None,
                 worker=request.worker,
                 started_at=now,
-                lease_ttl=None,
-                timeout_grace=None,
             ),
-            decision,
+            CORRUPT,
         )
         for row in rows
     ]
-    followed = yield from end_all(env, endings, now, tally)
+    followed = yield from end_all(env, endings, now, counters)
     moves = yield from moved(env, endings, followed)
     return [replace(move, was=State.SCHEDULED) for move in moves]
+
+
+class Fence(NamedTuple):
+    """The parts of a token; seq -1, which no row has, if it is malformed."""
+
+    seq: int
+    lane: int
+    lease_token: str
+
+
+SEQ_END = 1 << 63
+NOWHERE = Fence(-1, -1, "")
+
+
+def make_token(seq: int, lane: int, lease_token: str) -> str:
+    """Return the token of one job of a claim."""
+    return f"{seq:x}.{lane:x}.{lease_token}"
+
+
+def read_token(token: str) -> Fence:
+    """Return the parts of a token."""
+    try:
+        seq, lane, lease_token = token.split(".")
+        fence = Fence(int(seq, 16), int(lane, 16), lease_token)
+    except ValueError:
+        return NOWHERE
+    is_possible = 0 < fence.seq < SEQ_END and 0 < fence.lane < SEQ_END
+    # Exactly as written: int() also accepts " 1", "0x1" and "1_0". SQLite rejects surrogates.
+    is_own = token.isascii() and make_token(*fence) == token
+    return fence if is_possible and is_own else NOWHERE

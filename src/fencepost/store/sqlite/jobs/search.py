@@ -1,35 +1,53 @@
-"""Which jobs meet a filter, the newest first: their rows, a page at a time.
+"""Searches: the rows of the jobs that meet a filter, the newest first, a page at a time.
 
-SQLite keeps no statistics of how rare a type or a tag is, but the counters know it of states,
-queues and types. What is rare is fetched by its index, and sorted; what is common is found among
-the newest WALK jobs; what is neither is read from an index that has it in order, if there is one.
+SQLite has no statistics of how rare a type or a tag is, but the counters show it for states, queues
+and types. Rare jobs are fetched by an index and sorted; common ones are found among the newest WALK
+jobs; others are read from an index in order, if there is one.
+
+Searches by creation time need no index, which would cost every submission: rows are numbered in the
+order of creation, and a binary search, about two dozen reads, finds where to begin. Exceptions to
+the order are recorded in ``disorder``: jobs loaded from another store, and a clock that was set
+back. Up to the recorded row no order is assumed; beyond it, no job was created more than
+CREATION_DISORDER before one in a lower row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from fencepost.core.bounds import CREATION_DISORDER
 from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.lifecycle import State
-from fencepost.core.values.instants import to_us
+from fencepost.core.values.names import id_range
+from fencepost.core.values.times import seconds_to_us, to_us
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.codes import NUMBER
-from fencepost.store.sqlite.jobs.chronology import Stretch, stretch
+from fencepost.store.sql.codec import COMPLETED, DELAYED, NUMBER, RETRYING, RUNNING, SCHEDULED
+from fencepost.store.sql.search import (
+    ALWAYS,
+    Condition,
+    Totals,
+    all_of,
+    given,
+    lanes_of,
+    numbers_of,
+)
+from fencepost.store.sqlite.jobs.catalog import Env
+from fencepost.store.sqlite.jobs.rows import CODEC
 
 WALK = 20_000
 FEW = 5_000
-"""So many jobs are sorted sooner than as many are walked."""
+"""Up to this many jobs, sorting is faster than a scan."""
 LANES_MAX = 50
-"""So many lanes are read side by side; with more, a walk is as good."""
+"""Lanes that are merged in one statement; with more, a scan is as good."""
 
 LANES = "select lane from lanes where {conditions}"
 COUNT_JOBS = "select count(*) from jobs where {conditions}"
 COUNTS = """
 select
   coalesce(sum(count) filter (where {state} and {lane}), 0),
-  coalesce(sum(count) filter (where {state}), 0),
-  coalesce(sum(count) filter (where {lane}), 0)
+  coalesce(sum(count) filter (where {lane}), 0),
+  coalesce(sum(count) filter (where {state}), 0)
 from counters
 """
 TAG_COUNT = f"select count(*) from (select 1 from tags where name = ? and value = ? limit {FEW})"
@@ -46,29 +64,21 @@ MERGED = "select seq from ({branches}) order by seq desc limit ?"
 BRANCH = "select * from (select seq from {source} where {conditions} order by seq desc limit ?)"
 
 OF_LANE = "jobs indexed by jobs_lane"
-
-
-class Condition(NamedTuple):
-    """A piece of SQL and the parameters in it."""
-
-    sql: str
-    params: Sequence[Any] = ()
-
-
-ALWAYS = Condition("true")
+# Without statistics, the planner rather reads every row in order than a range of ids.
+OF_ID = "jobs indexed by jobs_id"
 
 
 class Source(NamedTuple):
-    """An index that holds the jobs of a state, and the words by which its condition is known."""
+    """An index that holds the jobs of a state, and its condition as the schema writes it."""
 
     name: str
     condition: Condition
 
 
-READY = Source("jobs_ready", Condition("state = 1"))
-DUE = Source("jobs_due", Condition("state in (2, 4)"))
-LEASE = Source("jobs_lease", Condition("state = 3"))
-UNSUCCESSFUL = Source("jobs_unsuccessful", Condition("state > 5"))
+READY = Source("jobs_ready", Condition(f"state = {SCHEDULED}"))
+DUE = Source("jobs_due", Condition(f"state in ({DELAYED}, {RETRYING})"))
+LEASE = Source("jobs_lease", Condition(f"state = {RUNNING}"))
+UNSUCCESSFUL = Source("jobs_unsuccessful", Condition(f"state > {COMPLETED}"))
 SOURCES = {
     State.SCHEDULED: READY,
     State.DELAYED: DUE,
@@ -88,14 +98,15 @@ class Search(NamedTuple):
     """None for all."""
     tags: list[tuple[str, str]]
     marks: list[Condition]
-    """What has an index of its own: correlation id and flow."""
+    """Conditions that have an index: correlation id, flow and the beginning of the id."""
     dates: list[Condition]
-    stretch: Stretch
+    is_by_id: bool
+    rows: RowRange
     """Between which rows all of them are."""
 
     @property
     def of_state(self) -> Condition:
-        # Written out: a partial index is not used for a number that is not known yet.
+        # Written out: SQLite does not use a partial index for a parameter.
         numbers = ",".join(str(NUMBER[state]) for state in self.states)
         return Condition(f"state in ({numbers})") if numbers else ALWAYS
 
@@ -117,7 +128,7 @@ class Search(NamedTuple):
 
     @property
     def of_stretch(self) -> list[Condition]:
-        low, high = self.stretch
+        low, high = self.rows
         rows = [] if low is None else [Condition("jobs.seq >= ?", (low,))]
         return rows if high is None else [*rows, Condition("jobs.seq < ?", (high,))]
 
@@ -125,15 +136,14 @@ class Search(NamedTuple):
     def everything(self) -> Condition:
         """All conditions, on a row of ``jobs``."""
         of_row = (self.of_state, self.of_lane)
-        return _all_of(*of_row, *self.marks, *self.of_tags, *self.dates, *self.of_stretch)
+        return all_of(*of_row, *self.marks, *self.of_tags, *self.dates, *self.of_stretch)
 
 
-def count(filter: JobFilter) -> Plan[int]:
-    """Count jobs: from the counters where they can tell, else through an index."""
+def count(_: Env, filter: JobFilter) -> Plan[int]:
+    """Count jobs: from the counters if they suffice, else through an index."""
     search = yield from _prepared(filter)
     if filter.is_countable:
-        total, _, _ = yield from _counted(search)
-        return total
+        return (yield from _counted(search)).both
     every = search.everything
     ((total,),) = yield Statement(COUNT_JOBS.format(conditions=every.sql), every.params)
     return int(total)
@@ -142,32 +152,33 @@ def count(filter: JobFilter) -> Plan[int]:
 def find(filter: JobFilter, page: PageRequest) -> Plan[list[int]]:
     """Return the rows of the newest jobs that meet *filter*, one more than a page holds."""
     search = yield from _prepared(filter, page.after)
-    total, of_state, of_lane = yield from _counted(search)
+    totals = yield from _counted(search)
     limit = page.limit + 1
-    if total == 0:
+    if totals.both == 0:
         return []
     if search.marks:
-        return _numbers((yield _from("jobs", search, limit)))
-    if search.is_by_state and of_state <= FEW:
-        return _numbers((yield _merged(_by_state(search), limit)))
-    if search.lanes is not None and of_lane <= FEW:
-        return _numbers((yield _from(OF_LANE, search, limit)))
+        source = OF_ID if search.is_by_id else "jobs"
+        return numbers_of((yield _from(source, search, limit)))
+    if search.is_by_state and totals.of_state <= FEW:
+        return numbers_of((yield _merged(_by_state(search), limit)))
+    if search.lanes is not None and totals.of_lane <= FEW:
+        return numbers_of((yield _from(OF_LANE, search, limit)))
     if search.tags:
-        return _numbers((yield from _tagged(search, limit)))
+        return numbers_of((yield from _tagged(search, limit)))
     return (yield from _walked(search, limit))
 
 
 def _walked(search: Search, limit: int) -> Plan[list[int]]:
     if not search.states and search.lanes is None:
-        return _numbers((yield _from("jobs", search, limit)))
-    found = _numbers((yield _recent(search, limit)))
+        return numbers_of((yield _from("jobs", search, limit)))
+    found = numbers_of((yield _recent(search, limit)))
     if len(found) == limit:
         return found
     if search.lanes is not None and len(search.lanes) <= LANES_MAX:
-        return _numbers((yield _merged(_by_lane(search), limit)))
+        return numbers_of((yield _merged(_by_lane(search), limit)))
     if search.lanes is None and search.is_by_state:
-        return _numbers((yield _merged(_by_state(search), limit)))
-    return _numbers((yield _from("jobs", search, limit)))
+        return numbers_of((yield _merged(_by_state(search), limit)))
+    return numbers_of((yield _from("jobs", search, limit)))
 
 
 def _by_state(search: Search) -> Iterator[tuple[str, Search]]:
@@ -183,51 +194,31 @@ def _by_lane(search: Search) -> Iterator[tuple[str, Search]]:
         yield OF_LANE, search._replace(lanes=[lane])
 
 
-def _numbers(rows: Sequence[Row]) -> list[int]:
-    return [row[0] for row in rows]
-
-
-def _all_of(*conditions: Condition) -> Condition:
-    return Condition(
-        " and ".join(condition.sql for condition in conditions) or "true",
-        [param for condition in conditions for param in condition.params],
-    )
-
-
 def _prepared(filter: JobFilter, after: int | None = None) -> Plan[Search]:
-    lanes: list[int] | None = None
-    named = [
-        Condition(f"{column} = ?", (name,))
-        for column, name in (("type", filter.type), ("queue", filter.queue))
-        if name is not None
-    ]
-    if named:
-        every = _all_of(*named)
-        lanes = _numbers((yield Statement(LANES.format(conditions=every.sql), every.params)))
-    marks = [
-        Condition(f"{column} = ?", (value,))
-        for column, value in (("correlation_id", filter.correlation_id), ("flow", filter.flow))
-        if value is not None
-    ]
-    low, high = yield from stretch(filter)
-    rows = Stretch(low, min((end for end in (high, after) if end is not None), default=None))
-    return Search(filter.states, lanes, list(filter.tags.items()), marks, _dates(filter), rows)
+    names = given(("type = ?", filter.type), ("queue = ?", filter.queue))
+    lanes = yield from lanes_of(LANES, names)
+    marks = given(("correlation_id = ?", filter.correlation_id), ("flow = ?", filter.flow))
+    prefix = filter.id_prefix
+    if prefix is not None:
+        marks.append(Condition("id between ? and ?", id_range(prefix)))
+    low, high = yield from row_range(filter)
+    rows = RowRange(low, min((end for end in (high, after) if end is not None), default=None))
+    tags, dates = list(filter.tags.items()), _dates(filter)
+    return Search(filter.states, lanes, tags, marks, dates, prefix is not None, rows)
 
 
 def _dates(filter: JobFilter) -> list[Condition]:
-    dates = []
-    if filter.created_after is not None:
-        dates.append(Condition("created_at >= ?", (to_us(filter.created_after),)))
-    if filter.created_before is not None:
-        dates.append(Condition("created_at < ?", (to_us(filter.created_before),)))
-    return dates
+    encode_time = CODEC.encode_time_or_none
+    return given(
+        ("created_at >= ?", encode_time(filter.created_after)),
+        ("created_at < ?", encode_time(filter.created_before)),
+    )
 
 
-def _counted(search: Search) -> Plan[tuple[int, int, int]]:
-    """Return how many jobs are in these states and lanes, in these states, and in these lanes."""
+def _counted(search: Search) -> Plan[Totals]:
     sql = COUNTS.format(state=search.of_state.sql, lane=search.of_lane.sql)
     (totals,) = yield Statement(sql)
-    return totals[0], totals[1], totals[2]
+    return Totals(*totals)
 
 
 def _from(source: str, search: Search, limit: int) -> Statement:
@@ -237,11 +228,11 @@ def _from(source: str, search: Search, limit: int) -> Statement:
 
 def _recent(search: Search, limit: int) -> Statement:
     sql, params = search.everything
-    return Statement(RECENT.format(conditions=sql), (*params, search.stretch.high, limit))
+    return Statement(RECENT.format(conditions=sql), (*params, search.rows.high, limit))
 
 
 def _tagged(search: Search, limit: int) -> Plan[Sequence[Row]]:
-    """Read the tag that fewest jobs have, which is in order, and look at the rest of each job."""
+    """Read the rarest tag, which is in order, and check the other conditions job by job."""
     tag = search.tags[0]
     fewest = FEW
     for each in search.tags if len(search.tags) > 1 else ():
@@ -260,3 +251,84 @@ def _merged(parts: Iterable[tuple[str, Search]], limit: int) -> Statement:
         branches.append(BRANCH.format(source=source, conditions=every.sql))
         params += [*every.params, limit]
     return Statement(MERGED.format(branches=" union all ".join(branches)), (*params, limit))
+
+
+LAST = "select seq, created_at from jobs order by seq desc limit 1"
+FROM = "select seq, created_at from jobs where seq >= ? order by seq limit 1"
+DISORDER = "select max(seq), max(created_at) from disorder"
+NOTE = "insert into disorder(seq, created_at) values (?, ?)"
+FORGET = "delete from disorder"
+# SQLite reuses row numbers once all higher rows are deleted.
+LOWER = """
+update disorder set seq = coalesce((select max(seq) from jobs), 0)
+where seq > coalesce((select max(seq) from jobs), 0)
+"""
+
+SLACK_US = seconds_to_us(CREATION_DISORDER)
+
+
+class RowRange(NamedTuple):
+    """Rows from *low*, before *high*; None is unbounded."""
+
+    low: int | None = None
+    high: int | None = None
+
+
+def row_range(filter: JobFilter) -> Plan[RowRange]:
+    """Return a range with every job of the creation time in *filter*, and perhaps others."""
+    if not filter.is_dated:
+        return RowRange()
+    last = yield Statement(LAST)
+    if not last:
+        return RowRange()
+    ((end, _),) = last
+    ((until, latest),) = yield Statement(DISORDER)
+    start = (until or 0) + 1
+    low = high = None
+    after, before = filter.created_after, filter.created_before
+    if after is not None and (latest is None or to_us(after) > latest):
+        low = yield from _first_since(to_us(after) - SLACK_US, start, end + 1)
+    if before is not None:
+        high = yield from _first_since(to_us(before) + SLACK_US, start, end + 1)
+    return RowRange(low, high)
+
+
+def _first_since(at: int, low: int, high: int) -> Plan[int]:
+    """Return the row between *low* and *high* at which jobs created at *at* begin.
+
+    No job before it was created SLACK_US after *at*, and none from it on SLACK_US before.
+    """
+    while low < high:
+        middle = (low + high) // 2
+        ((seq, created_at),) = yield Statement(FROM, (middle,))
+        if created_at >= at:
+            high = middle
+        else:
+            low = seq + 1
+    return low
+
+
+def note_disorder(seq: int, latest: int) -> Plan[None]:
+    """Record that rows up to *seq* may be out of order, with no job created after *latest*."""
+    ((until, known),) = yield Statement(DISORDER)
+    yield Statement(FORGET)
+    yield Statement(NOTE, (max(seq, until or 0), max(latest, known or latest)))
+
+
+def note_deletion() -> Plan[None]:
+    """Keep the record from covering rows that are yet to come."""
+    yield Statement(LOWER)
+
+
+def note_clock(env: Env, now: int) -> Plan[None]:
+    """Before a job is created at *now*, record it if the clock was set back."""
+    latest = env.catalog.latest
+    if latest is None:
+        rows = yield Statement(LAST)
+        latest = rows[0][1] if rows else now
+    if now < latest - SLACK_US // 2:
+        rows = yield Statement(LAST)
+        if rows:
+            yield from note_disorder(rows[0][0], latest)
+        latest = now
+    env.catalog.latest = max(latest, now)

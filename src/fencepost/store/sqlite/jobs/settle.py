@@ -1,64 +1,61 @@
-"""Writes under a lease: heartbeats, settlements, checkpoints. Fenced or refused.
-
-A token is ``<seq>.<lane>.<secret of the claim>``: it finds the row without a look-up by id, and is
-good for nothing but the one job and the one claim (INV-2).
-"""
+"""Writes under a lease: heartbeats, settlements, checkpoints; refused without a valid one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from fencepost.core.job.lease import deadline, ttl_of
 from fencepost.core.job.lifecycle import Event, State
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
-from fencepost.core.values.ids import wanted_ids
-from fencepost.core.values.instants import from_us, seconds_to_us
+from fencepost.core.job.timeouts import deadline, ttl_of
+from fencepost.core.values.names import wanted_ids
 from fencepost.core.values.payload import NULL
-from fencepost.store.interface.batches import told_in_order
+from fencepost.core.values.times import from_us, seconds_to_us
 from fencepost.store.interface.queue import (
     AlreadySettled,
     Beat,
     Extended,
     HeartbeatReply,
+    LeaseLost,
+    Moved,
     Save,
     Saved,
     SaveReply,
     Settled,
     SettleReply,
+    settled_in_order,
 )
-from fencepost.store.interface.replies import LeaseLost, Moved
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.sql.codes import BY_NUMBER, NUMBER, RUNNING
-from fencepost.store.sql.texts import encode_json
-from fencepost.store.sqlite.engine.values import values
-from fencepost.store.sqlite.flows.dependents import Ended, end_all, follow
-from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
-from fencepost.store.sqlite.jobs.finish import STANDING_COLUMNS, Ending, Standing, standing
-from fencepost.store.sqlite.jobs.rows import encode_body
+from fencepost.store.sql.codec import BY_NUMBER, NUMBER, RUNNING, encode_json
+from fencepost.store.sql.endings import Ended, Ending, informed
+from fencepost.store.sqlite.flows.dependents import end_all, follow
+from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
+from fencepost.store.sqlite.jobs.finish import LIVE_COLUMNS, LiveEnding, LiveRow, live_row
+from fencepost.store.sqlite.jobs.lease import SEQ_END, read_token
+from fencepost.store.sqlite.jobs.rows import encode_body, numbers_json, values
 
 Reply = TypeVar("Reply")
 
-_standings = msgspec.json.Decoder(list[Standing])
+_live_rows = msgspec.json.Decoder(list[LiveRow])
 
-# Every row fetched gives up the interpreter's lock and queues for it again behind the thread that
-# runs handlers. All of a batch in one row of JSON does so once.
+# Each fetched row releases the interpreter's lock, and waits for the thread that runs handlers to
+# get it back. A batch as one row of JSON does so once.
 LOCATE = f"""
 select cast(json_group_array(
-  json_array({STANDING_COLUMNS.replace(" id,", " lower(hex(id)),")})
+  json_array({LIVE_COLUMNS.replace(" id,", " lower(hex(id)),")})
 ) as blob) from jobs where seq in (select value from json_each(?))
 """
-LOCATE_ROWS = f"select {STANDING_COLUMNS} from jobs where seq in (select value from json_each(?))"
+LOCATE_ROWS = f"select {LIVE_COLUMNS} from jobs where seq in (select value from json_each(?))"
 STATES = "select id, state from jobs where id in ({values})"
 EXTEND = """
 with beat(seq, expires_at) as ({values})
 update jobs set lease_expires_at = max(jobs.lease_expires_at, beat.expires_at)
 from beat where jobs.seq = beat.seq
 """
-# The rule of is_valid, as a condition; one statement a claim, whose jobs share lane and secret.
+# The rule of is_valid as a condition; one statement per claim: its jobs share lane and token.
 COMPLETE_VALID = f"""
 with done(seq, id, result, result_encoding) as ({{values}})
 update jobs
@@ -69,8 +66,8 @@ from done
 where jobs.seq = done.seq and jobs.id = done.id and jobs.state = {RUNNING} and jobs.lane = ?
   and jobs.lease_token = ? and jobs.lease_expires_at > ?
 """
-# Whether the end of a job can concern anybody at all: one who waits for it or for a slot of its
-# key, or a webhook. In most stores nobody does, and this one look is what that costs.
+# Whether the end of a job can have an effect on others: dependents, jobs that wait for a slot of
+# its key, or a webhook. In most stores it cannot, and this check is the only cost.
 CHANGES = """
 select changes(), exists (select 1 from dependencies) or exists (select 1 from slots)
   or exists (select 1 from jobs indexed by jobs_callback where callback_url is not null)
@@ -83,78 +80,46 @@ where seq = ?
 """
 
 
-class Fence(NamedTuple):
-    """What a token says; seq -1, which no row has, if it is malformed."""
-
-    seq: int
-    lane: int
-    secret: str
-
-
-SEQ_END = 1 << 63
-NOWHERE = Fence(-1, -1, "")
 COMPLETED = Ended(State.COMPLETED)
-"""How all of a batch have ended; of a success, nobody asks whose it was."""
+"""How all jobs of a batch have ended; for a success, the id is not needed."""
 
 
-def make_token(seq: int, lane: int, secret: str) -> str:
-    """Return the token of one job of a claim."""
-    return f"{seq:x}.{lane:x}.{secret}"
-
-
-def read_token(token: str) -> Fence:
-    """Return where a token points and its secret."""
-    try:
-        seq, lane, secret = token.split(".")
-        fence = Fence(int(seq, 16), int(lane, 16), secret)
-    except ValueError:
-        return NOWHERE
-    is_possible = 0 < fence.seq < SEQ_END and 0 < fence.lane < SEQ_END
-    # Only as it was written: int() also takes " 1", "0x1" and "1_0". And SQLite no surrogates.
-    is_own = token.isascii() and make_token(*fence) == token
-    return fence if is_possible and is_own else NOWHERE
-
-
-def locate(tokens: Iterable[str]) -> Plan[dict[int, Standing]]:
-    """Return the jobs to which *tokens* point, by row."""
+def locate(tokens: Iterable[str]) -> Plan[dict[int, LiveRow]]:
+    """Return the jobs of *tokens*, by row."""
     seqs = numbers_json(sorted({read_token(token).seq for token in tokens}))
     ((text,),) = yield Statement(LOCATE, (seqs,))
     try:
-        found = _standings.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # a damaged row: take them one by one
-        found = [standing(row) for row in (yield Statement(LOCATE_ROWS, (seqs,)))]
+        found = _live_rows.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a damaged row: decode each alone
+        found = [live_row(row) for row in (yield Statement(LOCATE_ROWS, (seqs,)))]
     return {job.seq: job for job in found}
 
 
-def is_valid(job: Standing | None, job_id: str, secret: str, now: int) -> bool:
-    """INV-2: the one rule by which a write to a running job is accepted."""
+def is_valid(job: LiveRow | None, job_id: str, lease_token: str, now: int) -> bool:
+    """Tell whether a write to a running job is accepted: the only such rule (INV-2)."""
     return (
         job is not None
         and job.number == RUNNING
-        and job.lease_token == secret
-        and bool(secret)
+        and job.lease_token == lease_token
+        and bool(lease_token)
         and job.lease_expires_at is not None
         and now < job.lease_expires_at
         and _is_id(job, job_id)
     )
 
 
-def _is_id(job: Standing, job_id: str) -> bool:
+def _is_id(job: LiveRow, job_id: str) -> bool:
     return job.digits == job_id.replace("-", "").lower()
 
 
 def with_states(replies: list[Reply]) -> Plan[list[Reply]]:
-    """Tell those who lost a lease what has become of their job."""
+    """Add the present state of each job to the replies about lost leases."""
     ids = wanted_ids([reply.job_id for reply in replies if isinstance(reply, LeaseLost)])
     states: dict[str, State] = {}
     for sql, params in values(STATES, [(id_,) for id_ in ids]):
         for id_, state in (yield Statement(sql, params)):
             states[ids[id_]] = BY_NUMBER[state]
-    for index, reply in enumerate(replies):
-        if isinstance(reply, LeaseLost):
-            informed = LeaseLost(reply.job_id, states.get(reply.job_id.lower()))
-            replies[index] = informed  # type: ignore[assignment]  # every Reply includes it
-    return replies
+    return informed(replies, states)
 
 
 def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
@@ -172,8 +137,8 @@ def _complete_all(
 ) -> Plan[list[SettleReply] | None]:
     """Record a batch of successes without reading it first; None if not every lease was valid.
 
-    That is nearly every batch of a healthy worker. Otherwise nothing is written, and each
-    settlement is looked at by itself.
+    Nearly every batch of a healthy worker passes here. Otherwise nothing is written, and each
+    settlement is checked alone.
     """
     claims: dict[str, list[tuple[int, bytes, bytes | None, int | None]]] = {}
     try:
@@ -189,14 +154,14 @@ def _complete_all(
         return None
     yield Statement("savepoint complete_all")
     changed = has_followers = 0
-    tally = Tally()
+    counters = JobCounters()
     for claim, rows in claims.items():
-        _, lane, secret = read_token(f"1.{claim}")
+        _, lane, lease_token = read_token(f"1.{claim}")
         for sql, params in values(COMPLETE_VALID, rows):
-            yield Statement(sql, [*params, now, now, lane, secret, now])
+            yield Statement(sql, [*params, now, now, lane, lease_token, now])
             ((count, has_followers),) = yield Statement(CHANGES)
             changed += count
-        tally.move(lane, State.RUNNING, State.COMPLETED, len(rows))
+        counters.move(lane, State.RUNNING, State.COMPLETED, len(rows))
     if changed != len(settlements):
         yield Statement("rollback to complete_all")
     yield Statement("release complete_all")
@@ -205,17 +170,17 @@ def _complete_all(
     followed: tuple[Moved, ...] = ()
     if has_followers:
         ended = {row[0]: COMPLETED for rows in claims.values() for row in rows}
-        followed = yield from follow(env, ended, ended, now, tally)
-    yield from tally.write()
+        followed = yield from follow(env, ended, ended, now, counters)
+    yield from counters.write()
     types = yield from _types_of(env, claims)
     settled: list[SettleReply] = [
         Settled(s.job_id, types[s.token.partition(".")[2]], State.COMPLETED) for s in settlements
     ]
-    return _told(settled, followed)
+    return _with_followed(settled, followed)
 
 
-def _told(replies: list[SettleReply], followed: tuple[Moved, ...]) -> list[SettleReply]:
-    """Have the first that was settled tell what became of all who waited."""
+def _with_followed(replies: list[SettleReply], followed: tuple[Moved, ...]) -> list[SettleReply]:
+    """Put the moves of all dependents into the first settled reply."""
     for place, reply in enumerate(replies):
         if followed and isinstance(reply, Settled):
             replies[place] = Settled(reply.job_id, reply.type, reply.state, followed)
@@ -224,7 +189,7 @@ def _told(replies: list[SettleReply], followed: tuple[Moved, ...]) -> list[Settl
 
 
 def _types_of(env: Env, claims: Iterable[str]) -> Plan[dict[str, str]]:
-    """Return the type of the jobs of each claim, as the ends of their tokens name it."""
+    """Return the type of the jobs of each claim, given by the end of their tokens."""
     numbers = {claim: read_token(f"1.{claim}").lane for claim in claims}
     lanes = yield from env.catalog.lanes(set(numbers.values()))
     return {claim: lanes[number].type for claim, number in numbers.items()}
@@ -233,44 +198,44 @@ def _types_of(env: Env, claims: Iterable[str]) -> Plan[dict[str, str]]:
 def _settle_each(env: Env, settlements: Sequence[Settlement], now: int) -> Plan[list[SettleReply]]:
     jobs = yield from locate(s.token for s in settlements)
     lanes = yield from env.catalog.lanes({job.lane for job in jobs.values()})
-    accepted: dict[int, Ending] = {}
+    accepted: dict[int, LiveEnding] = {}
     replies: list[SettleReply] = []
     for settlement in settlements:
         job_id, decision = settlement.job_id, settlement.decision
-        seq, _, secret = read_token(settlement.token)
+        seq, _, lease_token = read_token(settlement.token)
         job = jobs.get(seq)
-        if job is None or not is_valid(job, job_id, secret, now):
-            # Once the job has been settled, no older lease is the last under which it was.
-            replies.append(_refusal(None if seq in accepted else job, job_id, secret))
+        if job is None or not is_valid(job, job_id, lease_token, now):
+            # After a settlement of this batch, settled_token in the row is outdated.
+            replies.append(_refusal(None if seq in accepted else job, job_id, lease_token))
         elif seq in accepted:
             replies.append(AlreadySettled(job_id, accepted[seq].decision.state))
         else:
-            accepted[seq] = Ending(job, decision, secret)
+            accepted[seq] = Ending(job, decision, lease_token)
             replies.append(Settled(job_id, lanes[job.lane].type, decision.state))
-    tally = Tally()
-    followed = yield from end_all(env, list(accepted.values()), now, tally)
-    yield from tally.write()
-    return told_in_order((yield from with_states(_told(replies, followed))))
+    counters = JobCounters()
+    followed = yield from end_all(env, list(accepted.values()), now, counters)
+    yield from counters.write()
+    return settled_in_order((yield from with_states(_with_followed(replies, followed))))
 
 
-def _refusal(job: Standing | None, job_id: str, secret: str) -> AlreadySettled | LeaseLost:
-    """Tell a repeat of the last settlement, which is safe, from a stale worker."""
-    if job is not None and secret and job.settled_token == secret and _is_id(job, job_id):
+def _refusal(job: LiveRow | None, job_id: str, lease_token: str) -> AlreadySettled | LeaseLost:
+    """Return whether this repeats the last settlement, which is safe, or the lease is lost."""
+    if job is not None and lease_token and job.settled_token == lease_token and _is_id(job, job_id):
         return AlreadySettled(job_id, job.state)
     return LeaseLost(job_id)
 
 
 def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
-    """Extend each lease that is still valid; an expired one is not revived."""
+    """Extend each lease that is still valid; an expired one stays expired."""
     now = env.clock.now_us()
     jobs = yield from locate(beat.token for beat in beats)
     policies = yield from env.catalog.policies({job.policy for job in jobs.values()})
     replies: list[HeartbeatReply] = []
     rows: dict[int, tuple[int, int]] = {}
     for beat in beats:
-        seq, _, secret = read_token(beat.token)
+        seq, _, lease_token = read_token(beat.token)
         job = jobs.get(seq)
-        if job is not None and is_valid(job, beat.job_id, secret, now):
+        if job is not None and is_valid(job, beat.job_id, lease_token, now):
             policy = policies.get(job.policy, DEFAULT_POLICY)
             expires_at = max(_extended(job, policy, beat, now), rows.get(seq, (seq, 0))[1])
             rows[seq] = (seq, expires_at)
@@ -282,8 +247,8 @@ def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
     return (yield from with_states(replies))
 
 
-def _extended(job: Standing, policy: Policy, beat: Beat, now: int) -> int:
-    """Return until when *beat* has a job's lease last: never shorter, never past its deadline."""
+def _extended(job: LiveRow, policy: Policy, beat: Beat, now: int) -> int:
+    """Return the new expiry of a lease: never earlier than before, never past its deadline."""
     assert job.lease_expires_at is not None and job.started_at is not None
     asked = ttl_of(policy, (job.lease_ttl or 0) / 1e6) if beat.lease_ttl is None else beat.lease_ttl
     latest = deadline(policy, job.started_at, job.timeout_grace or 0)
@@ -291,17 +256,17 @@ def _extended(job: Standing, policy: Policy, beat: Beat, now: int) -> int:
 
 
 def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
-    """Keep what handlers ask to keep, under valid leases."""
+    """Store checkpoints and progress under valid leases."""
     now = env.clock.now_us()
     jobs = yield from locate(item.token for item in saves)
     replies: list[SaveReply] = []
     for item in saves:
-        seq, _, secret = read_token(item.token)
+        seq, _, lease_token = read_token(item.token)
         job = jobs.get(seq)
-        if not is_valid(job, item.job_id, secret, now):
+        if not is_valid(job, item.job_id, lease_token, now):
             replies.append(LeaseLost(item.job_id))
             continue
-        progress = None if item.progress is None else encode_json(item.progress)
+        progress = item.progress and encode_json({**item.progress, "at": from_us(now)})
         yield Statement(SAVE, (*encode_body(item.checkpoint), progress, seq))
         replies.append(Saved(item.job_id))
     return (yield from with_states(replies))

@@ -1,49 +1,48 @@
-"""What keeps jobs moving when nobody does: recover, expire, promote, prune.
+"""Upkeep: recover, expire, promote, prune.
 
-All are bounded, and all are safe to run twice at once: each runs in one transaction, and looks
-only at rows that still need it. Claims run the first three inline, so that correctness never
-depends on a leader (S2-12).
+Each is bounded and safe to run twice at once: it runs in one transaction, and reads only rows that
+still need it. Claims run the first three inline, so that correctness never depends on a leader
+(S2-12).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fencepost.core.bounds import LANE_IDLE, PRUNE_SCAN
-from fencepost.core.job.job import AttemptOutcome, Category, Failure
-from fencepost.core.job.lease import deadline, run_out
-from fencepost.core.job.lifecycle import LIVE, Event, State, advance
-from fencepost.core.job.outcome import Decision, decide
+from fencepost.core.job.lifecycle import LIVE, promoted
+from fencepost.core.job.outcome import expired
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
-from fencepost.core.values.ids import id_text
-from fencepost.core.values.instants import seconds_to_us
-from fencepost.store.interface.batches import with_admitted
-from fencepost.store.interface.replies import Moved
+from fencepost.core.job.timeouts import deadline
+from fencepost.core.values.names import id_text
+from fencepost.core.values.times import seconds_to_us
+from fencepost.store.interface.queue import Moved, with_admitted
 from fencepost.store.interface.upkeep import Pruned, PruneRequest
 from fencepost.store.plan import Plan, Row, Statement
-from fencepost.store.sql.codes import BY_NUMBER, NUMBER, PENDING
-from fencepost.store.sqlite.flows.dependents import end_all, moved
-from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
-from fencepost.store.sqlite.jobs.chronology import note_deletion
-from fencepost.store.sqlite.jobs.finish import STANDING_COLUMNS, Ending, Standing, standing
+from fencepost.store.sql.codec import BY_NUMBER, DELAYED, PENDING, RETRYING, RUNNING, SCHEDULED
+from fencepost.store.sql.endings import Ending, lease_ended, moved
+from fencepost.store.sqlite.flows.dependents import end_all
+from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
+from fencepost.store.sqlite.jobs.finish import LIVE_COLUMNS, LiveEnding, LiveRow, live_row
+from fencepost.store.sqlite.jobs.rows import numbers_json
+from fencepost.store.sqlite.jobs.search import note_deletion
 from fencepost.store.sqlite.limits.concurrency import admit, admit_noted
 
 EXPIRED_LEASES = f"""
-select {STANDING_COLUMNS} from jobs indexed by jobs_lease
-where state = 3 and lease_expires_at <= ? order by lease_expires_at, seq limit ?
+select {LIVE_COLUMNS} from jobs indexed by jobs_lease
+where state = {RUNNING} and lease_expires_at <= ? order by lease_expires_at, seq limit ?
 """
 OUTLIVED = f"""
-select {STANDING_COLUMNS} from jobs indexed by jobs_lifetime
+select {LIVE_COLUMNS} from jobs indexed by jobs_lifetime
 where completed_at is null and expires_at <= ? order by expires_at, seq limit ?
 """
-DUE = """
+DUE = f"""
 select seq, id, lane, state, slot from jobs indexed by jobs_due
-where state in (2, 4) and run_at <= ? order by run_at, seq limit ?
+where state in ({DELAYED}, {RETRYING}) and run_at <= ? order by run_at, seq limit ?
 """
 PROMOTE = f"""
-update jobs set state = {NUMBER[State.SCHEDULED]}, scheduled_at = ?, updated_at = ?
+update jobs set state = {SCHEDULED}, scheduled_at = ?, updated_at = ?
 where seq in (select value from json_each(?))
 """
 HOLD = f"""
@@ -61,9 +60,9 @@ select idempotency.seq from jobs
 join lanes on lanes.lane = jobs.lane
 join idempotency on idempotency.type = lanes.type and idempotency.key = jobs.key
 where jobs.seq in (select value from json_each(?)) and idempotency.seq = jobs.seq
-  and idempotency.window_ends_at > ?
+  and idempotency.key_ends_at > ?
 """
-# A dependent that has not ended may ask for the result of what it waited for.
+# A dependent that has not ended may read the results of its dependencies.
 NEEDED = """
 select dependencies.parent from json_each(?) as old
 cross join dependencies indexed by dependencies_parent on dependencies.parent = old.value
@@ -80,7 +79,7 @@ PRUNES = (
       where jobs.seq in (select value from json_each(?)) and json_valid(jobs.tags)
     )
     """,
-    # By (type, key), which is indexed; a key that has passed on to another job stays with it.
+    # By (type, key), which is indexed; a key that another job has taken stays.
     """
     delete from idempotency where (type, key, seq) in (
       select lanes.type, jobs.key, jobs.seq from jobs join lanes on lanes.lane = jobs.lane
@@ -108,81 +107,52 @@ PRUNE_LANES = (
 USED_LANES = f"update lanes set idle_at = null where idle_at is not null and {HAS_JOBS}"
 UNUSED_LANES = f"update lanes set idle_at = ? where idle_at is null and not {HAS_JOBS}"
 
-LIFETIME_EXCEEDED = Failure(Category.TIMEOUT, "lifetime exceeded", code="lifetime_exceeded")
 
-
-class _Judged(NamedTuple):
-    attempt: int
-    max_attempts: int
-    policy: Policy
-
-
-def recover(env: Env, limit: int) -> Plan[list[Moved]]:
-    """Take back up to *limit* jobs whose leases ran out; each counts as a failed attempt."""
-    return recover_at(env, limit, env.clock.now_us())
-
-
-def recover_at(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
-    """Do so as of *now*."""
+def recover(env: Env, limit: int, now: int | None = None) -> Plan[list[Moved]]:
+    """Recover up to *limit* jobs whose leases expired; each counts as a failed attempt."""
+    now = env.clock.now_us() if now is None else now
     rows = yield Statement(EXPIRED_LEASES, (now, max(limit, 0)))
-    jobs = [standing(row) for row in rows]
+    jobs = [live_row(row) for row in rows]
     policies = yield from env.catalog.policies({job.policy for job in jobs})
     endings = []
     for job in jobs:
-        judged = _judged(job, policies)
-        outcome = run_out(judged.policy, is_overdue=_is_overdue(job, judged.policy))
-        endings.append(Ending(job, decide(judged, outcome, env.rng)))
+        policy = policies.get(job.policy, DEFAULT_POLICY)
+        is_overdue = _is_overdue(job, policy)
+        endings.append(Ending(job, lease_ended(job, policy, env.rng, is_overdue=is_overdue)))
     return (yield from _end(env, endings, now))
 
 
-def _is_overdue(job: Standing, policy: Policy) -> bool:
-    """Tell whether a lease that ran out lasted until its deadline."""
+def _is_overdue(job: LiveRow, policy: Policy) -> bool:
+    """Tell whether an expired lease lasted until its deadline."""
     assert job.lease_expires_at is not None and job.started_at is not None
     return job.lease_expires_at >= deadline(policy, job.started_at, job.timeout_grace or 0)
 
 
-def _judged(job: Standing, policies: dict[int, Policy]) -> _Judged:
-    policy = policies.get(job.policy, DEFAULT_POLICY)
-    return _Judged(job.attempt, job.max_attempts, policy)
-
-
-def expire(env: Env, limit: int) -> Plan[list[Moved]]:
+def expire(env: Env, limit: int, now: int | None = None) -> Plan[list[Moved]]:
     """Dead-letter up to *limit* live jobs past their lifetime."""
-    return expire_at(env, limit, env.clock.now_us())
-
-
-def expire_at(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
-    """Do so as of *now*."""
+    now = env.clock.now_us() if now is None else now
     rows = yield Statement(OUTLIVED, (now, max(limit, 0)))
-    endings = []
-    for job in map(standing, rows):
-        state = advance(job.state, Event.EXPIRE)
-        decision = Decision(Event.EXPIRE, state, AttemptOutcome.FAILED, failure=LIFETIME_EXCEEDED)
-        endings.append(Ending(job, decision))
+    endings = [Ending(job, expired(job.state)) for job in map(live_row, rows)]
     return (yield from _end(env, endings, now))
 
 
-def _end(env: Env, endings: Sequence[Ending], now: int) -> Plan[list[Moved]]:
+def _end(env: Env, endings: Sequence[LiveEnding], now: int) -> Plan[list[Moved]]:
     if not endings:
         return []
-    tally = Tally()
-    followed = yield from end_all(env, endings, now, tally)
-    yield from tally.write()
+    counters = JobCounters()
+    followed = yield from end_all(env, endings, now, counters)
+    yield from counters.write()
     return (yield from moved(env, endings, followed))
 
 
-def promote(env: Env, limit: int) -> Plan[list[Moved]]:
+def promote(env: Env, limit: int, now: int | None = None) -> Plan[list[Moved]]:
     """Make up to *limit* due jobs claimable, as far as their concurrency keys allow."""
-    return promote_at(env, limit, env.clock.now_us())
-
-
-def promote_at(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
-    """Do so as of *now*."""
+    now = env.clock.now_us() if now is None else now
     rows = yield Statement(DUE, (now, max(limit, 0)))
-    tally = Tally()
-    noted = yield from admit_noted(env, now, tally)
+    counters = JobCounters()
+    noted = yield from admit_noted(env, now, counters)
     if not rows:
-        yield from tally.write()
+        yield from counters.write()
         return []
     lanes = yield from env.catalog.lanes({row[2] for row in rows})
     ready = [row[0] for row in rows if row[4] is None]
@@ -194,20 +164,20 @@ def promote_at(env: Env, limit: int, now: int) -> Plan[list[Moved]]:
     moved = []
     for _, id_, lane, number, slot in rows:
         was = BY_NUMBER[number]
-        state = advance(was, Event.READY if slot is None else Event.HOLD)
-        tally.move(lane, was, state)
+        state = promoted(was, has_key=slot is not None)
+        counters.move(lane, was, state)
         moved.append(Moved(id_text(id_), lanes[lane].type, state, was))
-    admitted = yield from admit(env, held, now, tally)
-    yield from tally.write()
+    admitted = yield from admit(env, held, now, counters)
+    yield from counters.write()
     return with_admitted(moved, (*noted, *admitted))
 
 
 def prune(env: Env, request: PruneRequest) -> Plan[Pruned]:
-    """Delete terminal jobs that have been kept long enough.
+    """Delete terminal jobs whose retention has ended.
 
-    A pass begins with the lanes that have had no jobs for long. It goes through jobs in the order
-    of submission, a bounded stretch at a time, and ends at the first that is too young to have been
-    kept long enough: no index is kept for it, and a backlog of young jobs costs nothing.
+    A pass begins with lanes that have been empty for long. It reads jobs in the order of
+    submission, a bounded range at a time, and ends at the first that is younger than every
+    retention: so it needs no index, and a backlog of young jobs costs nothing.
     """
     if request.limit <= 0:
         return Pruned(0, request.after)
@@ -272,12 +242,12 @@ def _delete(rows: Sequence[Row]) -> Plan[None]:
     for sql in PRUNES:
         yield Statement(sql, (seqs,))
     yield from note_deletion()
-    tally = Tally()
+    counters = JobCounters()
     for (lane, number), count in Counter((row[1], row[2]) for row in rows).items():
-        tally.move(lane, BY_NUMBER[number], None, count)
-    yield from tally.write()
+        counters.move(lane, BY_NUMBER[number], None, count)
+    yield from counters.write()
 
 
 def tidy(env: Env) -> Plan[None]:
-    """Do nothing: there are no books to keep in order."""
+    """Do nothing: SQLite needs no tidying."""
     yield from ()

@@ -1,9 +1,9 @@
-"""Letting jobs with a concurrency key into line, at the end of every plan that moves any.
+"""Concurrency keys: admission to their slots, at the end of every plan that moves such jobs.
 
-A job that has a key never becomes claimable but here: whoever would make it so holds it up instead
-(PENDING, missing nothing), and names its row to ``admit``, as does whoever takes one out of line.
-One transaction of the whole store at a time runs here, so that the count of jobs under way cannot
-be outdated by the time it is acted upon. Nothing is asked of a store that has no keys.
+A job that has a key becomes claimable only here. Other code leaves it PENDING, missing nothing, and
+passes its row to ``admit``, as it does with the row of a job that frees a slot. The side-car lock
+lets one transaction run at a time, so that the count of active jobs is still true when it is used.
+A store without keys is not queried.
 """
 
 from __future__ import annotations
@@ -13,61 +13,61 @@ from collections.abc import Iterable
 import msgspec
 
 from fencepost.core.job.job import JobRecord
-from fencepost.core.job.lifecycle import Event, State, advance
+from fencepost.core.job.lifecycle import State, first_state
 from fencepost.core.job.policy import DEFAULT_POLICY, Policy
 from fencepost.core.limits.concurrency import limit_of
-from fencepost.core.values.ids import id_of_digits
-from fencepost.store.interface.replies import Moved
+from fencepost.core.values.names import id_of_digits
+from fencepost.store.interface.queue import Moved
 from fencepost.store.plan import Plan, Statement
-from fencepost.store.sql.codes import NUMBER, PENDING, RUNNING, SCHEDULED
+from fencepost.store.sql.codec import PENDING, RUNNING, SCHEDULED
 from fencepost.store.sql.transfer import held_up
-from fencepost.store.sqlite.engine.values import values
-from fencepost.store.sqlite.jobs.catalog import Env, Tally, numbers_json
+from fencepost.store.sqlite.jobs.catalog import Env, JobCounters
+from fencepost.store.sqlite.jobs.rows import numbers_json, values
 
-FIND_SLOT = "select slot from slots where type = ? and key = ?"
-MAKE_SLOT = "insert into slots(type, key) values (?, ?) returning slot"
+FIND_SLOT = "select slot from slots where type = ? and concurrency_key = ?"
+MAKE_SLOT = "insert into slots(type, concurrency_key) values (?, ?) returning slot"
 ACTIVE = f"""
 select count(*) from slots cross join jobs indexed by jobs_slot
 on jobs.slot = slots.slot and jobs.state in ({SCHEDULED}, {RUNNING})
-where slots.type = ? and slots.key = ?
+where slots.type = ? and slots.concurrency_key = ?
 """
 HEADS = 2
 HELD = f"jobs.state = {PENDING} and jobs.missing = 0"
-# Of each key of the rows named for which somebody waits: how many jobs are under way, and the first
-# two who wait, which is enough unless several slots are free. In one row, see settling.LOCATE.
-TOUCHED = """
+# For each key of the given rows with waiting jobs: the number of active jobs, and the first two
+# that wait, which is enough unless several slots are free. In one row, see settle.LOCATE.
+CANDIDATES = f"""
 select json_group_array(json_array(slot, active, json(heads))) from (
   select slot, (
     select count(*) from jobs indexed by jobs_slot
-    where jobs.slot = touched.slot and jobs.state in (1, 3)
+    where jobs.slot = freed.slot and jobs.state in ({SCHEDULED}, {RUNNING})
   ) as active, (
     select json_group_array(json_array(seq, lower(hex(id)), lane, policy)) from (
       select seq, id, lane, policy from jobs indexed by jobs_slot
-      where jobs.slot = touched.slot and jobs.state = 0 and jobs.missing = 0
+      where jobs.slot = freed.slot and {HELD}
       order by priority, run_at, seq limit 2
     )
   ) as heads
-  from ({source}) as touched
+  from ({{source}}) as freed
 ) where heads <> '[]'
 """
-OF_ROWS = TOUCHED.format(
+OF_ROWS = CANDIDATES.format(
     source="""
     select distinct slot from jobs
     where exists (select 1 from slots) and seq in (select value from json_each(?))
       and slot is not null
 """
 )
-OF_NOTES = TOUCHED.format(source="select slot from touched")
-NOTE = "insert into touched(slot) {values} on conflict do nothing"
-FORGET = "delete from touched"
-HAS_NOTES = "select exists (select 1 from touched)"
+OF_NOTES = CANDIDATES.format(source="select slot from freed_slots")
+NOTE = "insert into freed_slots(slot) {values} on conflict do nothing"
+FORGET = "delete from freed_slots"
+HAS_NOTES = "select exists (select 1 from freed_slots)"
 NEXT = f"""
 select seq, lower(hex(id)), lane, policy from jobs indexed by jobs_slot
 where slot = ? and {HELD} order by priority, run_at, seq limit ?
 """
-LET_IN = f"""
+ADMIT = f"""
 update jobs
-set state = {NUMBER[State.SCHEDULED]}, run_at = ?, scheduled_at = ?, updated_at = ?
+set state = {SCHEDULED}, run_at = ?, scheduled_at = ?, updated_at = ?
 where seq in (select value from json_each(?))
 """
 
@@ -82,7 +82,7 @@ class _Next(msgspec.Struct, gc=False, array_like=True):
 
 
 class _Slot(msgspec.Struct, gc=False, array_like=True):
-    """A key for whose slots somebody waits."""
+    """A key with jobs that wait for its slots."""
 
     number: int
     active: int
@@ -93,7 +93,7 @@ _slots = msgspec.json.Decoder(list[_Slot])
 
 
 def slot_number(type: str, key: str) -> Plan[int]:
-    """Return the number of a key, making it if it is new."""
+    """Return the number of a key, created if it is new."""
     rows = yield Statement(FIND_SLOT, (type, key))
     if not rows:
         rows = yield Statement(MAKE_SLOT, (type, key))
@@ -109,21 +109,21 @@ def active(type: str, key: str | None) -> Plan[int]:
 
 
 class Arriving:
-    """The keys of jobs that come from another store, and how many of each are under way."""
+    """The keys of jobs that are loaded from another store, and how many of each are active."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str], int] = {}
         self._active: dict[tuple[str, str], int] = {}
 
     def number(self, type: str, key: str) -> Plan[int]:
-        """Return the number of a key, making it if it is new."""
+        """Return the number of a key, created if it is new."""
         scope = (type, key)
         if scope not in self.numbers:
             self.numbers[scope] = yield from slot_number(type, key)
         return self.numbers[scope]
 
     def placed(self, record: JobRecord) -> Plan[JobRecord]:
-        """Return *record*, which keeps the slot that it had if there is one for it here."""
+        """Return *record*, which keeps its slot if there is a free one here."""
         job = record.job
         if job.concurrency_key is None or job.state is not State.SCHEDULED:
             return record
@@ -136,42 +136,44 @@ class Arriving:
         return record
 
 
-def admit(env: Env, seqs: Iterable[int], now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
-    """Give the free slots of the keys of rows *seqs* to those who wait for them, in their order."""
+def admit(
+    env: Env, seqs: Iterable[int], now: int, counters: JobCounters
+) -> Plan[tuple[Moved, ...]]:
+    """Give the free slots of the keys of rows *seqs* to waiting jobs, in their order."""
     numbers = numbers_json(list(seqs))
     if numbers == "[]":
         return ()
     ((text,),) = yield Statement(OF_ROWS, (numbers,))
-    return (yield from _admit(env, text, now, tally))
+    return (yield from _admit(env, text, now, counters))
 
 
-def admit_noted(env: Env, now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
-    """Do the same for the keys that ``note`` has left."""
+def admit_noted(env: Env, now: int, counters: JobCounters) -> Plan[tuple[Moved, ...]]:
+    """Do the same for the keys that ``note`` has recorded."""
     ((has_notes,),) = yield Statement(HAS_NOTES)
     if not has_notes:
         return ()
     ((text,),) = yield Statement(OF_NOTES)
     yield Statement(FORGET)
-    return (yield from _admit(env, text, now, tally))
+    return (yield from _admit(env, text, now, counters))
 
 
 def note(slots: Iterable[int]) -> Plan[None]:
-    """Leave it to the next claim to see who may have a slot."""
+    """Record keys, so that the next claim admits jobs to their slots."""
     for sql, params in values(NOTE, [(slot,) for slot in sorted(set(slots))]):
         yield Statement(sql, params)
 
 
-def _admit(env: Env, text: str, now: int, tally: Tally) -> Plan[tuple[Moved, ...]]:
+def _admit(env: Env, text: str, now: int, counters: JobCounters) -> Plan[tuple[Moved, ...]]:
     entering: list[_Next] = []
     for slot in _slots.decode(text):
         entering += yield from _entering(env, slot)
     if not entering:
         return ()
-    yield Statement(LET_IN, (now, now, now, numbers_json([each.seq for each in entering])))
+    yield Statement(ADMIT, (now, now, now, numbers_json([each.seq for each in entering])))
     lanes = yield from env.catalog.lanes({each.lane for each in entering})
-    state = advance(State.PENDING, Event.READY)
+    state = first_state(is_due=True)
     for each in entering:
-        tally.move(each.lane, State.PENDING, state)
+        counters.move(each.lane, State.PENDING, state)
     return tuple(
         Moved(id_of_digits(each.digits), lanes[each.lane].type, state, State.PENDING)
         for each in entering
@@ -179,7 +181,7 @@ def _admit(env: Env, text: str, now: int, tally: Tally) -> Plan[tuple[Moved, ...
 
 
 def _entering(env: Env, slot: _Slot) -> Plan[list[_Next]]:
-    """Return who enters: from the first on, each while fewer are under way than it allows."""
+    """Return the jobs to admit: from the first on, while its limit allows one more."""
     rows, asked = slot.heads, HEADS
     while True:
         policies = yield from env.catalog.policies({row.policy for row in rows})
@@ -188,7 +190,7 @@ def _entering(env: Env, slot: _Slot) -> Plan[list[_Next]]:
                 return rows[:place]
         if len(rows) < asked:
             return rows
-        # All of them enter: there may be more. As many as the last allows, for a start.
+        # All of them are admitted, and there may be more: read as many as the last one allows.
         asked = max(_limit(policies, rows[-1].policy) - slot.active, len(rows)) + 1
         rows = [_Next(*row) for row in (yield Statement(NEXT, (slot.number, asked)))]
 

@@ -1,1 +1,1 @@
-"""All that is kept beside jobs: crons, events, tokens, workers; and moving to another store."""
+"""What a store keeps besides jobs: crons, events, tokens, workers; and moves between stores."""

@@ -1,4 +1,4 @@
-"""What an operator should know about this file: durability first."""
+"""What an operator should know about a store and its file: durability first."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from pathlib import Path
 from fencepost.core.bounds import LOG_PAGES_MAX
 from fencepost.store.interface.overview import Finding
 from fencepost.store.plan import Plan, Statement
+from fencepost.store.sql.codec import RUNNING
+from fencepost.store.sql.overview import orphaned_leases, unserved_jobs
 from fencepost.store.sqlite.engine.database import Database
-from fencepost.store.sqlite.engine.permissions import exposures
+from fencepost.store.sqlite.engine.files import exposures
 from fencepost.store.sqlite.jobs.catalog import Env
+from fencepost.store.sqlite.records.cluster import CLUSTER
+from fencepost.store.sqlite.records.overview import OVERVIEW
 
-EXPIRED = "select count(*) from jobs where state = 3 and lease_expires_at <= ?"
-WAITING_TYPES = """
-select lanes.type, sum(counters.count) from counters join lanes on lanes.lane = counters.lane
-where counters.state = 1 and counters.count > 0 group by 1
-"""
-WORKER_TYPES = """
-select distinct value from workers, json_each(workers.info, '$.types') where seen_at > ?
-"""
+EXPIRED = f"select count(*) from jobs where state = {RUNNING} and lease_expires_at <= ?"
 SAFE_SQLITE = (3, 51, 3)
 LOCKS = Path("/proc/locks")
 READ_LOCKS = range(124, 128)
@@ -43,26 +40,26 @@ DURABILITY = {
 
 
 def examine(env: Env) -> Plan[list[Finding]]:
-    """Look at the engine, its settings, and jobs that wait for nobody."""
-    database = env.database
-    now = env.clock.now_us()
-    findings = [DURABILITY[database.durability], _sqlite_version()]
-    findings += [*_disk(database), _log(database), *_permissions(database)]
+    """Look at where the jobs are kept, at expired leases, and at jobs without a worker."""
     ((version,),) = yield Statement("select max(version) from schema_version")
-    findings.append(Finding("ok", "schema", f"schema version {version} in {database.path}"))
-    ((orphans,),) = yield Statement(EXPIRED, (now,))
-    findings.append(_orphans(orphans))
-    known = {row[0] for row in (yield Statement(WORKER_TYPES, (now - 60_000_000,)))}
-    for type_, count in (yield Statement(WAITING_TYPES)):
-        if type_ not in known:
-            findings.append(
-                Finding(
-                    "warn",
-                    "no_worker",
-                    f"{count} jobs of type {type_!r} wait, and no live worker serves it",
-                )
-            )
+    findings = env.findings(version)
+    ((orphans,),) = yield Statement(EXPIRED, (env.now,))
+    findings.append(orphaned_leases(orphans))
+    workers = yield from CLUSTER.workers(env)
+    findings += unserved_jobs((yield from OVERVIEW.queues(env)), workers)
     return findings
+
+
+def examine_file(database: Database, version: int) -> list[Finding]:
+    """Look at the file, its settings and the disk."""
+    return [
+        DURABILITY[database.durability],
+        _sqlite_version(),
+        *_disk(database),
+        _log(database),
+        *_permissions(database),
+        Finding("ok", "schema", f"schema version {version} in {database.path}"),
+    ]
 
 
 def _sqlite_version() -> Finding:
@@ -78,28 +75,27 @@ def _sqlite_version() -> Finding:
 
 
 def _disk(database: Database) -> list[Finding]:
-    """Tell of a write that the disk did not confirm, as long as that has not been made good."""
+    """Report a write that the disk did not confirm, until it is repaired."""
     if not database.is_marked:
         return []
     return [
         Finding(
             "fail",
             "disk",
-            "the disk failed to confirm a write; writes are refused until all that was written has "
-            "reached the disk, which every write tries; look at the system's log",
+            "the disk failed to confirm a write; writes are refused until everything has reached "
+            "the disk, which every write tries again; look at the system's log",
         )
     ]
 
 
 def _permissions(database: Database) -> list[Finding]:
-    """Warn of every file that somebody can open who should not."""
+    """Warn of every file that has wider permissions than it should."""
     found = list(exposures(database.path, database.access.group))
     if found:
         return [Finding("warn", "permissions", text) for text in found]
-    whom = "their owner"
-    if database.access.group is not None:
-        whom += f" and group {database.access.group}"
-    return [Finding("ok", "permissions", f"the files are open to {whom} alone")]
+    group = database.access.group
+    users = "their owner" if group is None else f"their owner and group {group}"
+    return [Finding("ok", "permissions", f"only {users} can open the files")]
 
 
 def _log(database: Database) -> Finding:
@@ -110,13 +106,13 @@ def _log(database: Database) -> Finding:
     return Finding(
         "warn",
         "log",
-        f"{text}, more than it should: a program that keeps a read transaction open keeps it from "
-        f"being folded into the file (a backup, a shell); readers: {readers}",
+        f"{text}, more than it should: a program with an open read transaction (a backup, a "
+        f"shell) keeps it from being written back to the file; readers: {readers}",
     )
 
 
 def _readers(path: str) -> list[str]:
-    """Return which other processes read a snapshot now, as far as the system tells."""
+    """Return which other processes read a snapshot now, as far as the system shows."""
     with suppress(OSError, ValueError, IndexError):
         inode = str(os.stat(f"{path}-shm").st_ino)
         locks = [line.split() for line in LOCKS.read_text("ascii").splitlines()]
@@ -133,13 +129,3 @@ def _name(pid: int) -> str:
     with suppress(OSError):
         return f" ({Path(f'/proc/{pid}/comm').read_text('utf-8', 'replace').strip()})"
     return ""
-
-
-def _orphans(count: int) -> Finding:
-    if count == 0:
-        return Finding("ok", "orphaned_leases", "no lease has run out unrecovered")
-    return Finding(
-        "warn",
-        "orphaned_leases",
-        f"{count} leases have run out and wait for recovery; `fencepost recover` does it now",
-    )

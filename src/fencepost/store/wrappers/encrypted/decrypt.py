@@ -1,13 +1,15 @@
-"""Decrypts what comes out of a store, value by value, and refuses what is not to be trusted.
+"""Decrypts what comes out of a store, value by value, and refuses what cannot be trusted.
 
-Refused is what does not authenticate where it stands, what belongs to another attempt, and what is
-not encrypted at all unless ``core.plain`` accepts it. To look at a job never fails: what is refused
-is replaced (``REFUSED``, ``REFUSED_TEXT``), and what cannot be opened is left as it is, so that a
-store can be copied without its keys. Whoever decodes either is told why.
+A value is refused if it does not authenticate in its place, if it belongs to another attempt, or if
+it is not encrypted and ``core.encryption`` does not accept that. Looking at a job never fails:
+a refused value is replaced (``REFUSED``, ``REFUSED_TEXT``), and one that cannot be opened is left
+as it is, so that a store can be copied without its keys. Decoding either raises an error that says
+why.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from operator import eq, ge, gt
@@ -17,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fencepost.clock import Clock
-from fencepost.core.crypto.envelope import (
+from fencepost.core.encryption import (
     NONCE_BYTES,
     REFUSED,
     REFUSED_TEXT,
@@ -25,10 +27,10 @@ from fencepost.core.crypto.envelope import (
     TAMPERED,
     Field,
     Owner,
+    Plain,
     from_text,
     header,
 )
-from fencepost.core.crypto.plain import Plain
 from fencepost.core.events import SentEvent
 from fencepost.core.job.job import (
     Attempt,
@@ -43,12 +45,13 @@ from fencepost.core.job.job import (
     Progress,
 )
 from fencepost.core.job.lifecycle import State
+from fencepost.core.job.outcome import CANCELLED, LEASE_EXPIRED, LIFETIME_EXCEEDED, UNREADABLE_JOB
 from fencepost.core.webhooks.delivery import Delivery
 from fencepost.errors import EncryptionError, MissingKeyError, PlainContentError, TamperedError
-from fencepost.store.failures import is_stores_own
-from fencepost.store.wrappers.encrypted.cipher import Cipher
+from fencepost.store.sql.codec import UNREADABLE
 from fencepost.store.wrappers.encrypted.encrypt import (
     MARKS,
+    Cipher,
     Details,
     owner_of,
     owner_of_template,
@@ -59,74 +62,71 @@ from fencepost.store.wrappers.encrypted.encrypt import (
 _ENCODINGS = {mark: encoding for encoding, mark in MARKS.items()}
 _details = msgspec.json.Decoder(Details)
 
+B = TypeVar("B", Body, Body | None)
 V = TypeVar("V", Body, str)
 IsRight = Callable[[int], bool]
 """Tells whether something may have been written under the lease of this version."""
 
 
 class Opener:
-    """One ring's way with the values that come from a store."""
+    """Decrypts the values that come from a store, with the keys of one ring."""
 
     def __init__(self, cipher: Cipher, plain: Plain, clock: Clock) -> None:
         self._cipher = cipher
         self._plain = plain
         self._clock = clock
 
-    # Jobs.
-
     def open_claimed(self, job: ClaimedJob) -> ClaimedJob:
         """Return *job* with its bodies decrypted.
 
-        One whose key is missing stays as it is, and one that is refused is replaced: whoever reads
-        it then fails the attempt for the one reason or the other.
+        One whose key is missing stays as it is, and one that is refused is replaced: reading it
+        then fails the attempt with the one reason or the other.
         """
-        payload = _claimed(job.payload, lambda: self.open_payload(job))
-        checkpoint = job.checkpoint
+        payload = _claimed(job.payload, partial(self._open_payload, job, job.payload))
+        checkpoint, is_past = job.checkpoint, partial(gt, job.lease.version)
         if checkpoint is not None:
-            checkpoint = _claimed(checkpoint, lambda: self._open_checkpoint(job))
+            opened = partial(self._open_body, checkpoint, Field.CHECKPOINT, owner_of(job), is_past)
+            checkpoint = _claimed(checkpoint, opened)
         return replace(job, payload=payload, checkpoint=checkpoint)
 
-    def _open_checkpoint(self, job: ClaimedJob) -> Body:
-        assert job.checkpoint is not None
-        is_past = partial(gt, job.lease.version)
-        return self._open_written(job.checkpoint, Field.CHECKPOINT, owner_of(job), is_past)
-
-    def open_payload(self, job: Job | ClaimedJob) -> Body:
+    def open_payload(self, job: Job) -> Body:
         """Return the payload of *job* decrypted, or raise EncryptionError."""
-        delivery = sealed_delivery(job.type, job.payload)
+        return self._open_payload(job, job.payload_body)
+
+    def _open_payload(self, job: Job | ClaimedJob, payload: Body) -> Body:
+        delivery = sealed_delivery(job.type, payload)
         if delivery is not None:
             return self._open_delivery(delivery)
-        return self._open_body(job.payload, Field.PAYLOAD, owner_of(job))
+        return self._open_body(payload, Field.PAYLOAD, owner_of(job))
 
     def _open_delivery(self, delivery: Delivery) -> Body:
-        """Return what a store says of the end of a job, with the address decrypted."""
+        """Return the store's own delivery for a job that ended, with the address decrypted."""
         data = from_text(delivery.url)
         assert data is not None
         url = self._cipher.open(data, Field.CALLBACK, Owner(delivery.job_id.lower()))
         return Body(msgspec.json.encode(replace(delivery, url=url.decode())))
 
     def open_callback(self, job: Job) -> str | None:
-        """Return where a webhook goes when *job* has ended, or raise EncryptionError."""
+        """Return the decrypted callback URL of *job*, or raise EncryptionError."""
         return self._open_callback(job.callback_url, owner_of(job))
 
     def _open_callback(self, url: str | None, owner: Owner) -> str | None:
-        data = None if url is None else from_text(url)
-        if data is not None:
-            return self._cipher.open(data, Field.CALLBACK, owner).decode()
-        return None if url is None else self._accept(url)
+        if url is None:
+            return None
+        data = from_text(url)
+        if data is None:
+            return self._accept(url)
+        return self._cipher.open(data, Field.CALLBACK, owner).decode()
 
     def open_job(self, job: Job) -> Job:
-        """Return *job* with all of it decrypted that can be."""
+        """Return *job* with everything decrypted that can be."""
         owner, is_past = owner_of(job), partial(ge, job.lease_version)
-        checkpoint = job.checkpoint
-        if checkpoint is not None:
-            checkpoint = self._try_written(checkpoint, Field.CHECKPOINT, owner, is_past)
         return replace(
             job,
-            payload=_seen(job.payload, lambda: self.open_payload(job)),
-            callback_url=self._try_callback(job.callback_url, owner),
-            result=self.open_result(job),
-            checkpoint=checkpoint,
+            payload_body=_seen(job.payload_body, partial(self.open_payload, job)),
+            callback_url=self._see_callback(job.callback_url, owner),
+            result_body=self.open_result(job),
+            checkpoint_body=self._see_body(job.checkpoint_body, Field.CHECKPOINT, owner, is_past),
             progress=self._open_progress(job.progress, owner, is_past),
             failure=self._open_failure(job.failure, owner, is_past),
         )
@@ -134,14 +134,14 @@ class Opener:
     def open_result(self, job: Job) -> Body | None:
         """Return the result of *job* decrypted; one that its last attempt did not write is refused.
 
-        So is none at all of a job that has completed: who encrypts stores one, if only ``null``.
+        A completed job without a result is refused, too: with encryption, even ``null`` is stored.
         """
         if job.state is not State.COMPLETED:
-            return None if job.result is None else TAMPERED
-        if job.result is None:
+            return None if job.result_body is None else TAMPERED
+        if job.result_body is None:
             return None if self._plain.accepts(self._clock.now()) else TAMPERED
         is_last = partial(eq, job.lease_version)
-        return self._try_written(job.result, Field.RESULT, owner_of(job), is_last)
+        return self._see_body(job.result_body, Field.RESULT, owner_of(job), is_last)
 
     def open_attempt(self, attempt: Attempt, owner: Owner) -> Attempt:
         """Return *attempt*, of the job *owner*, with its failure decrypted."""
@@ -157,9 +157,9 @@ class Opener:
         return replace(letter, failure=failure)
 
     def open_record(self, record: JobRecord) -> JobRecord:
-        """Return *record* with all of it decrypted that can be.
+        """Return *record* with everything decrypted that can be.
 
-        Plain content that is refused raises PlainContentError: it would be lost on the way.
+        Plain content that is refused raises PlainContentError: the copy would lack it.
         """
         owner = owner_of(record.job)
         attempts = tuple(self.open_attempt(each, owner) for each in record.attempts)
@@ -168,28 +168,21 @@ class Opener:
             raise PlainContentError(f"job {record.job.id}")
         return opened
 
-    # Events and crons.
-
     def open_template(self, template: NewJob | None, cron: str) -> NewJob | None:
-        """Return what a cron's jobs are made of decrypted, if it can be."""
+        """Return the template of a cron's jobs, decrypted if it can be."""
         if template is None:
             return None
         owner = owner_of_template(template, cron)
         return replace(
             template,
-            payload=_seen(
-                template.payload, lambda: self._open_body(template.payload, Field.TEMPLATE, owner)
-            ),
-            callback_url=self._try_callback(template.callback_url, owner),
+            payload=self._see_body(template.payload, Field.TEMPLATE, owner),
+            callback_url=self._see_callback(template.callback_url, owner),
         )
 
     def open_event(self, event: SentEvent) -> SentEvent:
         """Return the record *event* decrypted, if it can be."""
         owner = Owner(event.id, event.name)
-        opened = _seen(event.payload, lambda: self._open_body(event.payload, Field.EVENT, owner))
-        return replace(event, payload=opened)
-
-    # Values.
+        return replace(event, payload=self._see_body(event.payload, Field.EVENT, owner))
 
     def _accept(self, value: V) -> V:
         """Return what is not encrypted, if that is accepted today."""
@@ -197,17 +190,19 @@ class Opener:
             return value
         raise PlainContentError
 
-    def _open_body(self, body: Body, field: Field, owner: Owner) -> Body:
+    def _open_body(
+        self, body: Body, field: Field, owner: Owner, is_right: IsRight | None = None
+    ) -> Body:
+        """Return *body* decrypted; what an attempt has written *is_right* or not."""
         if body.encoding is not Encoding.ENCRYPTED:
             return self._accept(body)
         if body == REFUSED:  # copied from where it was refused
             raise PlainContentError
-        return _marked(self._cipher.open(body.data, field, owner))
-
-    def _open_written(self, body: Body, field: Field, owner: Owner, is_right: IsRight) -> Body:
-        if body.encoding is not Encoding.ENCRYPTED:
-            return self._accept(body)
-        return _marked(self._open_stamped(body.data, field, owner, is_right))
+        if is_right is None:
+            data = self._cipher.open(body.data, field, owner)
+        else:
+            data = self._open_stamped(body.data, field, owner, is_right)
+        return Body(data[1:], _ENCODINGS[data[:1]])
 
     def _open_stamped(self, data: bytes, field: Field, owner: Owner, is_right: IsRight) -> bytes:
         version, opened = unstamped(self._cipher.open(data, field, owner))
@@ -215,10 +210,12 @@ class Opener:
             raise TamperedError
         return opened
 
-    def _try_written(self, body: Body, field: Field, owner: Owner, is_right: IsRight) -> Body:
-        return _seen(body, lambda: self._open_written(body, field, owner, is_right))
+    def _see_body(self, body: B, field: Field, owner: Owner, is_right: IsRight | None = None) -> B:
+        if body is None:
+            return None
+        return _seen(body, partial(self._open_body, body, field, owner, is_right))
 
-    def _try_callback(self, url: str | None, owner: Owner) -> str | None:
+    def _see_callback(self, url: str | None, owner: Owner) -> str | None:
         try:
             return self._open_callback(url, owner)
         except PlainContentError:
@@ -231,16 +228,10 @@ class Opener:
     ) -> Failure | None:
         if failure is None or is_stores_own(failure):
             return failure
-        data = from_text(failure.message)
-        if data is None:
-            if self._plain.accepts(self._clock.now()):
-                return failure
-            return replace(failure, message=REFUSED_TEXT, exception=None, traceback=None)
-        try:
-            opened = self._open_stamped(data, Field.FAILURE, owner, is_right)
-        except EncryptionError:
-            return replace(failure, exception=None, traceback=None)
-        details = _details.decode(opened)
+        opened = self._open_text(failure.message, Field.FAILURE, owner, is_right)
+        if opened is None:
+            return failure
+        details = Details(opened) if isinstance(opened, str) else _details.decode(opened)
         return replace(
             failure,
             message=details.message,
@@ -251,26 +242,32 @@ class Opener:
     def _open_progress(
         self, progress: Progress | None, owner: Owner, is_right: IsRight
     ) -> Progress | None:
-        if progress is None or not progress.message:
+        if progress is None or not progress["message"]:
             return progress
-        data = from_text(progress.message)
+        opened = self._open_text(progress["message"], Field.PROGRESS, owner, is_right)
+        if opened is None:
+            return progress
+        message = opened if isinstance(opened, str) else opened.decode()
+        return {**progress, "message": message}
+
+    def _open_text(
+        self, text: str, field: Field, owner: Owner, is_right: IsRight
+    ) -> bytes | str | None:
+        """Return what was sealed into *text*; None if it is plain and accepted.
+
+        Returns a text to show if it is refused, or cannot be opened.
+        """
+        data = from_text(text)
         if data is None:
-            if self._plain.accepts(self._clock.now()):
-                return progress
-            return replace(progress, message=REFUSED_TEXT)
+            return None if self._plain.accepts(self._clock.now()) else REFUSED_TEXT
         try:
-            opened = self._open_stamped(data, Field.PROGRESS, owner, is_right)
+            return self._open_stamped(data, field, owner, is_right)
         except EncryptionError:
-            return progress
-        return replace(progress, message=opened.decode())
-
-
-def _marked(data: bytes) -> Body:
-    return Body(data[1:], _ENCODINGS[data[:1]])
+            return text
 
 
 def _claimed(body: Body, open_: Callable[[], Body]) -> Body:
-    """Return a body of a claimed job as whoever runs it is given it."""
+    """Return a body of a claimed job in the form in which its worker gets it."""
     try:
         return open_()
     except MissingKeyError as error:
@@ -284,7 +281,7 @@ def _claimed(body: Body, open_: Callable[[], Body]) -> Body:
 
 
 def _seen(body: Body, open_: Callable[[], Body]) -> Body:
-    """Return a body as whoever looks at it is shown it."""
+    """Return a body in the form in which readers see it."""
     try:
         return open_()
     except PlainContentError:
@@ -294,8 +291,33 @@ def _seen(body: Body, open_: Callable[[], Body]) -> Body:
 
 
 def _lacks(record: JobRecord) -> bool:
-    """Tell whether anything of *record* was refused for not being encrypted."""
+    """Tell whether a value of *record* was refused because it was not encrypted."""
     job = record.job
     failures = (job.failure, *(each.failure for each in record.attempts))
-    texts = [job.callback_url, *(each.message for each in (job.progress, *failures) if each)]
-    return REFUSED in (job.payload, job.result, job.checkpoint) or REFUSED_TEXT in texts
+    progress = "" if job.progress is None else job.progress["message"]
+    texts = [job.callback_url, progress, *(each.message for each in failures if each)]
+    bodies = (job.payload_body, job.result_body, job.checkpoint_body)
+    return REFUSED in bodies or REFUSED_TEXT in texts
+
+
+_FIXED = (LEASE_EXPIRED.failure, UNREADABLE, CANCELLED, LIFETIME_EXCEEDED, UNREADABLE_JOB)
+_MESSAGES = {
+    "execution_timeout": re.compile(r"ran longer than its timeout of [0-9.e+]{1,20} s", re.ASCII),
+    "dependency_failed": re.compile(
+        r"it waited for job [0-9a-f-]{36}, which ended as (failed|dead_letter|cancelled)", re.ASCII
+    ),
+}
+
+
+def is_stores_own(failure: Failure) -> bool:
+    """Tell whether *failure* is one that a store records by itself.
+
+    A store has no keys. So it records these without encryption, also where plain content is
+    refused. They say nothing of a job's content, and any other text was not written by a store.
+    """
+    if failure in _FIXED:
+        return True
+    form = _MESSAGES.get(failure.code or "")
+    if form is None or failure.exception is not None or failure.traceback is not None:
+        return False
+    return form.fullmatch(failure.message) is not None

@@ -1,17 +1,28 @@
 """Encrypts what goes into a store, value by value.
 
-What an attempt writes carries the version of its lease inside the envelope, where nobody without a
-key can change it: whoever reads it knows which attempt it belongs to.
+What an attempt writes carries the version of its lease inside the envelope, where it cannot be
+changed without a key: so a reader knows which attempt it belongs to.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from fencepost.core.crypto.envelope import Field, Owner, from_text, to_text
+from fencepost.clock import Clock
+from fencepost.core.encryption import (
+    NONCE_BYTES,
+    Field,
+    KeyRing,
+    Owner,
+    binding,
+    from_text,
+    header,
+    parse,
+    to_text,
+)
 from fencepost.core.events import NewEvent, SentEvent
 from fencepost.core.job.job import (
     Body,
@@ -24,14 +35,16 @@ from fencepost.core.job.job import (
     Progress,
 )
 from fencepost.core.job.outcome import Settlement
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.names import id_text
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE, Delivery
+from fencepost.errors import ConfigurationError, MissingKeyError, TamperedError
 from fencepost.store.interface.queue import Save
-from fencepost.store.wrappers.encrypted.cipher import Cipher
 
-# Which of the two a body was stands before its bytes.
+# Before the bytes of a body stands which of the two it was.
 MARKS = {Encoding.JSON: b"j", Encoding.BINARY: b"b"}
 VERSION_BYTES = 8
+
+B = TypeVar("B", Body, Body | None)
 
 
 class Details(msgspec.Struct, array_like=True):
@@ -43,7 +56,7 @@ class Details(msgspec.Struct, array_like=True):
 
 
 class LeaseHolder(NamedTuple):
-    """The job that something is written to, and the version of the lease under which it is."""
+    """The job that is written to, and the version of the lease under which that happens."""
 
     owner: Owner
     version: int
@@ -60,15 +73,15 @@ def owner_of_new(job: NewJob, id_: bytes) -> Owner:
 
 
 def owner_of_template(template: NewJob, cron: str) -> Owner:
-    """Return what is bound of a cron's template; no job has an id with a colon in it."""
+    """Return what a cron's template is bound to; no job has an id with a colon in it."""
     return Owner(f"cron:{cron}", template.type, template.queue)
 
 
 def sealed_delivery(type_: str, payload: Body) -> Delivery | None:
-    """Return the delivery that a store has written down for a job with an encrypted address.
+    """Return the delivery that a store has made for a job with an encrypted callback URL.
 
-    A store has no keys. It copies the address as it is, encrypted for the job that the delivery
-    tells of; what it adds stays readable with that job as well.
+    A store has no keys. It copies the URL as it is, encrypted for the job that has ended; the rest
+    of the delivery stays readable, as it does in that job.
     """
     if type_ != DELIVERY_TYPE or payload.encoding is not Encoding.JSON:
         return None
@@ -83,13 +96,50 @@ _encoder = msgspec.json.Encoder()
 _deliveries = msgspec.json.Decoder(Delivery)
 
 
+class Cipher:
+    """AES-256-GCM under the keys of a ring: seals one field of one job, and opens it again."""
+
+    def __init__(self, ring: KeyRing, clock: Clock) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError as error:
+            raise ConfigurationError(
+                f"encryption needs a library: pip install 'fencepost[encryption]' ({error})"
+            ) from None
+        self._clock = clock
+        self._invalid = InvalidTag
+        self._ciphers = {key.id: AESGCM(key.secret) for key in ring.keys}
+        self._current = self._ciphers[ring.current.id]
+        self._header = header(ring.current.id)
+
+    def seal(self, data: bytes, field: Field, owner: Owner) -> bytes:
+        """Return *data* in an envelope of the current key."""
+        # Random, and so unique: no counter would survive a crash in every process at once.
+        nonce = self._clock.new_bytes(NONCE_BYTES)
+        bound = binding(self._header, field, owner)
+        return self._header + nonce + self._current.encrypt(nonce, data, bound)
+
+    def open(self, data: bytes, field: Field, owner: Owner) -> bytes:
+        """Return what was sealed; raise MissingKeyError or TamperedError."""
+        envelope = parse(data)
+        if envelope is None:
+            raise TamperedError
+        cipher = self._ciphers.get(envelope.key_id)
+        if cipher is None:
+            raise MissingKeyError(envelope.key_id)
+        bound = binding(header(envelope.key_id), field, owner)
+        try:
+            return cipher.decrypt(envelope.nonce, envelope.sealed, bound)
+        except self._invalid:
+            raise TamperedError from None
+
+
 class Sealer:
-    """One ring's way with the values that travel to a store."""
+    """Encrypts the values that go to a store, with the current key of a ring."""
 
     def __init__(self, cipher: Cipher) -> None:
         self._cipher = cipher
-
-    # Jobs.
 
     def seal_new(self, job: NewJob, id_: bytes) -> NewJob:
         """Return *job* with its id chosen and its content encrypted for it."""
@@ -106,7 +156,7 @@ class Sealer:
         return self._seal_body(payload, Field.PAYLOAD, owner)
 
     def seal_callback(self, url: str | None, owner: Owner) -> str | None:
-        """Return where a webhook goes, encrypted for one job; empty is nowhere, and stays so."""
+        """Return a callback URL encrypted for one job; an empty one stays empty."""
         if not url or from_text(url) is not None:
             return url
         return to_text(self._cipher.seal(url.encode(), Field.CALLBACK, owner))
@@ -114,57 +164,40 @@ class Sealer:
     def seal_settlement(self, settlement: Settlement, holder: LeaseHolder) -> Settlement:
         """Return *settlement* with its result or failure encrypted."""
         decision = settlement.decision
-        if decision.result is not None:
-            result = self._seal_body(decision.result, Field.RESULT, *holder)
-            decision = replace(decision, result=result)
-        if decision.failure is not None:
-            decision = replace(decision, failure=self._seal_failure(decision.failure, holder))
-        return replace(settlement, decision=decision)
+        result = self._seal_body(decision.result, Field.RESULT, *holder)
+        failure = decision.failure and self._seal_failure(decision.failure, holder)
+        return replace(settlement, decision=replace(decision, result=result, failure=failure))
 
     def seal_save(self, save: Save, holder: LeaseHolder) -> Save:
         """Return *save* with what it keeps encrypted."""
-        checkpoint, progress = save.checkpoint, save.progress
-        if checkpoint is not None:
-            checkpoint = self._seal_body(checkpoint, Field.CHECKPOINT, *holder)
-        if progress is not None:
-            progress = self._seal_progress(progress, holder)
+        checkpoint = self._seal_body(save.checkpoint, Field.CHECKPOINT, *holder)
+        progress = save.progress and self._seal_progress(save.progress, holder)
         return replace(save, checkpoint=checkpoint, progress=progress)
 
     def seal_record(self, record: JobRecord) -> JobRecord:
-        """Return *record* encrypted; what is so already, under whatever key, is left as it is."""
+        """Return *record* encrypted; values that are encrypted already, by any key, stay."""
         job = record.job
-        holder = LeaseHolder(owner_of(job), job.lease_version)
-        result, checkpoint, progress = job.result, job.checkpoint, job.progress
-        if result is not None:
-            result = self._seal_body(result, Field.RESULT, *holder)
-        if checkpoint is not None:
-            checkpoint = self._seal_body(checkpoint, Field.CHECKPOINT, *holder)
-        if progress is not None and from_text(progress.message) is None:
+        owner = owner_of(job)
+        holder = LeaseHolder(owner, job.lease_version)
+        progress, payload = job.progress, job.payload_body
+        if progress is not None and from_text(progress["message"]) is None:
             progress = self._seal_progress(progress, holder)
-        payload = job.payload
         if sealed_delivery(job.type, payload) is None:
-            payload = self.seal_payload(payload, holder.owner)
+            payload = self.seal_payload(payload, owner)
         sealed = replace(
             job,
-            payload=payload,
-            callback_url=self.seal_callback(job.callback_url, holder.owner),
-            result=result,
-            checkpoint=checkpoint,
+            payload_body=payload,
+            callback_url=self.seal_callback(job.callback_url, owner),
+            result_body=self._seal_body(job.result_body, Field.RESULT, *holder),
+            checkpoint_body=self._seal_body(job.checkpoint_body, Field.CHECKPOINT, *holder),
             progress=progress,
             failure=self._seal_once(job.failure, holder),
         )
-        attempts = tuple(
-            replace(
-                each,
-                failure=self._seal_once(
-                    each.failure, LeaseHolder(holder.owner, each.lease_version)
-                ),
-            )
-            for each in record.attempts
-        )
-        return replace(record, job=sealed, attempts=attempts)
-
-    # Events and crons.
+        attempts = []
+        for each in record.attempts:
+            failure = self._seal_once(each.failure, LeaseHolder(owner, each.lease_version))
+            attempts.append(replace(each, failure=failure))
+        return replace(record, job=sealed, attempts=tuple(attempts))
 
     def seal_event(self, event: NewEvent, id_: bytes) -> NewEvent:
         """Return *event* with its id chosen and its payload encrypted for it."""
@@ -172,12 +205,12 @@ class Sealer:
         return replace(event, id=id_, payload=payload)
 
     def seal_sent(self, event: SentEvent) -> SentEvent:
-        """Return the record *event* encrypted, unless it is so already."""
+        """Return the record *event* encrypted, unless it is already."""
         payload = self._seal_body(event.payload, Field.EVENT, Owner(event.id, event.name))
         return replace(event, payload=payload)
 
     def seal_template(self, template: NewJob, cron: str) -> NewJob:
-        """Return what a cron's jobs are made of with its content encrypted for that cron."""
+        """Return the template of a cron's jobs with its content encrypted for that cron."""
         owner = owner_of_template(template, cron)
         return replace(
             template,
@@ -185,12 +218,8 @@ class Sealer:
             callback_url=self.seal_callback(template.callback_url, owner),
         )
 
-    # Values.
-
-    def _seal_body(
-        self, body: Body, field: Field, owner: Owner, version: int | None = None
-    ) -> Body:
-        if body.encoding is Encoding.ENCRYPTED:
+    def _seal_body(self, body: B, field: Field, owner: Owner, version: int | None = None) -> B:
+        if body is None or body.encoding is Encoding.ENCRYPTED:
             return body
         data = MARKS[body.encoding] + body.data
         if version is not None:
@@ -211,11 +240,11 @@ class Sealer:
         return self._seal_failure(failure, holder)
 
     def _seal_progress(self, progress: Progress, holder: LeaseHolder) -> Progress:
-        if not progress.message:
+        if not progress["message"]:
             return progress
-        data = stamped(holder.version, progress.message.encode())
+        data = stamped(holder.version, progress["message"].encode())
         sealed = self._cipher.seal(data, Field.PROGRESS, holder.owner)
-        return Progress(progress.fraction, to_text(sealed))
+        return {**progress, "message": to_text(sealed)}
 
 
 def stamped(version: int, data: bytes) -> bytes:

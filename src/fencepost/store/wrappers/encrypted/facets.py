@@ -1,33 +1,30 @@
 """The facets of a store with encryption around it: one class each, which covers all of the facet.
 
-An operation here is one of the store inside: its plan encrypts what it is given, runs the other's
-plan, and decrypts what comes back, in one transaction. Declaration and arguments are the same, so
-that observers and listeners see what they would see without encryption.
+The plan of an operation encrypts its arguments, runs the plan of the inner store, and decrypts the
+reply, in one transaction. Declaration and arguments are the same, so that observers and listeners
+see what they would see without encryption.
 
 An operation that is declared to hold no content of users is passed on. One that may hold some is
-written out here; a class that lacks one is refused when it is made (``facet``).
+written out here; a class that lacks one is refused when it is made (``interface.facet``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from msgspec.structs import replace
 
-from fencepost.core.bounds import REPLAY_BATCH
-from fencepost.core.crypto.envelope import Owner
+from fencepost.core.bounds import PAGE_MAX, REPLAY_BATCH
+from fencepost.core.encryption import Owner
 from fencepost.core.events import NewEvent, SentEvent
-from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Attempt, Dependency, Encoding, Job, JobRecord, NewJob
 from fencepost.core.job.lifecycle import DEAD, State
 from fencepost.core.job.outcome import Settlement
 from fencepost.core.job.why import Situation
-from fencepost.core.values.ids import id_text
+from fencepost.core.values.names import id_text
 from fencepost.errors import EncryptionError
-from fencepost.store.interface.access import AccessFacet
-from fencepost.store.interface.audit import AuditFacet
-from fencepost.store.interface.cluster import ClusterFacet
 from fencepost.store.interface.control import (
     ControlFacet,
     Edit,
@@ -45,13 +42,10 @@ from fencepost.store.interface.crons import (
     CronsFacet,
     FireReply,
 )
-from fencepost.store.interface.events import EventPage, EventReply, EventsFacet
-from fencepost.store.interface.facet import planned
-from fencepost.store.interface.joins import JoinsFacet
-from fencepost.store.interface.overview import OverviewFacet
+from fencepost.store.interface.events import EventReply, EventsFacet
+from fencepost.store.interface.facet import Facet, Method, planned
 from fencepost.store.interface.queue import (
-    Claim,
-    ClaimRequest,
+    EnqueueReply,
     QueueFacet,
     Save,
     SaveReply,
@@ -59,36 +53,64 @@ from fencepost.store.interface.queue import (
     Spawn,
     SpawnReply,
 )
-from fencepost.store.interface.reader import DeadLetterPage, JobPage, ReaderFacet
-from fencepost.store.interface.replies import EnqueueReply
-from fencepost.store.interface.settings import SettingsFacet
+from fencepost.store.interface.reader import ReaderFacet
 from fencepost.store.interface.store import Facets, Store
-from fencepost.store.interface.transfer import Dump, LoadReply, TransferFacet
-from fencepost.store.interface.upkeep import UpkeepFacet
-from fencepost.store.plan import Plan, part_of
+from fencepost.store.interface.transfer import LoadReply, TransferFacet
+from fencepost.store.plan import Declaration, Operation, Plan, part_of
 from fencepost.store.wrappers.encrypted.decrypt import Opener
+from fencepost.store.wrappers.encrypted.duplicates import SealedJobs
 from fencepost.store.wrappers.encrypted.encrypt import LeaseHolder, Sealer, owner_of
-from fencepost.store.wrappers.encrypted.facet import Encrypting
+
+F = TypeVar("F", bound=Facet)
 
 
-def facets(store: Store, sealer: Sealer, opener: Opener) -> Facets:
-    """Return the operations of *store*, with encryption around them."""
-    inner = store.facets
-    return Facets(
-        queue=EncryptedQueue(inner.queue, store, sealer, opener),
-        control=EncryptedControl(inner.control, store, sealer, opener),
-        reader=EncryptedReader(inner.reader, store, sealer, opener),
-        settings=EncryptedSettings(inner.settings, store, sealer, opener),
-        upkeep=EncryptedUpkeep(inner.upkeep, store, sealer, opener),
-        crons=EncryptedCrons(inner.crons, store, sealer, opener),
-        access=EncryptedAccess(inner.access, store, sealer, opener),
-        audit=EncryptedAudit(inner.audit, store, sealer, opener),
-        cluster=EncryptedCluster(inner.cluster, store, sealer, opener),
-        overview=EncryptedOverview(inner.overview, store, sealer, opener),
-        events=EncryptedEvents(inner.events, store, sealer, opener),
-        transfer=EncryptedTransfer(inner.transfer, store, sealer, opener),
-        joins=EncryptedJoins(inner.joins, store, sealer, opener),
-    )
+class Encrypting(Facet, Generic[F], abstract=True):
+    """Wraps a facet, and passes on what is declared to hold no content of users."""
+
+    def __init__(self, inner: F, store: Store, sealer: Sealer, opener: Opener) -> None:
+        self._inner = inner
+        self._reader = store.reader
+        self._clock = store.clock
+        self._sealer = sealer
+        self._opener = opener
+
+    @classmethod
+    def supply(cls, name: str, declaration: Declaration) -> Method | None:
+        if declaration.has_content:
+            return None
+
+        def pass_on(self: Encrypting[F], /, *args: Any, **kwargs: Any) -> Operation[Any]:
+            operation: Operation[Any] = getattr(self._inner, name)(*args, **kwargs)
+            return operation
+
+        return pass_on
+
+    def _seal(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        pairs = zip(jobs, self._clock.new_ids(len(jobs)), strict=True)
+        return [self._sealer.seal_new(job, id_) for job, id_ in pairs]
+
+    def _new(self, jobs: Sequence[NewJob]) -> SealedJobs:
+        return SealedJobs(jobs, self._seal(jobs), self._get, self._opener)
+
+    def _get(self, job_ids: Iterable[str]) -> Plan[dict[str, Job]]:
+        """Return those jobs that there are, as they are stored, by id."""
+        asked = list(dict.fromkeys(job_ids))
+        jobs: dict[str, Job] = {}
+        for start in range(0, len(asked), PAGE_MAX):
+            found = yield from part_of(self._reader.get(asked[start : start + PAGE_MAX]))
+            jobs |= {job.id: job for job in found if job is not None}
+        return jobs
+
+
+def opening(name: str, field: str, open_: Callable[[Opener, Any], Any]) -> Any:
+    """Return the operation of this name, which opens each value in a field of its reply."""
+
+    def plan(self: Encrypting[Any], /, *args: Any, **kwargs: Any) -> Plan[Any]:
+        reply = yield from getattr(self._inner, name)(*args, **kwargs).start()
+        opened = [open_(self._opener, each) for each in getattr(reply, field)]
+        return replace(reply, **{field: opened})
+
+    return planned(plan)
 
 
 class EncryptedQueue(Encrypting[QueueFacet], QueueFacet):
@@ -96,17 +118,16 @@ class EncryptedQueue(Encrypting[QueueFacet], QueueFacet):
 
     @planned
     def enqueue(self, jobs: Sequence[NewJob], *, atomic: bool = False) -> Plan[list[EnqueueReply]]:
-        return (yield from self._inner.enqueue(self._seal(jobs), atomic=atomic).start())
+        new = self._new(jobs)
+        storing = self._inner.enqueue(new.sealed, atomic=atomic).start()
+        return (yield from new.compared((yield from new.stored(storing))))
 
     @planned
     def spawn(self, spawns: Sequence[Spawn]) -> Plan[list[SpawnReply]]:
         sealed = [replace(each, jobs=tuple(self._seal(each.jobs))) for each in spawns]
         return (yield from self._inner.spawn(sealed).start())
 
-    @planned
-    def claim(self, request: ClaimRequest) -> Plan[Claim]:
-        claim = yield from self._inner.claim(request).start()
-        return replace(claim, jobs=[self._opener.open_claimed(job) for job in claim.jobs])
+    claim = opening("claim", "jobs", Opener.open_claimed)
 
     @planned
     def settle(self, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
@@ -124,9 +145,9 @@ class EncryptedQueue(Encrypting[QueueFacet], QueueFacet):
         return (yield from self._inner.save(sealed).start())
 
     def _holders(self, writes: Iterable[Settlement | Save]) -> Plan[dict[str, LeaseHolder]]:
-        """Return what writes are bound to, by the ids of jobs, looking for what was not given.
+        """Return what writes are bound to, by the ids of jobs; read jobs that were not given.
 
-        A lease that has passed to another attempt meanwhile is refused by its token.
+        A lease that another attempt has taken over meanwhile is refused by its token.
         """
         holders: dict[str, LeaseHolder] = {}
         unknown: dict[str, None] = {}
@@ -146,7 +167,7 @@ class EncryptedControl(Encrypting[ControlFacet], ControlFacet):
 
     @planned
     def edit(self, edits: Sequence[Edit]) -> Plan[list[EditReply]]:
-        """What is bound of a job never changes, so it may be read before the job is grasped."""
+        """What content is bound to never changes, so it may be read before the job is locked."""
         with_content = [each.job_id.lower() for each in edits if _has_content(each)]
         jobs = yield from self._get(with_content)
         sealed = [self._seal_edit(each, jobs.get(each.job_id.lower())) for each in edits]
@@ -160,7 +181,7 @@ class EncryptedControl(Encrypting[ControlFacet], ControlFacet):
 
     def _seal_edit(self, edit: Edit, job: Job | None) -> Edit:
         if job is None:
-            owner = Owner(edit.job_id.lower())  # of nobody: the edit will be refused
+            owner = Owner(edit.job_id.lower())  # of no job: the edit will be refused
         else:
             owner = owner_of(job)
         payload = edit.payload
@@ -171,7 +192,7 @@ class EncryptedControl(Encrypting[ControlFacet], ControlFacet):
 
     @planned
     def replay(self, requests: Sequence[str | Replay]) -> Plan[list[ReplayReply]]:
-        """A dead letter cannot be edited, so it may be read before it is grasped."""
+        """A dead letter cannot be edited, so it may be read before it is locked."""
         replies: list[ReplayReply] = []
         for start in range(0, len(requests), REPLAY_BATCH):
             asked = [as_replay(request) for request in requests[start : start + REPLAY_BATCH]]
@@ -193,7 +214,7 @@ class EncryptedControl(Encrypting[ControlFacet], ControlFacet):
             url = request.callback_url or self._opener.open_callback(dead)
         except EncryptionError:
             # A store does not copy what is encrypted; what is not, it would.
-            is_copied = dead.payload.encoding is not Encoding.ENCRYPTED and dead.state in DEAD
+            is_copied = dead.payload_body.encoding is not Encoding.ENCRYPTED and dead.state in DEAD
             return Sealed(dead.id) if is_copied else Replay(request.job_id)
         owner = owner_of(dead)._replace(id=id_text(fresh))
         return Replay(
@@ -212,10 +233,8 @@ class EncryptedReader(Encrypting[ReaderFacet], ReaderFacet):
         jobs = yield from self._inner.get(job_ids).start()
         return [None if job is None else self._opener.open_job(job) for job in jobs]
 
-    @planned
-    def find(self, filter: JobFilter, page: PageRequest) -> Plan[JobPage]:
-        found = yield from self._inner.find(filter, page).start()
-        return replace(found, jobs=[self._opener.open_job(job) for job in found.jobs])
+    find = opening("find", "jobs", Opener.open_job)
+    dead_letters = opening("dead_letters", "letters", Opener.open_letter)
 
     @planned
     def attempts(self, job_id: str) -> Plan[list[Attempt] | None]:
@@ -232,7 +251,7 @@ class EncryptedReader(Encrypting[ReaderFacet], ReaderFacet):
     def dependencies(
         self, job_ids: Sequence[str], *, with_results: bool = False
     ) -> Plan[list[list[Dependency]]]:
-        """A result opens only for the job that it belongs to, so that is read with it."""
+        """A result opens only with the job that it belongs to, so that job is read, too."""
         if not with_results:
             return (yield from self._inner.dependencies(job_ids).start())
         found = yield from part_of(self._inner.dependencies(job_ids))
@@ -256,21 +275,6 @@ class EncryptedReader(Encrypting[ReaderFacet], ReaderFacet):
             return None
         return replace(situation, job=self._opener.open_job(situation.job))
 
-    @planned
-    def dead_letters(
-        self, type: str | None, page: PageRequest, queues: Sequence[str] | None = None
-    ) -> Plan[DeadLetterPage]:
-        found = yield from self._inner.dead_letters(type, page, queues).start()
-        return replace(found, letters=[self._opener.open_letter(each) for each in found.letters])
-
-
-class EncryptedSettings(Encrypting[SettingsFacet], SettingsFacet):
-    """Names of queues and types, and numbers."""
-
-
-class EncryptedUpkeep(Encrypting[UpkeepFacet], UpkeepFacet):
-    """Ids and states."""
-
 
 class EncryptedCrons(Encrypting[CronsFacet], CronsFacet):
     """The templates of crons."""
@@ -283,7 +287,7 @@ class EncryptedCrons(Encrypting[CronsFacet], CronsFacet):
         return (yield from part_of(self._inner.declare(sealed)))
 
     def _seal_cron(self, cron: CronDefinition, known: NewJob | None) -> CronDefinition:
-        """Keep what is written down if it says the same: encrypted anew, it would look changed."""
+        """Keep the stored template if it is equal: encrypted again, it would look changed."""
         if self._opener.open_template(known, cron.name) == cron.template:
             assert known is not None
             return replace(cron, template=known)
@@ -304,49 +308,29 @@ class EncryptedCrons(Encrypting[CronsFacet], CronsFacet):
         return replace(found, crons=opened)
 
 
-class EncryptedAccess(Encrypting[AccessFacet], AccessFacet):
-    """Hashes of tokens."""
-
-
-class EncryptedAudit(Encrypting[AuditFacet], AuditFacet):
-    """Who did what, by names."""
-
-
-class EncryptedCluster(Encrypting[ClusterFacet], ClusterFacet):
-    """Workers and terms."""
-
-
-class EncryptedOverview(Encrypting[OverviewFacet], OverviewFacet):
-    """Names, numbers, ids, states and times."""
-
-
 class EncryptedEvents(Encrypting[EventsFacet], EventsFacet):
     """Payloads of events, and of their handlers' jobs."""
 
     @planned
     def send(self, event: NewEvent, jobs: Sequence[NewJob]) -> Plan[EventReply]:
         sealed = self._sealer.seal_event(event, self._clock.new_id())
-        reply = yield from self._inner.send(sealed, self._seal(jobs)).start()
-        return replace(reply, event=self._opener.open_event(reply.event))
+        new = self._new(jobs)
+        reply = yield from new.stored(self._inner.send(sealed, new.sealed).start())
+        compared = yield from new.compared(reply.jobs)
+        return replace(reply, event=self._opener.open_event(reply.event), jobs=compared)
 
     @planned
     def load(self, events: Sequence[SentEvent]) -> Plan[int]:
         sealed = [self._sealer.seal_sent(each) for each in events]
         return (yield from self._inner.load(sealed).start())
 
-    @planned
-    def list(self, name: str | None, page: PageRequest) -> Plan[EventPage]:
-        found = yield from self._inner.list(name, page).start()
-        return replace(found, events=[self._opener.open_event(each) for each in found.events])
+    list = opening("list", "events", Opener.open_event)
 
 
 class EncryptedTransfer(Encrypting[TransferFacet], TransferFacet):
     """Whole jobs."""
 
-    @planned
-    def dump(self, after: int, limit: int) -> Plan[Dump]:
-        dump = yield from self._inner.dump(after, limit).start()
-        return replace(dump, records=[self._opener.open_record(each) for each in dump.records])
+    dump = opening("dump", "records", Opener.open_record)
 
     @planned
     def load(self, records: Sequence[JobRecord]) -> Plan[list[LoadReply]]:
@@ -354,14 +338,43 @@ class EncryptedTransfer(Encrypting[TransferFacet], TransferFacet):
         return (yield from self._inner.load(sealed).start())
 
 
-class EncryptedJoins(Encrypting[JoinsFacet], JoinsFacet):
-    """Tokens of leases, and names of transactions."""
-
-
 def _holder(holders: Mapping[str, LeaseHolder], job_id: str) -> LeaseHolder:
-    """Return what a write is bound to; to nothing if there is no such job: it will be refused."""
+    """Return what a write is bound to; if there is no such job, it will be refused anyway."""
     return holders.get(job_id.lower()) or LeaseHolder(Owner(job_id.lower()), 0)
 
 
 def _has_content(edit: Edit) -> bool:
     return edit.payload is not None or bool(edit.callback_url)
+
+
+_WRITTEN: list[type[Encrypting[Any]]] = [
+    EncryptedQueue,
+    EncryptedControl,
+    EncryptedReader,
+    EncryptedCrons,
+    EncryptedEvents,
+    EncryptedTransfer,
+]
+
+
+def _class_for(interface: type[Facet]) -> type[Encrypting[Any]]:
+    """Return the class around a facet; an empty one passes on what holds no content.
+
+    If an operation with content is added to its facet, the empty class is refused at import.
+    """
+    for each in _WRITTEN:
+        if issubclass(each, interface):
+            return each
+    return type(f"Encrypted{interface.__name__}", (Encrypting, interface), {})
+
+
+_CLASSES = {name: _class_for(interface) for name, interface in get_type_hints(Facets).items()}
+
+
+def facets(store: Store, sealer: Sealer, opener: Opener) -> Facets:
+    """Return the operations of *store*, with encryption around them."""
+    made: dict[str, Any] = {
+        name: each(getattr(store.facets, name), store, sealer, opener)
+        for name, each in _CLASSES.items()
+    }
+    return Facets(**made)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fencepost.core.crypto.keyring import KeyRing
-from fencepost.core.crypto.plain import REFUSE, Plain
-from fencepost.store.interface.store import Store
+from fencepost.core.encryption import REFUSE, KeyRing, Plain
+from fencepost.store.interface.store import Store, WrappedStore
 from fencepost.store.plan import Operation
-from fencepost.store.wrappers.encrypted.cipher import Cipher
 from fencepost.store.wrappers.encrypted.decrypt import Opener
-from fencepost.store.wrappers.encrypted.encrypt import Sealer
+from fencepost.store.wrappers.encrypted.encrypt import Cipher, Sealer
 from fencepost.store.wrappers.encrypted.facets import facets
-from fencepost.store.wrappers.wrapped import WrappedStore
 
 T = TypeVar("T")
 

@@ -1,17 +1,17 @@
--- Have whoever claims under the limit of all jobs, or of one of these queues, wait for whoever did
--- before. What is counted by later statements has everything that was committed meanwhile. One that
--- was set anew while it was waited for is waited for in turn.
+-- Make claims under the limit of the app or of one of these queues wait for each other. Later
+-- statements count everything that was committed meanwhile. A limit that was set again during the
+-- wait is waited for, too.
 create or replace function fencepost.lock_limits(p_queues text[]) returns void language plpgsql as $$
 declare
   v_locked integer;
 begin
   loop
-    perform 1 from fencepost.max_running
+    perform 1 from fencepost.limits
     where scope = 'app' or (scope = 'queue' and name = any (p_queues))
     order by scope collate "C", name collate "C" for no key update;
     get diagnostics v_locked = row_count;
     exit when v_locked = (
-      select count(*) from fencepost.max_running
+      select count(*) from fencepost.limits
       where scope = 'app' or (scope = 'queue' and name = any (p_queues)));
   end loop;
 end $$;
@@ -23,34 +23,34 @@ declare
   v_max integer;
   v_running integer;
 begin
-  select max_running into v_max from fencepost.max_running where scope = p_scope and name = p_name;
+  select max_running into v_max from fencepost.limits where scope = p_scope and name = p_name;
   if not found then
     return null;
   end if;
-  select coalesce(sum(cardinality(lease.seqs)), 0) into v_running from fencepost.lease
-  where lease.expires_at > t and (p_scope = 'app' or lease.lane = any (array(
-    select lane.lane from fencepost.lane where lane.queue = p_name)));
+  select coalesce(sum(cardinality(leases.seqs)), 0) into v_running from fencepost.leases
+  where leases.expires_at > t and (p_scope = 'app' or leases.lane = any (array(
+    select lanes.lane from fencepost.lanes where lanes.queue = p_name)));
   return greatest(v_max - v_running, 0);
 end $$;
 
--- Have whoever starts jobs of these types, or changes how many may, wait for whoever did before.
-create or replace function fencepost.lock_rates(p_types text[]) returns void language plpgsql as $$
+-- Make transactions that start jobs of these types, or change their limits, wait for each other.
+create or replace function fencepost.lock_types(p_types text[]) returns void language plpgsql as $$
 declare
   v_locked integer;
 begin
   loop
-    perform 1 from fencepost.rate where type = any (p_types)
+    perform 1 from fencepost.type_limits where type = any (p_types)
     order by type collate "C" for no key update;
     get diagnostics v_locked = row_count;
-    exit when v_locked = (select count(*) from fencepost.rate where type = any (p_types));
+    exit when v_locked = (select count(*) from fencepost.type_limits where type = any (p_types));
   end loop;
 end $$;
 
--- What a claim may start. `types` are those that have a rate and claimable jobs, `rooms` how many
--- of each may start (null: any number), `moments` when a start is written down. `places` says of
--- each lane where its type stands among these, null if nowhere. From `closed` lanes nothing may be
--- taken, and nothing was to be from those of p_paused. The clock is read under the lock: whoever gets it
--- later counts at a later time.
+-- What a claim may start. `types` are those with limits and claimable jobs, `rooms` how many of
+-- each may start (null: any number), `moments` the times at which starts are recorded (null: they
+-- are not). `places` is the index of each lane's type in these, null if it has none. Nothing may be
+-- taken from `closed` lanes; those of p_paused are left out anyway. The clock is read under the
+-- lock: a claim that gets it later counts at a later time.
 create or replace function fencepost.allow(
   p_now timestamptz, p_lanes integer[], p_paused integer[],
   out t timestamptz, out types text[], out rooms integer[], out moments bigint[],
@@ -64,32 +64,35 @@ declare
 begin
   types := array(
     select distinct l.type from unnest(p_lanes) as x(lane)
-    join fencepost.line l on l.lane = x.lane join fencepost.rate on rate.type = l.type
+    join fencepost.marked_lanes l on l.lane = x.lane
+    join fencepost.type_limits on type_limits.type = l.type
     cross join lateral (
       select 1 from fencepost.ready r
       where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
     ) as first
     where x.lane <> all (p_paused) order by l.type
   );
-  perform fencepost.lock_rates(types);
+  perform fencepost.lock_types(types);
   t := coalesce(p_now, clock_timestamp());
   v_now := (extract(epoch from t) * 1000000)::bigint;
   for look in 1..2 loop
-    select array_agg(greatest(r.count - used.count, 0) order by x.n),
+    select array_agg(
+        case when r.rate_count is not null then greatest(r.rate_count - used.count, 0) end
+        order by x.n),
       array_agg((v_now + r.grain_us - 1) / r.grain_us * r.grain_us order by x.n),
       bool_or(used.newest > (v_now + r.grain_us - 1) / r.grain_us * r.grain_us)
     into rooms, moments, v_is_ahead
     from unnest(types) with ordinality as x(type, n)
-    left join fencepost.rate r on r.type = x.type
+    left join fencepost.type_limits r on r.type = x.type
     left join lateral (
       select coalesce(sum(u.count), 0)::integer as count, max(u.at) as newest
-      from fencepost.rate_use u
+      from fencepost.rate_uses u
       where u.type = r.type and u.at > v_now - r.window_us
     ) as used on true;
     exit when v_is_ahead is not true;
     perform fencepost.set_uses_back(types, moments);
   end loop;
-  -- One whose first job has come only now was not waited for: it is left to the next claim.
+  -- A type whose first job came only now was not locked: it is left to the next claim.
   select array_agg(array_position(types, l.type) order by x.n),
     coalesce(array_agg(x.lane) filter (
       where rooms[array_position(types, l.type)] = 0
@@ -97,11 +100,12 @@ begin
     ), '{}')
   into places, closed
   from unnest(p_lanes) with ordinality as x(lane, n)
-  join fencepost.lane l on l.lane = x.lane left join fencepost.rate r on r.type = l.type;
+  join fencepost.lanes l on l.lane = x.lane
+  left join fencepost.type_limits r on r.type = l.type;
 end $$;
 
--- The clock was set back: move the uses of each type back by as much as its newest lies ahead of its
--- moment, see core/limits/rates.py. Whoever calls it holds the locks of the types.
+-- The clock was set back: move the uses of each type back by as much as its newest is ahead of its
+-- moment, see core/limits/rates.py. The caller holds the locks of the types.
 create or replace function fencepost.set_uses_back(p_types text[], p_moments bigint[]) returns void
 language plpgsql as $$
 declare
@@ -113,11 +117,11 @@ begin
   for place in 1..cardinality(p_types) loop
     v_type := p_types[place];
     select max(at) - p_moments[place], array_agg(at), array_agg(count)
-    into v_ahead, v_ats, v_counts from fencepost.rate_use where type = v_type;
+    into v_ahead, v_ats, v_counts from fencepost.rate_uses where type = v_type;
     continue when v_ahead is null or v_ahead <= 0;
     -- In two statements: moved one by one, they would meet those that have not been moved yet.
-    delete from fencepost.rate_use where type = v_type;
-    insert into fencepost.rate_use(type, at, count)
+    delete from fencepost.rate_uses where type = v_type;
+    insert into fencepost.rate_uses(type, at, count)
     select v_type, x.at - v_ahead, x.count from unnest(v_ats, v_counts) as x(at, count);
   end loop;
 end $$;
@@ -133,8 +137,8 @@ create or replace function fencepost.caps(
   from unnest(p_numbers) with ordinality as x(n, number)
 $$;
 
--- Write down what a claim has started, see `allow`. Returns when more may start, if there are jobs
--- in these lanes that may not now.
+-- Record what a claim has started, see `allow`. Returns when more may start, if there are jobs in
+-- these lanes that may not start now.
 create or replace function fencepost.use(
   t timestamptz, p_lanes integer[], b fencepost.claim_bounds, p_spent integer[]
 ) returns timestamptz language plpgsql
@@ -144,7 +148,7 @@ declare
   v_now bigint := (extract(epoch from t) * 1000000)::bigint;
   v_full text[];
 begin
-  insert into fencepost.rate_use as u(type, at, count)
+  insert into fencepost.rate_uses as u(type, at, count)
   select b.types[x.place], b.moments[x.place], sum(x.spent)
   from unnest(b.places, p_spent) as x(place, spent)
   where x.spent > 0 and b.moments[x.place] is not null group by x.place
@@ -164,7 +168,7 @@ begin
       + min(fencepost.rate_opens_at(x.type, v_now)) * interval '1 microsecond'
     from (
       select distinct l.type from unnest(p_lanes) as given(lane)
-      join fencepost.line l on l.lane = given.lane
+      join fencepost.marked_lanes l on l.lane = given.lane
       cross join lateral (
         select 1 from fencepost.ready r
         where r.lane = l.lane and r.run_at >= l.low order by r.run_at, r.seq limit 1
@@ -181,45 +185,47 @@ language sql stable as $$
     select seen.at, seen.window_us, seen.allowed, sum(seen.count) over () as used,
       sum(seen.count) over (order by seen.at) as aged
     from (
-      select r.window_us, r.count as allowed, rate_use.count, rate_use.at - greatest(
-        max(rate_use.at) over () - (p_now + r.grain_us - 1) / r.grain_us * r.grain_us, 0) as at
-      from fencepost.rate r join fencepost.rate_use on rate_use.type = r.type
-      where r.type = p_type and rate_use.at > p_now - r.window_us
+      select r.window_us, r.rate_count as allowed, rate_uses.count, rate_uses.at - greatest(
+        max(rate_uses.at) over () - (p_now + r.grain_us - 1) / r.grain_us * r.grain_us, 0) as at
+      from fencepost.type_limits r join fencepost.rate_uses on rate_uses.type = r.type
+      where r.type = p_type and rate_uses.at > p_now - r.window_us
     ) as seen where seen.at > p_now - seen.window_us
   ) as u where u.used >= u.allowed and u.used - u.aged < u.allowed order by u.at limit 1
 $$;
 
--- Set rates, p_rates is [{"type", "count", "window_us", "grain_us"}, …], or clear those without a
--- count. One that is as it was is left alone; a changed one keeps what the old one counts.
-create or replace function fencepost.set_rates(p_now timestamptz, p_rates json) returns void
+-- How far the limits of a type are used up, as JSON of core/limits/type_limits.py.
+create or replace function fencepost.type_usage(p_now timestamptz, p_type text) returns json
+language sql stable as $$
+  select json_build_object('rate_opens_at', 'epoch'::timestamptz + interval '1 microsecond'
+    * fencepost.rate_opens_at(p_type, (extract(epoch from p_now) * 1000000)::bigint))
+$$;
+
+-- Set all limits of types, p_limits is [{"type", "limits"}, …], or clear those without any. What is
+-- unchanged is left alone; a changed rate keeps the uses of the old one.
+create or replace function fencepost.limit_types(p_now timestamptz, p_limits json) returns void
 language plpgsql as $$
 declare
   v_types text[] := array(
-    select g.type
-    from json_to_recordset(p_rates) as g(type text, count integer, window_us bigint)
-    left join fencepost.rate r on r.type = g.type
-    where (g.count, g.window_us) is distinct from (r.count, r.window_us)
+    select g.type from json_to_recordset(p_limits) as g(type text, limits jsonb)
+    left join fencepost.type_limits r on r.type = g.type
+    where g.limits is distinct from r.limits
   );
   v_now bigint;
 begin
   if v_types = '{}' then
     return;
   end if;
-  perform fencepost.lock_rates(v_types);
+  perform fencepost.lock_types(v_types);
   v_now := (extract(epoch from coalesce(p_now, clock_timestamp())) * 1000000)::bigint;
-  delete from fencepost.rate_use u using fencepost.rate r
+  delete from fencepost.rate_uses u using fencepost.type_limits r
   where u.type = any (v_types) and r.type = u.type and u.at <= v_now - r.window_us;
-  insert into fencepost.rate(type, count, window_us, grain_us)
-  select g.type, g.count, g.window_us, g.grain_us from json_to_recordset(p_rates)
-    as g(type text, count integer, window_us bigint, grain_us bigint)
-  where g.type = any (v_types) and g.count is not null
-  on conflict (type) do update
-  set count = excluded.count, window_us = excluded.window_us, grain_us = excluded.grain_us;
-  with cleared as (
-    delete from fencepost.rate where type in (
-      select g.type from json_to_recordset(p_rates) as g(type text, count integer)
-      where g.type = any (v_types) and g.count is null
-    ) returning type
-  )
-  delete from fencepost.rate_use where type in (select type from cleared);
+  insert into fencepost.type_limits(type, limits)
+  select g.type, g.limits from json_to_recordset(p_limits) as g(type text, limits jsonb)
+  where g.type = any (v_types) and g.limits is not null
+  on conflict (type) do update set limits = excluded.limits;
+  delete from fencepost.type_limits where type in (
+    select g.type from json_to_recordset(p_limits) as g(type text, limits jsonb)
+    where g.type = any (v_types) and g.limits is null);
+  delete from fencepost.rate_uses u where u.type = any (v_types) and not exists (
+    select 1 from fencepost.type_limits r where r.type = u.type and r.rate_count is not null);
 end $$;

@@ -1,10 +1,10 @@
--- Concurrency keys: no job that has one comes into line but through `admit`.
+-- Concurrency keys: a job that has one becomes ready only through `admit`.
 
--- Give the free slots among p_slots to those who wait for them, each in its order; p_freed jobs
--- have just left. They join the end of the line. Locks come after all others, on leases and on
--- pending, and are never waited for: a slot that another transaction has in hand is passed over, as
--- is a waiting job, and a note is left for the next claim. So whoever keeps a transaction open holds
--- nobody up, and two that take slots in different orders do not hold up each other.
+-- Give the free slots among p_slots to blocked jobs, in their order; p_freed jobs have just left.
+-- They become the last ready jobs. The locks come after all others, on leases and on pending, and
+-- are never waited for: a slot or a job that another transaction has locked is skipped, and a note
+-- is left for the next claim. So an open transaction blocks no others, and two that take slots in
+-- different orders do not deadlock.
 create or replace function fencepost.admit(
   p_now timestamptz, p_slots bigint[], p_freed integer[], p_are_noted boolean default false
 ) returns table(seq bigint, id uuid, lane integer) language plpgsql
@@ -22,60 +22,62 @@ begin
   perform pg_current_xact_id();
   t := coalesce(p_now, clock_timestamp());
   v_got := fencepost.take_slots(p_slots);
-  -- Also if there is a note already: its slot's holder may be about to delete that one, and has
-  -- looked before this transaction is committed. What was noted itself is looked at after that.
+  -- Also if there is a note already: the transaction that has locked the slot may be about to
+  -- delete that one, and looked before this transaction commits. Slots with notes are looked at
+  -- afterwards.
   if not p_are_noted then
-    insert into fencepost.touched(slot, freed)
+    insert into fencepost.freed_slots(slot, freed)
     select x.slot, coalesce(sum(x.freed), 0) from unnest(p_slots, p_freed) as x(slot, freed)
     where x.slot not in (select unnest(v_got)) group by x.slot;
   end if;
   if v_got = '{}' then
     return;
   end if;
-  -- By statements of their own, after the lock: they see what its last holder has done.
+  -- By separate statements, after the lock: they see what the transaction that had it before has
+  -- done.
   with noted as (
-    delete from fencepost.touched n where n.slot = any (v_got) returning n.slot, n.freed
+    delete from fencepost.freed_slots n where n.slot = any (v_got) returning n.slot, n.freed
   ), freed as (
     select x.slot, sum(x.freed) as count from (
       select * from noted union all select * from unnest(p_slots, p_freed) as u(slot, freed)
     ) as x
     where (x.slot in (select unnest(v_got))) is true group by x.slot having sum(x.freed) > 0
   )
-  update fencepost.slot s set active = s.active - freed.count from freed where s.slot = freed.slot;
-  -- As many as the first in line allows; one behind it may allow more.
+  update fencepost.slots s set active = s.active - freed.count from freed where s.slot = freed.slot;
+  -- As many as the first blocked job allows; one behind it may allow more.
   loop
     return query select * from fencepost.fill_slots(t, v_got);
     exit when not found;
   end loop;
-  -- Passed over, since somebody else has it in hand, who may leave it where it is.
-  insert into fencepost.touched(slot, freed)
-  select s.slot, 0 from fencepost.slot s
+  -- A job was skipped, since another transaction has locked it, which may leave it there.
+  insert into fencepost.freed_slots(slot, freed)
+  select s.slot, 0 from fencepost.slots s
   where s.slot = any (v_got) and s.active < (
-    select k.max_running from fencepost.pending p join fencepost.keyed k on k.seq = p.seq
+    select k.max_running from fencepost.pending p join fencepost.keyed_jobs k on k.seq = p.seq
     where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
   );
 end $$;
 
 -- Lock the rows of slots, which are made if they are new; returns those that no other transaction
--- has in hand. One that looks at the past cannot tell what is free now, and gets none.
+-- has locked. Above read committed, a transaction cannot see what is free now, and gets none.
 create or replace function fencepost.take_slots(p_slots bigint[]) returns bigint[]
 language plpgsql as $$
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return '{}';
   end if;
-  insert into fencepost.slot(slot)
+  insert into fencepost.slots(slot)
   select distinct x.slot from unnest(p_slots) as x(slot)
-  where not exists (select 1 from fencepost.slot s where s.slot = x.slot) order by x.slot
+  where not exists (select 1 from fencepost.slots s where s.slot = x.slot) order by x.slot
   on conflict do nothing;
   return array(
-    select s.slot from fencepost.slot s where s.slot = any (p_slots)
+    select s.slot from fencepost.slots s where s.slot = any (p_slots)
     order by s.slot for update skip locked
   );
 end $$;
 
--- Put the first who wait for these slots into line, as many as the first of each allows. The rows of
--- the slots are locked.
+-- Make the first blocked jobs of these slots ready, as many as the first of each allows. The rows
+-- of the slots are locked.
 create or replace function fencepost.fill_slots(t timestamptz, p_slots bigint[])
 returns table(seq bigint, id uuid, lane integer) language plpgsql as $$
 #variable_conflict use_column
@@ -83,10 +85,10 @@ begin
   return query
   with had as materialized (
     select s.slot, s.active, (
-      select k.max_running from fencepost.pending p join fencepost.keyed k on k.seq = p.seq
+      select k.max_running from fencepost.pending p join fencepost.keyed_jobs k on k.seq = p.seq
       where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
     ) as most
-    from fencepost.slot s where s.slot = any (p_slots)
+    from fencepost.slots s where s.slot = any (p_slots)
   ), line as materialized (
     select had.slot, had.active, first.* from had cross join lateral (
       select p.seq, p.priority, p.run_at from fencepost.pending p
@@ -97,7 +99,7 @@ begin
   ), ranked as (
     select line.*, k.max_running, row_number() over (
       partition by line.slot order by line.priority, line.run_at, line.seq) as n
-    from line join fencepost.keyed k on k.seq = line.seq
+    from line join fencepost.keyed_jobs k on k.seq = line.seq
   ), chosen as materialized (
     select x.seq, x.slot from (
       select ranked.*, bool_and(active + n <= max_running) over (
@@ -107,34 +109,34 @@ begin
   ), gone as materialized (
     delete from fencepost.pending p using chosen where p.seq = chosen.seq returning p.*
   ), in_line as (
-    insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, version)
-    select t, gone.seq, t, gone.lane, gone.attempt, gone.version from gone
+    insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, lease_version)
+    select t, gone.seq, t, gone.lane, gone.attempt, gone.lease_version from gone
   ), lowered as (
     select fencepost.lower_mark(x.lane, t) from (select distinct gone.lane from gone) as x
   ), taken as (
-    update fencepost.slot s set active = s.active + x.count
+    update fencepost.slots s set active = s.active + x.count
     from (select slot, count(*) as count from chosen group by slot) as x where s.slot = x.slot
   ), counted as (
-    insert into fencepost.tally(lane, state, count)
-    select gone.lane, 0, -count(*) from gone group by gone.lane
+    insert into fencepost.counters(lane, state, count)
+    select gone.lane, :PENDING, -count(*) from gone group by gone.lane
     union all
-    select gone.lane, 1, count(*) from gone group by gone.lane
+    select gone.lane, :SCHEDULED, count(*) from gone group by gone.lane
   )
-  select j.seq, j.id, gone.lane from gone join fencepost.job j on j.seq = gone.seq
+  select j.seq, j.id, gone.lane from gone join fencepost.submissions j on j.seq = gone.seq
   where (select count(*) from lowered) > 0
   order by gone.slot, gone.priority, gone.run_at, gone.seq;
 end $$;
 
--- Look after the slots of which others have left a note.
+-- Admit jobs to the slots on which notes were left.
 create or replace function fencepost.admit_noted(p_now timestamptz) returns void language plpgsql as $$
 begin
   perform 1 from fencepost.admit(p_now, array(
-    select distinct x.slot from (select slot from fencepost.touched limit 1000) as x
+    select distinct x.slot from (select slot from fencepost.freed_slots limit 1000) as x
   ), null, true);
 end $$;
 
--- Give away the slots that a job each has left, and those for which jobs wait that p_moved, the
--- answer of `count_down`, names. Returns [[id, lane, state], …] of all that have moved, or null.
+-- Fill the slots that one job each has left, and those of jobs in p_moved, the answer of
+-- `count_down`. Returns [[id, lane, state], …] of all jobs that have moved, or null.
 create or replace function fencepost.admit_after(p_now timestamptz, p_left bigint[], p_moved json)
 returns json language plpgsql as $$
 declare
@@ -150,7 +152,7 @@ begin
     select json_agg(moved) from (
       select value as moved from json_array_elements(p_moved) where json_array_length(value) = 3
       union all
-      select json_build_array(id, lane, 1) from fencepost.admit(
+      select json_build_array(id, lane, :SCHEDULED) from fencepost.admit(
         p_now, p_left || v_held,
         array_fill(1, array[cardinality(p_left)]) || array_fill(0, array[cardinality(v_held)]))
     ) as all_moved

@@ -1,0 +1,158 @@
+"""The worker processes of ``fencepost demo``: real ones, which it kills and freezes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fencepost.cli.commands.worker import child_command
+from fencepost.cli.options import Settings
+from fencepost.clock import Clock
+from fencepost.errors import StoreUnavailableError
+from fencepost.store.open import open_store
+from fencepost.worker.supervisor import Lifeline
+
+STOP_TIMEOUT = 3.0
+FREEZES_MAX = 20
+LOG_TAIL = 15
+
+
+@dataclass
+class WorkerProcess:
+    """One worker process."""
+
+    name: str
+    popen: subprocess.Popen[bytes]
+    log: Path
+    is_frozen: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def trouble(self) -> str:
+        """``dead`` or ``frozen``; empty if the process works."""
+        if self.popen.poll() is not None:
+            return "dead"
+        return "frozen" if self.is_frozen else ""
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield what the worker has logged."""
+        for line in self.log.read_bytes().splitlines():
+            with suppress(msgspec.DecodeError):
+                entry = msgspec.json.decode(line)
+                if isinstance(entry, dict):
+                    yield entry
+
+
+class DemoWorkers:
+    """Starts worker processes, and ends them all with this process."""
+
+    def __init__(self, folder: Path, url: str, lease_ttl: float, clock: Clock) -> None:
+        self._folder = folder
+        self._url = url
+        self._lease_ttl = lease_ttl
+        self._clock = clock
+        self._lifeline = Lifeline()
+        self.processes: list[WorkerProcess] = []
+
+    def start(self) -> WorkerProcess:
+        """Start one more worker process."""
+        name = f"worker {len(self.processes) + 1}"
+        log = self._folder / f"{name.replace(' ', '-')}.log"
+        settings = Settings(url=self._url, is_url_given=True, log_format="json")
+        app = "fencepost.cli.demo.tasks:app"
+        command = child_command(settings, app, concurrency=4, grace=1.0, lease_ttl=self._lease_ttl)
+        with log.open("wb") as file:
+            popen = self._lifeline.spawn(command, stdout=file, stderr=file)
+        self.processes.append(WorkerProcess(name, popen, log))
+        return self.processes[-1]
+
+    def keep(self, count: int) -> None:
+        """Start workers until *count* are running."""
+        alive = sum(process.popen.poll() is None for process in self.processes)
+        for _ in range(count - alive):
+            self.start()
+
+    def process_of(self, worker_id: str) -> WorkerProcess | None:
+        """Return the process of a worker, whose id contains the process id."""
+        for process in self.processes:
+            if f"-{process.pid}-" in worker_id:
+                return process
+        return None
+
+    def name_of(self, worker_id: str) -> str:
+        process = self.process_of(worker_id)
+        return worker_id if process is None else process.name
+
+    def kill(self, process: WorkerProcess) -> None:
+        """``kill -9``: the process cannot save anything."""
+        process.popen.kill()
+        process.popen.wait()
+
+    def freeze(self, process: WorkerProcess) -> bool:
+        """Stop a process with SIGSTOP, but not during a write, when it would hold the lock.
+
+        Return False if every try was during a write.
+        """
+        for _ in range(FREEZES_MAX):
+            os.kill(process.pid, signal.SIGSTOP)
+            process.is_frozen = True
+            if self._is_writable():
+                return True
+            self.thaw(process)
+            self._clock.sleep(0.03)
+        return False
+
+    def _is_writable(self) -> bool:
+        try:
+            store = open_store(self._url, patience=0.3)
+            try:
+                store.run(store.upkeep.promote(1))
+            finally:
+                store.close()
+        except StoreUnavailableError:
+            return False
+        return True
+
+    def thaw(self, process: WorkerProcess) -> None:
+        os.kill(process.pid, signal.SIGCONT)
+        process.is_frozen = False
+
+    def refused_writes(self, job_id: str) -> list[str]:
+        """Return the stale writes to a job that the store refused, as the workers logged them."""
+        entries = (entry for process in self.processes for entry in process.events())
+        refused = [str(entry.get("event", "")) for entry in entries if entry.get("id") == job_id]
+        return [event for event in refused if event.startswith("stale.")]
+
+    def log_tails(self) -> str:
+        """Return the last lines of each log."""
+        parts = []
+        for process in self.processes:
+            lines = process.log.read_text(errors="replace").splitlines()[-LOG_TAIL:]
+            parts.append("\n".join([f"--- {process.name} (pid {process.pid})", *lines]))
+        return "\n".join(parts)
+
+    def stop(self) -> None:
+        """Stop every process, gracefully if possible."""
+        alive = [process for process in self.processes if process.popen.poll() is None]
+        for process in alive:
+            with suppress(ProcessLookupError):
+                self.thaw(process)
+                process.popen.terminate()
+        deadline = self._clock.monotonic() + STOP_TIMEOUT
+        for process in alive:
+            try:
+                process.popen.wait(max(deadline - self._clock.monotonic(), 0.01))
+            except subprocess.TimeoutExpired:
+                self.kill(process)
+        self._lifeline.close()

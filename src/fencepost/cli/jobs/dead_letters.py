@@ -1,0 +1,137 @@
+"""``fencepost dlq``: list, replay and discard dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from fencepost.cli.jobs.command import each_job
+from fencepost.cli.options import Settings, decorated, option, page_options, store_options
+from fencepost.cli.output import (
+    Columns,
+    echo_hint,
+    echo_list,
+    echo_reply,
+    moment,
+    progress_bar,
+    short_id,
+)
+from fencepost.core.bounds import PAGE_MAX
+from fencepost.core.encryption import readable
+from fencepost.store.interface.control import Discarded, Replayed
+
+if TYPE_CHECKING:
+    from fencepost.app import App
+    from fencepost.core.job.job import DeadLetter
+
+BATCH = 200
+LEFT = "their keys are held, or they cannot be decrypted here; replay one by its ID to see which"
+
+COLUMNS: Columns[DeadLetter] = {
+    "ID": lambda letter: short_id(letter.job_id),
+    "TYPE": lambda letter: letter.type,
+    "STATE": lambda letter: letter.state,
+    "ATTEMPTS": lambda letter: letter.attempts,
+    "DEAD SINCE (UTC)": lambda letter: moment(letter.completed_at),
+    "REASON": lambda letter: f"{letter.failure.category}: {letter.failure.message}"[:200],
+}
+
+
+@click.group()
+def dlq() -> None:
+    """Dead letters: failed jobs that a person should look at."""
+
+
+@dlq.command("ls")
+@option("--type", "type", help="Of this type.")
+@page_options
+@store_options
+def ls(settings: Settings, type: str | None, limit: int, after: str | None) -> None:
+    """List dead letters, newest first."""
+    with settings.opened() as app:
+        page = app.dead_letters.list(type=type, after=after, limit=limit)
+    page = replace(page, letters=[readable(letter) for letter in page])
+    more = settings.next_page(page.next)
+    echo_list(settings, page, COLUMNS, page, empty="no dead letters", more=more)
+    if page and not settings.as_json:
+        echo_hint(
+            f"next: {settings.say('jobs', 'show', 'ID')}, {settings.say('dlq', 'replay', 'ID')}"
+        )
+
+
+def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Accept ids, or instead --all, --type and --limit."""
+    return decorated(
+        function,
+        click.argument("ids", metavar="[ID]...", nargs=-1),
+        option("--all", "everything", is_flag=True, help="Every dead letter."),
+        option("--type", "type", help="Every dead letter of this type."),
+        option("--limit", type=click.IntRange(1), help="With --all or --type: how many at most."),
+    )
+
+
+@dlq.command("replay")
+@selection_options
+@store_options
+def replay(settings: Settings, /, **selection: Any) -> None:
+    """Submit dead letters again: each becomes a new job and leaves the list."""
+    _act(settings, "replay", Replayed, **selection)
+
+
+@dlq.command("discard")
+@selection_options
+@option("--yes", is_flag=True, help="Do not ask before discarding by --all or --type.")
+@store_options
+def discard(settings: Settings, /, yes: bool, **selection: Any) -> None:
+    """Remove dead letters from the list; their jobs are kept for their retention."""
+    question = None if yes else "discard all these dead letters?"
+    _act(settings, "discard", Discarded, question, **selection)
+
+
+def _act(
+    settings: Settings,
+    verb: str,
+    success: type[object],
+    question: str | None = None,
+    *,
+    ids: tuple[str, ...],
+    everything: bool,
+    type: str | None,
+    limit: int | None,
+) -> None:
+    """Do to dead letters what *verb* says; of a selection, count the replies of type *success*."""
+    if bool(ids) == (everything or type is not None):
+        raise click.UsageError("give either ids, or --all or --type")
+    done = f"{verb}ed"
+    with settings.opened() as app:
+        if ids:
+            each_job(settings, app, ids, done, getattr(app.dead_letters, verb))
+            return
+        if question:
+            click.confirm(question, abort=True)
+        found = _ids(app, type, limit)
+        act = getattr(app.store.control, verb)
+        count = 0
+        with progress_bar(f"{done} dead letters", len(found)) as advance:
+            for start in range(0, len(found), BATCH):
+                batch = found[start : start + BATCH]
+                count += sum(isinstance(reply, success) for reply in app.store.run(act(batch)))
+                advance(len(batch))
+    skipped = len(found) - count
+    line = f"{done} {count} dead letters" + (f"; {skipped} left: {LEFT}" if skipped else "")
+    echo_reply(settings, {"count": count, "skipped": skipped}, line)
+
+
+def _ids(app: App, type: str | None, limit: int | None) -> list[str]:
+    ids: list[str] = []
+    after: str | None = None
+    while limit is None or len(ids) < limit:
+        page = app.dead_letters.list(type=type, after=after, limit=PAGE_MAX)
+        ids += [letter.job_id for letter in page]
+        after = page.next
+        if after is None:
+            break
+    return ids[:limit]

@@ -1,1 +1,0 @@
-"""``fencepost top``."""

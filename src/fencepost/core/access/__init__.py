@@ -1,1 +1,0 @@
-"""Access: the tokens of the HTTP API, and the audit log."""

@@ -1,1 +1,0 @@
-"""Crons: schedules, and the jobs that they submit."""

@@ -1,1 +1,0 @@
-"""Encryption: keys, and the form of an encrypted body."""

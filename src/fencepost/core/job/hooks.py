@@ -1,0 +1,144 @@
+"""What an app wants called around its jobs: declared once, called by workers and submissions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from fencepost.core.display import shown
+from fencepost.core.job.change import checked_change
+from fencepost.core.job.job import Failure, NewJob
+from fencepost.errors import ConfigurationError, FencepostError
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class FailedAttempt(NamedTuple):
+    """How an attempt failed, for ``on_failure`` and ``on_dead_letter``."""
+
+    failure: Failure
+    will_retry: bool
+    retry_in: float | None
+    """Seconds until the next attempt, if there is one."""
+    error: BaseException | None
+    """What the handler raised; None after a timeout, or if its process died."""
+
+
+class Hook(NamedTuple):
+    """A function, and the jobs that it is for."""
+
+    function: Callable[..., Any]
+    types: frozenset[str] | None = None
+    queues: frozenset[str] | None = None
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.function, "__qualname__", self.function))
+
+    def concerns(self, type: str, queue: str) -> bool:
+        """Tell whether it is called for jobs of this type on this queue."""
+        is_type = self.types is None or type in self.types
+        return is_type and (self.queues is None or queue in self.queues)
+
+
+class Hooks:
+    """All hooks of an app, in the order in which they were declared."""
+
+    def __init__(self) -> None:
+        self.around: list[Hook] = []
+        self.on_failure: list[Hook] = []
+        self.on_dead_letter: list[Hook] = []
+        self.on_submit: list[Hook] = []
+        self.lifespan: Lifespan | None = None
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[Any]:
+        """Enter the lifespan, if there is one; its value is that of the block."""
+        if self.lifespan is None:
+            yield None
+            return
+        async with self.lifespan() as value:
+            yield value
+
+    def chain(self, type: str, queue: str) -> list[Hook]:
+        """Return what is called around an attempt, the outermost first."""
+        return [hook for hook in self.around if hook.concerns(type, queue)]
+
+    def after_failure(self, type: str, queue: str, *, is_dead: bool) -> list[Hook]:
+        """Return what is called once an attempt has failed; if *is_dead*, for the last time."""
+        hooks = [*self.on_failure, *self.on_dead_letter] if is_dead else self.on_failure
+        return [hook for hook in hooks if hook.concerns(type, queue)]
+
+    def submitting(self, jobs: list[NewJob]) -> list[NewJob]:
+        """Return *jobs* as the hooks change them; what a hook raises refuses them all."""
+        for hook in self.on_submit:
+            jobs = [_submitted(hook, job) for job in jobs]
+        return jobs
+
+
+def _submitted(hook: Hook, job: NewJob) -> NewJob:
+    if not hook.concerns(job.type, job.queue):
+        return job
+    # Tags can be changed in place, and may be those of a task's options: it gets a copy.
+    changed = hook.function(replace(job, tags={**job.tags}))
+    if changed is None:
+        return job
+    if not isinstance(changed, NewJob):
+        raise ConfigurationError(
+            f"the hook {hook.name} returned {shown(changed)}; return the job, changed with "
+            f"dataclasses' or msgspec's replace, or None to leave it as it is"
+        )
+    try:
+        return checked_change(job, changed)
+    except FencepostError as error:
+        error.add_note(f"the hook {hook.name} has changed the job")
+        raise
+
+
+def hook_declarer(
+    *, types: Iterable[Any] | None, queues: Iterable[str] | None, takes: str
+) -> Callable[[Any], Hook]:
+    """Return what makes a hook of a function that is called with *takes*.
+
+    Either raises ConfigurationError: for names that are none, or a function that takes other
+    arguments.
+    """
+    of_types = None if types is None else frozenset(_names(types, "types"))
+    of_queues = None if queues is None else frozenset(_names(queues, "queues"))
+
+    def declare(function: Any) -> Hook:
+        try:
+            inspect.signature(function).bind(*takes.split(","))
+        except TypeError:
+            name = getattr(function, "__qualname__", shown(function))
+            raise ConfigurationError(f"{name} must take these arguments: {takes}") from None
+        return Hook(function, of_types, of_queues)
+
+    return declare
+
+
+def _names(given: Iterable[Any], name: str) -> list[str]:
+    names = [given] if isinstance(given, str) else [getattr(each, "type", each) for each in given]
+    wrong = [each for each in names if not isinstance(each, str)]
+    if wrong:
+        raise ConfigurationError(f"{name} has names, or tasks; got {shown(wrong[0])}")
+    return names
+
+
+def make_lifespan(function: Any, app: Any) -> Lifespan:
+    """Return the lifespan that *function* describes, as an async generator or context manager."""
+    manager = asynccontextmanager(function) if inspect.isasyncgenfunction(function) else function
+    if not callable(manager) or inspect.iscoroutinefunction(manager):
+        raise ConfigurationError(
+            "a lifespan is an `async def` with one `yield`: what comes before it is run when a "
+            "worker starts, what comes after it when the worker ends, and it yields ctx.state"
+        )
+    return lambda: manager(app)

@@ -1,1 +1,0 @@
-"""Statistics: what queues and types hold, and how jobs went of late."""

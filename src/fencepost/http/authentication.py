@@ -1,0 +1,328 @@
+"""Who sends a request: the bearer tokens of the store, cached, with a rate limit each.
+
+Requests without a token are accepted from this machine only, and not from web pages or proxies.
+While a store has no token, a server that only this machine can reach accepts every request. A
+browser on this machine would let strangers in: their page can send requests here (a foreign
+``Origin``, or ``Sec-Fetch-Site`` where there is no origin), and their host name can be made to
+resolve to 127.0.0.1 (a foreign ``Host``). So would a proxy, which adds headers that say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple
+
+from fencepost.actions.session import Session
+from fencepost.clock import Clock
+from fencepost.core.bounds import (
+    TOKEN_CACHE_SECONDS,
+    TOKEN_LOOK_SECONDS,
+    TOKEN_RECHECK_SECONDS,
+    TOKEN_STALE_SECONDS,
+    TOKENS_MAX,
+)
+from fencepost.core.display import shown
+from fencepost.core.limits.rates import Bucket
+from fencepost.core.tokens import Principal, TokenRecord, id_in, verify
+from fencepost.core.webhooks.callback import parse_address
+from fencepost.errors import (
+    ConfigurationError,
+    ForbiddenError,
+    StoreError,
+    StoreUnavailableError,
+    TooManyRequestsError,
+    UnauthenticatedError,
+)
+from fencepost.observe import names
+from fencepost.observe.log import log
+
+Headers = Sequence[tuple[bytes, bytes]]
+"""As ASGI gives them: names in lower case."""
+
+LOCALHOST = "localhost"
+MAKE = "fencepost tokens create NAME --role admin"
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+_ORIGIN = re.compile(r"(https?)://(.+)", re.IGNORECASE)
+_PORTS = {"http": "80", "https": "443"}
+_OWN_SITES = frozenset([b"same-origin", b"none"])
+"""A page of this server itself, and an address that a user typed."""
+_RELAYED = frozenset(
+    [
+        *(b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip"),
+        *(b"client-ip", b"true-client-ip", b"cf-connecting-ip", b"fastly-client-ip"),
+        *(b"x-original-forwarded-for", b"x-original-host", b"x-original-url", b"x-rewrite-url"),
+        *(b"x-envoy-external-address", b"x-appengine-user-ip", b"x-proxyuser-ip"),
+    ]
+)
+_RELAYED_PREFIX = b"x-forwarded"
+"""Of ``-for``, ``-host``, ``-proto``, ``-port``, ``-by`` and others."""
+MISSING = f"send a token: `Authorization: Bearer fp_…`; to create one: {MAKE}"
+
+Tokens = dict[str, TokenRecord]
+
+
+class Known(NamedTuple):
+    """A verified token and what it allows."""
+
+    record: TokenRecord
+    principal: Principal
+
+
+class Authenticator:
+    """Identifies who sends a request; one for each server process.
+
+    With *is_local*, only this machine can reach the server, and needs no token as long as the store
+    has none. A revoked token counts too, so that revoking the last one opens nothing.
+    """
+
+    def __init__(self, session: Session, *, is_local: bool = False) -> None:
+        self._clock = session.clock
+        self._counters = session.counters
+        self._is_local = is_local
+        self._tokens = TokenCache(session)
+        self._buckets: dict[str, Bucket] = {}
+        self._known: dict[bytes, Known] = {}
+        self._known_of: dict[str, TokenRecord] = {}
+
+    async def admit(self, headers: Headers, *, is_repeated: bool = False) -> Principal:
+        """Return who sent a request with these headers, or raise.
+
+        With *is_repeated*, a request that waits is checked again: it is not counted a second time,
+        and is checked against tokens that were just read.
+
+        Raises UnauthenticatedError, ForbiddenError, TooManyRequestsError, or StoreUnavailableError
+        if tokens cannot be read.
+        """
+        given = [value for name, value in headers if name == b"authorization"]
+        authorization = given[0].decode("latin-1") if len(given) == 1 else None
+        try:
+            principal = await self.identify(authorization, is_repeated=is_repeated)
+            if principal.token_id is None:
+                check_local(headers)
+        except (UnauthenticatedError, ForbiddenError, TooManyRequestsError) as error:
+            self._counters.add(names.ACCESS_REFUSED, code=error.code)
+            raise
+        return principal
+
+    async def identify(self, authorization: str | None, *, is_repeated: bool = False) -> Principal:
+        """Return whose token an ``Authorization`` header holds, or raise.
+
+        A principal without a token still has to pass ``check_local``.
+        """
+        max_age = TOKEN_RECHECK_SECONDS if is_repeated else TOKEN_CACHE_SECONDS
+        tokens = await self._tokens.read(max_age)
+        if self._is_local and not tokens:
+            return Principal.local()
+        # A verified header is looked up by its digest: the time of the lookup may reveal something
+        # about digests, but nothing about tokens.
+        digest = sha256((authorization or "").encode("utf-8", "surrogatepass")).digest()
+        known = self._remembered(tokens).get(digest)
+        if known is None or not _is_live(known.record, self._clock):
+            known = await self._verified(authorization, tokens)
+            self._known[digest] = known
+        if not is_repeated:
+            self._count(known.record)
+        return known.principal
+
+    def _remembered(self, tokens: dict[str, TokenRecord]) -> dict[bytes, Known]:
+        """Return what was verified since *tokens* were read; older results may be out of date."""
+        if tokens is not self._known_of:
+            self._known_of = tokens
+            self._known.clear()
+        return self._known
+
+    async def _verified(self, authorization: str | None, tokens: dict[str, TokenRecord]) -> Known:
+        """Return whose token a header holds that is not cached, or raise."""
+        presented = _bearer(authorization or "")
+        if presented is None:
+            raise UnauthenticatedError(MISSING)
+        record = await self._find(presented, tokens)
+        if not verify(presented, record, self._clock.now()):
+            raise UnauthenticatedError
+        assert record is not None
+        return Known(record, Principal.of(record))
+
+    async def _find(self, presented: str, tokens: dict[str, TokenRecord]) -> TokenRecord | None:
+        """Return the record of a token; one that was just created is read again."""
+        token_id = id_in(presented)
+        if token_id is None:
+            return None
+        if token_id not in tokens:
+            tokens = await self._tokens.read(TOKEN_LOOK_SECONDS)
+        return tokens.get(token_id)
+
+    def _count(self, record: TokenRecord) -> None:
+        """Take one request from a token's bucket, or raise TooManyRequestsError."""
+        if record.rate is None:
+            return
+        if len(self._buckets) > TOKENS_MAX:
+            self._buckets.clear()  # also of deleted tokens; live ones get a second's worth
+        now = self._clock.monotonic()
+        bucket = self._buckets.get(record.id) or Bucket.full(record.rate, now)
+        self._buckets[record.id], wait = bucket.take(record.rate, now)
+        if wait:
+            raise TooManyRequestsError(wait)
+
+
+def _is_live(record: TokenRecord, clock: Clock) -> bool:
+    """Tell whether a token that was valid when tokens were read still is."""
+    return record.expires_at is None or record.is_live(clock.now())
+
+
+def _bearer(authorization: str) -> str | None:
+    """Return the token in a header, valid or not; None if there is none."""
+    scheme, _, token = authorization.strip().partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+class TokenCache:
+    """Tokens by id, read at intervals by one reader for all requests.
+
+    While the store is unavailable, those that were read before are used for a while.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._clock = session.clock
+        self._tokens: Tokens = {}
+        self._read_at = float("-inf")
+        self._failed_at = float("-inf")
+        self._failure: StoreError | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def read(self, max_age: float) -> Tokens:
+        """Return tokens that were read at most *max_age* seconds ago.
+
+        Raises StoreUnavailableError if they cannot be read, and those read before are too old.
+        """
+        if not self._is_fresh(max_age):
+            await self._refresh()
+        return self._tokens
+
+    def _is_fresh(self, max_age: float) -> bool:
+        return self._age < max_age or (
+            # While the store is unavailable, not every request should wait for it.
+            self._is_usable and self._clock.monotonic() - self._failed_at < TOKEN_LOOK_SECONDS
+        )
+
+    @property
+    def _age(self) -> float:
+        return self._clock.monotonic() - self._read_at
+
+    @property
+    def _is_usable(self) -> bool:
+        return self._age < TOKEN_STALE_SECONDS
+
+    async def _refresh(self) -> None:
+        """Wait until tokens are read; only briefly if older ones can be used."""
+        reading = self._start()
+        # Not wait_for: a request that is cancelled must not cancel the read of the others.
+        await asyncio.wait({reading}, timeout=TOKEN_LOOK_SECONDS if self._is_usable else None)
+        if not reading.done():
+            self._fail(StoreUnavailableError("the store does not answer in time"))
+        else:
+            reading.result()
+        if self._failure is not None and not self._is_usable:
+            raise StoreUnavailableError(
+                f"tokens cannot be read, so no request is accepted: {self._failure}"
+            ) from self._failure
+
+    def _start(self) -> asyncio.Task[None]:
+        loop = asyncio.get_running_loop()
+        known = self._reading
+        if known is None or known.done() or known.get_loop() is not loop:
+            self._reading = known = loop.create_task(self._read())
+        return known
+
+    async def _read(self) -> None:
+        # The time of the query: what is revoked meanwhile may be missing in the answer.
+        asked_at = self._clock.monotonic()
+        store = self._session.store
+        try:
+            found = await store.run_async(store.access.tokens())
+        except StoreError as error:
+            self._fail(error)
+        else:
+            self._tokens = {record.id: record for record in found}
+            self._read_at = asked_at
+            self._failure = None
+
+    def _fail(self, error: StoreError) -> None:
+        self._failed_at = self._clock.monotonic()
+        self._failure = error
+        log(names.TOKENS_STALE, level=logging.WARNING, code=error.code, is_usable=self._is_usable)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether *host* always means this machine, whatever a name server says."""
+    name = host.lower()
+    if name == LOCALHOST or name.endswith(f".{LOCALHOST}"):
+        return True
+    try:
+        return parse_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, has_tokens: bool) -> None:
+    """Raise ConfigurationError if a server at *host* would be open to the whole network."""
+    if not has_tokens and not is_loopback(host):
+        raise ConfigurationError(
+            f"there is no token, so everyone who can reach {shown(host)} could do everything; "
+            f"create one first: {MAKE}, or listen on 127.0.0.1"
+        )
+
+
+def check_local(headers: Headers) -> None:
+    """Raise ForbiddenError unless a request without a token comes from this machine."""
+    hosts: list[bytes] = []
+    origins: list[bytes] = []
+    for name, value in headers:
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"origin":
+            origins.append(value)
+        elif name == b"sec-fetch-site" and value not in _OWN_SITES:
+            raise ForbiddenError(
+                f"without a token, requests from pages of other sites are refused; create one: "
+                f"{MAKE}"
+            )
+        elif name in _RELAYED or name.startswith(_RELAYED_PREFIX):
+            raise ForbiddenError(
+                f"without a token, requests that came through a proxy are refused "
+                f"({name.decode('latin-1')}); create one: {MAKE}"
+            )
+    _check_local(tuple(hosts), tuple(origins))
+
+
+@lru_cache(maxsize=64)
+def _check_local(hosts: tuple[bytes, ...], origins: tuple[bytes, ...]) -> None:
+    """Check these headers; cached, since clients send the same ones with every request."""
+    host = _AUTHORITY.fullmatch(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+    if host is None or not is_loopback(host[1]):
+        raise ForbiddenError(
+            f"without a token, only requests from localhost are accepted, under a name such as "
+            f"localhost; create one: {MAKE}"
+        )
+    for each in origins:
+        origin = each.decode("latin-1")
+        if not _is_same(origin, host):
+            raise ForbiddenError(
+                f"without a token, requests from pages of other sites are refused (origin "
+                f"{shown(origin)}); create one: {MAKE}"
+            )
+
+
+def _is_same(origin: str, host: re.Match[str]) -> bool:
+    """Tell whether a page came from the host that it sends requests to."""
+    parts = _ORIGIN.fullmatch(origin)
+    authority = None if parts is None else _AUTHORITY.fullmatch(parts[2])
+    if parts is None or authority is None:
+        return False
+    usual = _PORTS[parts[1].lower()]
+    return (authority[1].lower(), authority[2] or usual) == (host[1].lower(), host[2] or usual)

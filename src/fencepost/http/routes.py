@@ -1,0 +1,24 @@
+"""Every route of the API: the operations that are declared as one, by ``request/route.py``."""
+
+from __future__ import annotations
+
+from fencepost.http.operations import (
+    claims,
+    flows,
+    jobs,
+    leases,
+    monitoring,
+    queues,
+    stream,
+    submit,
+)
+from fencepost.http.request.route import Route
+
+_declared = [
+    each
+    for module in (submit, flows, claims, leases, jobs, queues, stream, monitoring)
+    for each in vars(module).values()
+    if isinstance(each, Route)
+]
+# Fixed paths come before those with a name in them: the first that matches answers.
+ROUTES = sorted(_declared, key=lambda route: "{" in route.path)

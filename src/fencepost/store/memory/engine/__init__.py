@@ -1,1 +1,0 @@
-"""The engine: undo, notification, and the containers that jobs are kept in."""

@@ -1,1 +1,0 @@
-"""JobTable: stored, claimed, settled, read, and changed by operators."""

@@ -1,1 +1,0 @@
-"""Limits: concurrency keys and rates."""

@@ -1,0 +1,1 @@
+"""The Redis store: jobs as documents, and scripts that the server runs as one."""

@@ -1,0 +1,1 @@
+"""The server: connections, scripts, errors and notifications."""

@@ -1,0 +1,150 @@
+"""An index: which plan runs which operation of the Redis store.
+
+In a class, an operation hides the module of its name from the lines below it.
+"""
+
+from __future__ import annotations
+
+from fencepost.store.interface.access import AccessFacet, AuditFacet
+from fencepost.store.interface.cluster import ClusterFacet
+from fencepost.store.interface.control import ControlFacet
+from fencepost.store.interface.crons import CronsFacet
+from fencepost.store.interface.events import EventsFacet
+from fencepost.store.interface.facet import Binder, BoundFacet
+from fencepost.store.interface.joins import JoinsFacet
+from fencepost.store.interface.overview import OverviewFacet
+from fencepost.store.interface.queue import QueueFacet
+from fencepost.store.interface.reader import ReaderFacet
+from fencepost.store.interface.settings import SettingsFacet
+from fencepost.store.interface.store import Facets
+from fencepost.store.interface.transfer import TransferFacet
+from fencepost.store.interface.upkeep import UpkeepFacet
+from fencepost.store.redis.flows import spawn
+from fencepost.store.redis.jobs import claim, control, edit, enqueue, read, search, settle, upkeep
+from fencepost.store.redis.jobs.catalog import Env
+from fencepost.store.redis.limits import rates
+from fencepost.store.redis.records import (
+    access,
+    cluster,
+    crons,
+    doctor,
+    events,
+    overview,
+    settings,
+    transfer,
+)
+
+bound: Binder[Env] = Binder()
+
+
+def facets(env: Env, joins: JoinsFacet) -> Facets:
+    """Return the operations."""
+    return Facets(
+        queue=RedisQueue(env),
+        control=RedisControl(env),
+        reader=RedisReader(env),
+        settings=RedisSettings(env),
+        upkeep=RedisUpkeep(env),
+        crons=RedisCrons(env),
+        access=RedisAccess(env),
+        audit=RedisAudit(env),
+        cluster=RedisCluster(env),
+        overview=RedisOverview(env),
+        events=RedisEvents(env),
+        transfer=RedisTransfer(env),
+        joins=joins,
+    )
+
+
+class RedisQueue(BoundFacet[Env], QueueFacet):
+    enqueue = bound(enqueue.enqueue)
+    claim = bound(claim.claim)
+    heartbeat = bound(settle.heartbeat)
+    save = bound(settle.save)
+    settle = bound(settle.settle)
+    spawn = bound(spawn.spawn)
+
+
+class RedisControl(BoundFacet[Env], ControlFacet):
+    cancel = bound(control.cancel)
+    retry = bound(control.retry)
+    edit = bound(edit.edit)
+    replay = bound(control.replay)
+    discard = bound(control.discard)
+
+
+class RedisReader(BoundFacet[Env], ReaderFacet):
+    get = bound(read.get)
+    locate = bound(read.locate)
+    find = bound(search.find)
+    count = bound(search.count)
+    attempts = bound(read.attempts)
+    dependencies = bound(read.dependencies)
+    dependents = bound(read.dependents)
+    situation = bound(read.situation)
+    dead_letters = bound(read.dead_letters)
+
+
+class RedisSettings(BoundFacet[Env], SettingsFacet):
+    pause = bound(settings.pause)
+    resume = bound(settings.resume)
+    limit = bound(settings.limit)
+    limit_types = bound(rates.limit_types)
+    app_limit = bound(settings.app_limit)
+
+
+class RedisUpkeep(BoundFacet[Env], UpkeepFacet):
+    recover = bound(upkeep.recover)
+    promote = bound(upkeep.promote)
+    expire = bound(upkeep.expire)
+    prune = bound(upkeep.prune)
+    tidy = bound(upkeep.tidy)
+
+
+class RedisCrons(BoundFacet[Env], CronsFacet):
+    declare = bound(crons.declare)
+    fire = bound(crons.fire)
+    pause = bound(crons.pause)
+    resume = bound(crons.resume)
+    forget = bound(crons.forget)
+    list = bound(crons.crons)
+
+
+class RedisAccess(BoundFacet[Env], AccessFacet):
+    tokens = bound(access.tokens)
+    add = bound(access.add)
+    revoke = bound(access.revoke)
+
+
+class RedisAudit(BoundFacet[Env], AuditFacet):
+    record = bound(access.record)
+    prune = bound(access.prune)
+    list = bound(access.actions)
+
+
+class RedisCluster(BoundFacet[Env], ClusterFacet):
+    announce = bound(cluster.announce)
+    retire = bound(cluster.retire)
+    workers = bound(cluster.workers)
+    lead = bound(cluster.lead)
+    resign = bound(cluster.resign)
+
+
+class RedisOverview(BoundFacet[Env], OverviewFacet):
+    queues = bound(overview.queues)
+    types = bound(overview.types)
+    ended = bound(overview.ended)
+    inspect = bound(doctor.examine)
+
+
+class RedisEvents(BoundFacet[Env], EventsFacet):
+    send = bound(events.send)
+    prune = bound(events.prune)
+    load = bound(events.load)
+    list = bound(events.events)
+
+
+class RedisTransfer(BoundFacet[Env], TransferFacet):
+    accept_jobs = bound(transfer.accept_jobs)
+    dump = bound(transfer.dump)
+    load = bound(transfer.load)

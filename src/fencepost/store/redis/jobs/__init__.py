@@ -1,0 +1,1 @@
+"""Jobs as documents: stored, claimed, settled, changed and read."""

@@ -1,0 +1,98 @@
+"""Leases: tokens, and the only rule for whether a write is accepted.
+
+The token of a lease is ``<number>.<token of the claim>``: it finds the job without a look-up by id,
+and is valid only for this job and this claim (INV-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from fencepost.core.values.names import wanted_ids
+from fencepost.store.interface.queue import LeaseLost
+from fencepost.store.plan import Plan
+from fencepost.store.redis.jobs.rows import Kept
+from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.sql.endings import informed
+
+Reply = TypeVar("Reply")
+
+SEQ_END = 1 << 53
+"""Numbers in scripts are exact below this."""
+
+
+class Fence(NamedTuple):
+    """The parts of a token; seq 0, which no job has, if it is malformed."""
+
+    seq: int
+    claim: str
+
+
+NOWHERE = Fence(0, "")
+
+
+def make_token(seq: int, claim: str) -> str:
+    """Return the token of one job of a claim."""
+    return f"{seq:x}.{claim}"
+
+
+def read_token(token: str) -> Fence:
+    """Return the parts of a token."""
+    number, _, claim = token.partition(".")
+    try:
+        fence = Fence(int(number, 16), claim)
+    except ValueError:
+        return NOWHERE
+    # Exactly as written: int() also accepts " 1", "0x1" and "1_0".
+    is_own = token.isascii() and bool(claim) and make_token(*fence) == token
+    return fence if is_own and 0 < fence.seq < SEQ_END else NOWHERE
+
+
+def locate(unit: Unit, tokens: Iterable[str]) -> Plan[dict[int, Kept]]:
+    """Return the jobs of *tokens*, by number."""
+    seqs = {read_token(token).seq for token in tokens} - {0}
+    yield from unit.start()
+    return (yield from unit.jobs(sorted(seqs)))
+
+
+def recall(unit: Unit, asked: Sequence[tuple[str, Fence]]) -> Plan[dict[int, Kept]]:
+    """Return the jobs of ids and fences, by number, without a read if all were claimed here.
+
+    Only of valid leases is anything believed: a refusal is never given without having looked.
+    """
+    env, now = unit.env, unit.env.believe()
+    held = env.held.take({fence.seq for _, fence in asked})
+    if now is not None and all(
+        is_valid(held.get(fence.seq), job_id, fence.claim, now) for job_id, fence in asked
+    ):
+        unit.adopt(held, now)
+        return held
+    yield from unit.start()
+    return (yield from unit.jobs(sorted({fence.seq for _, fence in asked} - {0})))
+
+
+def is_valid(kept: Kept | None, job_id: str, claim: str, now: int) -> bool:
+    """Tell whether a write to a running job is accepted: the only such rule (INV-2)."""
+    return (
+        kept is not None
+        and kept.lease is not None
+        and bool(claim)
+        and kept.lease.token == claim
+        and now < kept.lease.expires_at
+        and is_of(kept, job_id)
+    )
+
+
+def is_of(kept: Kept, job_id: str) -> bool:
+    """Tell whether a job has this id, however it is written."""
+    return kept.id == job_id or kept.id.replace("-", "") == job_id.replace("-", "").lower()
+
+
+def with_states(unit: Unit, replies: list[Reply]) -> Plan[list[Reply]]:
+    """Add the present state of each job to the replies about lost leases."""
+    ids = wanted_ids([reply.job_id for reply in replies if isinstance(reply, LeaseLost)])
+    if not ids:
+        return replies
+    found = yield from unit.by_id(ids)
+    return informed(replies, {job_id: kept.state for job_id, kept in found.items()})

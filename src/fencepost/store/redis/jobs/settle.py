@@ -1,0 +1,129 @@
+"""Writes under a lease: heartbeats, settlements, checkpoints; refused without a valid one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from fencepost.core.job.outcome import Settlement
+from fencepost.core.job.timeouts import deadline, ttl_of
+from fencepost.core.values.times import from_us, seconds_to_us
+from fencepost.store.interface.queue import (
+    AlreadySettled,
+    Beat,
+    Extended,
+    HeartbeatReply,
+    LeaseLost,
+    Save,
+    Saved,
+    SaveReply,
+    Settled,
+    SettleReply,
+    settled_in_order,
+)
+from fencepost.store.plan import Plan
+from fencepost.store.redis.flows.dependents import end_all
+from fencepost.store.redis.jobs.catalog import Env
+from fencepost.store.redis.jobs.finish import KeptEnding
+from fencepost.store.redis.jobs.lease import (
+    is_of,
+    is_valid,
+    locate,
+    read_token,
+    recall,
+    with_states,
+)
+from fencepost.store.redis.jobs.rows import Kept, LeaseRecord
+from fencepost.store.redis.jobs.unit import Unit
+from fencepost.store.sql.codec import encode_json
+
+
+def settle(env: Env, settlements: Sequence[Settlement]) -> Plan[list[SettleReply]]:
+    """Record each decision whose lease is valid."""
+    unit = Unit(env)
+    fences = [read_token(each.token) for each in settlements]
+    ids = [each.job_id for each in settlements]
+    jobs = yield from recall(unit, list(zip(ids, fences, strict=True)))
+    accepted: dict[int, KeptEnding] = {}
+    replies: list[SettleReply] = []
+    for settlement, (seq, claim) in zip(settlements, fences, strict=True):
+        job_id, decision = settlement.job_id, settlement.decision
+        kept = jobs.get(seq)
+        if kept is None or not is_valid(kept, job_id, claim, unit.now):
+            # After a settlement of this batch, the token that was read is outdated.
+            replies.append(_refusal(None if seq in accepted else kept, job_id, claim))
+        elif seq in accepted:
+            replies.append(AlreadySettled(job_id, accepted[seq].decision.state))
+        else:
+            assert kept.lease is not None
+            unit.rely_on(kept.lease)
+            accepted[seq] = KeptEnding(kept, decision, claim)
+            replies.append(Settled(job_id, kept.type, decision.state))
+    _, followed = yield from end_all(unit, list(accepted.values()))
+    replies = yield from with_states(unit, replies)
+    yield from unit.commit()
+    for place, reply in enumerate(replies):
+        if followed and isinstance(reply, Settled):
+            replies[place] = replace(reply, followed=followed)
+            break
+    return settled_in_order(replies)
+
+
+def _refusal(kept: Kept | None, job_id: str, claim: str) -> AlreadySettled | LeaseLost:
+    """Return whether this repeats the last settlement, which is safe, or the lease is lost."""
+    if kept is not None and claim and kept.document.settled_token == claim and is_of(kept, job_id):
+        return AlreadySettled(job_id, kept.state)
+    return LeaseLost(job_id)
+
+
+def heartbeat(env: Env, beats: Sequence[Beat]) -> Plan[list[HeartbeatReply]]:
+    """Extend each lease that is still valid; an expired one stays expired."""
+    unit = Unit(env)
+    jobs = yield from locate(unit, (beat.token for beat in beats))
+    replies: list[HeartbeatReply] = []
+    for beat in beats:
+        seq, claim = read_token(beat.token)
+        kept = jobs.get(seq)
+        if kept is not None and is_valid(kept, beat.job_id, claim, unit.now):
+            lease = kept.lease
+            assert lease is not None
+            unit.rely_on(lease)
+            kept.lease = lease._replace(expires_at=_extended(kept, lease, beat, unit.now))
+            replies.append(Extended(beat.job_id, from_us(kept.lease.expires_at)))
+        else:
+            replies.append(LeaseLost(beat.job_id))
+    replies = yield from with_states(unit, replies)
+    yield from unit.commit()
+    return replies
+
+
+def _extended(kept: Kept, lease: LeaseRecord, beat: Beat, now: int) -> int:
+    """Return the new expiry of a lease: never earlier than before, never past its deadline."""
+    asked = ttl_of(kept.policy, lease.ttl / 1e6) if beat.lease_ttl is None else beat.lease_ttl
+    latest = deadline(kept.policy, lease.started_at, lease.grace)
+    return max(lease.expires_at, min(now + seconds_to_us(asked), latest))
+
+
+def save(env: Env, saves: Sequence[Save]) -> Plan[list[SaveReply]]:
+    """Store checkpoints and progress under valid leases."""
+    unit = Unit(env)
+    jobs = yield from locate(unit, (item.token for item in saves))
+    replies: list[SaveReply] = []
+    for item in saves:
+        seq, claim = read_token(item.token)
+        kept = jobs.get(seq)
+        if kept is None or not is_valid(kept, item.job_id, claim, unit.now):
+            replies.append(LeaseLost(item.job_id))
+            continue
+        assert kept.lease is not None
+        unit.rely_on(kept.lease)
+        if item.checkpoint is not None:
+            unit.put_body("checkpoint", kept, item.checkpoint)
+        if item.progress is not None:
+            progress = {**item.progress, "at": from_us(unit.now)}
+            unit.put_progress(kept, encode_json(progress).encode())
+        replies.append(Saved(item.job_id))
+    replies = yield from with_states(unit, replies)
+    yield from unit.commit()
+    return replies

@@ -1,0 +1,1 @@
+"""Slots of concurrency keys, and limits of types."""

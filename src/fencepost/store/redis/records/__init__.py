@@ -1,0 +1,1 @@
+"""All that is not a job: crons, events, tokens, workers, counts."""

@@ -1,0 +1,1 @@
+"""Scripts in Lua. The server runs each as one: nothing happens in between."""

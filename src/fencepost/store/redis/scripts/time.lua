@@ -1,0 +1,12 @@
+-- The start of every script. KEYS[1] is the prefix of all keys, and says which node has them;
+-- ARGV[1] is the time in microseconds, empty in production, where it is the server's.
+local prefix = KEYS[1]
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+
+local function whole(number)
+  return string.format('%.0f', number)
+end

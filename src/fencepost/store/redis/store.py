@@ -1,0 +1,239 @@
+"""The Redis store: documents, and commits that begin anew if what they read has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from fencepost.clock import Clock, SystemClock
+from fencepost.errors import StoreError, StoreUnavailableError, UnknownOutcomeError
+from fencepost.generators import drive, drive_async
+from fencepost.store.chores import Chores
+from fencepost.store.interface.joins import NoJoins
+from fencepost.store.interface.store import Listener, Store, Topic
+from fencepost.store.notify import topics_of
+from fencepost.store.plan import Effect, Operation, Statement, Wakes
+from fencepost.store.redis.engine.address import PREFIX, read_address
+from fencepost.store.redis.engine.connections import BARRIER, Connections, ServerPin
+from fencepost.store.redis.engine.errors import ServerChangedError
+from fencepost.store.redis.engine.gathering import Gathering
+from fencepost.store.redis.engine.notification import Notifier
+from fencepost.store.redis.facets import facets
+from fencepost.store.redis.jobs.catalog import Catalog, Env, pack
+from fencepost.store.redis.jobs.commit import Commit, StaleError, check_commit
+from fencepost.store.redis.jobs.held import HeldJobs
+from fencepost.store.redis.jobs.plain import PlainJobs, together
+
+__all__ = ["PREFIX", "RedisStore"]
+
+T = TypeVar("T")
+
+PATIENCE = 10.0
+TRIES_MAX = 1_000
+CHANGES_MAX = 10
+"""How often another server may take over within one operation."""
+
+
+class RedisStore(Store):
+    """Jobs in Redis, shared by the processes of many machines.
+
+    What is given besides *url* replaces the options in it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        patience: float = PATIENCE,
+        prefix: str | None = None,
+        durability: str | None = None,
+    ) -> None:
+        address = read_address(url, prefix=prefix, durability=durability)
+        self.url = url
+        self.clock = clock or SystemClock()
+        self._connections = Connections(address, patience=patience)
+        key_prefix = address.prefix.encode()
+        env = Env(self.clock, key_prefix, Catalog(), Chores(self.clock), HeldJobs())
+        super().__init__(facets(env, NoJoins(url)))
+        self._env = env
+        self._notifier = Notifier(self._connections, env)
+        self._gatherings: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, Gathering[PlainJobs]
+        ] = weakref.WeakKeyDictionary()
+
+    def run(self, operation: Operation[T]) -> T:
+        changes = 0
+        for _ in range(TRIES_MAX):
+            attempt = _Attempt(operation)
+
+            def perform(statement: Statement, attempt: _Attempt = attempt) -> Any:
+                if attempt.keeps(statement):
+                    return 1
+                answer = self._connections.run(*_words(statement), pin=attempt.pin)
+                return attempt.seen(statement, answer)
+
+            try:
+                result = drive(operation.start(), perform)
+                news = self._news(attempt, operation, result)
+                if attempt.commit is not None:
+                    words = _words(attempt.commit)
+                    check_commit(self._connections.run(*words, pin=attempt.pin))
+                if self._connections.needs_barrier(attempt.pin):
+                    self._connections.run(BARRIER, pin=attempt.pin)
+            except StaleError:
+                continue
+            except ServerChangedError:
+                changes += 1
+                if changes == CHANGES_MAX:
+                    raise _restless(operation) from None
+                continue
+            except StoreUnavailableError as error:
+                raise attempt.judged(error) from None
+            self._notifier.wake(topics_of(operation, result) - {Topic.READY})
+            if news:
+                with suppress(StoreError):  # it is done; a listener that is not woken polls
+                    self._connections.run("read", b"", pack(news))
+            return result
+        raise _busy(operation)
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        changes = 0
+        for _ in range(TRIES_MAX):
+            attempt = _Attempt(operation)
+
+            async def perform(statement: Statement, attempt: _Attempt = attempt) -> Any:
+                if attempt.keeps(statement):
+                    return 1
+                if statement.sql == "enqueue":
+                    answer = await self._gathering().post(statement.params[0])
+                    attempt.pin.is_confirmed = True  # the group has waited for all
+                    return attempt.seen(statement, answer)
+                words = _words(statement)
+                answer = await self._connections.run_async(*words, pin=attempt.pin)
+                return attempt.seen(statement, answer)
+
+            try:
+                result = await drive_async(operation.start(), perform)
+                news = self._news(attempt, operation, result)
+                if attempt.commit is not None:
+                    words = _words(attempt.commit)
+                    check_commit(await self._connections.run_async(*words, pin=attempt.pin))
+                if self._connections.needs_barrier(attempt.pin):
+                    await self._connections.run_async(BARRIER, pin=attempt.pin)
+            except StaleError:
+                continue
+            except ServerChangedError:
+                changes += 1
+                if changes == CHANGES_MAX:
+                    raise _restless(operation) from None
+                continue
+            except StoreUnavailableError as error:
+                raise attempt.judged(error) from None
+            self._notifier.wake(topics_of(operation, result) - {Topic.READY})
+            if news:
+                with suppress(StoreError):
+                    await self._connections.run_async("read", b"", pack(news))
+            return result
+        raise _busy(operation)
+
+    def _gathering(self) -> Gathering[PlainJobs]:
+        """Return where submissions of this event loop meet."""
+        loop = asyncio.get_running_loop()
+        found = self._gatherings.get(loop)
+        if found is None:
+
+            async def send(batches: Sequence[PlainJobs]) -> Any:
+                batch = batches[0] if len(batches) == 1 else together(batches, self._env.now)
+                pin = ServerPin(Effect.WRITE)
+                return await self._connections.run_async("enqueue", *batch.words, pin=pin)
+
+            found = self._gatherings[loop] = Gathering(send)
+        return found
+
+    def _news(self, attempt: _Attempt, operation: Operation[Any], result: Any) -> list[list[bytes]]:
+        """Have the commit tell the listeners of other processes what happens; return what is to be
+        told if there is no commit.
+
+        Of jobs that can be claimed the scripts tell those who wait for one; all are told of what
+        changes without one, such as a limit.
+        """
+        topics = topics_of(operation, result)
+        commit: Commit | None = None if attempt.commit is None else attempt.commit.params[0]
+        is_for_all = operation.declaration.wakes is Wakes.READY
+        if commit is None or commit.lines_up or not is_for_all:
+            topics.discard(Topic.READY)
+        news = self._notifier.commands(topics)
+        if commit is None:
+            return news
+        commit.commands += news
+        return []
+
+    def close(self) -> None:
+        self._notifier.close()
+        self._connections.close()
+
+    def listen(self, topic: Topic) -> Listener:
+        self._connections.check()
+        return self._notifier.listen(topic)
+
+    def migrate(self) -> list[str]:
+        """Return nothing: documents need no schema."""
+        return []
+
+    def pending_migrations(self) -> list[tuple[str, str]]:
+        return []
+
+
+class _Attempt:
+    """One try of an operation: its commit is sent when its plan has ended."""
+
+    def __init__(self, operation: Operation[Any]) -> None:
+        self.commit: Statement | None = None
+        self.pin = ServerPin(operation.effect)
+        self._has_written = False
+
+    def keeps(self, statement: Statement) -> bool:
+        """Tell whether a statement waits for the end."""
+        if statement.sql != "commit" or statement.alone:
+            return False
+        assert self.commit is None, "an operation has one commit"
+        self.commit = statement
+        return True
+
+    def seen(self, statement: Statement, answer: Any) -> Any:
+        """Return the answer to a statement; raise StaleError for a commit that was not made."""
+        if statement.sql == "commit":
+            check_commit(answer)
+        self._has_written |= statement.sql != "read" and answer != 0
+        return answer
+
+    def judged(self, error: StoreUnavailableError) -> StoreError:
+        """Return the error of a whole operation, one script of which was surely not run.
+
+        What a script before it has done, such as a claim, is not undone by that.
+        """
+        return UnknownOutcomeError(str(error)) if self._has_written else error
+
+
+def _words(statement: Statement) -> tuple[Any, ...]:
+    if statement.sql in ("commit", "enqueue"):
+        (content,) = statement.params
+        return (statement.sql, *content.words)
+    return (statement.sql, *statement.params)
+
+
+def _busy(operation: Operation[Any]) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"{operation.name}: others changed the same jobs {TRIES_MAX:,} times; repeat it"
+    )
+
+
+def _restless(operation: Operation[Any]) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"{operation.name}: another server took over {CHANGES_MAX} times in the middle of it; "
+        f"look at the servers, and repeat it"
+    )

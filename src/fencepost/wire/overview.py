@@ -1,0 +1,121 @@
+"""Queues, types, workers, crons, figures, health and the audit log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from fencepost.core.audit import Action
+from fencepost.core.bounds import (
+    CONCURRENCY_DEFAULT,
+    CRON_NEXT_DEFAULT,
+    SCALE_TARGET_DEFAULT,
+    STATS_WINDOW_DEFAULT,
+)
+from fencepost.core.overview import QueueView, Scale, TypeView, WorkerInfo
+from fencepost.core.values.times import format_duration
+from fencepost.wire.terms import QueryDuration, RunningLimit, Strict, TickCount
+
+
+class Queues(msgspec.Struct, frozen=True):
+    """Every queue with its counts by state."""
+
+    queues: list[QueueView]
+
+
+class Types(msgspec.Struct, frozen=True):
+    """Every type with its counts by state."""
+
+    types: list[TypeView]
+
+
+class Workers(msgspec.Struct, frozen=True):
+    """The workers heard from within the last minute."""
+
+    workers: list[WorkerInfo]
+
+
+class LimitBody(Strict, frozen=True, kw_only=True):
+    """How many jobs may run at once, over all workers; null removes the limit."""
+
+    max_running: RunningLimit | None
+
+
+class AppLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs may run at once in all; null: no limit."""
+
+    max_running: int | None
+
+
+class WireCronView(msgspec.Struct, frozen=True, kw_only=True):
+    """A cron: its schedule, whether it is paused, its last tick and its next."""
+
+    name: str
+    expression: str
+    tz: str
+    description: str
+    """When it ticks, in English."""
+    type: str | None
+    """The type of the jobs it submits; null if the stored template cannot be read."""
+    queue: str | None
+    missed: str
+    catch_up: int
+    is_paused: bool
+    last_tick: datetime | None
+    next_tick: datetime | None
+    declared_at: datetime | None
+    changed_at: datetime | None
+
+
+class Crons(msgspec.Struct, frozen=True):
+    """Every cron, by name."""
+
+    crons: list[WireCronView]
+
+
+class TicksQuery(Strict, frozen=True, kw_only=True):
+    """How many ticks to return."""
+
+    count: TickCount = CRON_NEXT_DEFAULT
+
+
+class Ticks(msgspec.Struct, frozen=True):
+    """The next times at which a cron ticks, in UTC."""
+
+    ticks: list[datetime]
+
+
+class StatsQuery(Strict, frozen=True, kw_only=True):
+    """How far to look back, as seconds or text such as ``5m``."""
+
+    window: QueryDuration = format_duration(STATS_WINDOW_DEFAULT)
+
+
+class ScaleQuery(Strict, frozen=True, kw_only=True):
+    """In what time the backlog is to be gone, and how many jobs a worker runs at once."""
+
+    target: QueryDuration = format_duration(SCALE_TARGET_DEFAULT)
+    concurrency: Annotated[int, Meta(ge=1, le=10_000)] = CONCURRENCY_DEFAULT
+
+
+class ScaleReply(Scale, frozen=True, kw_only=True):
+    """How many slots a queue has, how many it could use, and how many workers that takes."""
+
+    wanted_workers: int
+    """Workers with as many slots each as ``concurrency`` says."""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The health of the process."""
+
+    status: str
+
+
+class WireActionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators did, newest first, and where the next page begins."""
+
+    actions: list[Action]
+    next: str | None

@@ -1,0 +1,97 @@
+"""When a process has done its share, and is to be replaced: by jobs, or by memory.
+
+It claims no more then, and its run ends with the last of its jobs: nothing is interrupted, and no
+attempt is lost. Memory is for leaks: what a process has taken, it rarely gives back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from random import Random
+
+from fencepost.clock import Clock
+from fencepost.core.bounds import (
+    MAX_JOBS_MAX,
+    MAX_RSS_MAX,
+    MAX_RSS_MIN,
+    RETIREMENT_JITTER,
+    RSS_INTERVAL,
+)
+from fencepost.core.display import shown
+from fencepost.core.values.names import check_count
+from fencepost.core.values.sizes import as_megabytes, parse_size
+from fencepost.errors import ConfigurationError
+from fencepost.worker.run.slots import WorkerSlots
+from fencepost.worker.shutdown import Shutdown
+
+
+def resident_memory(pid: int | None = None) -> int:
+    """Return how many bytes of memory this process has, or another; 0 if that cannot be known.
+
+    Only Linux says how much it is now. Elsewhere it is the most that this process ever had.
+    """
+    try:
+        pages = Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]
+    except OSError:
+        if pid is not None:
+            return 0
+        import resource  # not on every system
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def check_max_jobs(value: object) -> int | None:
+    """Return *value* if a process can retire after so many jobs, or raise ConfigurationError."""
+    return None if value is None else check_count(value, "max_jobs", 1, MAX_JOBS_MAX)
+
+
+def parse_max_rss(value: object) -> int | None:
+    """Return *value* in bytes, or raise ConfigurationError if no job could run within it."""
+    if value is None:
+        return None
+    limit = parse_size(value, "max_rss", MAX_RSS_MIN, MAX_RSS_MAX)
+    now = resident_memory()
+    if now >= limit * (1 - RETIREMENT_JITTER):
+        raise ConfigurationError(
+            f"max_rss is {shown(value)}, but this process has {as_megabytes(now)} before its first "
+            f"job, and would be replaced at once; allow twice that, or more"
+        )
+    return limit
+
+
+class Retirement:
+    """Watches the memory of this process, and limits the jobs of one run."""
+
+    def __init__(
+        self,
+        slots: WorkerSlots,
+        shutdown: Shutdown,
+        clock: Clock,
+        *,
+        max_jobs: int | None,
+        max_rss: int | None,
+    ) -> None:
+        self._slots = slots
+        self._shutdown = shutdown
+        self._clock = clock
+        self._max_rss = None if max_rss is None else _earlier(max_rss, clock.rng)
+        if max_jobs is not None:
+            slots.share = _earlier(max_jobs, clock.rng)
+
+    async def watch(self) -> None:
+        """Retire once the process has too much memory; forever."""
+        while self._max_rss is not None:
+            await self._clock.sleep_async(RSS_INTERVAL)
+            rss = resident_memory()
+            # After one job at least: a process that retires at once would never run any.
+            if rss > self._max_rss and self._slots.turn and not self._shutdown.is_retiring:
+                self._shutdown.retire_at_limit("max_rss", self._slots, rss=as_megabytes(rss))
+                self._slots.news.set()
+
+
+def _earlier(limit: int, rng: Random) -> int:
+    return limit - int(limit * RETIREMENT_JITTER * rng.random())
