@@ -24,6 +24,8 @@ LANES = 50
 ROUNDS = 40
 LEEWAY = 1.3
 """Pages of indexes split, and a chain may cross into a new page."""
+SPLITS = 10
+"""The same where only a few pages are read at all. The jobs that have gone fill over a hundred."""
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ def test_tidying_does_not_read_the_jobs_that_have_gone(
     work(store, clock, 4, jobs)
     before = tidy_pages(probe, store, clock)
     work(store, clock, 12, jobs)
-    assert tidy_pages(probe, store, clock) <= before * LEEWAY
+    assert tidy_pages(probe, store, clock) <= before * LEEWAY + SPLITS
 
 
 def test_a_claim_that_has_jobs_does_not_step_over_the_leases_that_have_ended(

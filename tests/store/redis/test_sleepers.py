@@ -124,7 +124,7 @@ async def test_awaited_submissions_share_calls(redis_url: str, redis_prefix: str
         asked.append(name)
         return await run_async(name, *words)
 
-    store._connections.run_async = note  # type: ignore[method-assign]
+    store._connections.run_async = note  # type: ignore[assignment, method-assign]
     made = await asyncio.gather(
         *(store.run_async(store.queue.enqueue([job()])) for _ in range(100))
     )
@@ -150,7 +150,7 @@ async def test_a_lost_group_is_unknown_to_each(redis_url: str, redis_prefix: str
     async def lose(name: str, *words: Any) -> Any:
         raise UnknownOutcomeError(f"{name}: the reply was lost")
 
-    store._connections.run_async = lose  # type: ignore[method-assign]
+    store._connections.run_async = lose  # type: ignore[assignment, method-assign]
     ended = await asyncio.gather(
         *(store.run_async(store.queue.enqueue([job()])) for _ in range(5)),
         return_exceptions=True,

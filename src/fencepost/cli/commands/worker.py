@@ -221,8 +221,6 @@ def parse_queues(texts: tuple[str, ...]) -> dict[str, int] | None:
     return weights or None
 
 
-
-
 def longest_stop(grace: float) -> float:
     """Return how long a worker takes to stop at most; after that, something is stuck."""
     return 2 * max(grace, 1.0) + INTERRUPT_GRACE + THREADS_FAREWELL + 5.0
