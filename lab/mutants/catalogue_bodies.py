@@ -115,8 +115,8 @@ MUTANTS = (
         "large-body-is-read-on-the-loop",
         "nobody is answered while a large body is decoded",
         "request.call",
-        "        if size <= HTTP_BODY_ASIDE:\n",
-        "        if size >= 0:\n",
+        "return work() if size <= HTTP_BODY_ASIDE else",
+        "return work() if size >= 0 else",
         BODIES,
     ),
     _mutant(

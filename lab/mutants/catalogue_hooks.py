@@ -11,7 +11,7 @@ RETIREMENT = "tests/worker/test_retirement.py"
 
 def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
     patches = (Patch(f"fencepost.{module}", old, new),)
-    return Mutant(f"hooks-{name}", about, Place.WORKER, patches, tests)
+    return Mutant(f"worker-hooks-{name}", about, Place.WORKER, patches, tests)
 
 
 MUTANTS = (

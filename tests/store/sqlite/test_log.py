@@ -49,7 +49,11 @@ def submit(store: SqliteStore) -> None:
 
 @contextmanager
 def overlapping_readers(path: str) -> Iterator[None]:
-    """Read without a pause: each snapshot begins before the last one ends."""
+    """Read all the time: each snapshot begins before the last one ends.
+
+    Each lasts for some writes. If it lasted for none, readers would now and then find the whole log
+    in the file, use the file alone, and let the log begin anew.
+    """
     stop, began = threading.Event(), threading.Event()
 
     def read() -> None:
@@ -61,6 +65,7 @@ def overlapping_readers(path: str) -> Iterator[None]:
                 next_one.execute("begin")
                 next_one.execute("select 1 from jobs limit 1").fetchall()
                 last.execute("rollback")
+                stop.wait(0.005)
             began.set()
         for each in pair:
             each.close()
