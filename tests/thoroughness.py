@@ -40,7 +40,9 @@ def _is_shortened(item: pytest.Item) -> bool:
             return bool(params.get("backend") == "memory")  # SQLite's plans, on no disk
         case "postgres/test_conformance.py":
             return params.get("setting", (None,))[0] in postgres_sources()[1:]
-        case "store/test_encrypted_conformance.py" | "redis/test_conformance.py":
+        case "store/test_encrypted_conformance.py":
+            return True
+        case "redis/test_conformance.py" | "redis/test_valkey.py":
             return True
         case _:
             return False

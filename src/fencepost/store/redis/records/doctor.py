@@ -74,7 +74,8 @@ def eviction(facts: Facts) -> Finding:
 def _version(facts: Facts) -> Finding:
     if facts.version is None:
         return Finding("warn", "redis_version", "the server does not let this user read INFO")
-    return Finding("ok", "redis_version", f"Redis {facts.version}")
+    name = f"Redis {facts.version}" if facts.valkey is None else f"Valkey {facts.valkey}"
+    return Finding("ok", "redis_version", name)
 
 
 def _clock(ahead: int) -> Finding:
