@@ -243,7 +243,7 @@ filters = st.builds(
     tags=tags,
     correlation_id=st.sampled_from((None, "c1")),
     flow=st.sampled_from((None, None, "f1")),
-    id_prefix=st.sampled_from((None, None, "0", "7", "c")),
+    id_prefix=st.sampled_from((None, None, "a", "abcd", "7")),  # see ``StoppedClock.new_id``
     created_after=st.sampled_from((None, None, START, START + INSTANT, START + 5 * SECOND)),
     created_before=st.sampled_from((None, None, START + 3 * SECOND, START + 60 * SECOND)),
 )

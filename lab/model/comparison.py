@@ -173,16 +173,21 @@ class Comparison:
         """Cut the wire of the stores that have one in mid-call; the others follow their fate."""
         self.is_broken = True
         self.history.append(f"# cut in mid-call ({'answer' if is_heard else 'request'}): {call}")
-        before = self.model.world.copy()
-        wired = [subject for subject in self.subjects if subject.has_wire]
-        fates = [self._cut(subject, call, is_heard=is_heard) for subject in wired]
-        is_done = fates[0] if fates else is_heard
-        self.history[-1] += " — done" if is_done else " — not done"
-        self.model.world = before.copy()
-        if is_done:
-            self._of_model(call)
+        before, issued = self.model.world, self.model.issued
+        fates: dict[str, bool] = {}
         for subject in self.subjects:
-            if subject not in wired and is_done:
+            if subject.has_wire:
+                self.model.world, self.model.issued = before.copy(), issued
+                fates[subject.title] = self._cut(subject, call, is_heard=is_heard)
+        is_done = any(fates.values()) if fates else is_heard
+        self.history[-1] += " — done" if is_done else " — not done"
+        # With the names again by which a store is known that did it.
+        self.model.world, self.model.issued = before, issued
+        if not is_done:
+            return
+        self._of_model(call)
+        for subject in self.subjects:
+            if not fates.get(subject.title, False):
                 self._of_store(subject, call)
 
     def _cut(self, subject: Subject, call: Call, *, is_heard: bool) -> bool:

@@ -28,10 +28,12 @@ from fencepost.store.postgres.store import PostgresStore
 from fencepost.store.redis.store import RedisStore
 from fencepost.store.sqlite.store import SqliteStore
 from fencepost.testing.clock import FakeClock
-from lab.model.names import Names
+from lab.model.names import NAMED, Names
 from lab.redis import own_prefix, wipe
 
 T = TypeVar("T")
+
+ID_BEGINS = bytes.fromhex(NAMED[0][:4])
 
 
 class StoppedClock(FakeClock):
@@ -43,6 +45,10 @@ class StoppedClock(FakeClock):
 
     def sleep(self, seconds: float) -> None:
         """Return at once: what is waited for goes by real time, not by this clock's."""
+
+    def new_id(self) -> bytes:
+        """Return an id that begins as the model's do: a search by the beginning finds the same."""
+        return ID_BEGINS + super().new_id()[len(ID_BEGINS) :]
 
 
 class Subject(ABC):

@@ -8,6 +8,7 @@ ENGINE = "fencepost.store.redis.engine"
 DURABILITY = "tests/store/redis/test_durability.py"
 FAILOVER = "tests/store/redis/test_failover.py"
 BAD_DAYS = "tests/store/redis/test_bad_days.py"
+RIGHTS = "tests/store/redis/test_rights.py"
 
 
 def _mutant(name: str, about: str, module: str, old: str, new: str, *tests: str) -> Mutant:
@@ -63,6 +64,15 @@ MUTANTS = (
         "errors",
         "    if writes and _STOPPED",
         "    if not writes and _STOPPED",
+        BAD_DAYS,
+    ),
+    _mutant(
+        "refused-script-is-called-unknown",
+        "a script whose first write was refused is said to have perhaps been run",
+        "errors",
+        " and _UNDONE not in said:\n",
+        ":\n",
+        RIGHTS,
         BAD_DAYS,
     ),
     _mutant(

@@ -10,6 +10,10 @@ RACES = "tests/store/redis/test_races.py"
 ANSWERS = "tests/store/redis/test_lost_answers.py"
 LETTERS = "tests/store/redis/test_letters.py"
 CLOCK = "tests/store/redis/test_clock.py"
+MEMORY = "tests/store/redis/test_remembering.py"
+LINES = "tests/store/redis/test_lines.py"
+SLEEPERS = "tests/store/redis/test_sleepers.py"
+FAILOVER = "tests/store/redis/test_failover.py"
 
 
 def _mutant(name: str, about: str, patches: tuple[Patch, ...], *tests: str) -> Mutant:
@@ -39,7 +43,7 @@ LEASES = (
         "`<=` for `<`: a write is accepted at the instant at which its lease ends",
         (
             Patch(f"{STORE}.jobs.lease", "now < kept.lease", "now <= kept.lease"),
-            Patch(LUA, "now >= tonumber(ARGV[2])", "now > tonumber(ARGV[2])"),
+            Patch(LUA, "now >= request.deadline", "now > request.deadline"),
         ),
         "TestZombies",
         "TestLeases",
@@ -70,23 +74,23 @@ LEASES = (
     _lua(
         "commit-does-not-look-at-the-clock",
         "a lease that ends between the read and the commit still writes",
-        "if ARGV[2] ~= '' and now",
+        "if request.deadline and now",
         "if false and now",
         RACES,
     ),
     _lua(
         "commit-does-not-compare-revisions",
         "of two changes that began from the same document, the first is lost",
-        "elseif string.match(found, '^%d+') ~= expected then",
-        "elseif false then",
+        "return string.match(found, '^%d+') == expected",
+        "return true",
         RACES,
         "TestRacingDependencies",
     ),
     _lua(
         "commit-does-not-compare-values",
         "a lease or a field that was changed since is overwritten",
-        "      if found ~= expected then\n",
-        "      if false then\n",
+        "    return found == expected\n",
+        "    return true\n",
         RACES,
         "TestRacingKeys",
     ),
@@ -94,22 +98,22 @@ LEASES = (
         "commit-does-not-see-a-new-lease",
         "a job that was claimed since it was read is changed as if it waited",
         "jobs.unit",
-        '                yield [ABSENT, self.env.key("lease"), number, b""]\n',
+        "                commit.check(ABSENT, leases, number)\n",
         "                pass\n",
         RACES,
     ),
     _lua(
         "version-goes-back",
         "the version of a lease is the time, and goes back with the clock",
-        "local version = math.max(last + 1, now)",
-        "local version = now",
+        "whole(math.max(last + 1, now))",
+        "whole(now)",
         "tests/store/redis/test_fence.py",
     ),
     _lua(
         "version-only-counts",
         "a claim that a server has forgotten has the version of the next",
-        "local version = math.max(last + 1, now)",
-        "local version = last + 1",
+        "whole(math.max(last + 1, now))",
+        "whole(last + 1)",
         "tests/store/redis/test_fence.py",
     ),
     _python(
@@ -145,6 +149,33 @@ LEASES = (
         "TestRecovering",
         "TestPromoting",
         "TestClaiming",
+    ),
+)
+
+REMEMBERED = (
+    _lua(
+        "belief-about-the-time-is-not-checked",
+        "a settlement without a read is written with a time that is not",
+        "if request.believed and math.abs(now - request.believed) > 1000000 then",
+        "if false then",
+        MEMORY,
+    ),
+    _python(
+        "commit-from-memory-does-not-compare-revisions",
+        "a settlement without a read overwrites what happened to its job since the claim",
+        "jobs.unit",
+        "            commit.check(REVISED, jobs, number, revision_of(kept.read))\n",
+        "            if kept.before is None:\n"
+        "                commit.check(REVISED, jobs, number, revision_of(kept.read))\n",
+        MEMORY,
+    ),
+    _python(
+        "refusal-is-given-from-memory",
+        "a lease of another process is refused without a look, for one of the batch is known here",
+        "jobs.lease",
+        "    if now is not None and all(\n",
+        "    if now is not None and any(\n",
+        MEMORY,
     ),
 )
 
@@ -205,19 +236,52 @@ CLAIMS = (
         "return one.name > other.name end)",
         "TestOrdering",
     ),
-    _lua(
+    _mutant(
         "claim-is-not-taken-off-the-line",
         "a claimed job stays in line, and is claimed again",
-        "    redis.call('ZREM', lane.key, job)\n",
-        "",
+        (
+            Patch(LUA, "      write('LTRIM', lane.line, lane.trimmed, -1)\n", ""),
+            Patch(LUA, "  if not text or lease then\n", "  if not text then\n"),
+        ),
         "TestClaiming",
         "TestFencing",
     ),
     _lua(
+        "entry-counts-though-its-job-runs",
+        "a job that stands in line twice is claimed again while it runs",
+        "  if not text or lease then\n",
+        "  if not text then\n",
+        LINES,
+    ),
+    _lua(
+        "entry-counts-whatever-its-document-says",
+        "a job that was cancelled in the middle of a line is claimed",
+        "  return own == standing and created + due == at\n",
+        "  return own ~= nil\n",
+        LINES,
+        "TestCancelling",
+    ),
+    _lua(
+        "entry-of-an-older-time-counts",
+        "a job that was put off is claimed where it stood before",
+        "  return own == standing and created + due == at\n",
+        "  return own == standing\n",
+        LINES,
+        "TestEditing",
+    ),
+    _lua(
+        "line-is-out-of-order",
+        "a job that is due before the last of its line is put behind it",
+        "    if not last or own > last then\n",
+        "    if true then\n",
+        LINES,
+        "TestOrdering",
+    ),
+    _lua(
         "claim-does-not-count",
         "the counts have a claimed job where it was",
-        "redis.call('HINCRBY', prefix .. 'counts', request.running .. '\\n' .. counted, count)",
-        "redis.call('HINCRBY', prefix .. 'counts', waiting, count)",
+        "write('HINCRBY', prefix .. 'counts', request.running .. '\\n' .. counted, count)",
+        "write('HINCRBY', prefix .. 'counts', waiting, count)",
         "TestViews",
         "TestClaiming",
         "TestFinding",
@@ -228,8 +292,8 @@ INDEXES = (
     _python(
         "index-keeps-what-has-left",
         "a job stays in the indexes of the state that it has left",
-        "jobs.unit",
-        "                drops[key].append(number)\n",
+        "jobs.commit",
+        "                self._drops[key].append(number)\n",
         "                pass\n",
         "TestPromoting",
         "TestDeadLetters",
@@ -238,7 +302,7 @@ INDEXES = (
     _python(
         "index-keeps-the-old-time",
         "a job whose due time is edited becomes due at the old one",
-        "jobs.unit",
+        "jobs.commit",
         "if before.sorted.get(key) != score:",
         "if key not in before.sorted:",
         "TestEditing",
@@ -246,26 +310,49 @@ INDEXES = (
     ),
     _python(
         "lifetime-has-no-index",
-        "no job ever outlives its lifetime",
-        "jobs.unit",
-        '        put[env.key("lifetimes")] = document.expires_at\n',
-        "        pass\n",
+        "a job that is committed never outlives its lifetime",
+        "jobs.commit",
+        "if after.lifetime is not None and after.lifetime != before.lifetime:",
+        "if after.lifetime is None:",
+        "TestExpiring",
+        LINES,
+    ),
+    _lua(
+        "lifetime-of-a-plain-job-has-no-index",
+        "a job that is stored by one call never outlives its lifetime",
+        "  write('ZADD', prefix .. 'lifetimes', 'LT', whole(ends), whole(block))\n",
+        "",
+        LINES,
+    ),
+    _lua(
+        "block-is-never-corrected",
+        "blocks whose jobs have long ended are looked at again and again, before any other",
+        "function special.AGE(block, ended)\n",
+        "function special.AGE(block, ended)\n  do return end\n",
+        LINES,
+    ),
+    _lua(
+        "block-forgets-its-later-jobs",
+        "when the first job of a block has lived its time, the others live for ever",
+        "  if first then\n    write('ZADD', prefix .. 'lifetimes', whole(first), block)",
+        "  if false then\n    write('ZADD', prefix .. 'lifetimes', whole(first), block)",
+        LINES,
         "TestExpiring",
     ),
     _python(
         "tag-has-no-index",
         "a search by a tag finds nothing",
-        "jobs.unit",
-        '        put[env.key("tag", name, value)] = seq\n',
-        "        pass\n",
+        "jobs.places",
+        '            put[env.key("tag", name, value)] = seq\n',
+        "            pass\n",
         "TestFinding",
     ),
     _python(
         "counts-only-grow",
         "a job that leaves a state is still counted in it",
-        "jobs.unit",
-        "            counted.subtract(before.counted)\n",
-        "",
+        "jobs.commit",
+        "            self._counted[at] -= 1\n",
+        "            pass\n",
         "TestViews",
         "TestFinding",
     ),
@@ -282,17 +369,17 @@ INDEXES = (
     _python(
         "dead-letter-is-not-on-the-stream",
         "the stream of a type misses its dead letters",
-        "jobs.unit",
-        '        yield [b"BURY", self.env.key("letters"), number, stream, *flat]\n',
-        "",
+        "jobs.commit",
+        "        if is_dead is not was_dead:\n",
+        "        if was_dead and not is_dead:\n",
         LETTERS,
     ),
     _python(
         "dead-letter-stays-on-the-stream",
         "a dead letter that was replayed is still on the stream",
-        "jobs.unit",
-        '            yield [b"EXHUME", self.env.key("letters"), number, stream]\n',
-        "",
+        "jobs.commit",
+        "        if is_dead is not was_dead:\n",
+        "        if is_dead and not was_dead:\n",
         LETTERS,
     ),
     _python(
@@ -306,9 +393,23 @@ INDEXES = (
     _lua(
         "reserved-number-is-used-late",
         "a job is stored under a number that readers have passed by",
-        ">= tonumber(expected) then\n      return 0\n    end\n  elseif kind == 'room'",
-        ">= math.huge then\n      return 0\n    end\n  elseif kind == 'room'",
+        "return tonumber(found or 0) < expected",
+        "return true",
         RACES,
+    ),
+    _lua(
+        "plain-job-has-a-closed-number",
+        "a job is stored under a number that a server gives again, and readers have passed by",
+        "if tonumber(redis.call('HGET', prefix .. 'closed', 'seq') or 0) > last - #jobs then",
+        "if false then",
+        FAILOVER,
+    ),
+    _lua(
+        "plain-job-replaces-another",
+        "a job is stored under a number that a server gives again, and another job has",
+        "    is_taken = is_taken or found\n",
+        "",
+        FAILOVER,
     ),
 )
 
@@ -329,6 +430,14 @@ KEYS = (
         'ends = "" if document.key_window is None else str(unit.now + document.key_window)',
         'ends = ""',
         "TestKeys",
+    ),
+    _python(
+        "ended-token-holds-its-id",
+        "a token is dropped, or refused, since another had its id that is forgotten by now",
+        "records.access",
+        " and record.id.encode() not in past:",
+        ":",
+        "TestTokens",
     ),
     _python(
         "slot-is-given-twice",
@@ -398,22 +507,54 @@ ENGINE = (
         "wake-up-is-not-published",
         "an idle worker of another process hears of new jobs when it polls",
         "store",
-        'return [b"", *flat(self._notifier.commands(topics))] if topics else []',
-        "return []",
+        "        news = self._notifier.commands(topics)\n",
+        "        news: list[list[bytes]] = []\n",
         "TestWaking",
         "tests/store/redis/test_waking.py",
     ),
-    _mutant(
+    _lua(
+        "idle-worker-is-not-noted",
+        "a worker that found nothing is not woken by the next job",
+        "    write('HSET', prefix .. 'sleepers', request.listener, request.terms)\n",
+        "",
+        SLEEPERS,
+    ),
+    _lua(
+        "wake-up-is-spent-on-one-that-is-gone",
+        "the note of a process that was killed takes the wake-up of one that waits",
+        "if type(heard) == 'number' and heard > 0 then",
+        "if true then",
+        SLEEPERS,
+    ),
+    _lua(
+        "every-idle-worker-is-woken",
+        "a hundred idle workers ask for one job",
+        "        count = count - 1\n",
+        "",
+        SLEEPERS,
+    ),
+    _lua(
+        "wake-up-goes-to-another-queue",
+        "a job wakes a worker that cannot run it, and not one that can",
+        "  return has(wanted.queues, queue) and has(wanted.types, type_)\n",
+        "  return true\n",
+        SLEEPERS,
+    ),
+    _python(
         "wake-up-fails-what-was-done",
-        "a server that dies after the commit has the caller submit again",
-        (
-            Patch(
-                f"{STORE}.store",
-                "with suppress(StoreError):  # it is done, and listeners poll as well",
-                "if True:",
-            ),
-        ),
+        "a claim is said to have failed because others could not be told what it ended",
+        "store",
+        "with suppress(StoreError):  # it is done; a listener that is not woken polls",
+        "if True:",
         ANSWERS,
+    ),
+    _python(
+        "refusal-is-called-unknown",
+        "a submission to a store that was moved is said to have perhaps been done",
+        "store",
+        'statement.sql != "read" and answer not in NOTHING',
+        'statement.sql != "read" and answer != 0',
+        "TestAcceptance",
     ),
     _python(
         "claim-that-was-made-is-called-undone",
@@ -434,7 +575,7 @@ ENGINE = (
     _python(
         "stale-commit-is-taken-for-done",
         "a commit that was refused because something has changed counts as made",
-        "jobs.unit",
+        "jobs.commit",
         "    if answer == 0:\n        raise StaleError\n",
         "",
         RACES,
@@ -448,11 +589,18 @@ ENGINE = (
         "TestAcceptance",
     ),
     _lua(
+        "moved-store-takes-plain-jobs",
+        "a store that was moved away accepts jobs that one call stores",
+        "if redis.call('EXISTS', prefix .. 'refusing') == 1 then",
+        "if false then",
+        "TestAcceptance",
+    ),
+    _lua(
         "lanes-have-no-end",
         "of two that open lanes at once, both may, though there is room for one",
-        "if redis.call('HLEN', key) >= tonumber(expected) then",
+        "if redis.call('HLEN', key) >= expected then",
         "if false then",
-        "tests/store/redis/test_races.py",
+        RACES,
     ),
     _python(
         "settlement-forgets-its-policy",
@@ -466,4 +614,4 @@ ENGINE = (
     ),
 )
 
-MUTANTS = (*LEASES, *CLAIMS, *INDEXES, *KEYS, *FLOWS, *ENGINE)
+MUTANTS = (*LEASES, *REMEMBERED, *CLAIMS, *INDEXES, *KEYS, *FLOWS, *ENGINE)

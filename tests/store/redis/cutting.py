@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from urllib.parse import urlsplit
 
 from tests.store.postgres.cutting import Proxy
 
-from fencepost.store.redis.engine.scripts import script
+from fencepost.store.redis.engine.scripts import PARTS, script
 
-HARMLESS = frozenset({"time", "read"})
-"""Scripts that write nothing, or nothing that matters; the first is a part of all."""
+HARMLESS = frozenset({"read"})
+"""Scripts that write nothing, or nothing that matters."""
 
 
 def writing_scripts() -> list[str]:
     """Return the hashes of the scripts that may write."""
-    folder = files("fencepost.store.redis.scripts")
-    names = {each.name.removesuffix(".lua") for each in folder.iterdir() if ".lua" in each.name}
-    return [script(name).sha.decode() for name in sorted(names - HARMLESS)]
+    return [script(name).sha.decode() for name in sorted(PARTS.keys() - HARMLESS)]
 
 
 class RedisProxy(Proxy):

@@ -19,6 +19,7 @@ from tests.worker.support import working_in_thread
 from fencepost import App, StoreUnavailableError, UnknownOutcomeError
 from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
+from fencepost.core.job.policy import Policy
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.redis.store import RedisStore
 
@@ -286,14 +287,30 @@ def test_the_keys_of_another_application_are_refused(server: RedisServer) -> Non
 
 def test_a_key_of_a_wrong_type_is_named(server: RedisServer, store: RedisStore) -> None:
     """What a script had written before stays: the outcome is unknown, and a repetition safe."""
-    server.do("SET", "{fencepost}:tag\na\nb", "not ours")
-    tagged = NewJob(type="t", tags={"a": "b"}, key=Key("k"))
+    server.do("DEL", "{fencepost}:policies")
+    server.do("SET", "{fencepost}:policies", "not ours")
+    lasting = NewJob(type="t", policy=Policy(max_attempts=9), key=Key("k"))
+    before = server.do("HLEN", "{fencepost}:ids")
     with pytest.raises(UnknownOutcomeError, match=r"WRONGTYPE.*another application.*doctor"):
-        store.run(store.queue.enqueue([tagged]))
-    server.do("DEL", "{fencepost}:tag\na\nb")
-    (first,) = store.run(store.queue.enqueue([tagged]))
-    (again,) = store.run(store.queue.enqueue([tagged]))
+        store.run(store.queue.enqueue([lasting]))
+    assert server.do("HLEN", "{fencepost}:ids") == before + 1, "there was a write before it"
+    server.do("DEL", "{fencepost}:policies")
+    (first,) = store.run(store.queue.enqueue([lasting]))
+    (again,) = store.run(store.queue.enqueue([lasting]))
     assert first.job_id == again.job_id
+
+
+def test_a_script_whose_first_write_is_refused_has_done_nothing(
+    server: RedisServer, store: RedisStore
+) -> None:
+    """So it is not called unknown: a caller without a key may submit again."""
+    tagged = NewJob(type="t", tags={"a": "b"}, key=Key("first"))
+    server.do("SET", "{fencepost}:tag\na\nb", "not ours")
+    before = server.do("DBSIZE"), server.do("HLEN", "{fencepost}:ids")
+    with pytest.raises(StoreUnavailableError, match=r"nothing was written: WRONGTYPE"):
+        store.run(store.queue.enqueue([tagged]))
+    assert (server.do("DBSIZE"), server.do("HLEN", "{fencepost}:ids")) == before
+    server.do("DEL", "{fencepost}:tag\na\nb")
 
 
 @pytest.mark.parametrize("name", ["leases", "lease", "ids", "seq"])

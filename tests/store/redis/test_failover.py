@@ -12,11 +12,13 @@ import redis
 from tests.servers.places import NoServerError
 from tests.servers.redis import USUAL, RedisServer, eventually
 
+from fencepost.core.filter import JobFilter, PageRequest
 from fencepost.core.job.job import Body, ClaimedJob, NewJob
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.store.interface.queue import Beat, ClaimRequest, LeaseLost, Settled
 from fencepost.store.interface.store import Store
+from fencepost.store.interface.upkeep import PruneRequest
 from fencepost.store.plan import Operation, Plan, Statement, declaration_of
 from fencepost.store.redis.jobs.catalog import pack
 from fencepost.store.redis.store import RedisStore
@@ -172,4 +174,22 @@ def test_a_number_that_is_given_twice_overwrites_nothing(redis_url: str, redis_p
     stored += [reply.job_id for reply in store.run(store.queue.enqueue(jobs))]
     found = store.run(store.reader.get(stored))
     assert [job and job.id for job in found] == stored
+    store.close()
+
+
+def test_a_number_that_was_closed_is_not_given_again(redis_url: str, redis_prefix: str) -> None:
+    """Readers begin after the numbers that are closed: nobody would see the job."""
+    clock = FakeClock()
+    store = RedisStore(redis_url, prefix=redis_prefix, clock=clock)
+    stored = store.run(store.queue.enqueue([NewJob(type="t") for _ in range(3)]))
+    store.run(store.control.cancel([reply.job_id for reply in stored]))
+    clock.advance(3600)
+    request = PruneRequest(limit=10, keep=dict.fromkeys(State, 1.0))
+    assert store.run(store.upkeep.prune(request)).count == 3
+    store.run(store.upkeep.prune(request))
+    with redis.Redis.from_url(redis_url) as client:
+        client.set(f"{redis_prefix}seq", 0)
+    (reply,) = store.run(store.queue.enqueue([NewJob(type="t")]))
+    found = store.run(store.reader.find(JobFilter(), PageRequest(limit=10))).jobs
+    assert [job.id for job in found] == [reply.job_id]
     store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from fencepost.core.job.outcome import Settlement, Succeeded, decide
 from fencepost.core.job.policy import Policy, Priority
 from fencepost.store.interface.control import Edit
 from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.redis.engine.connections import ServerPin
 from fencepost.store.redis.jobs.places import BLOCK
 from fencepost.store.redis.store import RedisStore
 from fencepost.testing.clock import FakeClock
@@ -70,6 +72,24 @@ def test_a_job_that_moved_there_and_back_is_given_once(store: RedisStore) -> Non
     assert claim(store) == []
 
 
+def test_a_job_that_stands_in_line_twice_is_given_once(store: RedisStore) -> None:
+    """Its first entry stays in the middle of the line: it does not count while the job runs."""
+    made = submit(store, 3)
+    for priority in (Priority.HIGH, Priority.NORMAL):
+        store.run(store.control.edit([Edit(made[1], priority=priority)]))
+    assert [claim(store, 1) for _ in range(4)] == [*([each] for each in made), []]
+
+
+def test_a_job_that_was_put_off_has_lost_its_place(store: RedisStore, clock: FakeClock) -> None:
+    """Its old entry stays in the middle of the line: it does not count, the new one does."""
+    first, middle, last = submit(store, 3)
+    later = clock.now() + timedelta(seconds=10)
+    store.run(store.control.edit([Edit(middle, run_at=later)]))
+    clock.advance(11)
+    assert claim(store) == [first, last, middle]
+    assert claim(store) == []
+
+
 def test_a_clock_that_was_set_back_changes_no_order_of_due_times(
     store: RedisStore, clock: FakeClock
 ) -> None:
@@ -94,6 +114,29 @@ def test_lifetimes_of_a_block_end_one_after_the_other(store: RedisStore, clock: 
     assert sorted(gone) == sorted(made[:BLOCK])
     assert done == made[0]
     assert [get(store, each).state for each in made[BLOCK:]] == [State.SCHEDULED] * 2
+
+
+def test_a_time_in_the_index_that_is_too_early_is_corrected_once(
+    store: RedisStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every claim would look at the jobs of such a block, and in time at those of many."""
+    (first,) = submit(store, policy=Policy(lifetime=10))
+    submit(store, 2, policy=Policy(lifetime=1_000))
+    store.run(store.control.cancel([first]))
+    clock.advance(11)
+    asked: list[str] = []
+    run = store._connections.run
+
+    def note(name: str, *words: Any, pin: ServerPin | None = None) -> Any:
+        asked.append(name)
+        return run(name, *words, pin=pin)
+
+    monkeypatch.setattr(store._connections, "run", note)
+    assert len(claim(store, 1)) == 1
+    assert asked.count("claim") == 2, "the first is told that a lifetime seems to have ended"
+    asked.clear()
+    assert len(claim(store, 1)) == 1
+    assert asked == ["claim"]
 
 
 def test_a_job_that_runs_again_has_a_lifetime_again(store: RedisStore, clock: FakeClock) -> None:

@@ -12,7 +12,7 @@ import pytest
 import redis
 from tests.servers.redis import RedisServer
 from tests.store.redis.cutting import RedisProxy
-from tests.store.redis.meddling import after_write, before_write
+from tests.store.redis.meddling import after_script, before_commit
 
 from conformance.harness import TTL, Colour, Harness, job
 from fencepost.core.job.idempotency import Key
@@ -89,12 +89,19 @@ def test_a_claim_without_an_answer_is_recovered_when_its_lease_ends(
 def test_a_wake_up_that_is_lost_is_no_failure_of_what_was_done(
     h: Harness, proxy: RedisProxy
 ) -> None:
-    """The caller would submit the job again, and without a key there would be two."""
-    h.enqueue(job("warm"))
+    """A claim that has ended a job says so in a call of its own, after all was done: without the
+    reply, the jobs that it leased would wait for the end of their leases."""
+    doomed = h.submit(policy=Policy(max_attempts=1))
+    h.take()
+    h.submit()
+    h.succeed(h.take())  # so that the server knows the scripts
+    h.advance(timedelta(seconds=TTL))
+    next_id = h.submit()
     proxy.cut_request_with("PUBLISH", is_heard=False)
-    job_id = h.submit()
+    claim = h.claim()
     assert not proxy.is_about_to_cut
-    assert h.state(job_id) is State.SCHEDULED
+    assert [(each.job_id, each.state) for each in claim.recovered] == [(doomed, State.DEAD_LETTER)]
+    assert [each.id for each in claim.jobs] == [next_id]
 
 
 def test_scripts_that_the_server_was_told_to_forget_are_loaded_again(
@@ -117,10 +124,9 @@ def mortal(redis_url: str) -> Iterator[RedisServer]:
 
 
 def test_what_was_done_before_the_server_died_is_not_called_undone(mortal: RedisServer) -> None:
-    """It dies after the commit, and cannot be told whom to wake; then after a claim, before the
-    policy of the claimed job was read."""
+    """It dies after a commit; then after a claim, before the policy of its job was read."""
     store = RedisStore(mortal.url)
-    after_write(store, mortal.crash)
+    after_script(store, "commit", mortal.crash)
     [reply] = store.run(store.queue.enqueue([job(policy=Policy(max_attempts=7))]))
     assert isinstance(reply, Enqueued)
     store.close()
@@ -129,7 +135,7 @@ def test_what_was_done_before_the_server_died_is_not_called_undone(mortal: Redis
         lambda _: RedisStore(mortal.url, patience=2.0), colour=Colour.SYNC, is_durable=True
     )
     assert isinstance(harness.store, RedisStore)
-    after_write(harness.store, mortal.crash)
+    after_script(harness.store, "claim", mortal.crash)
     with pytest.raises(UnknownOutcomeError):
         harness.claim()
     mortal.start()
@@ -148,7 +154,7 @@ def test_a_server_that_dies_in_a_chore_is_no_reason_to_leave_the_chore_alone(
     h.take()
     h.advance(timedelta(seconds=TTL))
     assert isinstance(h.store, RedisStore)
-    before_write(h.store, mortal.crash, 2)
+    before_commit(h.store, mortal.crash)
     with pytest.raises(StoreError):
         h.claim()
     mortal.start()

@@ -143,6 +143,15 @@ def test_two_settlements_of_one_token_are_one(desks: tuple[Desk, Desk]) -> None:
     assert desk.settle(claimed) == [AlreadySettled(job_id, State.COMPLETED)]
 
 
+def test_a_batch_of_which_one_is_not_remembered_is_read(desks: tuple[Desk, Desk]) -> None:
+    """Another process has claimed it, and its lease is good all the same."""
+    desk, other = desks
+    ids = [desk.submit(), desk.submit()]
+    claimed = [*desk.claim(), *other.claim()]
+    assert [type(reply) for reply in desk.settle(*claimed)] == [Settled, Settled]
+    assert [desk.state(each) for each in ids] == [State.COMPLETED, State.COMPLETED]
+
+
 def test_a_job_that_was_cancelled_meanwhile_stays_so(desks: tuple[Desk, Desk]) -> None:
     desk, other = desks
     ids = [desk.submit(), desk.submit()]

@@ -5,7 +5,9 @@ For the runtime role, the conformance suite is the proof: it is run by that user
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis.exceptions as theirs
@@ -16,7 +18,10 @@ from tests.worker.support import working_in_thread
 
 from fencepost import App, StoreUnavailableError
 from fencepost.core.filter import JobFilter, PageRequest
+from fencepost.core.job.idempotency import Key
 from fencepost.core.job.job import NewJob
+from fencepost.store.interface.queue import ClaimRequest
+from fencepost.store.plan import Operation
 from fencepost.store.redis.engine.shape import SHAPES
 from fencepost.store.redis.store import RedisStore
 
@@ -70,8 +75,18 @@ def test_a_reader_reads_and_writes_nothing(server: RedisServer) -> None:
     assert len(store.run(store.reader.find(JobFilter(), PageRequest(limit=10))).jobs) == 1
     assert [queue.name for queue in store.run(store.overview.queues())] == ["default"]
     assert {each.code for each in store.run(store.overview.inspect())} >= {"durability", "clock"}
-    with pytest.raises(StoreUnavailableError, match="this user lacks a right"):
-        store.run(store.queue.enqueue([NewJob(type="t")]))
+    writes: tuple[Operation[Any], ...] = (
+        store.queue.enqueue([NewJob(type="t")]),
+        store.queue.enqueue([NewJob(type="t", key=Key("k"))]),
+        store.queue.claim(ClaimRequest(worker="w", limit=1)),
+        store.control.cancel([reply.job_id]),
+    )
+    for write in writes:
+        # Not an unknown outcome: the first write of each script is refused.
+        with pytest.raises(StoreUnavailableError, match="this user lacks a right"):
+            store.run(write)
+        with pytest.raises(StoreUnavailableError, match="this user lacks a right"):
+            asyncio.run(store.run_async(write))
     store.close()
     assert (server.do("DBSIZE"), server.do("GET", "{fencepost}:seq")) == before
 

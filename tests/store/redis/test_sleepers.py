@@ -6,11 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
+import redis
 
 from conformance.harness import job
 from fencepost.errors import UnknownOutcomeError
 from fencepost.store.interface.queue import ClaimRequest
 from fencepost.store.interface.store import Listener, Topic
+from fencepost.store.redis.engine.connections import ServerPin
+from fencepost.store.redis.jobs.catalog import pack
 from fencepost.store.redis.store import RedisStore
 
 PATIENCE = 5.0
@@ -114,17 +117,33 @@ def test_one_that_is_gone_is_passed_over(workers: Any, redis_url: str, redis_pre
         pytest.fail("the note of a process that is gone took every job")
 
 
-async def test_awaited_submissions_share_calls(redis_url: str, redis_prefix: str) -> None:
+def test_the_notes_of_many_that_are_gone_take_no_wake_up(
+    workers: Any, redis_url: str, redis_prefix: str
+) -> None:
+    idle, submitter = workers(), workers()
+    submit(submitter)
+    notes = {f"gone-{number}": pack({"queues": None, "types": None}) for number in range(40)}
+    with redis.Redis.from_url(redis_url) as client:  # few notes are taken in this order
+        client.hset(f"{redis_prefix}sleepers", mapping=notes)
+    assert idle.claim(2) == 1
+    woken([idle], 0)  # by the first job, before it had claimed
+    submit(submitter)
+    assert idle.listener.wait(PATIENCE)
+
+
+async def test_awaited_submissions_share_calls(
+    redis_url: str, redis_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = RedisStore(redis_url, prefix=redis_prefix)
     await store.run_async(store.queue.enqueue([job()]))
     asked: list[str] = []
     run_async = store._connections.run_async
 
-    async def note(name: str, *words: Any) -> Any:
+    async def note(name: str, *words: Any, pin: ServerPin | None = None) -> Any:
         asked.append(name)
-        return await run_async(name, *words)
+        return await run_async(name, *words, pin=pin)
 
-    store._connections.run_async = note  # type: ignore[assignment, method-assign]
+    monkeypatch.setattr(store._connections, "run_async", note)
     made = await asyncio.gather(
         *(store.run_async(store.queue.enqueue([job()])) for _ in range(100))
     )
@@ -143,14 +162,16 @@ async def test_awaited_submissions_share_calls(redis_url: str, redis_prefix: str
     store.close()
 
 
-async def test_a_lost_group_is_unknown_to_each(redis_url: str, redis_prefix: str) -> None:
+async def test_a_lost_group_is_unknown_to_each(
+    redis_url: str, redis_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = RedisStore(redis_url, prefix=redis_prefix)
     await store.run_async(store.queue.enqueue([job()]))
 
-    async def lose(name: str, *words: Any) -> Any:
+    async def lose(name: str, *words: Any, pin: ServerPin | None = None) -> Any:
         raise UnknownOutcomeError(f"{name}: the reply was lost")
 
-    store._connections.run_async = lose  # type: ignore[assignment, method-assign]
+    monkeypatch.setattr(store._connections, "run_async", lose)
     ended = await asyncio.gather(
         *(store.run_async(store.queue.enqueue([job()])) for _ in range(5)),
         return_exceptions=True,

@@ -35,6 +35,8 @@ PATIENCE = 10.0
 TRIES_MAX = 1_000
 CHANGES_MAX = 10
 """How often another server may take over within one operation."""
+NOTHING = (0, -1)
+"""Answers of a script that has written nothing: it has to begin anew, or jobs are refused."""
 
 
 class RedisStore(Store):
@@ -110,7 +112,7 @@ class RedisStore(Store):
                     return 1
                 if statement.sql == "enqueue":
                     answer = await self._gathering().post(statement.params[0])
-                    attempt.pin.is_confirmed = True  # the group has waited for all
+                    attempt.pin.is_confirmed = answer not in NOTHING  # waited for by the group
                     return attempt.seen(statement, answer)
                 words = _words(statement)
                 answer = await self._connections.run_async(*words, pin=attempt.pin)
@@ -208,7 +210,7 @@ class _Attempt:
         """Return the answer to a statement; raise StaleError for a commit that was not made."""
         if statement.sql == "commit":
             check_commit(answer)
-        self._has_written |= statement.sql != "read" and answer != 0
+        self._has_written |= statement.sql != "read" and answer not in NOTHING
         return answer
 
     def judged(self, error: StoreUnavailableError) -> StoreError:

@@ -1,8 +1,8 @@
 """What errors of Redis mean to a caller: surely not done, perhaps done, or rejected.
 
 An error that the server answered means that the script did nothing, except for one that stopped a
-script at a command: what it had written before stays. If the connection broke while a script was
-under way, it may have been run.
+script at a command: what it had written before stays, unless that was its first write. If the
+connection broke while a script was under way, it may have been run.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ ELSEWHERE = frozenset({"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "M
 
 _CLOSED = re.compile(r"reset by peer|closed by server")
 _STOPPED = re.compile(r"user_script|Error running script")
-_FIRST = ("READONLY", "OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN")
-"""What refuses the first write of a script already."""
+_UNDONE = "nothing was written"
+"""What a script says whose first write was refused; see ``time.lua``."""
 
 
 class UnfitError(theirs.ConnectionError):
@@ -125,9 +125,9 @@ def lost(error: Exception, *, where: str) -> FencepostError:
 
 def answered(error: Exception, *, where: str, writes: bool = True) -> FencepostError:
     """Return the error for what the server answered to a script, which *writes* or only reads."""
-    said, code = _text(error), code_of(error)
+    said = _text(error)
     text = f"{where}: {said}"
-    if writes and _STOPPED.search(str(error)) and code not in _FIRST:
+    if writes and _STOPPED.search(said) and _UNDONE not in said:
         return UnknownOutcomeError(
             f"{text}; a part may have been written: mend that, repeat it with its key, and run "
             f"`fencepost doctor`"

@@ -45,20 +45,24 @@ def add(env: Env, record: TokenRecord) -> Plan[None]:
     key = env.key("tokens")
     (flat,) = yield from unit.read([b"HGETALL", key])
     known = {name: _tokens.decode(text) for name, text in zip(flat[::2], flat[1::2], strict=True)}
-    count = len(known)
-    for name, token in known.items():
-        ends = [at for at in (token.revoked_at, token.expires_at) if at is not None]
-        if ends and min(ends) <= now - seconds_to_us(TOKEN_KEPT):
-            unit.do(b"HDEL", key, name)
-            count -= 1
+    past = {name for name, token in known.items() if _is_past(token, now)}
+    for name in past:
+        unit.do(b"HDEL", key, name)
+    count = len(known) - len(past)
     own = yield from unit.field(key, record.id.encode())
-    if own is not None:
+    if own is not None and record.id.encode() not in past:
         check_same(record, _tokens.decode(own).digest)
         yield from unit.commit()
         return
     check_room(count)
     unit.set_field(key, record.id.encode(), msgspec.msgpack.encode(_kept(record)))
     yield from unit.commit()
+
+
+def _is_past(token: _Token, now: int) -> bool:
+    """Tell whether it ended so long ago that it is forgotten."""
+    ends = [at for at in (token.revoked_at, token.expires_at) if at is not None]
+    return bool(ends) and min(ends) <= now - seconds_to_us(TOKEN_KEPT)
 
 
 def _kept(record: TokenRecord) -> _Token:

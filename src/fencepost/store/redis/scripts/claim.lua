@@ -49,7 +49,7 @@ for _, lane in ipairs(redis.call('SMEMBERS', prefix .. 'open')) do
     and (request.own_types or string.sub(type, 1, #request.reserved) ~= request.reserved)
   if is_asked and not paused['queue\n' .. queue] and not paused['type\n' .. type] then
     if redis.call('EXISTS', prefix .. 'line\n' .. lane, prefix .. 'early\n' .. lane) == 0 then
-      redis.call('SREM', prefix .. 'open', lane)
+      write('SREM', prefix .. 'open', lane)
     else
       if not queues[queue] then
         queues[queue] = {}
@@ -97,7 +97,7 @@ if redis.call('EXISTS', prefix .. 'type_limits') == 1 then
             if instant > moment then
               return { whole(now), { 'set_back' }, lane.type }
             elseif instant <= now - window then
-              redis.call('HDEL', prefix .. 'uses\n' .. lane.type, uses[at])
+              write('HDEL', prefix .. 'uses\n' .. lane.type, uses[at])
             else
               used = used + tonumber(uses[at + 1])
             end
@@ -344,16 +344,16 @@ for _, head in ipairs(line) do
   end
 end
 if #jobs > 0 then
-  redis.call('HSET', prefix .. 'lease', unpack(leases))
-  redis.call('ZADD', prefix .. 'leases', unpack(ends_of))
+  write('HSET', prefix .. 'lease', unpack(leases))
+  write('ZADD', prefix .. 'leases', unpack(ends_of))
   for queue, own in pairs(ends_by_queue) do
-    redis.call('ZADD', prefix .. 'leases\n' .. queue, unpack(own))
+    write('ZADD', prefix .. 'leases\n' .. queue, unpack(own))
   end
   if has_payloads then
     payloads = redis.call('HMGET', prefix .. 'payload', unpack(numbers))
   end
   if #again > 0 then
-    redis.call('HDEL', prefix .. 'progress', unpack(again))
+    write('HDEL', prefix .. 'progress', unpack(again))
     if has_checkpoints then
       checkpoints = redis.call('HMGET', prefix .. 'checkpoint', unpack(numbers))
     end
@@ -362,10 +362,10 @@ end
 for _, lanes in pairs(queues) do
   for _, lane in ipairs(lanes) do
     if #lane.gone > 0 then
-      redis.call('ZREM', lane.early, unpack(lane.gone))
+      write('ZREM', lane.early, unpack(lane.gone))
     end
     if lane.trimmed > 0 then
-      redis.call('LTRIM', lane.line, lane.trimmed, -1)
+      write('LTRIM', lane.line, lane.trimmed, -1)
     end
     if lane.passed > lane.trimmed then
       trim(lane.name, lane.prefix)
@@ -374,16 +374,16 @@ for _, lanes in pairs(queues) do
 end
 for counted, count in pairs(moved) do
   local waiting = request.scheduled .. '\n' .. counted
-  if redis.call('HINCRBY', prefix .. 'counts', waiting, -count) == 0 then
-    redis.call('HDEL', prefix .. 'counts', waiting)
+  if write('HINCRBY', prefix .. 'counts', waiting, -count) == 0 then
+    write('HDEL', prefix .. 'counts', waiting)
   end
-  redis.call('HINCRBY', prefix .. 'counts', request.running .. '\n' .. counted, count)
+  write('HINCRBY', prefix .. 'counts', request.running .. '\n' .. counted, count)
 end
 
 -- Rates: note the starts, and say which are used up while jobs wait.
 for type_, budget in pairs(budgets) do
   if budget and budget.taken > 0 then
-    redis.call('HINCRBY', prefix .. 'uses\n' .. type_, whole(budget.moment), budget.taken)
+    write('HINCRBY', prefix .. 'uses\n' .. type_, whole(budget.moment), budget.taken)
   end
 end
 for _, lanes in pairs(queues) do
@@ -401,9 +401,9 @@ end
 -- Who has free slots left is to be woken; see wake.lua.
 if request.listener then
   if #jobs < request.limit then
-    redis.call('HSET', prefix .. 'sleepers', request.listener, request.terms)
+    write('HSET', prefix .. 'sleepers', request.listener, request.terms)
   else
-    redis.call('HDEL', prefix .. 'sleepers', request.listener)
+    write('HDEL', prefix .. 'sleepers', request.listener)
   end
 end
 if expires and ends then

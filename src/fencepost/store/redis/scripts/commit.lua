@@ -48,32 +48,32 @@ end
 local special = {}
 
 function special.BURY(places, job, stream, ...)  -- a dead letter
-  redis.call('HSET', places, job, redis.call('XADD', stream, '*', ...))
+  write('HSET', places, job, write('XADD', stream, '*', ...))
 end
 
 function special.EXHUME(places, job, stream)
   local id = redis.call('HGET', places, job)
   if id then
-    redis.call('XDEL', stream, id)
-    redis.call('HDEL', places, job)
+    write('XDEL', stream, id)
+    write('HDEL', places, job)
   end
 end
 
 function special.COUNT(key, field, change)  -- what is counted down to 0 is gone
-  if redis.call('HINCRBY', key, field, change) == 0 then
-    redis.call('HDEL', key, field)
+  if write('HINCRBY', key, field, change) == 0 then
+    write('HDEL', key, field)
   end
 end
 
 function special.LINE(lane, pairs_)
   line_up(lane, pairs_)
-  redis.call('SADD', prefix .. 'open', lane)
+  write('SADD', prefix .. 'open', lane)
   local queue, type_ = string.match(lane, '^%d\n([^\n]*)\n(.*)$')
   wake(queue, type_, #pairs_ / 2)
 end
 
 function special.LEAVE(lane, scheduled, numbers)
-  redis.call('ZREM', prefix .. 'early\n' .. lane, unpack(numbers))
+  write('ZREM', prefix .. 'early\n' .. lane, unpack(numbers))
   trim(lane, scheduled .. ' ' .. string.sub(lane, 1, 1) .. ' ')
 end
 
@@ -98,9 +98,9 @@ function special.AGE(block, ended)
     end
   end
   if first then
-    redis.call('ZADD', prefix .. 'lifetimes', whole(first), block)
+    write('ZADD', prefix .. 'lifetimes', whole(first), block)
   else
-    redis.call('ZREM', prefix .. 'lifetimes', block)
+    write('ZREM', prefix .. 'lifetimes', block)
   end
 end
 
@@ -114,7 +114,7 @@ for _, command in ipairs(request.commands) do
   if own then
     own(unpack(command, 2))
   else
-    redis.call(unpack(command))
+    write(unpack(command))
   end
 end
 return 1

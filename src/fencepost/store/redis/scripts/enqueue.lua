@@ -36,11 +36,7 @@ if is_known then
   return 0
 end
 
--- The first write: a server that refuses it has written nothing, and says so.
-local last = redis.pcall('INCRBY', prefix .. 'seq', #jobs)
-if type(last) == 'table' then
-  return last
-end
+local last = write('INCRBY', prefix .. 'seq', #jobs)
 -- A server that lost its last moments, or the key `seq`, gives numbers again.
 if tonumber(redis.call('HGET', prefix .. 'closed', 'seq') or 0) > last - #jobs then
   return 0
@@ -90,7 +86,7 @@ if is_taken then
 end
 
 local function put(name, key)
-  return function(...) redis.call(name, key, ...) end
+  return function(...) write(name, key, ...) end
 end
 
 in_portions(documents, 2, put('HSET', prefix .. 'job'))
@@ -101,14 +97,14 @@ for key, pairs_ in pairs(sorted) do
   in_portions(pairs_, 2, put('ZADD', key))
 end
 for block, ends in pairs(blocks) do
-  redis.call('ZADD', prefix .. 'lifetimes', 'LT', whole(ends), whole(block))
+  write('ZADD', prefix .. 'lifetimes', 'LT', whole(ends), whole(block))
 end
 for _, shape in ipairs(shapes) do
   local count = shape.count
-  redis.call('HINCRBY', prefix .. 'counts', shape.counted, count)
+  write('HINCRBY', prefix .. 'counts', shape.counted, count)
   if shape.ready then
     line_up(shape.ready, shape.line)
-    redis.call('SADD', prefix .. 'open', shape.ready)
+    write('SADD', prefix .. 'open', shape.ready)
   else
     count = 1  -- so that a worker learns when it will be due
   end

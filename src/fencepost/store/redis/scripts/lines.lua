@@ -21,10 +21,10 @@ local function line_up(lane, pairs_)  -- when due, number, when due, number …,
     end
   end
   for at = 1, #line, 1000 do
-    redis.call('RPUSH', key, unpack(line, at, math.min(at + 999, #line)))
+    write('RPUSH', key, unpack(line, at, math.min(at + 999, #line)))
   end
   for at = 1, #early, 1000 do
-    redis.call('ZADD', prefix .. 'early\n' .. lane, unpack(early, at, math.min(at + 999, #early)))
+    write('ZADD', prefix .. 'early\n' .. lane, unpack(early, at, math.min(at + 999, #early)))
   end
 end
 
@@ -58,6 +58,6 @@ local function trim(lane, standing)
     if is_in_line(text, lease, (struct.unpack('>I8', first)), standing) then
       return
     end
-    redis.call('LPOP', key)
+    write('LPOP', key)
   end
 end

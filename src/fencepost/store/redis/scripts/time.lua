@@ -10,3 +10,18 @@ end
 local function whole(number)
   return string.format('%.0f', number)
 end
+
+-- Every write goes through here. If the server refuses the first, the script has done nothing, and
+-- the error says so; see engine/errors.py.
+local has_written = false
+local function write(...)
+  if has_written then
+    return redis.call(...)
+  end
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    error('nothing was written: ' .. answer.err, 0)
+  end
+  has_written = true
+  return answer
+end

@@ -30,7 +30,7 @@ local function wake(queue, type_, count)
       return
     end
     if serves(idle[at + 1], queue, type_) then
-      redis.call('HDEL', prefix .. 'sleepers', idle[at])
+      write('HDEL', prefix .. 'sleepers', idle[at])
       local heard = redis.pcall('PUBLISH', prefix .. 'wake\n' .. idle[at], 'ready')
       if type(heard) == 'number' and heard > 0 then
         count = count - 1
