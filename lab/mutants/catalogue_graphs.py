@@ -12,6 +12,7 @@ POSTGRES = "fencepost.store.postgres"
 SQL = f"{POSTGRES}.schema/*.sql"
 SQL_RULE = "tests/store/postgres/test_dependents.py"
 """Holds the copy of the rule in SQL against core."""
+PLANS = "tests/store/postgres/test_fans.py::test_a_plan_that_was_made_for_few_jobs_is_good_for_many"
 
 
 def _rule(name: str, about: str, patches: tuple[tuple[str, str, str], ...], *tests: str) -> Mutant:
@@ -255,6 +256,22 @@ KEPT_BY_POSTGRES = (
         "return known | {seq for (seq,) in rows}",
         "return known",
         "TestSpawning",
+    ),
+    _sql(
+        "few-jobs-make-the-plan-of-failures",
+        "a failure with many dependents is never recorded, if the plan was made for a few",
+        "join fencepost.dependencies d on d.parent = any (array[behind.seq])\n"
+        "      join fencepost.pending p on p.seq = any (array[d.child])",
+        "join fencepost.dependencies d on d.parent = behind.seq\n"
+        "      join fencepost.pending p on p.seq = d.child",
+        PLANS,
+    ),
+    _sql(
+        "few-jobs-make-the-plan-of-successes",
+        "a success with many dependents is never recorded, if the plan was made for a few",
+        "from fewer where p.seq = any (array[fewer.seq]) and",
+        "from fewer where p.seq = fewer.seq and",
+        PLANS,
     ),
     _python(
         "prune-ignores-dependents",

@@ -1,3 +1,7 @@
+-- A table is joined by `seq = any (array[x.seq])`, here and in the other files, so that its rows are
+-- looked up one by one. By `seq = x.seq`, a plan that was made while the table had few rows would
+-- read all of it for each of the jobs that are looked up, however many it has by then.
+
 -- Release the dependents of p_ended, all of which have completed.
 create or replace function fencepost.let_go(p_now timestamptz, p_ended bigint[]) returns json language plpgsql
 set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
@@ -37,11 +41,11 @@ begin
     select * from unnest(p_seqs, p_counts) as x(seq, count)
   ), counted_down as (
     update fencepost.pending p set missing = p.missing - fewer.count
-    from fewer where p.seq = fewer.seq and p.slot is null and p.missing > fewer.count
+    from fewer where p.seq = any (array[fewer.seq]) and p.slot is null and p.missing > fewer.count
   ), met as materialized (
     select p.seq, p.run_at, p.scheduled_at, p.lane, p.attempt, p.lease_version, k.slot
-    from fewer join fencepost.pending p on p.seq = fewer.seq
-    left join fencepost.keyed_jobs k on k.seq = p.seq
+    from fewer join fencepost.pending p on p.seq = any (array[fewer.seq])
+    left join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
     where p.slot is null and p.missing <= fewer.count
   ), moved as materialized (
     select met.*, greatest(met.run_at, t) as due,
@@ -49,13 +53,14 @@ begin
         else :SCHEDULED end as state
     from met
   ), gone as (
-    delete from fencepost.pending p using moved where p.seq = moved.seq and moved.state > :PENDING
+    delete from fencepost.pending p using moved
+    where p.seq = any (array[moved.seq]) and moved.state > :PENDING
   ), held_up as (
     update fencepost.pending p
     set missing = 0, run_at = moved.due, updated_at = t, slot = moved.slot,
       priority = coalesce(lanes.priority, 2)
     from moved left join fencepost.lanes on lanes.lane = moved.lane
-    where p.seq = moved.seq and moved.state = :PENDING
+    where p.seq = any (array[moved.seq]) and moved.state = :PENDING
   ), in_line as (
     insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, lease_version)
     select due, seq, t, lane, attempt, lease_version from moved where state = :SCHEDULED
@@ -73,7 +78,7 @@ begin
   select json_agg(
     case when moved.state > :PENDING then json_build_array(j.id, moved.lane, moved.state)
     else json_build_array(j.id, moved.lane, moved.state, moved.slot) end order by moved.seq)
-  into v_moved from moved join fencepost.submissions j on j.seq = moved.seq;
+  into v_moved from moved join fencepost.submissions j on j.seq = any (array[moved.seq]);
   return v_moved;
 end $$;
 
@@ -87,11 +92,13 @@ set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 begin
   perform 1 from fencepost.pending where seq = any (array(
     with recursive behind(seq) as (
-      select d.child from fencepost.dependencies d join fencepost.pending p on p.seq = d.child
+      select d.child from fencepost.dependencies d
+      join fencepost.pending p on p.seq = any (array[d.child])
       where d.parent = any (p_ended)
       union
-      select d.child from behind join fencepost.dependencies d on d.parent = behind.seq
-      join fencepost.pending p on p.seq = d.child
+      select d.child from behind
+      join fencepost.dependencies d on d.parent = any (array[behind.seq])
+      join fencepost.pending p on p.seq = any (array[d.child])
     )
     select behind.seq from behind union select unnest(p_seqs)
   )) order by seq for update;
@@ -162,7 +169,8 @@ begin
     select seq, state, failure from fencepost.done where seq = any (p_seqs)
     order by seq for share skip locked
   ) as d
-  join fencepost.submissions j on j.seq = d.seq join fencepost.lanes l on l.lane = j.lane;
+  join fencepost.submissions j on j.seq = any (array[d.seq])
+  join fencepost.lanes l on l.lane = j.lane;
 end $$;
 
 -- Wait for transactions that have locked live jobs among p_seqs, and hold these. What p_pending
@@ -225,7 +233,7 @@ begin
     ) as held_up
   )
   select j.id, j.seq, held.state::smallint, l.priority, coalesce(j.depth, 1::smallint), null::text
-  from held join fencepost.submissions j on j.seq = held.seq
+  from held join fencepost.submissions j on j.seq = any (array[held.seq])
   join fencepost.lanes l on l.lane = j.lane
   where (held.seq in (select unnest(p_seqs))) is true;
 end $$;

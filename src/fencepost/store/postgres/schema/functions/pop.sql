@@ -144,7 +144,7 @@ begin
     select x.seq from fencepost.leases e
     join unnest(s.lanes, s.priorities, s.queues) as l(lane, priority, queue) on l.lane = e.lane
     cross join lateral unnest(e.seqs, e.run_ats) as x(seq, run_at)
-    join fencepost.submissions j on j.seq = x.seq
+    join fencepost.submissions j on j.seq = any (array[x.seq])
     where e.lease_token = p_lease_token
     order by coalesce(array_position(p_order, l.queue), l.queue), l.priority,
       coalesce(x.run_at, j.run_at), x.seq
@@ -290,7 +290,7 @@ begin
       coalesce(policies.timeout, p_terms.lease_ttl) + p_terms.timeout_grace as timeout
     from unnest(x.seqs, x.attempts, x.lease_versions, x.run_ats, x.scheduled_ats) with ordinality
       as held(seq, attempt, lease_version, run_at, scheduled_at, n)
-    join fencepost.submissions on submissions.seq = held.seq
+    join fencepost.submissions on submissions.seq = any (array[held.seq])
     left join fencepost.policies on policies.policy = submissions.policy
   ) as y group by y.lease_ttl, y.timeout;
 end $$;
@@ -329,6 +329,7 @@ returns integer language sql stable as $$
   select greatest(count(*) filter (where total <= p_bytes), (p_part = 1)::integer)::integer from (
     select sum(fencepost.checkpoint_size(x.seq) + coalesce(octet_length(j.payload), 0)
       + coalesce(2 * octet_length(j.payload_bytes), 0)) over (order by x.n) as total
-    from unnest(p_seqs) with ordinality as x(seq, n) join fencepost.submissions j on j.seq = x.seq
+    from unnest(p_seqs) with ordinality as x(seq, n)
+    join fencepost.submissions j on j.seq = any (array[x.seq])
   ) as line
 $$;

@@ -186,7 +186,8 @@ begin
           to_char(d.completed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
           'attempt', d.attempt)::text as payload
       from fencepost.callbacks c
-      join fencepost.submissions j on j.seq = c.seq join fencepost.done d on d.seq = c.seq
+      join fencepost.submissions j on j.seq = any (array[c.seq])
+      join fencepost.done d on d.seq = any (array[c.seq])
       where c.seq = any (p_ended) order by c.seq
     ) as asked
   ), stored as (

@@ -43,7 +43,8 @@ begin
     ) as x
     where (x.slot in (select unnest(v_got))) is true group by x.slot having sum(x.freed) > 0
   )
-  update fencepost.slots s set active = s.active - freed.count from freed where s.slot = freed.slot;
+  update fencepost.slots s set active = s.active - freed.count from freed
+  where s.slot = any (array[freed.slot]);
   -- As many as the first blocked job allows; one behind it may allow more.
   loop
     return query select * from fencepost.fill_slots(t, v_got);
@@ -53,7 +54,8 @@ begin
   insert into fencepost.freed_slots(slot, freed)
   select s.slot, 0 from fencepost.slots s
   where s.slot = any (v_got) and s.active < (
-    select k.max_running from fencepost.pending p join fencepost.keyed_jobs k on k.seq = p.seq
+    select k.max_running from fencepost.pending p
+    join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
     where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
   );
 end $$;
@@ -85,7 +87,8 @@ begin
   return query
   with had as materialized (
     select s.slot, s.active, (
-      select k.max_running from fencepost.pending p join fencepost.keyed_jobs k on k.seq = p.seq
+      select k.max_running from fencepost.pending p
+    join fencepost.keyed_jobs k on k.seq = any (array[p.seq])
       where p.slot = s.slot order by p.priority, p.run_at, p.seq limit 1
     ) as most
     from fencepost.slots s where s.slot = any (p_slots)
@@ -99,7 +102,7 @@ begin
   ), ranked as (
     select line.*, k.max_running, row_number() over (
       partition by line.slot order by line.priority, line.run_at, line.seq) as n
-    from line join fencepost.keyed_jobs k on k.seq = line.seq
+    from line join fencepost.keyed_jobs k on k.seq = any (array[line.seq])
   ), chosen as materialized (
     select x.seq, x.slot from (
       select ranked.*, bool_and(active + n <= max_running) over (
@@ -107,7 +110,8 @@ begin
       from ranked
     ) as x where x.fits
   ), gone as materialized (
-    delete from fencepost.pending p using chosen where p.seq = chosen.seq returning p.*
+    delete from fencepost.pending p using chosen
+    where p.seq = any (array[chosen.seq]) returning p.*
   ), in_line as (
     insert into fencepost.ready(run_at, seq, scheduled_at, lane, attempt, lease_version)
     select t, gone.seq, t, gone.lane, gone.attempt, gone.lease_version from gone
@@ -115,14 +119,16 @@ begin
     select fencepost.lower_mark(x.lane, t) from (select distinct gone.lane from gone) as x
   ), taken as (
     update fencepost.slots s set active = s.active + x.count
-    from (select slot, count(*) as count from chosen group by slot) as x where s.slot = x.slot
+    from (select slot, count(*) as count from chosen group by slot) as x
+    where s.slot = any (array[x.slot])
   ), counted as (
     insert into fencepost.counters(lane, state, count)
     select gone.lane, :PENDING, -count(*) from gone group by gone.lane
     union all
     select gone.lane, :SCHEDULED, count(*) from gone group by gone.lane
   )
-  select j.seq, j.id, gone.lane from gone join fencepost.submissions j on j.seq = gone.seq
+  select j.seq, j.id, gone.lane from gone
+  join fencepost.submissions j on j.seq = any (array[gone.seq])
   where (select count(*) from lowered) > 0
   order by gone.slot, gone.priority, gone.run_at, gone.seq;
 end $$;

@@ -13,7 +13,7 @@ begin
     e.expires_at >= e.deadline
   from unnest(e.seqs, e.attempts, e.lease_versions, e.run_ats, e.scheduled_ats)
     as x(seq, attempt, lease_version, run_at, scheduled_at)
-  join fencepost.submissions j on j.seq = x.seq
+  join fencepost.submissions j on j.seq = any (array[x.seq])
   where x.seq = any (p_seqs);
 end $$;
 
@@ -70,7 +70,7 @@ begin
   select j.seq, j.id, gone.lane, j.policy, :PENDING::smallint, gone.attempt, j.max_attempts,
     gone.lease_version, gone.run_at, gone.scheduled_at, j.expires_at, null::uuid, null::text,
     null::timestamptz, null::boolean
-  from gone join fencepost.submissions j on j.seq = gone.seq;
+  from gone join fencepost.submissions j on j.seq = any (array[gone.seq]);
 end $$;
 
 -- Detach live jobs from any table. A claim or a settlement may move a job between two looks, so
@@ -171,7 +171,7 @@ begin
     gone.lease_version, gone.run_at,
     coalesce(gone.scheduled_at, case gone.state when :SCHEDULED then j.created_at end),
     j.expires_at, null::uuid, null::text, null::timestamptz, null::boolean
-  from gone join fencepost.submissions j on j.seq = gone.seq;
+  from gone join fencepost.submissions j on j.seq = any (array[gone.seq]);
   return query select * from fencepost.detach_pending(array(
     select p.seq from fencepost.pending p where p.seq = any (p_seqs)
     order by p.seq for update skip locked
@@ -206,7 +206,7 @@ begin
     gone.lease_version,
     j.run_at, nullif(coalesce(gone.scheduled_at, j.created_at), '-infinity'), j.expires_at,
     null::uuid, null::text, gone.started_at, null::boolean
-  from gone join fencepost.submissions j on j.seq = gone.seq;
+  from gone join fencepost.submissions j on j.seq = any (array[gone.seq]);
 end $$;
 
 -- Store detached jobs. `was` and `was_lane` say where they were; with `delay`, the job is due in so
@@ -300,5 +300,5 @@ begin
     scheduled_at timestamptz, expires_at timestamptz, lease_token uuid, worker text, started_at timestamptz, outcome text,
     failure text, result_encoding smallint, result text, result_hex text, is_dead_letter boolean,
     is_in_line boolean, mode smallint, missing integer
-  ) left join fencepost.keyed_jobs on keyed_jobs.seq = x.seq;
+  ) left join fencepost.keyed_jobs on keyed_jobs.seq = any (array[x.seq]);
 end $$;

@@ -57,7 +57,8 @@ begin
       order by d.run_at, d.seq limit greatest(p_limit, 0) for update skip locked
     )) returning *
   ), placed as materialized (
-    select due.*, k.slot from due left join fencepost.keyed_jobs k on k.seq = due.seq
+    select due.*, k.slot from due
+    left join fencepost.keyed_jobs k on k.seq = any (array[due.seq])
   ), moved as (
     insert into fencepost.ready(lane, run_at, seq, scheduled_at, attempt, lease_version)
     select lane, run_at, seq, t, attempt, lease_version from placed where slot is null
@@ -84,7 +85,7 @@ begin
       order by placed.run_at, placed.seq),
     array_agg(placed.slot) filter (where placed.slot is not null), (select count(*) from lowered)
   into v_moved, v_slots, v_lowered
-  from placed join fencepost.submissions on submissions.seq = placed.seq;
+  from placed join fencepost.submissions on submissions.seq = any (array[placed.seq]);
   if v_slots is not null then
     v_entered := array(select id from fencepost.admit(t, v_slots, null));
     v_moved := (
