@@ -260,10 +260,13 @@ KEPT_BY_POSTGRES = (
     _sql(
         "few-jobs-make-the-plan-of-failures",
         "a failure with many dependents is never recorded, if the plan was made for a few",
-        "join fencepost.dependencies d on d.parent = any (array[behind.seq])\n"
-        "      join fencepost.pending p on p.seq = any (array[d.child])",
+        "cross join lateral (\n"
+        "        select child from fencepost.dependencies where parent = behind.seq offset 0\n"
+        "      ) as d cross join lateral (\n"
+        "        select 1 from fencepost.pending where seq = d.child offset 0\n"
+        "      ) as p\n",
         "join fencepost.dependencies d on d.parent = behind.seq\n"
-        "      join fencepost.pending p on p.seq = d.child",
+        "      join fencepost.pending p on p.seq = d.child\n",
         PLANS,
     ),
     _sql(

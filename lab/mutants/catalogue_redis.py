@@ -269,6 +269,22 @@ CLAIMS = (
         LINES,
         "TestEditing",
     ),
+    _python(
+        "entry-that-no-longer-counts-is-ahead",
+        "a job is said to wait behind others that have left the line",
+        "jobs.lines",
+        "            if (own.lane, own.run_at) == (each.lane, each.at):\n",
+        "            if own.run_at is not None:\n",
+        "TestSituations",
+    ),
+    _python(
+        "entry-that-no-longer-counts-is-the-oldest",
+        "a queue is said to wait since a job was due that has ended",
+        "jobs.lines",
+        "        if found and found[0] not in standing:\n",
+        "        if not found:\n",
+        "TestViews",
+    ),
     _lua(
         "line-is-out-of-order",
         "a job that is due before the last of its line is put behind it",
@@ -430,6 +446,18 @@ KEYS = (
         'ends = "" if document.key_window is None else str(unit.now + document.key_window)',
         'ends = ""',
         "TestKeys",
+    ),
+    _python(
+        "pruning-takes-the-key-of-a-job-that-is-kept",
+        "a job that is kept for its dependents has lost its key",
+        "jobs.upkeep",
+        "    if document.children:\n",
+        "    if document.children and document.key is not None:\n"
+        "        own = field(document.type, document.key)\n"
+        '        yield from unit.field(unit.env.key("keys"), own)\n'
+        '        unit.set_field(unit.env.key("keys"), own, None)\n'
+        "    if document.children:\n",
+        "TestPruning",
     ),
     _python(
         "ended-token-holds-its-id",

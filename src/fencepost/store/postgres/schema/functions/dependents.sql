@@ -1,6 +1,7 @@
 -- A table is joined by `seq = any (array[x.seq])`, here and in the other files, so that its rows are
 -- looked up one by one. By `seq = x.seq`, a plan that was made while the table had few rows would
--- read all of it for each of the jobs that are looked up, however many it has by then.
+-- read all of it for each of the jobs that are looked up, however many it has by then. Where an index
+-- has all columns that are read, only `lateral (… offset 0)` does the same.
 
 -- Release the dependents of p_ended, all of which have completed.
 create or replace function fencepost.let_go(p_now timestamptz, p_ended bigint[]) returns json language plpgsql
@@ -92,13 +93,16 @@ set enable_hashjoin = off set enable_mergejoin = off set enable_bitmapscan = off
 begin
   perform 1 from fencepost.pending where seq = any (array(
     with recursive behind(seq) as (
-      select d.child from fencepost.dependencies d
-      join fencepost.pending p on p.seq = any (array[d.child])
+      select d.child from fencepost.dependencies d cross join lateral (
+        select 1 from fencepost.pending where seq = d.child offset 0
+      ) as p
       where d.parent = any (p_ended)
       union
-      select d.child from behind
-      join fencepost.dependencies d on d.parent = any (array[behind.seq])
-      join fencepost.pending p on p.seq = any (array[d.child])
+      select d.child from behind cross join lateral (
+        select child from fencepost.dependencies where parent = behind.seq offset 0
+      ) as d cross join lateral (
+        select 1 from fencepost.pending where seq = d.child offset 0
+      ) as p
     )
     select behind.seq from behind union select unnest(p_seqs)
   )) order by seq for update;
