@@ -93,12 +93,7 @@ class App(Root[Job, CronView]):
             webhooks=webhooks or parse_variable(os.environ.get(VARIABLE)),
             keys=ring,
             plain=_plain(plain, ring, clock),
-            policy=Policy(
-                **retry_fields(retry),
-                timeout=self.timeouts.execution,
-                lifetime=self.timeouts.lifetime,
-                lease_ttl=self.timeouts.lease_ttl,
-            ),
+            policy=_policy(retry, self.timeouts),
         )
         self.task = TaskDeclarer(self.session, retry)
         """Makes a function a task: ``@app.task`` or ``@app.task(queue="mail", …)``."""
@@ -302,6 +297,16 @@ def keys_from_environment() -> KeyRing | None:
     """Return the encryption keys of the environment, if there are any."""
     text = os.environ.get("FENCEPOST_KEYS")
     return parse_keys(text) if text else None
+
+
+def _policy(retry: Retry, timeouts: Timeouts) -> Policy:
+    """Return the policy of jobs whose type this app does not declare."""
+    return Policy(
+        **retry_fields(retry),
+        timeout=timeouts.execution,
+        lifetime=timeouts.lifetime,
+        lease_ttl=timeouts.lease_ttl,
+    )
 
 
 def _plain(given: str | Plain | None, ring: KeyRing | None, clock: Clock) -> Plain:

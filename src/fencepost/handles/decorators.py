@@ -203,9 +203,35 @@ class TaskDeclarer:
         Durations are seconds, a timedelta, or text such as ``"90s"`` or ``"10m"``.
         """
         _refuse_unknown(limits)
-        timeouts = self.session.timeouts
         retry = self._retry if retry is None else retry
-        policy = Policy(
+        size, wait = check_batch(batch, batch_wait)
+        make = partial(
+            Task,
+            batch=size,
+            batch_wait=wait,
+            queue=check_queue(queue),
+            priority=parse_priority(priority),
+            policy=self._policy(retry, timeout, lifetime, lease_ttl, max_running_per_key),
+            retention=None if retention is None else check_retention(retention),
+            limits=parse_limits(**limits),
+            event=self._event,
+            backoff=retry.function,
+            rule=retry.rule,
+        )
+        decorate = partial(self._declare, make, name, isolation, concurrency_key)
+        return decorate if function is None else decorate(function)
+
+    def _policy(
+        self,
+        retry: Retry,
+        timeout: Duration | None,
+        lifetime: Duration | None,
+        lease_ttl: Duration | None,
+        max_running_per_key: int | None,
+    ) -> Policy:
+        """Return the policy of a task; None: as the app says."""
+        timeouts = self.session.timeouts
+        return Policy(
             **retry_fields(retry),
             timeout=timeouts.execution_for(timeout),
             lifetime=timeouts.lifetime if lifetime is None else parse_lifetime(lifetime),
@@ -214,44 +240,37 @@ class TaskDeclarer:
             if max_running_per_key is None
             else parse_max_running_per_key(max_running_per_key),
         )
-        size, wait = check_batch(batch, batch_wait)
-        make = partial(
-            Task,
-            batch=size,
-            batch_wait=wait,
-            queue=check_queue(queue),
-            priority=parse_priority(priority),
-            policy=policy,
-            retention=None if retention is None else check_retention(retention),
-            limits=parse_limits(**limits),
-            event=self._event,
-            backoff=retry.function,
-            rule=retry.rule,
+
+    def _declare(
+        self,
+        make: partial[Task],
+        name: str | None,
+        isolation: str | None,
+        concurrency_key: KeyRule | None,
+        function: Callable[..., Any],
+    ) -> TaskHandle[..., Any]:
+        """Make *function* a task, register it, and return its handle."""
+        check_function(function)
+        is_batch = make.keywords["batch"] is not None
+        if is_batch:
+            signature: Signature = BatchSignature(function, Context, BatchJob)
+        else:
+            signature = Signature(function, Context)
+        signature.check_types()
+        key = None if concurrency_key is None else check_rule(concurrency_key, signature)
+        task = make(
+            type=check_own_type(function.__name__ if name is None else name),
+            function=function,
+            signature=signature,
+            isolation=isolation_of(function, isolation, is_batch=is_batch),
+            concurrency_key=key,
         )
-
-        def decorate(decorated: Callable[..., Any]) -> TaskHandle[..., Any]:
-            check_function(decorated)
-            if size is None:
-                signature = Signature(decorated, Context)
-            else:
-                signature = BatchSignature(decorated, Context, BatchJob)
-            signature.check_types()
-            key = None if concurrency_key is None else check_rule(concurrency_key, signature)
-            task = make(
-                type=check_own_type(decorated.__name__ if name is None else name),
-                function=decorated,
-                signature=signature,
-                isolation=isolation_of(decorated, isolation, is_batch=size is not None),
-                concurrency_key=key,
-            )
-            if task.rule is not None and task.isolation is Isolation.PROCESS:
-                check_importable(task.rule)
-            self.add(task)
-            handle: TaskHandle[..., Any] = TaskHandle(self.session, task, Options())
-            keep_names(handle, decorated)
-            return handle
-
-        return decorate if function is None else decorate(function)
+        if task.rule is not None and task.isolation is Isolation.PROCESS:
+            check_importable(task.rule)
+        self.add(task)
+        handle: TaskHandle[..., Any] = TaskHandle(self.session, task, Options())
+        keep_names(handle, function)
+        return handle
 
     def add(self, task: Task) -> None:
         """Register a task, or raise ConfigurationError if another has its name."""

@@ -98,31 +98,9 @@ class Pipeline:
             max_rss=settings.max_rss,
         )
         self.settler = Settler(store, self.inflight, counters, self.slots)
-        self.executor = HandlerExecutor(
-            store,
-            settings.tasks,
-            counters=counters,
-            slots=self.slots,
-            settler=self.settler,
-            shutdown=shutdown,
-            worker=settings.worker,
-            hooks=settings.hooks,
-            shared=shared,
-            tracing=settings.tracing,
-            owns_loop=owns_loop,
-            max_rss=settings.max_rss,
-        )
+        self.executor = self._executor(shared, owns_loop=owns_loop)
         self.heartbeater = heartbeater_class(store, self.inflight, counters, self._lost)
-        self.claimer = Claimer(
-            store,
-            self.inflight,
-            counters,
-            self.slots,
-            worker=settings.worker,
-            types=frozenset(settings.tasks),
-            queues=settings.queues,
-            lease_ttl=settings.lease_ttl,
-        )
+        self.claimer = self._claimer()
         self.fetcher = Fetcher(
             store,
             self.claimer,
@@ -144,6 +122,36 @@ class Pipeline:
             from fencepost.maintenance import Ticker
 
             self.ticker = Ticker(store, settings.crons, counters)
+
+    def _executor(self, shared: Any, *, owns_loop: bool) -> HandlerExecutor:
+        settings = self._settings
+        return HandlerExecutor(
+            self.store,
+            settings.tasks,
+            counters=settings.counters,
+            slots=self.slots,
+            settler=self.settler,
+            shutdown=self.shutdown,
+            worker=settings.worker,
+            hooks=settings.hooks,
+            shared=shared,
+            tracing=settings.tracing,
+            owns_loop=owns_loop,
+            max_rss=settings.max_rss,
+        )
+
+    def _claimer(self) -> Claimer:
+        settings = self._settings
+        return Claimer(
+            self.store,
+            self.inflight,
+            settings.counters,
+            self.slots,
+            worker=settings.worker,
+            types=frozenset(settings.tasks),
+            queues=settings.queues,
+            lease_ttl=settings.lease_ttl,
+        )
 
     def services(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         """Return the services that run beside the fetcher, by name; the settler first."""

@@ -137,11 +137,7 @@ def worker(
     check_ports(metrics, processes)
     app = find_app(app_name, settings)
     settings.configure_logging()  # the app may have set up logging itself
-    if not app.session.tasks:
-        raise ConfigurationError(f"{app!r} has no tasks; decorate a function with @app.task")
-    if processes > 1 and app.url.startswith("memory:"):
-        raise ConfigurationError("memory:// lives in one process; use --processes 1, or SQLite")
-    _check_retirement(app, options)
+    _check_app(app, processes, options)
     weights = parse_queues(options["queues"])
     is_first = lifeline is None or is_dev
     if is_first:
@@ -159,6 +155,18 @@ def worker(
     if processes > 1:
         _supervise(settings, app, app_name, processes, metrics, options)
         return
+    _run(made, app, metrics, lifeline, http_fd, options)
+
+
+def _run(
+    made: Worker,
+    app: App,
+    metrics: ListenAddress | None,
+    lifeline: int | None,
+    http_fd: int | None,
+    options: dict[str, Any],
+) -> None:
+    """Run the worker in this process until it is stopped; replace the process if it is retired."""
     if lifeline is not None:
         from fencepost.worker.supervisor import watch_lifeline
 
@@ -198,8 +206,12 @@ def surviving_lifespan(made: Worker) -> Iterator[None]:
         write(names.HOOK_FAILED, {"hook": "lifespan"}, level=logging.ERROR, text=text, raised=error)
 
 
-def _check_retirement(app: App, options: dict[str, Any]) -> None:
-    """Refuse to replace the process of a memory store, which would be lost with it."""
+def _check_app(app: App, processes: int, options: dict[str, Any]) -> None:
+    """Refuse an app without tasks, and a memory store where it would be lost with a process."""
+    if not app.session.tasks:
+        raise ConfigurationError(f"{app!r} has no tasks; decorate a function with @app.task")
+    if processes > 1 and app.url.startswith("memory:"):
+        raise ConfigurationError("memory:// lives in one process; use --processes 1, or SQLite")
     asked = [name for name in ("max_jobs", "max_rss") if options[name] is not None]
     if asked and app.url.startswith("memory:"):
         raise ConfigurationError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -111,6 +111,35 @@ def enqueue(
         parents = yield from hold(awaited, is_joined=env.is_joined)
     else:
         parents = yield from holding([*awaited, *(job_id for job_id, _ in keys.holders.values())])
+    fields = yield from _fields(env, jobs, numbers, ids, seqs, keys, parents)
+    states = yield from _store(env, fields)
+    ended = [each["seq"] for each in fields if "ended" in each]
+    if ended:
+        yield Statement(CALL_BACK, (env.now, ended))
+    if env.is_joined:
+        yield from note_waiting([each["seq"] for each in fields if each.get("missing")])
+    freed = FreedSlots()
+    held = (job for place, job in enumerate(jobs) if states.get(ids[place]) is State.PENDING)
+    freed.add_held(held)
+    for moved in (yield from admit(env, freed)):
+        if moved.job_id in states:
+            states[moved.job_id] = moved.state
+    queues = yield from _holder_queues(jobs, ids, keys)
+    # Jobs that are spawned again are recognised by their payloads.
+    payloads = yield from _holder_payloads(jobs, ids, keys, reads_stored=holding is None)
+    return _replies(jobs, ids, keys, states, queues, payloads, atomic=atomic)
+
+
+def _fields(
+    env: Env,
+    jobs: Sequence[NewJob],
+    numbers: JobNumbers,
+    ids: Sequence[str],
+    seqs: Sequence[int],
+    keys: Keys,
+    parents: Held,
+) -> Plan[list[dict[str, Any]]]:
+    """Return what is written of each job that got its key, or has none."""
     stored: dict[int, Stored] = {}
     fields: list[dict[str, Any]] = []
     for place, job in enumerate(jobs):
@@ -138,30 +167,7 @@ def enqueue(
                     **_entry_fields(entry, behind),
                 }
             )
-    states = yield from _store(env, fields)
-    ended = [each["seq"] for each in fields if "ended" in each]
-    if ended:
-        yield Statement(CALL_BACK, (env.now, ended))
-    if env.is_joined:
-        yield from note_waiting([each["seq"] for each in fields if each.get("missing")])
-    freed = FreedSlots()
-    held = (job for place, job in enumerate(jobs) if states.get(ids[place]) is State.PENDING)
-    freed.add_held(held)
-    for moved in (yield from admit(env, freed)):
-        if moved.job_id in states:
-            states[moved.job_id] = moved.state
-    held_by = {place: job_id for place, (job_id, _) in keys.holders.items()}
-    queues = yield from holder_queues(
-        (key, holder) for place, holder in held_by.items() if (key := jobs[place].key) is not None
-    )
-    queues |= {ids[place]: jobs[place].queue for place in keys.twins.values()}
-    payloads: dict[str, Body | None] = {
-        ids[place]: jobs[place].payload for place in keys.twins.values()
-    }
-    if holding is None:  # jobs that are spawned again are told apart by their payloads
-        payloads |= dict.fromkeys(held_by.values())
-        payloads |= yield from _payloads(sorted(set(held_by.values())))
-    return _replies(jobs, ids, keys, states, queues, payloads, atomic=atomic)
+    return fields
 
 
 def _store(env: Env, fields: Sequence[dict[str, Any]]) -> Plan[dict[str, State]]:
@@ -204,10 +210,29 @@ def _take_keys(env: Env, jobs: Sequence[NewJob], seqs: Sequence[int]) -> Plan[Ke
     return Keys(holders, twins)
 
 
-def _payloads(job_ids: Collection[str]) -> Plan[dict[str, Body | None]]:
-    """Return the payloads of jobs by id."""
-    rows = (yield Statement(PAYLOADS, (job_ids,))) if job_ids else []
-    return {job_id: decode_body(*payload) for job_id, *payload in rows}
+def _holder_queues(jobs: Sequence[NewJob], ids: Sequence[str], keys: Keys) -> Plan[dict[str, str]]:
+    """Return the queues of the jobs that hold the keys, by their ids."""
+    queues = yield from holder_queues(
+        (key, holder)
+        for place, (holder, _) in keys.holders.items()
+        if (key := jobs[place].key) is not None
+    )
+    return queues | {ids[place]: jobs[place].queue for place in keys.twins.values()}
+
+
+def _holder_payloads(
+    jobs: Sequence[NewJob], ids: Sequence[str], keys: Keys, *, reads_stored: bool
+) -> Plan[dict[str, Body | None]]:
+    """Return the payloads of the jobs that hold the keys, by their ids; None if too large."""
+    payloads: dict[str, Body | None] = {
+        ids[place]: jobs[place].payload for place in keys.twins.values()
+    }
+    stored = sorted({holder for holder, _ in keys.holders.values()})
+    if reads_stored and stored:
+        payloads |= dict.fromkeys(stored)
+        rows = yield Statement(PAYLOADS, (stored,))
+        payloads |= {job_id: decode_body(*payload) for job_id, *payload in rows}
+    return payloads
 
 
 def _awaited(jobs: Sequence[NewJob], keys: Keys) -> list[str]:
