@@ -14,8 +14,8 @@ from fencepost import (
     UnknownOutcomeError,
 )
 from fencepost.client import JobHandle
-from fencepost.core.bounds import CLIENT_RETRY_AFTER_MAX
 from fencepost.errors import ForbiddenError, TooManyRequestsError
+from fencepost.wire.bounds import CLIENT_RETRY_AFTER_MAX
 
 
 def count(app: App) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fencepost.core import bounds
+from fencepost.wire import bounds as wire_bounds
 
-BOUNDS = {name: value for name, value in vars(bounds).items() if name.isupper()}
+EVERY = vars(bounds) | vars(wire_bounds)
+BOUNDS = {name: value for name, value in EVERY.items() if name.isupper()}
 
 
 @pytest.mark.parametrize("name", BOUNDS)

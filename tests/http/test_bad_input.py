@@ -16,18 +16,13 @@ from tests.http.conftest import Caller
 from tests.http.messages import GONE, part, post
 
 from fencepost import App
-from fencepost.core.bounds import (
-    HTTP_BATCH_MAX,
-    HTTP_BODY_MAX,
-    JSON_DEPTH_MAX,
-    KEY_LENGTH_MAX,
-    PAGE_MAX,
-)
+from fencepost.core.bounds import KEY_LENGTH_MAX, PAGE_MAX
 from fencepost.core.display import shown
 from fencepost.core.filter import DEAD_LETTERS, EVENTS, encode_cursor
 from fencepost.http import asgi
 from fencepost.http.request.route import Route
 from fencepost.http.routes import ROUTES
+from fencepost.wire.bounds import HTTP_BATCH_MAX, HTTP_BODY_MAX, JSON_DEPTH_MAX
 
 JSON = {"content-type": "application/json"}
 NOBODY = "5f0c3b0e-6a51-4b7e-9d0a-2f6f3c1d8e47"

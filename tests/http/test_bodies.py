@@ -17,14 +17,6 @@ from tests.cli.support import wait_until
 from tests.http.sockets import HASTY, SECONDS, Client, Serving, request, serving
 
 from fencepost import App
-from fencepost.core.bounds import (
-    HTTP_BATCH_MAX,
-    HTTP_BODIES_LARGE_SHARE,
-    HTTP_BODY_MAX,
-    HTTP_BODY_STALL,
-    HTTP_BODY_STEP,
-    JSON_VALUES_MAX,
-)
 from fencepost.http import asgi
 from fencepost.http.operations import flows
 from fencepost.http.operations import submit as submitting
@@ -34,6 +26,14 @@ from fencepost.http.request.problems import HttpError
 from fencepost.http.request.read import BodyReader
 from fencepost.http.server.bodies import Bodies, HeldBytes
 from fencepost.testing import FakeClock
+from fencepost.wire.bounds import (
+    HTTP_BATCH_MAX,
+    HTTP_BODIES_LARGE_SHARE,
+    HTTP_BODY_MAX,
+    HTTP_BODY_STALL,
+    HTTP_BODY_STEP,
+    JSON_VALUES_MAX,
+)
 
 HEAD = (
     "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

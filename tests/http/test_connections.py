@@ -14,10 +14,10 @@ from tests.cli.support import wait_until
 from tests.http.sockets import HASTY, SWEPT, Serving, request, serving
 
 from fencepost import App
-from fencepost.core.bounds import HTTP_WRITE_STEP, HTTP_WRITE_TIMEOUT
 from fencepost.http.request import read as reading
 from fencepost.http.server.connection import Connection, ConnectionLimits
 from fencepost.testing import FakeClock
+from fencepost.wire.bounds import HTTP_WRITE_STEP, HTTP_WRITE_TIMEOUT
 
 LIVE = request("GET", "/health/live")
 HEAD = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n"

@@ -12,9 +12,10 @@ from tests.documentation import DOCS, table_rows
 from tests.http.sockets import serving
 
 from fencepost import App
-from fencepost.core import bounds
+from fencepost.core.bounds import CLAIM_MAX
 from fencepost.http.request.problems import OWN, codes_of
 from fencepost.http.routes import ROUTES
+from fencepost.wire import bounds
 
 PAGE = (DOCS / "http.md").read_text()
 
@@ -41,7 +42,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
     assert listed["nesting of JSON"] == f"{bounds.JSON_DEPTH_MAX} levels"
     taken = f"{bounds.HTTP_WRITE_TIMEOUT:g} s for each {bounds.HTTP_WRITE_STEP // 1_000} kB"
     assert listed["a client that does not read the reply"] == taken
-    most = f"{bounds.HTTP_BATCH_MAX:,}; {bounds.CLAIM_MAX:,} claimed"
+    most = f"{bounds.HTTP_BATCH_MAX:,}; {CLAIM_MAX:,} claimed"
     assert listed["jobs, nodes of a flow, or leases, in one request"] == most
     assert listed["streams"] == f"{bounds.HTTP_STREAMS_MAX}"
     assert listed["values in one body"].startswith(f"{bounds.JSON_VALUES_MAX:,}, ")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.bounds import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from fencepost.errors import InvalidPayloadError
 from fencepost.http.request.read import BodyReader
 from fencepost.wire import bodies
 from fencepost.wire.bodies import ITEM_DEPTH, PIECE, check_shape
+from fencepost.wire.bounds import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from fencepost.wire.jobs import Batch
 
 TEXTS = st.text(st.sampled_from('[]{}",\\\\\\a\n'), max_size=30)

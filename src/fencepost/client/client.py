@@ -15,7 +15,6 @@ from fencepost.client.session import RemoteSession, check_token, check_url
 from fencepost.client.submissions import Fields, Payload, check_batch, merge, payload_of, submission
 from fencepost.client.transport import HttpTransport
 from fencepost.clock import Clock, SystemClock
-from fencepost.core.bounds import CLIENT_RETRIES_DEFAULT, CLIENT_TIMEOUT_DEFAULT
 from fencepost.core.events import check_event_name
 from fencepost.core.values.times import Duration, parse_duration
 from fencepost.errors import InvalidJobError
@@ -24,6 +23,7 @@ from fencepost.handles.flows import AsyncFlow, Flow
 from fencepost.handles.job import AsyncJobHandle, JobHandle
 from fencepost.handles.root import AsyncRoot, Root
 from fencepost.handles.task import AsyncTaskControl, TaskControl, TaskReference
+from fencepost.wire.bounds import CLIENT_RETRIES_DEFAULT, CLIENT_TIMEOUT_DEFAULT
 from fencepost.wire.jobs import JobSummary, Submission
 from fencepost.wire.overview import WireCronView
 

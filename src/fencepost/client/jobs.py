@@ -24,7 +24,6 @@ from fencepost.client.transport import (
     post,
     query_of,
 )
-from fencepost.core.bounds import HTTP_WAIT_DEFAULT
 from fencepost.core.display import shown
 from fencepost.core.filter import JobFilter
 from fencepost.core.job.history import Change
@@ -48,6 +47,7 @@ from fencepost.errors import (
     JobFailedError,
     WaitTimeoutError,
 )
+from fencepost.wire.bounds import HTTP_WAIT_DEFAULT
 from fencepost.wire.jobs import (
     FlowView,
     JobSummary,

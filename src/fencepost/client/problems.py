@@ -7,7 +7,6 @@ from functools import cache
 import msgspec
 
 from fencepost.client.transport import HttpReply, NoReply, NotSent, Outcome, Request
-from fencepost.core.bounds import CLIENT_RETRY_AFTER_MAX
 from fencepost.core.display import shortened
 from fencepost.errors import (
     ConfigurationError,
@@ -17,6 +16,7 @@ from fencepost.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
+from fencepost.wire.bounds import CLIENT_RETRY_AFTER_MAX
 from fencepost.wire.problem import Problem
 
 _decode = msgspec.json.Decoder(Problem).decode

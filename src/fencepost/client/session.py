@@ -23,14 +23,7 @@ from fencepost.client.problems import UNKNOWN, error_of, is_surely_undone
 from fencepost.client.submissions import repeat_for
 from fencepost.client.transport import JOBS, HttpReply, Outcome, Request, Rest, Transport, post
 from fencepost.clock import Clock
-from fencepost.core.bounds import (
-    CLIENT_BACKOFF_MAX,
-    CLIENT_BACKOFF_MIN,
-    CLIENT_KEY_WINDOW,
-    CLIENT_RETRIES_MAX,
-    CLIENT_RETRY_AFTER_MAX,
-    EXPONENT_MAX,
-)
+from fencepost.core.bounds import EXPONENT_MAX
 from fencepost.core.display import shown, shown_url
 from fencepost.errors import (
     ConfigurationError,
@@ -40,6 +33,13 @@ from fencepost.errors import (
     UnknownOutcomeError,
 )
 from fencepost.generators import drive, drive_async
+from fencepost.wire.bounds import (
+    CLIENT_BACKOFF_MAX,
+    CLIENT_BACKOFF_MIN,
+    CLIENT_KEY_WINDOW,
+    CLIENT_RETRIES_MAX,
+    CLIENT_RETRY_AFTER_MAX,
+)
 from fencepost.wire.jobs import Accepted, Batch, Submission
 
 T = TypeVar("T")

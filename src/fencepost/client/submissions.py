@@ -13,13 +13,14 @@ import msgspec
 
 from fencepost.actions.options import RULED, SubmitOptions, ids_of
 from fencepost.actions.synonyms import option_instead
-from fencepost.core.bounds import HTTP_BATCH_MAX, KEY_WINDOW_DEFAULT
+from fencepost.core.bounds import KEY_WINDOW_DEFAULT
 from fencepost.core.display import shown
 from fencepost.core.job.job import Encoding
 from fencepost.core.job.policy import FULL_JITTER, Retry, parse_priority
 from fencepost.core.values.payload import BYTES_LIKE, encode
 from fencepost.core.values.times import Duration, check_instant, parse_duration
 from fencepost.errors import ConfigurationError, InvalidJobError, InvalidPayloadError
+from fencepost.wire.bounds import HTTP_BATCH_MAX
 from fencepost.wire.jobs import RetryOptions, Submission
 
 Payload = Mapping[str, Any] | bytes | None

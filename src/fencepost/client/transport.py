@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from fencepost.core.bounds import CLIENT_CONNECT_TIMEOUT, CLIENT_CONNECTIONS_MAX, CLIENT_KEEPALIVE
 from fencepost.errors import ConfigurationError
+from fencepost.wire.bounds import CLIENT_CONNECT_TIMEOUT, CLIENT_CONNECTIONS_MAX, CLIENT_KEEPALIVE
 
 if TYPE_CHECKING:
     import asyncio

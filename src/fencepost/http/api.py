@@ -16,12 +16,6 @@ from starlette.types import ASGIApp
 
 from fencepost.actions.health import Readiness
 from fencepost.actions.local.access import Auditor
-from fencepost.core.bounds import (
-    HTTP_BATCH_BYTES_MAX,
-    HTTP_BODIES_MAX,
-    HTTP_BODY_MAX,
-    QUEUES_INTERVAL,
-)
 from fencepost.core.overview import QueueView
 from fencepost.core.values.names import id_text
 from fencepost.http.authentication import Authenticator
@@ -33,6 +27,12 @@ from fencepost.http.request.read import headers_of, request_id_of
 from fencepost.http.request.route import Route
 from fencepost.http.server.bodies import Bodies
 from fencepost.http.server.framing import is_plain
+from fencepost.wire.bounds import (
+    HTTP_BATCH_BYTES_MAX,
+    HTTP_BODIES_MAX,
+    HTTP_BODY_MAX,
+    QUEUES_INTERVAL,
+)
 
 if TYPE_CHECKING:
     from fencepost.app import App

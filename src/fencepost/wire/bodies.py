@@ -18,10 +18,10 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from fencepost.core.bounds import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from fencepost.core.job.job import EMPTY, Body, Encoding
 from fencepost.core.values.payload import NULL, body_fields, decode
 from fencepost.errors import InvalidPayloadError
+from fencepost.wire.bounds import JSON_DEPTH_MAX, JSON_VALUES_MAX
 
 S = TypeVar("S", bound=msgspec.Struct)
 

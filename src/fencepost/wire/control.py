@@ -8,12 +8,13 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from fencepost.core.bounds import HTTP_WAIT_DEFAULT, PAGE_DEFAULT
+from fencepost.core.bounds import PAGE_DEFAULT
 from fencepost.core.job.history import Change
 from fencepost.core.job.job import Attempt, DeadLetter
 from fencepost.core.job.lifecycle import COARSE, State
 from fencepost.core.job.why import Reason
 from fencepost.wire.bodies import Base64, Json
+from fencepost.wire.bounds import HTTP_WAIT_DEFAULT
 from fencepost.wire.terms import (
     TAG_PATTERN,
     ClearableId,

@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.encryption import readable
 from fencepost.core.job.job import Failure, Job, Ownership, Progress
 from fencepost.core.job.lifecycle import State
 from fencepost.core.job.policy import Policy, Priority
 from fencepost.core.values.payload import NULL
 from fencepost.wire.bodies import Base64, Json, body_in, shown_as, shown_fields
+from fencepost.wire.bounds import HTTP_BATCH_MAX
 from fencepost.wire.terms import (
     AnyDependencyIds,
     AttemptCount,

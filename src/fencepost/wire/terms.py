@@ -22,7 +22,6 @@ from fencepost.core.bounds import (
     DEPENDENCY_COUNT_MAX,
     DURATION_MAX,
     EVENT_NAME_LENGTH_MAX,
-    HTTP_WAIT_MAX,
     KEY_LENGTH_MAX,
     LEASE_TTL_MIN,
     NODE_LENGTH_MAX,
@@ -34,12 +33,12 @@ from fencepost.core.bounds import (
     TAG_VALUE_LENGTH_MAX,
     TYPE_LENGTH_MAX,
     WEIGHT_MAX,
-    WORKER_LENGTH_MAX,
 )
 from fencepost.core.job.idempotency import CRON_KEYS
 from fencepost.core.job.policy import Priority
 from fencepost.core.values.names import ID_PREFIX_PATTERN, UNPRINTABLE
 from fencepost.core.values.times import TEXT_LENGTH_MAX
+from fencepost.wire.bounds import HTTP_WAIT_MAX, WORKER_LENGTH_MAX
 
 
 class Strict(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -14,15 +14,7 @@ from typing import NamedTuple
 from fencepost.actions.backend import Script
 from fencepost.actions.local.steps import Pause
 from fencepost.actions.session import Session
-from fencepost.core.bounds import (
-    ANNOUNCE_INTERVAL,
-    CLAIM_MAX,
-    HTTP_WAIT_MAX,
-    HTTP_WORKERS_MAX,
-    POLL_INTERVAL,
-    WEIGHT_TOTAL_MAX,
-    WORKER_LENGTH_MAX,
-)
+from fencepost.core.bounds import ANNOUNCE_INTERVAL, CLAIM_MAX, POLL_INTERVAL, WEIGHT_TOTAL_MAX
 from fencepost.core.job.job import ClaimedJob, Dependency
 from fencepost.core.job.outcome import Released, decide, settlement_of
 from fencepost.core.job.timeouts import parse_lease_ttl
@@ -38,6 +30,7 @@ from fencepost.http.scope import check_queue_allowed, known_dependencies
 from fencepost.store.interface.cluster import WorkerInfo
 from fencepost.store.interface.queue import Claim, ClaimRequest
 from fencepost.store.interface.store import Topic
+from fencepost.wire.bounds import HTTP_WAIT_MAX, HTTP_WORKERS_MAX, WORKER_LENGTH_MAX
 from fencepost.wire.leases import ClaimBody, ClaimReply, claimed_of
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from fencepost.actions.backend import Script
 from fencepost.actions.local.flows import prepare
-from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.job.job import Job, NewJob
 from fencepost.errors import InvalidJobError
 from fencepost.http.operations.submit import accepted_all
@@ -16,6 +15,7 @@ from fencepost.http.request.call import Call, Nothing, Reply
 from fencepost.http.request.problems import HttpError
 from fencepost.http.request.route import FOLLOW, action, route, submit_route
 from fencepost.http.scope import disguised, may_see_all, shown
+from fencepost.wire.bounds import HTTP_BATCH_MAX
 from fencepost.wire.jobs import Count, FlowBody, FlowView, SubmittedFlow, summary_of
 
 

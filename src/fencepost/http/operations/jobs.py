@@ -13,7 +13,6 @@ from fencepost.actions.local.jobs import check_selective, live_part
 from fencepost.actions.options import retry_choice
 from fencepost.actions.replies import no_result
 from fencepost.core.audit import conditions_of
-from fencepost.core.bounds import HTTP_WAIT_MAX
 from fencepost.core.encryption import readable
 from fencepost.core.filter import JobFilter, make_filter
 from fencepost.core.job.history import history as changes
@@ -35,6 +34,7 @@ from fencepost.http.scope import (
 )
 from fencepost.wire import control
 from fencepost.wire.bodies import body_of, check_json, shown_fields
+from fencepost.wire.bounds import HTTP_WAIT_MAX
 from fencepost.wire.jobs import Accepted, JobSummary, JobView, WireJobPage, summary_of, view_of
 from fencepost.wire.terms import Duration
 

@@ -14,14 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.bounds import (
-    HTTP_STREAM_INTERVAL,
-    HTTP_STREAMS_MAX,
-    PAGE_MAX,
-    POLL_INTERVAL,
-    STREAM_SILENCE,
-    TOKEN_RECHECK_SECONDS,
-)
+from fencepost.core.bounds import PAGE_MAX, POLL_INTERVAL, TOKEN_RECHECK_SECONDS
 from fencepost.core.filter import ENDS, decode_cursor, encode_cursor, parse_states
 from fencepost.core.statistics import FIRST, EndedJob, Follower
 from fencepost.core.values.times import check_instant
@@ -31,6 +24,7 @@ from fencepost.http.request.problems import HttpError
 from fencepost.http.request.route import route
 from fencepost.http.scope import queue_for
 from fencepost.store.interface.store import Listener, Topic
+from fencepost.wire.bounds import HTTP_STREAM_INTERVAL, HTTP_STREAMS_MAX, STREAM_SILENCE
 from fencepost.wire.control import StreamQuery
 from fencepost.wire.overview import Queues
 

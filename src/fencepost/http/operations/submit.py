@@ -13,7 +13,6 @@ from fencepost.actions.local.steps import stored as stored_job
 from fencepost.actions.options import Options, UsingOptions, check_bulk, merge, new_job
 from fencepost.actions.replies import KnownJob
 from fencepost.actions.session import Session
-from fencepost.core.bounds import HTTP_BATCH_MAX
 from fencepost.core.flows.dependencies import check_breadth
 from fencepost.core.job.idempotency import OnDuplicate, check_foreign_key
 from fencepost.core.job.job import Body, NewJob
@@ -43,6 +42,7 @@ from fencepost.http.scope import (
 )
 from fencepost.store.interface.queue import Duplicate, EnqueueReply
 from fencepost.wire.bodies import body_of, check_json
+from fencepost.wire.bounds import HTTP_BATCH_MAX
 from fencepost.wire.events import EventBody, Sent
 from fencepost.wire.jobs import (
     Accepted,

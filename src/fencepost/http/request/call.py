@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from fencepost.core.bounds import HTTP_BODY_ASIDE, TOKEN_RECHECK_SECONDS
+from fencepost.core.bounds import TOKEN_RECHECK_SECONDS
 from fencepost.errors import FencepostError, StoreUnavailableError, UnknownOutcomeError
+from fencepost.wire.bounds import HTTP_BODY_ASIDE
 
 if TYPE_CHECKING:
     from fencepost.actions.backend import Script

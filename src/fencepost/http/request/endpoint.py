@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fencepost.actions.local.access import begin
 from fencepost.core.audit import Action, bounded, make_action
-from fencepost.core.bounds import HTTP_BODY_MAX, TOKEN_RECHECK_SECONDS
+from fencepost.core.bounds import TOKEN_RECHECK_SECONDS
 from fencepost.core.tokens import Principal, Role
 from fencepost.core.values.names import id_text
 from fencepost.errors import (
@@ -42,6 +42,7 @@ from fencepost.http.server.framing import is_plain
 from fencepost.observe import names
 from fencepost.observe.counters import Key, key_of
 from fencepost.observe.log import log, logger
+from fencepost.wire.bounds import HTTP_BODY_MAX
 
 if TYPE_CHECKING:
     from fencepost.http.api import Api

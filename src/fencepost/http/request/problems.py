@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.core.bounds import HTTP_RETRY_AFTER
 from fencepost.core.display import shortened
 from fencepost.errors import (
     ConfigurationError,
@@ -33,6 +32,7 @@ from fencepost.errors import (
     UnknownTypeError,
     WaitTimeoutError,
 )
+from fencepost.wire.bounds import HTTP_RETRY_AFTER
 from fencepost.wire.problem import MEDIA_TYPE as MEDIA_TYPE
 from fencepost.wire.problem import Problem as Problem
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from fencepost.core.bounds import HTTP_BATCH_MAX, HTTP_BODY_TIMEOUT, REQUEST_ID_LENGTH_MAX
+from fencepost.core.bounds import REQUEST_ID_LENGTH_MAX
 from fencepost.core.display import shortened, shown
 from fencepost.generators import Returned, begin, rest_of
 from fencepost.http.request.problems import HttpError
@@ -19,6 +19,7 @@ from fencepost.http.request.route import Route
 from fencepost.http.request.whole_numbers import is_about_whole_numbers, with_whole_numbers
 from fencepost.http.server.bodies import HeldBytes
 from fencepost.wire.bodies import PIECE, check_shape
+from fencepost.wire.bounds import HTTP_BATCH_MAX, HTTP_BODY_TIMEOUT
 
 Scope = Any
 Receive = Any

@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from fencepost.core.bounds import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX
 from fencepost.core.tokens import Role
 from fencepost.http.request.call import Nothing, Operation
+from fencepost.wire.bounds import HTTP_BATCH_BYTES_MAX, HTTP_BODY_MAX
 from fencepost.wire.leases import LeaseReplies, LeaseReply
 
 ANYBODY: tuple[Role, ...] = ()

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fencepost.clock import Clock
-from fencepost.core.bounds import (
+from fencepost.http.request.problems import HttpError
+from fencepost.wire.bounds import (
     HTTP_BODIES_LARGE_SHARE,
     HTTP_BODY_MAX,
     HTTP_BODY_STALL,
     HTTP_BODY_STEP,
 )
-from fencepost.http.request.problems import HttpError
 
 
 class Bodies:

@@ -21,7 +21,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from fencepost.clock import Clock
-from fencepost.core.bounds import (
+from fencepost.core.values.names import id_text
+from fencepost.http.request.endpoint import refusal
+from fencepost.http.request.problems import HttpError
+from fencepost.observe import names
+from fencepost.observe.log import log
+from fencepost.wire.bounds import (
     HTTP_BODIES_MAX,
     HTTP_CONNECTIONS_MAX,
     HTTP_FAREWELL,
@@ -33,11 +38,6 @@ from fencepost.core.bounds import (
     HTTP_WRITE_STEP,
     HTTP_WRITE_TIMEOUT,
 )
-from fencepost.core.values.names import id_text
-from fencepost.http.request.endpoint import refusal
-from fencepost.http.request.problems import HttpError
-from fencepost.observe import names
-from fencepost.observe.log import log
 
 PHRASES = {
     400: b"Bad Request",
@@ -48,7 +48,7 @@ PHRASES = {
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one connection, of their number, and of all bodies; see core/bounds.py."""
+    """The limits of one connection, of their number, and of all bodies; see wire/bounds.py."""
 
     head_max: int = HTTP_HEAD_MAX
     head_timeout: float = HTTP_HEAD_TIMEOUT

@@ -21,12 +21,7 @@ import msgspec
 import uvicorn
 from msgspec.structs import replace
 
-from fencepost.core.bounds import (
-    GRACE_DEFAULT,
-    HTTP_BACKLOG,
-    HTTP_CONNECTIONS_MAX,
-    HTTP_DESCRIPTORS_KEPT,
-)
+from fencepost.core.bounds import GRACE_DEFAULT
 from fencepost.core.webhooks.delivery import DELIVERY_TYPE
 from fencepost.errors import ConfigurationError
 from fencepost.http.api import asgi
@@ -37,6 +32,7 @@ from fencepost.http.server.uvicorn_protocols import UvicornServer, connection_cl
 from fencepost.maintenance import Caretaker
 from fencepost.observe import names
 from fencepost.observe.log import log
+from fencepost.wire.bounds import HTTP_BACKLOG, HTTP_CONNECTIONS_MAX, HTTP_DESCRIPTORS_KEPT
 from fencepost.worker.run.fetcher import declare_limits
 
 if TYPE_CHECKING:
