@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fencepost.core.job.failure import OUTAGE_SPAN, is_brief, is_outage
 from fencepost.core.job.job import Attempt, AttemptOutcome, Category, Failure
-from fencepost.core.job.outage import SPAN_MAX, is_brief, is_outage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -84,8 +84,8 @@ def attempts(*seconds: float) -> list[Attempt]:
 
 def test_attempts_are_brief_if_all_lie_within_a_few_seconds() -> None:
     assert is_brief(attempts(0, 1, 3))
-    assert is_brief(attempts(0, SPAN_MAX))
-    assert not is_brief(attempts(0, 1, SPAN_MAX + 1))
+    assert is_brief(attempts(0, OUTAGE_SPAN))
+    assert not is_brief(attempts(0, 1, OUTAGE_SPAN + 1))
 
 
 def test_a_single_attempt_was_the_users_choice() -> None:

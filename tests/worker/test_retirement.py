@@ -22,14 +22,13 @@ from fencepost.cli.commands.worker import child_command, surviving_lifespan
 from fencepost.cli.options import Settings
 from fencepost.clock import SystemClock
 from fencepost.core.bounds import RETIREMENT_JITTER
-from fencepost.core.values.sizes import parse_size
 from fencepost.core.values.times import parse_duration
 from fencepost.store.interface.queue import QueueFacet
 from fencepost.store.interface.store import Store
 from fencepost.store.memory.store import MemoryStore
 from fencepost.testing import FakeClock
 from fencepost.worker.replacement import REPLACE_CODE
-from fencepost.worker.retirement import Retirement, resident_memory
+from fencepost.worker.retirement import Retirement, parse_size, resident_memory
 from fencepost.worker.run.inflight import InFlight
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown

@@ -10,14 +10,13 @@ from fencepost.actions.local.crons import declare, keywords
 from fencepost.actions.local.flows import prepare
 from fencepost.actions.options import check_bulk, retry_fields
 from fencepost.actions.session import TracingMode, open_session
-from fencepost.app.hooks import HookDeclarer
 from fencepost.clock import Clock, SystemClock
 from fencepost.core.bounds import CONCURRENCY_DEFAULT, GRACE_DEFAULT, PAYLOAD_BYTES_DEFAULT
 from fencepost.core.display import shown_url
 from fencepost.core.encryption import REFUSE, KeyRing, Keys, Plain, parse_keys, parse_plain
 from fencepost.core.events import check_pattern
 from fencepost.core.flows.graph import Graph, Nodes
-from fencepost.core.job.hooks import make_lifespan
+from fencepost.core.job.hooks import HookDeclarer, make_lifespan
 from fencepost.core.job.job import Job, NewJob
 from fencepost.core.job.policy import RETRY_VARIABLE, Policy, Retry, parse_preset
 from fencepost.core.job.timeouts import Retention, Timeouts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from fencepost.clock import Clock, SystemClock
@@ -66,31 +68,25 @@ def _open(url: str, clock: Clock, patience: float) -> Store:
                 group=options.get("group"),
             )
         case "postgresql" | "postgres":
-            return _open_postgres(url, clock, patience)
+            with _driver_of("PostgreSQL", "postgres"):
+                from fencepost.store.postgres.store import PostgresStore
+            return PostgresStore(url, clock=clock, patience=patience)
         case scheme if scheme in REDIS:
-            return _open_redis(url, clock, patience)
+            with _driver_of("Redis", "redis"):
+                from fencepost.store.redis.store import RedisStore
+            return RedisStore(url, clock=clock, patience=patience)
         case _:
             raise ConfigurationError(f"{shown(shown_url(url))} is not a store URL; use {KNOWN}")
 
 
-def _open_postgres(url: str, clock: Clock, patience: float) -> Store:
+@contextmanager
+def _driver_of(server: str, extra: str) -> Iterator[None]:
     try:
-        from fencepost.store.postgres.store import PostgresStore
+        yield
     except ImportError as error:
         raise ConfigurationError(
-            f'PostgreSQL needs a driver: pip install "fencepost[postgres]" ({error})'
+            f'{server} needs a driver: pip install "fencepost[{extra}]" ({error})'
         ) from None
-    return PostgresStore(url, clock=clock, patience=patience)
-
-
-def _open_redis(url: str, clock: Clock, patience: float) -> Store:
-    try:
-        from fencepost.store.redis.store import RedisStore
-    except ImportError as error:
-        raise ConfigurationError(
-            f'Redis needs a driver: pip install "fencepost[redis]" ({error})'
-        ) from None
-    return RedisStore(url, clock=clock, patience=patience)
 
 
 def _split(url: str) -> SplitResult:

@@ -38,13 +38,12 @@ from fencepost.core.job.retryable import ExceptionRule
 from fencepost.core.job.task import Isolation, Task
 from fencepost.core.values.payload import encode_result
 from fencepost.core.values.signature import Signature, read_arguments
-from fencepost.core.values.sizes import as_megabytes
 from fencepost.observe import names
 from fencepost.observe.counters import Counters
 from fencepost.observe.log import configure, configured, current_job, log, log_job
 from fencepost.store.interface.store import Store
 from fencepost.store.open import open_store
-from fencepost.worker.retirement import resident_memory
+from fencepost.worker.retirement import as_megabytes, resident_memory
 from fencepost.worker.run.context import NO_TASKS, AttemptState, Context, ContextActions
 from fencepost.worker.run.hooks import call_hooked
 

@@ -7,6 +7,7 @@ attempt is lost. Memory is for leaks: what a process has taken, it rarely gives 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from random import Random
@@ -21,10 +22,12 @@ from fencepost.core.bounds import (
 )
 from fencepost.core.display import shown
 from fencepost.core.values.names import check_count
-from fencepost.core.values.sizes import as_megabytes, parse_size
 from fencepost.errors import ConfigurationError
 from fencepost.worker.run.slots import WorkerSlots
 from fencepost.worker.shutdown import Shutdown
+
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([KMG]i?B)?", re.ASCII | re.IGNORECASE)
 
 
 def resident_memory(pid: int | None = None) -> int:
@@ -95,3 +98,22 @@ class Retirement:
 
 def _earlier(limit: int, rng: Random) -> int:
     return limit - int(limit * RETIREMENT_JITTER * rng.random())
+
+
+def parse_size(value: object, name: str, minimum: int, maximum: int) -> int:
+    """Return *value* in bytes, or raise ConfigurationError; a number without a unit is in MB."""
+    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
+    if found is None:
+        raise ConfigurationError(f"{name} is a size such as 512MB or 2GB, got {shown(value)}")
+    size = round(float(found[1]) * _UNITS[(found[2] or "MB").upper()])
+    if not minimum <= size <= maximum:
+        raise ConfigurationError(
+            f"{name} must lie between {as_megabytes(minimum)} and {as_megabytes(maximum)}, "
+            f"got {shown(value)}"
+        )
+    return size
+
+
+def as_megabytes(size: int) -> str:
+    """Return a number of bytes for people."""
+    return f"{size / 10**6:,.0f} MB"

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 import click
 import msgspec
 
-from fencepost.cli.commands.announcement import durability
+from fencepost.cli.announcement import durability
 from fencepost.cli.commands.bench_run import BenchRun, Measured, timed
 from fencepost.cli.options import Settings, option, sqlite_path, store_options
 from fencepost.cli.output import Columns, echo, echo_json, echo_table, rows_of

@@ -243,21 +243,28 @@ def _moved(queues: list[QueueView]) -> Iterator[str]:
 
 def _outages(app: App) -> Iterator[str]:
     """Recommend patient retries for jobs that died of an outage within a few seconds."""
-    from fencepost.core.job.outage import AGE_MAX, LETTERS_LOOKED_AT, SPAN_MAX, is_brief, is_outage
+    from fencepost.core.job.failure import (
+        LETTERS_LOOKED_AT,
+        OUTAGE_AGE,
+        OUTAGE_SPAN,
+        is_brief,
+        is_outage,
+    )
 
     store, now = app.store, app.store.clock.now()
     letters = [
         letter
         for letter in app.dead_letters.list(limit=LETTERS_LOOKED_AT)
-        if (now - letter.completed_at).total_seconds() <= AGE_MAX and is_outage(letter.failure)
+        if (now - letter.completed_at).total_seconds() <= OUTAGE_AGE and is_outage(letter.failure)
     ]
     attempts = [store.run(store.reader.attempts(letter.job_id)) for letter in letters]
     brief = [letter.type for letter, made in zip(letters, attempts, strict=True) if is_brief(made)]
     for type, count in sorted(Counter(brief).items()):
         yield (
             f"{count} jobs of type {type!r} died of an outage: all their attempts lay within "
-            f"{SPAN_MAX:.0f} s. Retry.patient() tries for an hour: give it to the task as retry=, "
-            f"or set FENCEPOST_RETRY=patient. `fencepost dlq replay --type {type}` runs them again"
+            f"{OUTAGE_SPAN:.0f} s. Retry.patient() tries for an hour: give it to the task as "
+            f"retry=, or set FENCEPOST_RETRY=patient. `fencepost dlq replay --type {type}` runs "
+            f"them again"
         )
 
 

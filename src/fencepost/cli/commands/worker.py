@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from fencepost.cli.announcement import announce, warn_of_new_file, warn_of_queues
 from fencepost.cli.apps import find_app
-from fencepost.cli.commands.announcement import announce, warn_of_new_file, warn_of_queues
 from fencepost.cli.options import (
     DURATION,
     LOOPBACK,

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import click
 
 from fencepost.cli import output
+from fencepost.cli.announcement import durability
 from fencepost.cli.apps import point
-from fencepost.cli.commands.announcement import durability
 from fencepost.cli.commands.frame import Activity, frame
 from fencepost.cli.commands.top import take
 from fencepost.cli.demo.processes import DemoWorkers

@@ -27,8 +27,7 @@ from fencepost.cli.output import (
 from fencepost.core.display import bar, printable_json
 from fencepost.core.encryption import readable
 from fencepost.core.job.history import Change, history
-from fencepost.core.job.job import Attempt, Failure, Job
-from fencepost.core.job.view import job_fields
+from fencepost.core.job.job import Attempt, Failure, Job, job_fields
 from fencepost.core.values.payload import body_fields
 from fencepost.core.values.times import format_duration
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
 
 from fencepost.core.bounds import CODE_LENGTH_MAX, MESSAGE_LENGTH_MAX, TRACEBACK_LENGTH_MAX
-from fencepost.core.job.job import Category, Failure
+from fencepost.core.job.job import Attempt, Category, Failure
 from fencepost.core.job.outcome import Failed, Snoozed, Unreadable
 from fencepost.core.job.retryable import ExceptionRule
 from fencepost.core.values.signature import UnreadPayload
@@ -28,6 +29,30 @@ UNREADABLE = "unreadable_payload"
 NOT_RETRYABLE = "not_retryable"
 _PACKAGE = __file__.rpartition("core")[0]
 """Where our own code lies."""
+
+# Dead letters that an outage explains: every attempt failed while some service was away. For them
+# ``fencepost doctor`` recommends ``Retry.patient()``. The rule goes by the name of the exception's
+# class, which is all that a store keeps of it.
+LETTERS_LOOKED_AT = 50
+"""The newest dead letters, which are searched for an outage."""
+OUTAGE_AGE = 86_400.0
+"""Seconds. Older dead letters say nothing about the present settings."""
+OUTAGE_SPAN = 30.0
+"""Seconds from the first attempt to the last, in which an outage seldom ends."""
+
+OUTAGE_WORDS = ("connect", "timeout", "unavailable")
+"""Parts of class names, in lower case: ConnectionError, ReadTimeout, ServiceUnavailable, …"""
+OUTAGE_NAMES = frozenset(
+    [
+        "BrokenPipeError",
+        "InterfaceError",
+        "MaxRetryError",
+        "OperationalError",
+        "URLError",
+        "gaierror",
+    ]
+)
+"""Class names of the standard library, of database drivers (DB-API) and of urllib3."""
 
 
 def classify(
@@ -139,3 +164,20 @@ def not_committed() -> Failed:
     """Return the outcome of an attempt whose completing transaction was not committed."""
     message = "complete_in was called, but its transaction was not committed"
     return Failed(Failure(Category.TEMPORARY, message, code="not_committed"))
+
+
+def is_outage(failure: Failure) -> bool:
+    """Return whether the handler raised an error about a connection, by the name of its class."""
+    if failure.category is not Category.TEMPORARY or failure.exception is None:
+        return False
+    name = failure.exception.rpartition(".")[2]
+    return name in OUTAGE_NAMES or any(word in name.lower() for word in OUTAGE_WORDS)
+
+
+def is_brief(attempts: Sequence[Attempt] | None) -> bool:
+    """Return whether there were several attempts, all of them within a few seconds."""
+    if attempts is None or len(attempts) < 2:
+        return False  # Retry.none() is a choice
+    first, last = attempts[0], attempts[-1]
+    ended_at = last.ended_at or last.started_at
+    return (ended_at - first.started_at).total_seconds() <= OUTAGE_SPAN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from fencepost.core.job.change import checked_change
 from fencepost.core.job.job import Failure, NewJob
 from fencepost.errors import ConfigurationError, FencepostError
 
+F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
@@ -103,26 +104,54 @@ def _submitted(hook: Hook, job: NewJob) -> NewJob:
         raise
 
 
-def hook_declarer(
-    *, types: Iterable[Any] | None, queues: Iterable[str] | None, takes: str
-) -> Callable[[Any], Hook]:
-    """Return what makes a hook of a function that is called with *takes*.
+class HasType(Protocol):
+    """A task."""
 
-    Either raises ConfigurationError: for names that are none, or a function that takes other
-    arguments.
-    """
-    of_types = None if types is None else frozenset(_names(types, "types"))
-    of_queues = None if queues is None else frozenset(_names(queues, "queues"))
+    @property
+    def type(self) -> str: ...
 
-    def declare(function: Any) -> Hook:
-        try:
-            inspect.signature(function).bind(*takes.split(","))
-        except TypeError:
-            name = getattr(function, "__qualname__", shown(function))
-            raise ConfigurationError(f"{name} must take these arguments: {takes}") from None
-        return Hook(function, of_types, of_queues)
 
-    return declare
+class HookDeclarer:
+    """Adds functions to the hooks of one kind: as ``@app.around`` or ``@app.around(types=…)``."""
+
+    def __init__(self, hooks: list[Hook], takes: str) -> None:
+        self._hooks = hooks
+        self._takes = takes
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload
+    def __call__(
+        self,
+        function: None = None,
+        /,
+        *,
+        types: Iterable[str | HasType] | None = None,
+        queues: Iterable[str] | None = None,
+    ) -> Callable[[F], F]: ...
+    def __call__(self, function: Any = None, /, *, types: Any = None, queues: Any = None) -> Any:
+        """Add a hook for all jobs, or for those of some types or queues.
+
+        Raises ConfigurationError for names that are not text, and for a function that takes other
+        arguments.
+        """
+        of_types = None if types is None else frozenset(_names(types, "types"))
+        of_queues = None if queues is None else frozenset(_names(queues, "queues"))
+
+        def declare(declared: F) -> F:
+            _check_arguments(declared, self._takes)
+            self._hooks.append(Hook(declared, of_types, of_queues))
+            return declared
+
+        return declare if function is None else declare(function)
+
+
+def _check_arguments(function: Any, takes: str) -> None:
+    try:
+        inspect.signature(function).bind(*takes.split(","))
+    except TypeError:
+        name = getattr(function, "__qualname__", shown(function))
+        raise ConfigurationError(f"{name} must take these arguments: {takes}") from None
 
 
 def _names(given: Iterable[Any], name: str) -> list[str]:

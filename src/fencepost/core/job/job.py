@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, NotRequired, TypedDict
 
 import msgspec
+from msgspec.structs import asdict
 
 from fencepost.core.flows.dependencies import Dependencies, Waits
 from fencepost.core.job.idempotency import Key
@@ -230,15 +231,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         Bytes are in base64, as ``payload_base64``; what cannot be decrypted here is only named, as
         ``payload_encrypted``.
         """
-        from fencepost.core.job.view import job_fields
-
         fields: dict[str, Any] = msgspec.to_builtins(job_fields(self), str_keys=True)
         return fields
 
     def to_json(self) -> str:
         """Return the same as text; JSON in it stays as it is stored, digit by digit."""
-        from fencepost.core.job.view import job_fields
-
         return msgspec.json.encode(job_fields(self, is_raw=True)).decode()
 
     @property
@@ -249,6 +246,31 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             and self.concurrency_key is not None
             and (self.waits is None or self.waits.missing == 0)
         )
+
+
+BODIES = ("payload", "result", "checkpoint")
+_APART = frozenset(("policy", "waits", "submitter", *(f"{name}_body" for name in BODIES)))
+_PLAIN = tuple(name for name in Job.__struct_fields__ if name not in _APART)
+
+
+def job_fields(job: Job, *, is_raw: bool = False, is_full: bool = True) -> dict[str, Any]:
+    """Return the fields of *job* for JSON, as Python, HTTP and the command line share them.
+
+    Its policy, payload, result and checkpoint only if *is_full*.
+    """
+    from fencepost.core.encryption import readable
+    from fencepost.core.values.payload import body_fields
+
+    seen = readable(job)
+    fields = {name: getattr(seen, name) for name in _PLAIN}
+    if is_full:
+        # The stored form omits defaults; a reader should not have to know them.
+        backoff = asdict(job.policy.backoff)
+        backoff["delays"] = list(backoff["delays"])
+        fields["policy"] = {**asdict(job.policy), "backoff": backoff}
+        for name in BODIES:
+            fields |= body_fields(name, getattr(job, f"{name}_body"), is_raw=is_raw)
+    return fields
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):

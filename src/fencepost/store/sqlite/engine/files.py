@@ -37,7 +37,7 @@ from fencepost.store.sqlite.engine.ownership import (
 FILE, FOLDER = 0o600, 0o700
 GROUP_FILE, GROUP_FOLDER = 0o660, 0o770
 GROUP_BITS, OTHERS_BITS = 0o070, 0o007
-WRITE_BITS, READ_BITS = 0o222, 0o444
+WRITE_BITS = 0o222
 OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 GROUP_ID_MAX = 2**32 - 2
 """The highest group id; the number after it means "unchanged"."""
