@@ -6,6 +6,7 @@ from lab.mutants.mutant import Mutant, Patch, Place
 
 SQLITE = "fencepost.store.sqlite.records.crons"
 POSTGRES = "fencepost.store.postgres.records.crons"
+SHARED = "fencepost.store.sql.crons"
 
 
 def _mutant(place: Place, name: str, about: str, patch: Patch, *tests: str) -> Mutant:
@@ -35,7 +36,7 @@ STORES = (
     ),
     _mutant(
         Place.SQLITE, "cron-forgets-what-was-missed", MISSED,
-        Patch(SQLITE, "then crons.next_tick else", "then excluded.next_tick else"),
+        Patch(SHARED, "then known.next_tick else", "then excluded.next_tick else"),
         "TestCrons",
     ),
     _mutant(

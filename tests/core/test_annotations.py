@@ -1,4 +1,4 @@
-"""What annotations of handlers mean: each is obeyed, or refused when the task is declared."""
+"""What annotations of handlers mean: each is enforced, or refused when the task is declared."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def shown(kind: Any) -> str:
 
 
 @pytest.mark.parametrize(("kind", "good", "bad"), WORKS, ids=[shown(each[0]) for each in WORKS])
-def test_an_annotation_is_obeyed(kind: Any, good: Any, bad: Any) -> None:
+def test_an_annotation_is_enforced(kind: Any, good: Any, bad: Any) -> None:
     signature = declared(kind).signature
     assert signature.decode(signature.encode((good,), {})) == ([], {"x": good})
     with pytest.raises(InvalidPayloadError):
@@ -247,9 +247,9 @@ def test_an_annotation_is_obeyed(kind: Any, good: Any, bad: Any) -> None:
 TOLD_APART = "cannot be told apart in JSON; give each a field with its own value"
 NO_FORM = "has no JSON form; take str"
 REFUSED: list[tuple[Any, str]] = [
-    (Annotated[int, Field(default=3)], r"Field\(default=…\) of an annotation would not be obeyed"),
+    (Annotated[int, Field(default=3)], r"Field\(default=…\) of an annotation would be ignored"),
     (Annotated[int, Field(alias="y")], r"Field\(alias=…\) .* constrain it with msgspec\.Meta"),
-    (Annotated[int, AfterValidator(abs)], r"AfterValidator\(func=…\) .* not be obeyed"),
+    (Annotated[int, AfterValidator(abs)], r"AfterValidator\(func=…\) .* be ignored"),
     (Annotated[str, StringConstraints(to_upper=True)], r"StringConstraints\(to_upper=…\)"),
     (Annotated[int, annotated_types.Predicate(bool)], r"Predicate\(func=…\)"),
     (Annotated[Decimal, Field(max_digits=3)], r"Field\(max_digits=…\)"),
@@ -283,7 +283,9 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "why"), REFUSED, ids=[shown(each[0]) for each in REFUSED])
-def test_an_annotation_that_cannot_be_obeyed_is_refused_at_declaration(kind: Any, why: str) -> None:
+def test_an_annotation_that_cannot_be_enforced_is_refused_at_declaration(
+    kind: Any, why: str
+) -> None:
     with pytest.raises(ConfigurationError, match=why) as caught:
         declared(kind)
     assert str(caught.value).startswith("work(): ")

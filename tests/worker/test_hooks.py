@@ -550,7 +550,7 @@ def test_hooks_that_could_not_be_called_are_refused() -> None:
         app.around(lambda ctx: None)
     with pytest.raises(ConfigurationError, match="must take these arguments: job"):
         app.on_submit(lambda: None)
-    with pytest.raises(ConfigurationError, match="types has names, or tasks"):
+    with pytest.raises(ConfigurationError, match="types takes names or tasks"):
         app.around(types=cast("Any", [7]))
     with pytest.raises(ConfigurationError, match="one `yield`"):
 

@@ -42,7 +42,7 @@ def announce(settings: Settings, app: App, name: str, serves: str, *, is_patient
 
 
 def durability(app: App) -> str:
-    """Return what the store says about acknowledged writes, if it does."""
+    """Return what the store reports about its durability; empty if it reports nothing."""
     findings = app.store.run(app.store.overview.inspect())
     return next((finding.text for finding in findings if finding.code == "durability"), "")
 
@@ -66,7 +66,7 @@ def warn_of_new_file(app: App) -> None:
 def warn_of_queues(app: App, queues: Iterable[str]) -> None:
     """Warn of a queue that no task has, if its name is like one that a task has.
 
-    Jobs can be put into it by ``using(queue=…)``, so that it is no error.
+    It is not an error: ``using(queue=…)`` can put jobs into it.
     """
     known = {task.queue for task in app.session.tasks.values()} | {DELIVERY_QUEUE}
     for queue in queues:

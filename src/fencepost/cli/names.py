@@ -1,4 +1,4 @@
-"""Names of queues and types that are typed, and that nothing may use."""
+"""Checks the names of queues and types that a user types: one that nothing uses may be a typo."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fencepost.app import App
 
 OWN_NAMES = {"queue": {DEFAULT_QUEUE, DELIVERY_QUEUE}, "type": {DELIVERY_TYPE}}
-"""Names that are right before anybody has used them."""
+"""Names that are valid even if nothing uses them yet."""
 
 yes_option = option("--yes", is_flag=True, help="Do not ask about a name that nothing uses.")
 

@@ -46,7 +46,7 @@ else:  # click before 8.2 has no type parameter
 
 @dataclass
 class Settings:
-    """What every command is told: which store, how much to log, how to answer and show errors."""
+    """The options that all commands share: the store, logging, the form of output and errors."""
 
     url: str = DEFAULT_URL
     is_url_given: bool = False

@@ -185,8 +185,8 @@ class DuplicateJobError(FencepostError, code="duplicate_key"):
         self.type = type
         self.key = key
         self.differs = differs
-        """The fields in which the payload of that job differs from the one submitted; None if that
-        cannot be told here."""
+        """The fields in which the payload of that job differs from the one submitted; None if they
+        cannot be compared here."""
         self.existing_id = existing_id
         self.existing = existing if existing is not None else existing_id
         """Its handle from an app, its id from a store, None if the token may not see it."""

@@ -1,4 +1,4 @@
-"""A task as its decorator returns it: a handle that is still called, and shown, as the function."""
+"""A task as its decorator returns it: a handle that can be called and shown like the function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Called = ParamSpec("Called")
 Returned = TypeVar("Returned")
 
 KEPT = ("__name__", "__qualname__", "__doc__", "__module__")
-"""What tools that show a function look at; ``__wrapped__`` leads them to its signature."""
+"""What tools show of a function; they find its signature through ``__wrapped__``."""
 
 
 def keep_names(handle: TaskHandle[..., Any], function: Callable[..., Any]) -> None:

@@ -290,7 +290,7 @@ class TaskDeclarer:
 
 
 def _refuse_unknown(given: Mapping[str, object]) -> None:
-    """Refuse options that are none: what the signature does not name is a limit, or a mistake."""
+    """Raise TypeError unless each option that the signature does not name is a limit."""
     unknown = [name for name in given if name not in LimitOptions.__annotations__]
     if unknown:
         named = inspect.signature(TaskDeclarer.__call__).parameters

@@ -113,7 +113,7 @@ class _JobHandle(BackendPart, JobReference):
         self.differs: tuple[str, ...] | None = None if differs is None else tuple(differs or ())
         """Of a duplicate: where its payload differs from the one submitted, such as ``$.subject``.
 
-        None if that cannot be told here.
+        None if the payload cannot be compared here.
         """
         self._job: Job | None = job if isinstance(job, Job) else getattr(job, "_job", None)
         """All of the job when last read; not what a handle that only waits has read."""

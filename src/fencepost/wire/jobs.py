@@ -105,8 +105,8 @@ class Submission(Strict, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Differs = tuple[str, ...] | None | UnsetType
-"""Paths of top-level fields, such as ``$.subject``: none if the payloads are the same, null if that
-cannot be told. Absent if the token may not see the payload."""
+"""Paths of top-level fields, such as ``$.subject``: none if the payloads are the same, null if they
+cannot be compared. Absent if the token may not see the payload."""
 
 
 class Batch(Strict, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""How long to wait before a failed job is retried, or a store that is away is called again."""
+"""How long to wait before a failed job is retried, or an unavailable store is called again."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class Children:
         return answer
 
     def _retire(self, child: Child) -> bool:
-        """Let a child end that has too much memory: the next job starts another."""
+        """Let a child that uses too much memory exit; the next job starts another."""
         rss = 0 if self._max_rss is None else resident_memory(child.process.pid)
         if self._max_rss is None or rss <= self._max_rss:
             return False

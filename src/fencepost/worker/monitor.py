@@ -121,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, JSON, b'{"status":"not_found"}'
         try:
             return page()
-        except Exception as error:  # noqa: BLE001 - a defect in one page is no end of the others
+        except Exception as error:  # noqa: BLE001 - a defect in one page must not end the others
             log(names.METRICS_FAILED, level=logging.ERROR, path=self.path, error=repr(error))
             return 500, JSON, b'{"status":"error"}'
 

@@ -26,10 +26,10 @@ class Replacement:
         self._clock = clock
         self._is_supervised = is_supervised
         self._folder = os.getcwd()
-        """Where the program was started: a handler may have gone elsewhere since."""
+        """The folder where the program was started: a handler may have changed to another."""
 
     def watch(self) -> None:
-        """Replace this process also if something keeps it from ending, a little later.
+        """Replace this process after a while, even if something keeps it from ending.
 
         Its run is over. But a lifespan may hang as it is left, and Python waits for every thread
         of ``asyncio.to_thread``: such a process would claim nothing, and never end.

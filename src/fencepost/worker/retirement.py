@@ -1,7 +1,7 @@
-"""When a process has done its share, and is to be replaced: by jobs, or by memory.
+"""When a worker process is replaced: after a number of jobs, or when it uses too much memory.
 
-It claims no more then, and its run ends with the last of its jobs: nothing is interrupted, and no
-attempt is lost. Memory is for leaks: what a process has taken, it rarely gives back.
+It then claims no more jobs, and its run ends with the last of those it has: nothing is interrupted,
+and no attempt is lost. The limit of memory is for leaks: a process rarely gives memory back.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([KMG]i?B)?", re.ASCII | re.IGNOR
 
 
 def resident_memory(pid: int | None = None) -> int:
-    """Return how many bytes of memory this process has, or another; 0 if that cannot be known.
+    """Return the resident memory of a process in bytes, by default of this one; 0 if unknown.
 
-    Only Linux says how much it is now. Elsewhere it is the most that this process ever had.
+    Only Linux reports the present value. Elsewhere it is the peak of this process.
     """
     try:
         pages = Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]
@@ -48,7 +48,7 @@ def resident_memory(pid: int | None = None) -> int:
 
 
 def check_max_jobs(value: object) -> int | None:
-    """Return *value* if a process can retire after so many jobs, or raise ConfigurationError."""
+    """Return *value*, a number of jobs, or raise ConfigurationError."""
     return None if value is None else check_count(value, "max_jobs", 1, MAX_JOBS_MAX)
 
 
@@ -86,7 +86,7 @@ class Retirement:
             slots.share = _earlier(max_jobs, clock.rng)
 
     async def watch(self) -> None:
-        """Retire once the process has too much memory; forever."""
+        """Watch until cancelled, and retire the process once it uses too much memory."""
         while self._max_rss is not None:
             await self._clock.sleep_async(RSS_INTERVAL)
             rss = resident_memory()

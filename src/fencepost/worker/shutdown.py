@@ -34,7 +34,7 @@ class Shutdown:
 
     @property
     def is_retiring(self) -> bool:
-        """Whether the process ends to be replaced: a stop by a user goes before that."""
+        """Whether the process ends to be replaced; a stop by a user takes precedence."""
         return self._retires and not self.requests and not self.cancels
 
     @property
@@ -61,7 +61,7 @@ class Shutdown:
         return True
 
     def retire_at_limit(self, reason: str, slots: WorkerSlots, **about: Any) -> None:
-        """End the run once its jobs have ended: the process has done its share."""
+        """End the run once its jobs have ended: the process has reached a limit."""
         jobs, slots.share = slots.turn, 0
         if not self._retires and not self.is_stopping:
             self._retires = True

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fencepost.core.events import SentEvent
 
 WHY_AFTER = 2.0
-"""Seconds after which one who waits is told why nothing has happened yet."""
+"""Seconds without a result after which `--wait` prints what the job is waiting for."""
 
 AS_OBJECT = 'write the keyword arguments as an object, such as \'{"to": "a@b.c"}\''
 
@@ -170,7 +170,7 @@ def _await(job: JobHandle[Any], timeout: float | None) -> None:
     """Wait for the end of *job*; while nothing happens, print why not, each reason once."""
     clock = SystemClock()
     until = None if timeout is None else clock.monotonic() + timeout
-    told: set[str] = set()
+    printed: set[str] = set()
     while True:
         left = WHY_AFTER if until is None else min(WHY_AFTER, max(until - clock.monotonic(), 0.0))
         try:
@@ -181,8 +181,8 @@ def _await(job: JobHandle[Any], timeout: float | None) -> None:
                 assert timeout is not None
                 raise WaitTimeoutError(job.id, timeout, job.state) from error
         for reason in job.why():
-            if reason.code not in told:
-                told.add(reason.code)
+            if reason.code not in printed:
+                printed.add(reason.code)
                 echo(f"  {reason.text} ({reason.code})", err=True)
 
 

@@ -96,12 +96,12 @@ ADDRESS = ParsedType("[host:]port", _parse_address)
     "--max-jobs",
     type=click.IntRange(1, MAX_JOBS_MAX),
     metavar="N",
-    help="Replace a process that has run so many jobs, once they have ended.",
+    help="Replace a process after this many jobs, once they have ended.",
 )
 @option(
     "--max-rss",
     metavar="SIZE",
-    help="Replace a process that has so much memory, as 512MB, once its jobs have ended.",
+    help="Replace a process that uses this much memory, such as 512MB, once its jobs have ended.",
 )
 @option(
     "--metrics",
@@ -193,7 +193,7 @@ def _run(
 
 @contextmanager
 def surviving_lifespan(made: Worker) -> Iterator[None]:
-    """Log what is raised after a run whose process is to be replaced: that goes on all the same."""
+    """Log an exception that ends a process which is to be replaced; it is replaced all the same."""
     try:
         yield
     except Exception as error:
@@ -202,7 +202,7 @@ def surviving_lifespan(made: Worker) -> Iterator[None]:
         from fencepost.observe import names
         from fencepost.observe.log import write
 
-        text = f"the lifespan failed as it was left: {error!r}"
+        text = f"the lifespan failed on exit: {error!r}"
         write(names.HOOK_FAILED, {"hook": "lifespan"}, level=logging.ERROR, text=text, raised=error)
 
 
@@ -307,7 +307,7 @@ def child_command(
 
 
 def check_ports(address: ListenAddress | None, processes: int) -> None:
-    """Refuse a first port after which there is not one for every process."""
+    """Refuse a first port that does not leave one for every process."""
     if address is not None and processes > 1:
         if address.port == 0:
             raise click.BadParameter(

@@ -138,8 +138,8 @@ def why(settings: Settings, id: str) -> None:
 def run(settings: Settings, id: str, local: bool, pdb: bool, app_name: str | None) -> None:
     """Run the handler of job ID here, with its payload, and write nothing to the store.
 
-    What the handler does elsewhere, it does: mails are sent, files are written. Exits with 1 if it
-    raises. A `breakpoint()` in it works.
+    Its side effects are real: mails are sent, files are written. Exits with 1 if it raises.
+    A `breakpoint()` in it works.
     """
     if not local:
         raise click.UsageError(

@@ -20,7 +20,7 @@ class AmbiguousIdError(ConfigurationError, code="ambiguous_id"):
 
 
 def whole_id(app: App, text: str) -> str:
-    """Return the id that *text* is or begins; *text* itself if there is none, to be refused.
+    """Return the id that begins with *text*; *text* itself if no job has one, to be refused.
 
     Raises AmbiguousIdError, which names the candidates.
     """

@@ -51,7 +51,7 @@ def watch(settings: Settings, /, id: str | None, **conditions: Any) -> None:
 def change_of(job: Job) -> Change:
     """Return the last change that can be seen of *job*, the same until there is another.
 
-    A heartbeat is none: it prolongs a lease and changes nothing else.
+    A heartbeat does not count: it only extends a lease.
     """
     job = readable(job)
     lease, progress, failure = job.lease, job.progress, job.failure

@@ -1,7 +1,7 @@
-"""What a hook may change in a job before it is stored: every value is checked as that of a caller.
+"""What a hook may change in a job before it is stored: each value is checked like a caller's.
 
-A store trusts what it is given. A tag that is no text, or a priority that does not exist, would be
-found only by the claim that reads it, and would stand in the way of the other jobs there.
+A store trusts what it is given. A tag that is not text, or a priority that does not exist, would be
+noticed only by the claim that reads it, which would fail for the other jobs as well.
 """
 
 from __future__ import annotations

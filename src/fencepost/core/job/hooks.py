@@ -1,4 +1,4 @@
-"""What an app wants called around its jobs: declared once, called by workers and submissions."""
+"""Hooks: functions of an app that workers and submissions call around its jobs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Hook(NamedTuple):
         return str(getattr(self.function, "__qualname__", self.function))
 
     def concerns(self, type: str, queue: str) -> bool:
-        """Tell whether it is called for jobs of this type on this queue."""
+        """Return whether it is called for jobs of this type on this queue."""
         is_type = self.types is None or type in self.types
         return is_type and (self.queues is None or queue in self.queues)
 
@@ -158,7 +158,7 @@ def _names(given: Iterable[Any], name: str) -> list[str]:
     names = [given] if isinstance(given, str) else [getattr(each, "type", each) for each in given]
     wrong = [each for each in names if not isinstance(each, str)]
     if wrong:
-        raise ConfigurationError(f"{name} has names, or tasks; got {shown(wrong[0])}")
+        raise ConfigurationError(f"{name} takes names or tasks, got {shown(wrong[0])}")
     return names
 
 

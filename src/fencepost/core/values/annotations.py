@@ -37,7 +37,7 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 def translated(hint: Any) -> Any:
-    """Return *hint* as msgspec obeys it, or raise ConfigurationError."""
+    """Return *hint* as msgspec enforces it, or raise ConfigurationError."""
     if hasattr(hint, "__supertype__"):  # a NewType
         inner = translated(hint.__supertype__)
         return hint if inner == hint.__supertype__ else inner
@@ -86,8 +86,8 @@ def _settings(metadata: Any) -> dict[str, Any] | None:
         name = kind.__name__.removesuffix("Info").lstrip("_")
         what = f"{name}({unknown[0]}=…)" if unknown else name
         raise ConfigurationError(
-            f"{what} of an annotation would not be obeyed; constrain it with msgspec.Meta(…), take "
-            f"a Pydantic model that has it, or check it in the handler"
+            f"{what} of an annotation would be ignored; constrain it with msgspec.Meta(…), take a "
+            f"Pydantic model that has it, or check it in the handler"
         )
     return {name: value for name, value in asked.items() if name not in HARMLESS}
 
@@ -203,7 +203,7 @@ def check_types(hint: Any, default: Any) -> None:
     """
     if hasattr(default, "_attributes_set"):
         raise ConfigurationError(
-            "Field(…) in the place of a default would not be obeyed; write Annotated[…, Field(…)]"
+            "Field(…) in the place of a default would be ignored; write Annotated[…, Field(…)]"
         )
     for kind, where in _classes(hint, "", set()):
         reason = _refusal(kind)
@@ -237,8 +237,8 @@ def _classes(hint: Any, where: str, seen: set[Any]) -> Iterator[tuple[type, str]
         return
     is_plain = is_model(kind) or typing.is_typeddict(kind) or hasattr(kind, "_fields")
     for name, field in _hints(kind).items() if is_plain else ():
-        if not _is_obeyed(field):
-            yield _Unobeyed, f"{where}{kind.__name__}.{name}: "
+        if not _is_enforced(field):
+            yield _Unenforced, f"{where}{kind.__name__}.{name}: "
         yield from _classes(field, f"{where}{kind.__name__}.{name}: ", seen)
 
 
@@ -260,12 +260,12 @@ def _is_secret(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "pydantic" and kind.__name__.startswith("Secret")
 
 
-class _Unobeyed:
+class _Unenforced:
     """Stands for an annotation in a class, where it cannot be translated."""
 
 
-def _is_obeyed(hint: Any) -> bool:
-    """Return whether msgspec obeys *hint* as it is."""
+def _is_enforced(hint: Any) -> bool:
+    """Return whether msgspec enforces *hint* as it is."""
     try:
         return bool(translated(hint) == hint)
     except ConfigurationError:
@@ -275,10 +275,10 @@ def _is_obeyed(hint: Any) -> bool:
 def _refusal(kind: type) -> str | None:
     """Return why values of *kind* cannot be submitted, and what to do; None if they can."""
     name = kind.__name__
-    if kind is _Unobeyed:
+    if kind is _Unenforced:
         return (
-            "its constraints or its union would not be obeyed inside this class; constrain it with "
-            "msgspec.Meta(…) and tag unions, or make the class a Pydantic model"
+            "its constraints or its union would not be enforced inside this class; constrain it "
+            "with msgspec.Meta(…) and tag unions, or make the class a Pydantic model"
         )
     if _is_secret(kind):
         return (

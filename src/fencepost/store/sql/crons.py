@@ -21,6 +21,20 @@ from fencepost.store.interface.crons import (
 from fencepost.store.plan import Plan, Row, Statement
 from fencepost.store.sql.codec import Codec, E, Enqueue, SqlEnv, encode_json
 
+DECLARED_BEFORE = """
+on conflict (name) do update
+set expression = excluded.expression, tz = excluded.tz, missed = excluded.missed,
+    catch_up = excluded.catch_up, template = excluded.template,
+    declared_at = excluded.declared_at,
+    next_tick = case when (known.expression, known.tz) = (excluded.expression, excluded.tz)
+      then known.next_tick else excluded.next_tick end,
+    changed_at = case
+      when (known.expression, known.tz, known.missed, known.catch_up, known.template)
+        = (excluded.expression, excluded.tz, excluded.missed, excluded.catch_up, excluded.template)
+      then known.changed_at else excluded.changed_at end
+"""
+"""What a declaration changes in a cron that is known: its next tick only with its schedule."""
+
 
 class CronSql(NamedTuple):
     """Statements about crons, with their parameters."""

@@ -1,7 +1,7 @@
 """One attempt: a handler called under a lease, until its first outcome.
 
-``RunningAttempt.run`` is the whole path of a job in a worker, from top to bottom. A handler that is
-no coroutine takes the same path in a thread (``start_in_thread``), whose outcome ends it as well.
+``RunningAttempt.run`` is the whole path of a job in a worker, from top to bottom. A ``def``
+handler takes the same path in a thread (``start_in_thread``), whose outcome ends it as well.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class RunningAttempt:
         except asyncio.CancelledError:
             outcome = await self.cancelled()
         except (SystemExit, KeyboardInterrupt) as error:
-            # A task that ends with one of these takes the event loop, and the worker.
+            # An asyncio task that raises one of these ends the event loop, and so the worker.
             outcome = classify(RuntimeError(f"the handler raised {error!r}"), self.task.rule)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
             outcome = self.classified(error)

@@ -2,8 +2,8 @@
 
 Each job keeps its own attempt: lease, heartbeats, context, outcome, retries. They share the call:
 
-- It begins when so many jobs are there as the task wants, or after its ``batch_wait``.
-- It has the shortest timeout of its jobs; at that, it is stopped, and all of them have timed out.
+- It begins when the batch is full, or after ``batch_wait``.
+- Its timeout is the shortest of its jobs. Then it is stopped, and all of its jobs have timed out.
 - A job that is cancelled, or whose lease is lost, drops out: its ``ctx.cancelled`` is true, and
   what the handler returns for it is ignored. The call is stopped when its last job drops out.
 - A payload that cannot be read fails its own job, and the handler does not see it.
@@ -100,7 +100,7 @@ class BatchCall:
         return [next(results) if error is None else error for error in self._errors]
 
     def failures(self, raised: BaseException) -> list[BaseException]:
-        """Return the same if the handler has raised, or failed otherwise."""
+        """Return an exception for each context, after the handler raised or failed otherwise."""
         return [raised if error is None else error for error in self._errors]
 
 
@@ -129,22 +129,22 @@ class Batches:
         self._open: dict[tuple[str, str], list[RunningAttempt]] = {}
 
     def add(self, attempt: RunningAttempt, task: Task) -> None:
-        """Let an attempt begin with others like it, soon."""
+        """Add an attempt to the open batch of its type and queue; start the batch if it is full."""
         key = (attempt.job.type, attempt.job.queue)
         waiting = self._open.setdefault(key, [])
         waiting.append(attempt)
         assert task.batch is not None
-        # Each takes a slot: more than there are slots cannot come together.
+        # Each job takes a slot, so a batch cannot have more jobs than there are slots.
         if len(waiting) >= min(task.batch, self._executor.slots.count):
             self._start(key, waiting)
         elif len(waiting) == 1 or attempt.held.start_by < waiting[-2].held.start_by:
-            # None must come late by waiting (C42); the first may be one that cannot.
+            # No job may become late by waiting (C42); a later one may have to start earlier.
             left = attempt.held.start_by - BATCH_MARGIN - self._executor.clock.monotonic()
             wait = max(min(task.batch_wait, left), 0.0)
             self._loop.call_later(wait, self._start, key, waiting)
 
     def take_back(self) -> list[InFlightJob]:
-        """Begin no more; return the jobs whose batch has not begun."""
+        """Start no more batches; return the jobs of those that have not started."""
         left = [attempt.held for waiting in self._open.values() for attempt in waiting]
         self._open.clear()
         return left
@@ -191,7 +191,7 @@ class RunningBatch:
         future.add_done_callback(self._returned)
 
     def goes_on_without(self, attempt: RunningAttempt, reason: CancelReason) -> bool:
-        """Tell whether the call goes on for others though *attempt* is interrupted."""
+        """Return whether the call goes on for other jobs although *attempt* is interrupted."""
         others = [each for each in self._attempts if each is not attempt and not each.has_ended]
         if reason == "timeout" and not self._has_timed_out:
             self._has_timed_out = True
@@ -215,7 +215,7 @@ class RunningBatch:
         except asyncio.CancelledError:
             return [await attempt.cancelled() for attempt in self._attempts]
         except (SystemExit, KeyboardInterrupt) as error:
-            # A task that ends with one of these takes the event loop, and the worker.
+            # An asyncio task that raises one of these ends the event loop, and so the worker.
             return self._outcomes(call.failures(RuntimeError(f"the handler raised {error!r}")))
         except BaseException as error:  # noqa: BLE001 - whatever it raises is the outcome of all
             return self._outcomes(call.failures(error))

@@ -330,6 +330,6 @@ class ContextActions:
         settlement = settlement_of(self.job, decision)
         self.state.note_mark((yield lambda store: store.joins.mark()))
         (reply,) = yield lambda store: store.queue.settle([settlement])
-        # Settled before is no success either: what the handler wrote this time must not stay.
+        # An earlier settlement is not a success either: what the handler wrote this time must go.
         if not isinstance(reply, Settled):
             raise StaleLeaseError(self.job.id)

@@ -294,7 +294,7 @@ class Loader:
             self._executor.start(ready)
 
     def lacks(self, held: InFlightJob) -> bool:
-        """Tell whether a job must not start before its dependencies are loaded."""
+        """Return whether a job must not start before its dependencies are loaded."""
         return (
             held.job.has_dependencies
             and held.dependencies is None

@@ -3,7 +3,8 @@
 A hook around an attempt is called with its context and ``call``, which runs the handler, or the
 next hook inside. The outcome is the handler's own. What a hook raises fails the attempt, as if the
 handler had raised it: before the handler or after it, so that a transaction that cannot be
-committed is a failure. A failure of the handler stays one, also if a hook catches it.
+committed is a failure. A failure of the handler remains a failure even if a hook
+catches it.
 
 A hook and a handler may each be ``def`` or ``async def``. An ``async def`` hook runs on the event
 loop. A ``def`` hook runs in a thread: in the handler's own if that is a ``def`` as well. Context
@@ -38,7 +39,7 @@ _FAILURES = (Event.RETRY, Event.REJECT, Event.EXHAUST)
 
 
 class _Inside:
-    """What a hook calls: once, and it remembers how that ended."""
+    """The ``call`` of a hook: runs the handler once, and keeps its result or its exception."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
@@ -185,7 +186,7 @@ class FailureHooks:
         return bool(self._hooks.on_failure or self._hooks.on_dead_letter)
 
     def add(self, ctx: Context, decision: Decision, error: BaseException | None) -> None:
-        """Call the hooks for an attempt that ended like this, soon."""
+        """Schedule the hooks for an attempt that ended with this decision."""
         failed = failed_attempt(decision, error)
         if failed is None:
             return
@@ -213,7 +214,7 @@ class FailureHooks:
 
 
 def failed_attempt(decision: Decision, error: BaseException | None) -> FailedAttempt | None:
-    """Return what hooks are told of a failed attempt; None if it did not fail."""
+    """Return the argument of failure hooks; None if the attempt did not fail."""
     if decision.event not in _FAILURES or decision.failure is None:
         return None
     will_retry = decision.event is Event.RETRY

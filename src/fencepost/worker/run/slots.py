@@ -63,7 +63,7 @@ class WorkerSlots:
         return max(min(free, CLAIM_MAX, self.reach.bound, share), 0)
 
     def is_giving_back(self) -> bool:
-        """Tell whether late jobs are on their way back to the store."""
+        """Return whether late jobs are on their way back to the store."""
         if self.late:
             self.late = [held for held in self.late if not held.is_dropped]
         return bool(self.late)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fencepost.store.postgres.jobs.catalog import Env
 from fencepost.store.postgres.jobs.enqueue import accept
 from fencepost.store.postgres.jobs.rows import CODEC
-from fencepost.store.sql.crons import CronPlans, CronSql
+from fencepost.store.sql.crons import DECLARED_BEFORE, CronPlans, CronSql
 
 CRONS: CronPlans[Env] = CronPlans(
     CronSql(
         # In the order of names, as everywhere: two processes that declare the same crons must not
         # deadlock.
-        declare="""
+        declare=f"""
 with given as (select coalesce(%s::timestamptz, clock_timestamp()) as now)
 insert into fencepost.crons as known(
   name, expression, tz, missed, catch_up, template, next_tick, declared_at, changed_at)
@@ -20,16 +20,7 @@ from given, json_to_recordset(%s) as x(
   name text, expression text, tz text, missed text, catch_up integer, template text,
   next_tick timestamptz)
 order by x.name collate "C"
-on conflict (name) do update
-set expression = excluded.expression, tz = excluded.tz, missed = excluded.missed,
-    catch_up = excluded.catch_up, template = excluded.template,
-    declared_at = excluded.declared_at,
-    next_tick = case when (known.expression, known.tz) = (excluded.expression, excluded.tz)
-      then known.next_tick else excluded.next_tick end,
-    changed_at = case
-      when (known.expression, known.tz, known.missed, known.catch_up, known.template)
-        = (excluded.expression, excluded.tz, excluded.missed, excluded.catch_up, excluded.template)
-      then known.changed_at else excluded.changed_at end
+{DECLARED_BEFORE}
 """,
         # A second process waits for the row, and then finds another tick in it.
         advance="""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.store.sql.crons import CronPlans, CronSql
+from fencepost.store.sql.crons import DECLARED_BEFORE, CronPlans, CronSql
 from fencepost.store.sqlite.flows.enqueue import enqueue_at
 from fencepost.store.sqlite.jobs.catalog import Env
 from fencepost.store.sqlite.jobs.rows import CODEC
@@ -10,24 +10,15 @@ from fencepost.store.sqlite.jobs.rows import CODEC
 CRONS: CronPlans[Env] = CronPlans(
     CronSql(
         # `where true` keeps SQLite from reading `on conflict` as the condition of a join.
-        declare="""
+        declare=f"""
 with given(now) as (select ?)
-insert into crons(
+insert into crons as known(
   name, expression, tz, missed, catch_up, template, next_tick, declared_at, changed_at)
 select json_extract(value, '$.name'), json_extract(value, '$.expression'),
   json_extract(value, '$.tz'), json_extract(value, '$.missed'), json_extract(value, '$.catch_up'),
   json_extract(value, '$.template'), json_extract(value, '$.next_tick'), now, now
 from given, json_each(?) where true
-on conflict(name) do update
-set expression = excluded.expression, tz = excluded.tz, missed = excluded.missed,
-    catch_up = excluded.catch_up, template = excluded.template,
-    declared_at = excluded.declared_at,
-    next_tick = case when (crons.expression, crons.tz) = (excluded.expression, excluded.tz)
-      then crons.next_tick else excluded.next_tick end,
-    changed_at = case
-      when (crons.expression, crons.tz, crons.missed, crons.catch_up, crons.template)
-        = (excluded.expression, excluded.tz, excluded.missed, excluded.catch_up, excluded.template)
-      then crons.changed_at else excluded.changed_at end
+{DECLARED_BEFORE}
 """,
         advance="""
 update crons set last_tick = coalesce(?, last_tick), next_tick = ?
